@@ -1,0 +1,32 @@
+import type { SpooledMessage } from '../disk/spool.js';
+import type { Recipient, Transaction } from '../smtp/transaction.js';
+
+/** What became of one recipient. A reply of its own is for targets in line with the client, and for LMTP. */
+export type RecipientOutcome =
+  | { readonly recipient: Recipient; readonly outcome: 'delivered' }
+  | {
+      readonly recipient: Recipient;
+      readonly outcome: 'deferred' | 'refused';
+      readonly code: number;
+      readonly status: string;
+      readonly text: string;
+    };
+
+/**
+ * Takes over recipients that a hook routed to it. start → body → commit | abort.
+ *
+ * A throw anywhere is a local fault: siblings are aborted and the client is told 4yz.
+ */
+export interface DeliveryTarget {
+  /** Called once for each message with all its recipients for this target, duplicates included. Refuses by a `Problem`. */
+  start(transaction: Transaction, recipients: readonly Recipient[]): Promise<Delivery>;
+}
+
+export interface Delivery {
+  /** Makes everything durable but invisible. */
+  body(message: SpooledMessage): Promise<void>;
+  /** Only links; one outcome per recipient given to `start`, in that order. When it throws, nothing of it is left. */
+  commit(): Promise<readonly RecipientOutcome[]>;
+  /** Before or after `commit`: takes everything back that can be taken back. Never throws. */
+  abort(): Promise<void>;
+}

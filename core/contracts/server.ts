@@ -1,0 +1,58 @@
+import type { ComponentHealth, HealthState } from '../health.js';
+import type { EndpointDescription } from '../http/endpoint.js';
+import type { HookDescription } from '../smtp/hook.js';
+import { service } from '../service.js';
+
+/** What core lends to every plugin that asks: each is a token to name in `needs`. */
+
+export type Origin = 'default' | 'file' | 'environment' | 'command line' | 'generated';
+
+export interface EffectiveValue {
+  /** Path of the key: `smtp.listeners.0.port`. */
+  readonly key: string;
+  /** The value, or `"••••"` for a secret. */
+  readonly value: unknown;
+  readonly origin: Origin;
+  /** File and line when the origin is a file, the name of the variable when it is the environment. */
+  readonly where: string | null;
+  readonly default: unknown;
+  readonly description: string | null;
+  readonly secret: boolean;
+}
+
+/** The effective configuration: frozen, validated, secrets resolved. */
+export interface Configuration {
+  /** The file, or null when the server runs on defaults. */
+  readonly file: string | null;
+  readonly hostname: string;
+  /** Absolute path of the data folder. */
+  readonly data: string;
+  /** Local domains, canonical. */
+  readonly domains: readonly string[];
+  readonly relayNetworks: readonly string[];
+  /** Every key with value, origin and description; secrets masked. */
+  effective(): readonly EffectiveValue[];
+}
+export const configuration = service<Configuration>('postern.configuration');
+
+export interface HealthOverview {
+  status(): HealthState;
+  /** Seconds since start. */
+  uptime(): number;
+  components(): Readonly<Record<string, ComponentHealth>>;
+}
+export const healthOverview = service<HealthOverview>('postern.health');
+
+/** The prom-client registry behind `metrics`, to be exposed. */
+export interface MetricsExposition {
+  /** Prometheus text format 0.0.4, or OpenMetrics 1.0. */
+  render(format: 'prometheus' | 'openmetrics'): Promise<{ readonly body: string; readonly contentType: string }>;
+}
+export const metricsExposition = service<MetricsExposition>('postern.metrics');
+
+/** What is mounted, for the landing page and the like. */
+export interface Catalogue {
+  endpoints(): readonly EndpointDescription[];
+  hooks(): readonly HookDescription[];
+}
+export const catalogue = service<Catalogue>('postern.catalogue');

@@ -1,0 +1,59 @@
+import type { Readable } from 'node:stream';
+
+/** A place for a message in a mailbox (or queue): an absolute folder and a file name in it. */
+export interface Placement {
+  readonly folder: string;
+  readonly name: string;
+}
+
+/**
+ * A message that is wholly received. It knows how to become durable, and callers do not: today a file with its own
+ * fsync, later a group-committed log.
+ *
+ * The file is `Return-Path:` line, trace header fields, message; the offsets of the parts are kept.
+ */
+export interface SpooledMessage {
+  /** Bytes of the whole file: what `S=` and `W=` say, for line ends are CRLF. */
+  readonly size: number;
+  /** Where the trace header fields begin, behind `Return-Path:`. Relays read from here. */
+  readonly traceOffset: number;
+  /** Where the message as received begins. */
+  readonly messageOffset: number;
+  /** The header block as received, bounded; what hooks and indexes look at. */
+  readonly head: Buffer;
+  /** The bytes from `offset` (default 0) to the end. */
+  open(offset?: number): Readable;
+  /** Everything is on the disk, and nothing is visible. Idempotent; shared by all targets. */
+  sync(): Promise<void>;
+  /** Makes the message visible there; resolves when the folder entry is durable (shared folder fsync). Throws EEXIST. */
+  place(placement: Placement): Promise<void>;
+  /** Takes a placement back after a sibling failed. Resolves false when it could not be removed. */
+  withdraw(placement: Placement): Promise<boolean>;
+  /** Same message with header fields put in front or taken away: one rewrite of the file. */
+  rewrite(edit: HeaderEdit): Promise<SpooledMessage>;
+  /** The spool lets go of it; placements stay. */
+  release(): Promise<void>;
+}
+
+export interface HeaderEdit {
+  readonly add: readonly (readonly [name: string, value: string])[];
+  readonly remove: readonly string[];
+}
+
+/** Takes a message while it arrives. After a failed `write` only `discard` is allowed. */
+export interface SpoolWriter {
+  /** Bytes written so far, prologue included. */
+  readonly size: number;
+  /** Resolves at once unless the disk is behind: then wait, it is the back-pressure of the peer. */
+  write(chunk: Buffer): Promise<void> | void;
+  finish(): Promise<SpooledMessage>;
+  discard(): Promise<void>;
+}
+
+export interface Spool {
+  /**
+   * @param returnPath the `Return-Path:` line with its CRLF
+   * @param trace the trace header fields with their CRLFs
+   */
+  create(returnPath: Buffer, trace: Buffer): Promise<SpoolWriter>;
+}

@@ -1,0 +1,18 @@
+/** State of one component (listener, store, disk, …). `degraded` still works; `down` makes `/health` answer 503. */
+export type HealthState = 'up' | 'degraded' | 'down';
+
+export interface HealthReport {
+  readonly status: HealthState;
+  /** A sentence for an operator when it is not up. */
+  readonly why?: string;
+}
+
+/** Asked when somebody looks; answers within milliseconds, from what is already known. */
+export type HealthCheck = () => HealthReport;
+
+export interface ComponentHealth {
+  readonly status: HealthState;
+  /** ISO 8601 time since when this state holds. */
+  readonly since: string;
+  readonly why: string | null;
+}

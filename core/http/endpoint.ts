@@ -1,0 +1,146 @@
+import type { Readable } from 'node:stream';
+import type { z } from 'zod';
+
+export type Role = 'read' | 'operate' | 'admin';
+export type Access = 'public' | Role;
+export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+
+/** Who signed in over HTTP. Roles contain each other: admin > operate > read. */
+export interface Account {
+  readonly username: string;
+  readonly role: Role;
+}
+
+/** What a handler may know of the request beside its validated input. */
+export interface EndpointRequest {
+  readonly id: string;
+  readonly account: Account | null;
+  readonly remoteAddress: string;
+  readonly path: string;
+  readonly representation: Representation;
+  /** The page is asked for by htmx: the view renders its fragment. */
+  readonly fragment: boolean;
+  /** A destructive form was confirmed (`confirm=yes`), or the caller is not a form. */
+  readonly confirmed: boolean;
+  readonly ifMatch: string | undefined;
+  readonly ifNoneMatch: string | undefined;
+  /** The body as a stream, for endpoints whose body is `raw`; bounded by their limit. */
+  readonly stream: Readable | undefined;
+  readonly contentType: string | undefined;
+}
+
+export type Representation = 'html' | 'json' | 'text' | 'rfc822' | 'ndjson';
+
+/** Bytes with random access: a file, a decoded part. Serves GET, HEAD and Range. */
+export interface ByteSource {
+  readonly size: number;
+  /** Bytes `start` to `end`, both inclusive as in RFC 9110 §14.1.2. */
+  open(start: number, end: number): Readable;
+  close?(): Promise<void>;
+}
+
+/** Anything but a plain 200 with a model. */
+export interface Response<Model = unknown> {
+  readonly postern: 'response';
+  readonly status?: number;
+  readonly model?: Model;
+  /** Another view than the endpoint's own. */
+  readonly view?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** `Location`; a form is sent there with 303, a script gets 201 or 202 with a body. */
+  readonly location?: string;
+  /** Opaque, without quotes; the shell quotes it and answers 304 and 412. */
+  readonly etag?: string;
+  readonly text?: { readonly body: string; readonly contentType: string };
+  readonly bytes?: {
+    readonly source: ByteSource;
+    readonly contentType: string;
+    readonly filename?: string;
+    readonly disposition?: 'inline' | 'attachment';
+  };
+  /** Sentence shown on the page that a form is sent to. */
+  readonly notice?: string;
+}
+
+export function respond<Model>(response: Omit<Response<Model>, 'postern'>): Response<Model> {
+  return { postern: 'response', ...response };
+}
+
+/** JSON and forms are read, limited and validated by the shell; a raw body is streamed to the handler. */
+export type BodyDeclaration<B extends z.ZodType> =
+  | { readonly kind: 'fields'; readonly schema: B; readonly limit?: number }
+  | { readonly kind: 'raw'; readonly types: readonly string[]; readonly limit: number };
+
+export interface HandlerInput<P, Q, B> {
+  readonly params: P;
+  readonly query: Q;
+  readonly body: B;
+  readonly request: EndpointRequest;
+}
+
+/**
+ * One endpoint, declared once: routing, validation, negotiation, access, the landing page, OpenAPI and the docs page
+ * all read this.
+ */
+export interface Endpoint<
+  P extends z.ZodType = z.ZodType,
+  Q extends z.ZodType = z.ZodType,
+  B extends z.ZodType = z.ZodType,
+  Model = unknown,
+> {
+  readonly method: Method;
+  /** With parameters in braces, as in OpenAPI: `/store/{domain}/{user}`. */
+  readonly path: string;
+  readonly summary: string;
+  /** Heading on the landing page and tag in OpenAPI. */
+  readonly group: string;
+  readonly access: Access;
+  readonly params?: P;
+  readonly query?: Q;
+  readonly body?: BodyDeclaration<B>;
+  /** Schema of the JSON answer. */
+  readonly answer?: z.ZodType;
+  /** Representations in order of preference; `['html', 'json']` with a view, else `['json']`. */
+  readonly produces?: readonly Representation[];
+  /** The representation for a missing Accept header or a wildcard; `json` if produced. */
+  readonly fallback?: Representation;
+  /** Template below `views/<plugin>/`. */
+  readonly view?: string;
+  /** `private, no-cache` (revalidate) if absent; `no-store` for secrets, messages and dumps. */
+  readonly cache?: 'no-store' | 'private' | 'public';
+  /** A form must carry `confirm=yes`, else it gets a confirmation page with this question. */
+  readonly confirm?: string;
+  /** Not on the landing page (favicon). */
+  readonly hidden?: boolean;
+  /** For the page, the model as the view needs it; JSON callers get the model itself. */
+  readonly page?: (model: Model, input: HandlerInput<z.output<P>, z.output<Q>, z.output<B>>) => object;
+  readonly handle: (
+    input: HandlerInput<z.output<P>, z.output<Q>, z.output<B>>,
+  ) => Model | Response<Model> | Promise<Model | Response<Model>>;
+}
+
+/** An endpoint whose input types have been checked against its own handler. */
+export type AnyEndpoint = Endpoint<z.ZodType, z.ZodType, z.ZodType, never>;
+
+/** Checks a declaration against its handler and forgets the types. */
+export function defineEndpoint<
+  P extends z.ZodType = z.ZodType<Record<never, never>>,
+  Q extends z.ZodType = z.ZodType<Record<never, never>>,
+  B extends z.ZodType = z.ZodType<undefined>,
+  Model = unknown,
+>(endpoint: Endpoint<P, Q, B, Model>): AnyEndpoint {
+  return Object.freeze(endpoint) as unknown as AnyEndpoint;
+}
+
+/** What the landing page shows of an endpoint. */
+export interface EndpointDescription {
+  readonly plugin: string;
+  readonly method: Method;
+  readonly path: string;
+  readonly summary: string;
+  readonly group: string;
+  /** Effective, after the access rules of the configuration. */
+  readonly access: string;
+  readonly formats: readonly Representation[];
+  readonly curl: string;
+}

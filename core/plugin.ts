@@ -1,0 +1,143 @@
+import type { Counter, Gauge, Histogram } from 'prom-client';
+import type { z } from 'zod';
+import type { Clock } from './clock.js';
+import type { DeliveryTarget } from './contracts/delivery-target.js';
+import type { HealthCheck } from './health.js';
+import type { AnyEndpoint, Role } from './http/endpoint.js';
+import type { Log } from './log.js';
+import type { Services, ServiceValues } from './service.js';
+import type { Hook, HookOptions, Stage, WatchedEvent, Watcher } from './smtp/hook.js';
+
+/** Version of the contract between a plugin and the server. */
+export const kitVersion = 1;
+
+/** Everything a plugin registers through its context is undone when the plugin stops. */
+export interface PluginContext {
+  readonly log: Log;
+  readonly clock: Clock;
+  readonly http: {
+    mount(endpoints: readonly AnyEndpoint[]): void;
+    /** A link in the navigation of every page, for those who hold the role. */
+    navigate(link: {
+      readonly title: string;
+      readonly href: string;
+      readonly order: number;
+      readonly role: Role;
+    }): void;
+  };
+  readonly smtp: {
+    on<S extends Stage>(stage: S, hook: Hook<S>): void;
+    on<S extends Stage>(stage: S, options: HookOptions, hook: Hook<S>): void;
+    watch<E extends WatchedEvent>(event: E, watcher: Watcher<E>): void;
+    /** Names a target for `route(hop)`. */
+    deliverTo(name: string, target: DeliveryTarget): void;
+  };
+  /** Names get the prefix `postern_`; label values must be few (never an address or a domain). */
+  readonly metrics: {
+    counter<L extends string>(name: string, help: string, labels?: readonly L[]): Counter<L>;
+    gauge<L extends string>(
+      name: string,
+      help: string,
+      labels?: readonly L[],
+      collect?: (gauge: Gauge<L>) => void,
+    ): Gauge<L>;
+    histogram<L extends string>(
+      name: string,
+      help: string,
+      buckets: readonly number[],
+      labels?: readonly L[],
+    ): Histogram<L>;
+  };
+  readonly health: { check(component: string, check: HealthCheck): void };
+  /** Runs `task` every `seconds`, never two at once; a failure is logged. */
+  every(seconds: number, task: () => void | Promise<void>): void;
+  /** A folder below the data folder that is the plugin's own: `data/<folder>`, made 0700. */
+  folder(name: string): Promise<string>;
+  /** Runs when the plugin stops, the last registered first. */
+  onClose(release: () => void | Promise<void>): void;
+}
+
+/** What `setup` may return beside its services. */
+export interface Reconfigurable<O> {
+  /** Takes new options while running; throws to refuse, and then the old ones stay in force. */
+  readonly reconfigure?: (options: O) => void | Promise<void>;
+}
+
+type Provided<Provides extends Services, O> = keyof Provides extends never
+  ? Reconfigurable<O> | void
+  : ServiceValues<Provides> & Reconfigurable<O>;
+
+export interface PluginDefinition<
+  O extends z.ZodType,
+  Needs extends Services,
+  Uses extends Services,
+  Provides extends Services,
+> {
+  /** Lower case words joined by `-`; key of its options, folder of its views, name in every list. */
+  readonly name: string;
+  /** Its options; the defaults are in the schema, so that `{}` is always valid unless something is required. */
+  readonly options: O;
+  readonly needs?: Needs;
+  /** Like `needs`, but may be missing: then the value is undefined. */
+  readonly uses?: Uses;
+  readonly provides?: Provides;
+  /** Absolute folder of its views, for plugins from elsewhere; built-ins use `views/<name>`. */
+  readonly views?: string;
+  /** It owns no files and lends no services that others hold: on reload it is set up anew and swapped. */
+  readonly reload?: 'replace';
+  setup(
+    context: PluginContext,
+    given: { readonly options: z.output<O> } & ServiceValues<Needs> & Partial<ServiceValues<Uses>>,
+  ): Provided<Provides, z.output<O>> | Promise<Provided<Provides, z.output<O>>>;
+}
+
+/** A plugin as the host sees it: branded data, its types forgotten. */
+export interface Plugin {
+  readonly postern: 'plugin';
+  readonly kit: number;
+  readonly name: string;
+  readonly options: z.ZodType;
+  readonly needs: Services;
+  readonly uses: Services;
+  readonly provides: Services;
+  readonly views: string | undefined;
+  readonly reload: 'replace' | undefined;
+  readonly setup: (context: PluginContext, given: Readonly<Record<string, unknown>>) => unknown;
+}
+
+type None = Record<never, never>;
+
+/** Declares a plugin. See docs/plugins.md. */
+export function definePlugin<
+  O extends z.ZodType,
+  Needs extends Services = None,
+  Uses extends Services = None,
+  Provides extends Services = None,
+>(definition: PluginDefinition<O, Needs, Uses, Provides>): Plugin {
+  const { name, options, needs = {}, uses = {}, provides = {}, views, reload, setup } = definition;
+  return Object.freeze({
+    postern: 'plugin',
+    kit: kitVersion,
+    name,
+    options,
+    needs,
+    uses,
+    provides,
+    views,
+    reload,
+    setup: setup as Plugin['setup'],
+  });
+}
+
+export function isPlugin(value: unknown): value is Plugin {
+  return typeof value === 'object' && value !== null && (value as Partial<Plugin>).postern === 'plugin';
+}
+
+export { accept, change, defer, discard, hold, next, reject, route } from './smtp/verdict.js';
+export type { Verdict, Hop, Change } from './smtp/verdict.js';
+export { service } from './service.js';
+export { problem, isProblem } from './problem.js';
+export { defineEndpoint, respond } from './http/endpoint.js';
+export { directory } from './contracts/directory.js';
+export { mailboxes } from './contracts/mailboxes.js';
+export { catalogue, configuration, healthOverview, metricsExposition } from './contracts/server.js';

@@ -1,0 +1,77 @@
+/**
+ * The one error that may reach a peer. Everything else that is thrown is a local fault: over HTTP a 500 that
+ * says nothing but its request id, over SMTP `451 4.3.0`.
+ *
+ * A problem is branded data, recognised by `isProblem`, never by `instanceof`.
+ */
+export interface ProblemClass {
+  readonly title: string;
+  /** HTTP status (RFC 9110 §15). */
+  readonly http: number;
+  /** SMTP reply code and enhanced status code (RFC 5321 §4.2, RFC 3463). */
+  readonly smtp: readonly [code: number, status: string];
+}
+
+/** The table of everything that can go wrong in a way a peer may know. */
+export const problems = {
+  'bad-request': { title: 'The request cannot be read', http: 400, smtp: [501, '5.5.4'] },
+  unauthorized: { title: 'Sign in first', http: 401, smtp: [530, '5.7.0'] },
+  forbidden: { title: 'Not allowed', http: 403, smtp: [550, '5.7.1'] },
+  'cross-site': { title: 'Request from another site refused', http: 403, smtp: [550, '5.7.1'] },
+  'not-found': { title: 'Not found', http: 404, smtp: [550, '5.1.1'] },
+  'method-not-allowed': { title: 'Method not allowed', http: 405, smtp: [502, '5.5.1'] },
+  'not-acceptable': { title: 'No such representation', http: 406, smtp: [504, '5.5.4'] },
+  timeout: { title: 'The request took too long', http: 408, smtp: [421, '4.4.2'] },
+  conflict: { title: 'Conflict with the present state', http: 409, smtp: [451, '4.3.0'] },
+  'precondition-failed': { title: 'Changed by somebody else', http: 412, smtp: [451, '4.3.0'] },
+  'too-large': { title: 'Too large', http: 413, smtp: [552, '5.3.4'] },
+  'uri-too-long': { title: 'Address too long', http: 414, smtp: [501, '5.5.4'] },
+  'unsupported-media-type': { title: 'Media type not supported', http: 415, smtp: [554, '5.6.1'] },
+  'range-not-satisfiable': { title: 'Range not satisfiable', http: 416, smtp: [501, '5.5.4'] },
+  misdirected: { title: 'This server does not answer for that host', http: 421, smtp: [550, '5.7.1'] },
+  invalid: { title: 'Invalid content', http: 422, smtp: [553, '5.1.3'] },
+  'too-many-requests': { title: 'Too many requests', http: 429, smtp: [421, '4.7.0'] },
+  internal: { title: 'Internal error', http: 500, smtp: [451, '4.3.0'] },
+  unavailable: { title: 'Not available now', http: 503, smtp: [451, '4.3.2'] },
+  'storage-full': { title: 'No space left', http: 507, smtp: [452, '4.3.1'] },
+  'mailbox-full': { title: 'The mailbox is full', http: 507, smtp: [452, '4.2.2'] },
+} as const satisfies Record<string, ProblemClass>;
+
+export type ProblemName = keyof typeof problems;
+
+/** One invalid place of the input. `pointer` is a JSON pointer (RFC 6901) into the body, or the name of a parameter. */
+export interface InvalidPlace {
+  readonly pointer: string;
+  readonly message: string;
+}
+
+export interface ProblemDetails {
+  /** A sentence for the peer. Never a path, a stack or an operating system message. */
+  readonly detail?: string;
+  readonly errors?: readonly InvalidPlace[];
+  /** Header fields of the HTTP answer: `WWW-Authenticate`, `Retry-After`, `Allow`. */
+  readonly headers?: Readonly<Record<string, string>>;
+  /** For the log only. */
+  readonly cause?: unknown;
+}
+
+export interface Problem extends Error {
+  readonly postern: 'problem';
+  readonly problem: ProblemName;
+  readonly details: ProblemDetails;
+}
+
+/** Makes the problem of that name; `throw problem('mailbox-full', {cause})`. */
+export function problem(name: ProblemName, details: ProblemDetails | string = {}): Problem {
+  const given = typeof details === 'string' ? { detail: details } : details;
+  const error = new Error(given.detail ?? problems[name].title, { cause: given.cause });
+  return Object.assign(error, { name: 'Problem', postern: 'problem', problem: name, details: given } as const);
+}
+
+export function isProblem(value: unknown): value is Problem {
+  return value instanceof Error && (value as Partial<Problem>).postern === 'problem';
+}
+
+export function classOf(value: Problem): ProblemClass {
+  return problems[value.problem] ?? problems.internal;
+}

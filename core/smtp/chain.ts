@@ -1,0 +1,28 @@
+import type { SpooledMessage } from '../disk/spool.js';
+import type { Stage, StageInput, WatchedEvent, WatchedEvents } from './hook.js';
+import type { Reply } from './reply.js';
+import type { Transaction } from './transaction.js';
+import type { AuthenticatedUser, Hop } from './verdict.js';
+
+/** What the hooks of a stage have decided together. */
+export type Decision =
+  | { readonly outcome: 'pass'; readonly user?: AuthenticatedUser; readonly hop?: Hop }
+  | { readonly outcome: 'discard'; readonly reason: string }
+  | { readonly outcome: 'refuse'; readonly reply: Reply };
+
+/** What became of a message. */
+export interface DeliveryResult {
+  /** The answer to the final dot over SMTP. */
+  readonly summary: Reply;
+  /** One per recipient of the transaction, in its order, duplicates included: the answer over LMTP (RFC 2033 §4.2). */
+  readonly replies: readonly Reply[];
+}
+
+/** The pipeline as a transaction sees it: the hooks and targets that were there when it began. */
+export interface Chain {
+  /** Answers at once when every hook did. Never throws: a failing hook is a `refuse` with 451 4.3.0. */
+  decide<S extends Stage>(stage: S, input: StageInput[S]): Decision | Promise<Decision>;
+  /** Stages `message` and `deliver`, then the targets. Never throws. The caller releases nothing: the chain does. */
+  deliver(transaction: Transaction, message: SpooledMessage): Promise<DeliveryResult>;
+  emit<E extends WatchedEvent>(event: E, data: WatchedEvents[E]): void;
+}

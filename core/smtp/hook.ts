@@ -1,0 +1,70 @@
+import type { Address } from '../mime/address.js';
+import type { ReceivedMessage, Recipient, SmtpSession, Transaction } from './transaction.js';
+import type { Verdict } from './verdict.js';
+
+/** What a hook of each deciding stage is given. */
+export interface StageInput {
+  readonly connect: { readonly session: SmtpSession };
+  readonly ehlo: { readonly session: SmtpSession; readonly verb: 'HELO' | 'EHLO' | 'LHLO'; readonly name: string };
+  readonly auth: {
+    readonly session: SmtpSession;
+    readonly mechanism: 'PLAIN' | 'LOGIN';
+    readonly username: string;
+    readonly password: string;
+  };
+  readonly mailFrom: { readonly transaction: Transaction };
+  readonly rcptTo: { readonly transaction: Transaction; readonly address: Address };
+  readonly message: { readonly transaction: Transaction; readonly message: ReceivedMessage };
+  /** The last word before delivery starts; recipients have their hops. */
+  readonly deliver: { readonly transaction: Transaction; readonly message: ReceivedMessage };
+}
+export type Stage = keyof StageInput;
+export const stages = ['connect', 'ehlo', 'auth', 'mailFrom', 'rcptTo', 'message', 'deliver'] as const;
+
+/** The order within a stage. */
+export const phases = ['first', 'policy', 'content', 'route', 'last'] as const;
+export type Phase = (typeof phases)[number];
+
+export interface HookOptions {
+  /** The phase; `policy` if absent. */
+  readonly order?: Phase;
+  /** Within the phase: in front of / behind the hooks of that plugin. */
+  readonly before?: string;
+  readonly after?: string;
+  /** How long a hook that returns a promise may take, in milliseconds; then the answer is `451 4.3.0`. */
+  readonly timeLimitMs?: number;
+}
+
+export type Hook<S extends Stage> = (input: StageInput[S]) => Verdict | Promise<Verdict>;
+
+/** What watchers are told, after the fact; they cannot decide and cannot slow the session. */
+export interface WatchedEvents {
+  /** A message got its 250. */
+  readonly accepted: { readonly transaction: Transaction; readonly size: number; readonly ms: number };
+  /** A command or a message got 4yz or 5yz by a decision. */
+  readonly rejected: {
+    readonly session: SmtpSession;
+    readonly stage: Stage;
+    readonly code: number;
+    readonly status: string;
+    readonly text: string;
+    readonly reversePath?: Address | null;
+    readonly recipient?: Address;
+  };
+  readonly delivered: { readonly transaction: Transaction; readonly recipient: Recipient; readonly target: string };
+  readonly deferred: { readonly transaction: Transaction; readonly recipient: Recipient; readonly reason: string };
+  readonly bounced: { readonly transaction: Transaction; readonly recipient: Recipient; readonly reason: string };
+  readonly closed: { readonly session: SmtpSession; readonly ms: number; readonly messages: number };
+}
+export type WatchedEvent = keyof WatchedEvents;
+export type Watcher<E extends WatchedEvent> = (event: WatchedEvents[E]) => void;
+
+/** One line of the effective chain, as `/pipeline` and `--verbose` print it. */
+export interface HookDescription {
+  readonly stage: Stage;
+  readonly phase: Phase;
+  readonly plugin: string;
+  readonly timeLimitMs: number;
+  readonly calls: number;
+  readonly failures: number;
+}

@@ -1,0 +1,55 @@
+import type { Address } from '../mime/address.js';
+import type { AuthenticatedUser, Hop } from './verdict.js';
+
+export type ListenerMode = 'mx' | 'submission' | 'lmtp';
+
+/** One connection, as hooks see it. */
+export interface SmtpSession {
+  /** Unique for the life of the data folder; stands in every log line and in `Received`. */
+  readonly id: string;
+  readonly listener: { readonly name: string; readonly mode: ListenerMode };
+  readonly remote: { readonly address: string; readonly port: number };
+  /** True for loopback peers when the limits exempt them. */
+  readonly exempt: boolean;
+  readonly hello: { readonly verb: 'HELO' | 'EHLO' | 'LHLO'; readonly name: string } | undefined;
+  readonly tls: { readonly protocol: string; readonly cipher: string } | undefined;
+  readonly user: AuthenticatedUser | undefined;
+  /** ISO 8601 time of the connection. */
+  readonly since: string;
+  /** Free for hooks; keys carry the plugin's name: `greylist.key`. Gone with the session. */
+  readonly notes: Map<string, unknown>;
+}
+
+export interface Recipient {
+  readonly address: Address;
+  /** Set once a hook has routed it. */
+  readonly hop: Hop | undefined;
+  /** Accepted and kept nowhere, by a `discard`. */
+  readonly discarded: boolean;
+}
+
+/** MAIL to the end of DATA. */
+export interface Transaction {
+  /** Unique; the queue id of what it becomes. */
+  readonly id: string;
+  readonly session: SmtpSession;
+  /** Null for the null reverse-path `<>`. */
+  readonly reversePath: Address | null;
+  /** Declared by SIZE= (RFC 1870), in bytes. */
+  readonly declaredSize: number | undefined;
+  readonly body: '7BIT' | '8BITMIME';
+  readonly smtputf8: boolean;
+  /** Accepted ones, in the order of RCPT, duplicates included. */
+  readonly recipients: readonly Recipient[];
+  readonly notes: Map<string, unknown>;
+}
+
+/** The received message as the `message` stage sees it. The body stays on disk. */
+export interface ReceivedMessage {
+  /** Bytes, without the trace headers that Postern adds. */
+  readonly size: number;
+  /** Header fields in order, unfolded, as text; at most the number that `limits` allow. */
+  readonly headers: readonly (readonly [name: string, value: string])[];
+  /** The message from its first header field to its end, as received after the line-ending rule. */
+  open(): NodeJS.ReadableStream;
+}

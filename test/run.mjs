@@ -1,0 +1,27 @@
+/**
+ * Builds, then runs the tests of dist/test. Arguments select files by a part of their path:
+ *   npm test                     everything
+ *   npm test -- core/smtp        only those
+ */
+import { spawnSync } from 'node:child_process';
+import { readdirSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const run = (args) => spawnSync(process.execPath, args, { stdio: 'inherit', cwd: root });
+
+if (run(['build.mjs', '--if-stale']).status !== 0) process.exit(1);
+
+const wanted = process.argv.slice(2);
+const files = readdirSync(join(root, 'dist', 'test'), { recursive: true })
+  .filter((name) => name.endsWith('.test.js'))
+  .map((name) => join('dist', 'test', name))
+  .filter((file) => wanted.length === 0 || wanted.some((part) => file.includes(part)))
+  .sort();
+if (files.length === 0) {
+  process.stderr.write(`no test file matches ${wanted.join(' ')} in ${relative(process.cwd(), join(root, 'test'))}\n`);
+  process.exit(1);
+}
+const result = run(['--enable-source-maps', '--test', '--test-timeout=120000', ...files]);
+process.exit(result.status ?? 1);
