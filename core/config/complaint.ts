@@ -1,0 +1,85 @@
+import type { z } from 'zod';
+import { childOutline, knownKeys, type Outline } from './outline.js';
+import { joinPath, type KeyPath, type Position } from './positions.js';
+
+/** One thing that is wrong with the configuration, as a line for an operator: place, key, reason, what to write instead. */
+export interface Complaint {
+  readonly key: KeyPath;
+  readonly sentence: string;
+  readonly position: Position | undefined;
+}
+
+/** Turns what zod found into complaints. `base` is the path of the part that was checked. */
+export function complaintsOf(
+  error: z.ZodError,
+  base: KeyPath,
+  outline: Outline,
+  positions: ReadonlyMap<KeyPath, Position>,
+): readonly Complaint[] {
+  return error.issues.flatMap((issue) => {
+    const path = issue.path.map(String);
+    const key = path.reduce<KeyPath>(joinPath, base);
+    if (issue.code === 'unrecognized_keys') {
+      const place = path.reduce<Outline | undefined>((at, step) => at && childOutline(at, step), outline);
+      return issue.keys.map((name) => unknownKey(joinPath(key, name), name, place, positions));
+    }
+    return [{ key, sentence: lowerFirst(reasonOf(issue)), position: nearest(key, positions) }];
+  });
+}
+
+/** A union complains about all its branches; the one that got furthest into the value says most. */
+function reasonOf(issue: z.core.$ZodIssue): string {
+  if (issue.code !== 'invalid_union') return issue.message;
+  const deepest = issue.errors.toSorted((a, b) => depth(b) - depth(a))[0]?.[0];
+  return deepest === undefined || depth([deepest]) === 0 ? issue.message : reasonOf(deepest);
+}
+
+const depth = (issues: readonly z.core.$ZodIssue[]): number => issues[0]?.path.length ?? 0;
+
+function unknownKey(
+  key: KeyPath,
+  name: string,
+  place: Outline | undefined,
+  positions: ReadonlyMap<KeyPath, Position>,
+): Complaint {
+  const known = place === undefined ? [] : knownKeys(place);
+  const close = known.toSorted((a, b) => distance(name, a) - distance(name, b))[0];
+  const hint =
+    close !== undefined && distance(name, close) <= Math.max(2, name.length / 3)
+      ? `did you mean ${close}?`
+      : `known keys here: ${known.join(', ') || 'none'}.`;
+  return { key, sentence: `unknown key; ${hint}`, position: nearest(key, positions) };
+}
+
+/** The position of the key itself, else of the closest key above it. */
+function nearest(key: KeyPath, positions: ReadonlyMap<KeyPath, Position>): Position | undefined {
+  for (let path = key; path !== ''; path = path.slice(0, Math.max(0, path.lastIndexOf('.')))) {
+    const found = positions.get(path);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+const lowerFirst = (text: string): string => text.charAt(0).toLowerCase() + text.slice(1);
+
+/** Levenshtein distance; the words are keys, so both are short. */
+function distance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
+  for (let i = 1; i <= a.length; i += 1) {
+    const above = row;
+    row = [i];
+    for (let j = 1; j <= b.length; j += 1) {
+      const substitution = (above[j - 1] ?? 0) + (a[i - 1]?.toLowerCase() === b[j - 1]?.toLowerCase() ? 0 : 1);
+      row.push(Math.min(substitution, (above[j] ?? 0) + 1, (row[j - 1] ?? 0) + 1));
+    }
+  }
+  return row[b.length] ?? 0;
+}
+
+/** `postern.json5:3:5: smtp.listeners.0.prot: unknown key; did you mean port?` */
+export function printComplaint(complaint: Complaint, file: string | null): string {
+  const { key, position, sentence } = complaint;
+  const place =
+    file === null ? '' : position === undefined ? `${file}: ` : `${file}:${position.line}:${position.column}: `;
+  return `${place}${key === '' ? '' : `${key}: `}${sentence}`;
+}

@@ -1,0 +1,68 @@
+import type { EffectiveValue, Origin } from '../contracts/server.js';
+import { childOutline, descriptionOf, isSecret, type Outline } from './outline.js';
+import { joinPath, type KeyPath, type Position } from './positions.js';
+
+export const mask = '••••••';
+
+/** Where values that are not defaults came from. */
+export interface Origins {
+  readonly file: string | null;
+  readonly positions: ReadonlyMap<KeyPath, Position>;
+  /** Keys set from elsewhere; they win over the file. */
+  readonly overrides: ReadonlyMap<KeyPath, { readonly origin: Origin; readonly where: string | null }>;
+}
+
+/** Every key of `settings` below `base`, with value, origin, default and description. Secrets are masked here, once. */
+export function effectiveValues(
+  settings: unknown,
+  defaults: unknown,
+  outline: Outline,
+  base: KeyPath,
+  origins: Origins,
+): readonly EffectiveValue[] {
+  const found: EffectiveValue[] = [];
+
+  function walk(value: unknown, usual: unknown, at: Outline | undefined, key: KeyPath): void {
+    if (isSecret(at)) {
+      found.push({ ...describe(key, at), value: value === undefined ? null : mask, default: null, secret: true });
+      return;
+    }
+    const entries = entriesOf(value);
+    if (entries === undefined) {
+      found.push({ ...describe(key, at), value: value ?? null, default: usual ?? null, secret: false });
+      return;
+    }
+    for (const [name, below] of entries) {
+      walk(below, memberOf(usual, name), at && childOutline(at, name), joinPath(key, name));
+    }
+  }
+
+  function describe(key: KeyPath, at: Outline | undefined) {
+    const { origin, where } = originOf(key, origins);
+    return { key, origin, where, description: descriptionOf(at) };
+  }
+
+  walk(settings, defaults, outline, base);
+  return found;
+}
+
+/** The members to walk into; undefined for what is shown as one value: scalars, lists of scalars, empty containers. */
+function entriesOf(value: unknown): readonly (readonly [string, unknown])[] | undefined {
+  if (typeof value !== 'object' || value === null) return undefined;
+  if (Array.isArray(value) && value.every((element) => typeof element !== 'object')) return undefined;
+  const entries = Object.entries(value);
+  return entries.length === 0 ? undefined : entries;
+}
+
+const memberOf = (value: unknown, name: string): unknown =>
+  typeof value === 'object' && value !== null ? (value as Record<string, unknown>)[name] : undefined;
+
+function originOf(key: KeyPath, origins: Origins): { readonly origin: Origin; readonly where: string | null } {
+  for (let path = key; path !== ''; path = path.slice(0, Math.max(0, path.lastIndexOf('.')))) {
+    const override = origins.overrides.get(path);
+    if (override !== undefined) return override;
+    const position = path === key ? origins.positions.get(path) : undefined;
+    if (position !== undefined) return { origin: 'file', where: `${origins.file ?? ''}:${position.line}` };
+  }
+  return { origin: 'default', where: null };
+}

@@ -1,0 +1,187 @@
+import { existsSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
+import type { z } from 'zod';
+import type { Configuration, EffectiveValue, Origin } from '../contracts/server.js';
+import { parseDomain } from '../mime/address.js';
+import type { Plugin } from '../plugin.js';
+import { parseNetworks } from '../smtp/networks.js';
+import { isProblem } from '../problem.js';
+import { startError } from '../start-error.js';
+import { complaintsOf, printComplaint, type Complaint } from './complaint.js';
+import { effectiveValues, type Origins } from './effective.js';
+import { readConfigFile, type ConfigFile } from './file.js';
+import { ServerOptions, type ServerSettings } from './options.js';
+import { outlineOf } from './outline.js';
+import { joinPath, type KeyPath } from './positions.js';
+import { resolveSecrets } from './secrets.js';
+
+/** What the command line may say of the configuration. */
+export interface Overrides {
+  readonly config?: string;
+  readonly data?: string;
+  readonly httpPort?: number;
+  readonly smtpPort?: number;
+}
+
+export interface LoadInput {
+  readonly overrides: Overrides;
+  /** The folder that a missing `--config` and relative arguments refer to. */
+  readonly cwd: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** The plugins to run for these settings: built-ins and the site's, loaded from `folder`. */
+  readonly plugins: (sitePlugins: readonly string[], folder: string) => Promise<readonly Plugin[]>;
+}
+
+/** A configuration that has passed every check; frozen. */
+export interface LoadedConfiguration extends Configuration {
+  readonly settings: ServerSettings;
+  readonly plugins: readonly Plugin[];
+  /** Checked options of each plugin that runs. */
+  readonly options: ReadonlyMap<string, unknown>;
+}
+
+/** Reads, checks and freezes the configuration. Everything that is wrong is told at once, as one start error. */
+export async function loadConfiguration(input: LoadInput): Promise<LoadedConfiguration> {
+  const file = findFile(input);
+  const folder = file === undefined ? input.cwd : dirname(file.path);
+  const complaints: Complaint[] = [];
+  const outline = outlineOf(ServerOptions);
+  const positions: ConfigFile['positions'] = file?.positions ?? new Map();
+  const overrides = new Map<KeyPath, { origin: Origin; where: string | null }>();
+
+  const checkPart = <S extends z.ZodType>(schema: S, value: unknown, base: KeyPath): z.output<S> | undefined => {
+    const part = base === '' ? outline : outlineOf(schema);
+    const resolved = resolveSecrets(value, part, folder, input.env);
+    for (const [key, source] of resolved.sources) overrides.set(below(base, key), source);
+    for (const [key, sentence] of resolved.complaints) {
+      complaints.push({ key: below(base, key), sentence, position: positions.get(below(base, key)) });
+    }
+    const checked = schema.safeParse(resolved.value);
+    if (!checked.success) complaints.push(...complaintsOf(checked.error, base, part, positions));
+    return checked.data;
+  };
+
+  const settings = checkPart(ServerOptions, file?.content ?? {}, '');
+  if (settings === undefined) throw refuse(complaints, file);
+  const plugins = await input.plugins(settings.sitePlugins, folder);
+  const running = plugins.filter((plugin) => settings.plugins[plugin.name] !== false);
+  complaints.push(...unknownPlugins(settings, plugins, positions));
+  const options = new Map(
+    running.map((plugin) => [
+      plugin.name,
+      checkPart(plugin.options, settings.plugins[plugin.name] ?? {}, joinPath('plugins', plugin.name)),
+    ]),
+  );
+  const domains = settings.domains.map((domain, index) =>
+    attempt(() => parseDomain(domain), joinPath('domains', index), complaints, positions),
+  );
+  attempt(() => parseNetworks(settings.smtp.relayNetworks), 'smtp.relayNetworks', complaints, positions);
+  if (complaints.length > 0) throw refuse(complaints, file);
+
+  const overridden = override(settings, input.overrides, overrides);
+  if (!positions.has('hostname')) overrides.set('hostname', { origin: 'generated', where: 'operating system' });
+  const data =
+    input.overrides.data === undefined ? resolve(folder, settings.data) : resolve(input.cwd, input.overrides.data);
+  const origins: Origins = { file: file?.path ?? null, positions, overrides };
+  return Object.freeze({
+    file: file?.path ?? null,
+    hostname: overridden.hostname,
+    data,
+    domains: domains.filter((domain) => domain !== undefined),
+    relayNetworks: overridden.smtp.relayNetworks,
+    settings: deepFreeze(overridden),
+    plugins: running,
+    options: new Map([...options].map(([name, value]) => [name, deepFreeze(value)])),
+    effective: () => effective({ ...overridden, data }, running, options, origins),
+  });
+}
+
+function findFile({ overrides, cwd }: LoadInput): ConfigFile | undefined {
+  if (overrides.config !== undefined) return readConfigFile(resolve(cwd, overrides.config));
+  const usual = resolve(cwd, 'postern.json5');
+  return existsSync(usual) ? readConfigFile(usual) : undefined;
+}
+
+function effective(
+  settings: ServerSettings,
+  running: readonly Plugin[],
+  options: ReadonlyMap<string, unknown>,
+  origins: Origins,
+): readonly EffectiveValue[] {
+  const { plugins: _, ...core } = settings;
+  const own = effectiveValues(core, ServerOptions.parse({}), outlineOf(ServerOptions), '', origins);
+  const theirs = running.flatMap((plugin) => {
+    const usual = plugin.options.safeParse({});
+    const base = joinPath('plugins', plugin.name);
+    return effectiveValues(options.get(plugin.name), usual.data, outlineOf(plugin.options), base, origins);
+  });
+  return [...own, ...theirs];
+}
+
+/** The command line wins over the file. `--smtp-port` is the first listener's. */
+function override(
+  settings: ServerSettings,
+  { data, httpPort, smtpPort }: Overrides,
+  overrides: Map<KeyPath, { origin: Origin; where: string | null }>,
+): ServerSettings {
+  const note = (key: KeyPath, flag: string) => overrides.set(key, { origin: 'command line', where: flag });
+  if (data !== undefined) note('data', '--data');
+  if (httpPort !== undefined) note('http.port', '--http-port');
+  if (smtpPort !== undefined) note('smtp.listeners.0.port', '--smtp-port');
+  const [first, ...others] = settings.smtp.listeners;
+  return {
+    ...settings,
+    http: { ...settings.http, ...(httpPort !== undefined && { port: httpPort }) },
+    smtp: {
+      ...settings.smtp,
+      ...(smtpPort !== undefined && first !== undefined && { listeners: [{ ...first, port: smtpPort }, ...others] }),
+    },
+  };
+}
+
+function unknownPlugins(
+  settings: ServerSettings,
+  plugins: readonly Plugin[],
+  positions: ConfigFile['positions'],
+): readonly Complaint[] {
+  const known = plugins.map((plugin) => plugin.name);
+  return Object.keys(settings.plugins)
+    .filter((name) => !known.includes(name))
+    .map((name) => {
+      const key = joinPath('plugins', name);
+      return {
+        key,
+        sentence: `there is no such plugin; known plugins: ${known.join(', ')}.`,
+        position: positions.get(key),
+      };
+    });
+}
+
+function attempt<T>(
+  parse: () => T,
+  key: KeyPath,
+  complaints: Complaint[],
+  positions: ConfigFile['positions'],
+): T | undefined {
+  try {
+    return parse();
+  } catch (error) {
+    if (!isProblem(error)) throw error;
+    complaints.push({ key, sentence: error.message, position: positions.get(key) });
+    return undefined;
+  }
+}
+
+const below = (base: KeyPath, key: KeyPath): KeyPath => (base === '' ? key : joinPath(base, key));
+
+function refuse(complaints: readonly Complaint[], file: ConfigFile | undefined) {
+  return startError(complaints.map((complaint) => printComplaint(complaint, file?.path ?? null)).join('\n'));
+}
+
+function deepFreeze<T>(value: T): T {
+  if (typeof value === 'object' && value !== null && !Object.isFrozen(value)) {
+    Object.freeze(value);
+    for (const member of Object.values(value)) deepFreeze(member);
+  }
+  return value;
+}

@@ -1,0 +1,53 @@
+import { hostname } from 'node:os';
+import { z } from 'zod';
+import { HttpOptions } from '../http/options.js';
+import { SmtpOptions } from '../smtp/options.js';
+
+export const LogOptions = z.strictObject({
+  level: z
+    .enum(['trace', 'debug', 'info', 'warn', 'error'])
+    .default('info')
+    .describe('The least severe lines that are written.'),
+  maxFileBytes: z
+    .int()
+    .min(64 * 1024)
+    .max(1024 ** 3)
+    .default(64 * 1024 * 1024)
+    .describe('A log file that has grown to this size, in bytes, is closed and the next one begun.'),
+  keepFiles: z.int().min(1).max(1000).default(14).describe('How many log files are kept, the current one included.'),
+  ringLines: z.int().min(100).max(100_000).default(2000).describe('How many of the newest lines are kept in memory.'),
+});
+
+/** The configuration file, whole. Plugins' options are checked by the schemas of the plugins. */
+export const ServerOptions = z.strictObject({
+  hostname: z
+    .string()
+    .regex(/^[A-Za-z0-9]([A-Za-z0-9.-]{0,253}[A-Za-z0-9])?$/, 'must be a host name such as mail.example.org')
+    .default(() => hostname().toLowerCase())
+    .describe('The name of this server: in the greeting, in Received header fields and as Reporting-MTA.'),
+  data: z.string().min(1).default('data').describe('The data folder; relative to the configuration file.'),
+  domains: z
+    .array(z.string().min(1))
+    .min(1, 'name at least one domain, for example ["example.org"]')
+    .default(['localhost'])
+    .describe('The domains whose mail ends here. The first one is where postmaster lives.'),
+  http: HttpOptions.prefault({}).describe('The management interface.'),
+  smtp: SmtpOptions.prefault({}).describe('How mail comes in.'),
+  log: LogOptions.prefault({}).describe('The server log in data/logs.'),
+  shutdownSeconds: z
+    .int()
+    .min(0)
+    .max(600)
+    .default(20)
+    .describe('How long running sessions may go on after SIGTERM, in seconds.'),
+  plugins: z
+    .record(z.string(), z.union([z.literal(false), z.record(z.string(), z.unknown())]))
+    .default({})
+    .describe('Options by plugin name; false switches a plugin off.'),
+  sitePlugins: z
+    .array(z.string().min(1))
+    .default([])
+    .describe('Plugins of this site: folders or files (relative to the configuration file) or package names.'),
+});
+
+export type ServerSettings = z.output<typeof ServerOptions>;

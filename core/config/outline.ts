@@ -1,0 +1,55 @@
+import { z } from 'zod';
+
+/**
+ * A schema as plain data: what the complaint, the secrets and the configuration viewer need to know of a key.
+ * It is the part of JSON Schema that zod writes for options.
+ */
+export interface Outline {
+  readonly type?: string | readonly string[];
+  readonly description?: string;
+  readonly default?: unknown;
+  readonly secret?: boolean;
+  readonly properties?: Readonly<Record<string, Outline>>;
+  readonly additionalProperties?: Outline | boolean;
+  readonly items?: Outline;
+  readonly anyOf?: readonly Outline[];
+  readonly allOf?: readonly Outline[];
+  readonly oneOf?: readonly Outline[];
+}
+
+/** Marks a value that must never be shown; in a file it may be given as `{env: "NAME"}` or `{file: "path"}`. */
+export const secret = () => z.string().min(1).meta({ secret: true });
+
+export function outlineOf(schema: z.ZodType): Outline {
+  return z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any', reused: 'inline' }) as Outline;
+}
+
+/** The alternatives that a value at this place may follow. */
+export function alternatives(outline: Outline): readonly Outline[] {
+  const nested = [...(outline.anyOf ?? []), ...(outline.allOf ?? []), ...(outline.oneOf ?? [])];
+  return nested.length === 0 ? [outline] : [outline, ...nested.flatMap(alternatives)];
+}
+
+/** What stands below `key`: the property, the value of a record or the element of a list. */
+export function childOutline(outline: Outline, key: string): Outline | undefined {
+  for (const alternative of alternatives(outline)) {
+    const property = alternative.properties?.[key];
+    if (property !== undefined) return property;
+    if (typeof alternative.additionalProperties === 'object') return alternative.additionalProperties;
+    if (alternative.items !== undefined && /^\d+$/.test(key)) return alternative.items;
+  }
+  return undefined;
+}
+
+/** The names that an object at this place may use. */
+export function knownKeys(outline: Outline): readonly string[] {
+  return alternatives(outline).flatMap((alternative) => Object.keys(alternative.properties ?? {}));
+}
+
+export const isSecret = (outline: Outline | undefined): boolean =>
+  outline !== undefined && alternatives(outline).some((alternative) => alternative.secret === true);
+
+export const descriptionOf = (outline: Outline | undefined): string | null =>
+  outline === undefined
+    ? null
+    : (alternatives(outline).find((alternative) => alternative.description)?.description ?? null);

@@ -1,0 +1,67 @@
+import { readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { childOutline, isSecret, type Outline } from './outline.js';
+import { joinPath, type KeyPath } from './positions.js';
+
+/** Where a secret came from instead of the configuration file. */
+export interface SecretSource {
+  readonly origin: 'environment' | 'file';
+  readonly where: string;
+}
+
+export interface ResolvedSecrets {
+  readonly value: unknown;
+  readonly sources: ReadonlyMap<KeyPath, SecretSource>;
+  /** What could not be resolved, by path. */
+  readonly complaints: ReadonlyMap<KeyPath, string>;
+}
+
+/** Replaces `{env: "NAME"}` and `{file: "path"}` where the schema says that a secret stands. Paths are relative to `folder`. */
+export function resolveSecrets(
+  value: unknown,
+  outline: Outline,
+  folder: string,
+  env: Readonly<Record<string, string | undefined>>,
+): ResolvedSecrets {
+  const sources = new Map<KeyPath, SecretSource>();
+  const complaints = new Map<KeyPath, string>();
+
+  function walk(node: unknown, at: Outline | undefined, path: KeyPath): unknown {
+    if (typeof node !== 'object' || node === null) return node;
+    if (isSecret(at)) return lookUp(node as Record<string, unknown>, path);
+    if (Array.isArray(node))
+      return node.map((element, index) => walk(element, child(at, `${index}`), joinPath(path, index)));
+    return Object.fromEntries(
+      Object.entries(node).map(([key, below]) => [key, walk(below, child(at, key), joinPath(path, key))]),
+    );
+  }
+
+  function lookUp(node: Record<string, unknown>, path: KeyPath): unknown {
+    const { env: name, file } = node;
+    if (typeof name === 'string' && Object.keys(node).length === 1) {
+      const found = env[name];
+      if (found === undefined || found === '') complaints.set(path, `the environment variable ${name} is not set`);
+      sources.set(path, { origin: 'environment', where: name });
+      return found ?? '';
+    }
+    if (typeof file === 'string' && Object.keys(node).length === 1) {
+      const path_ = resolve(folder, file);
+      sources.set(path, { origin: 'file', where: path_ });
+      return readSecret(path_) ?? (complaints.set(path, `the file ${path_} cannot be read`), '');
+    }
+    return node;
+  }
+
+  return { value: walk(value, outline, ''), sources, complaints };
+}
+
+const child = (outline: Outline | undefined, key: string): Outline | undefined =>
+  outline === undefined ? undefined : childOutline(outline, key);
+
+function readSecret(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8').replace(/\r?\n$/, '');
+  } catch {
+    return undefined;
+  }
+}

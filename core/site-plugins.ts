@@ -1,0 +1,77 @@
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { createRequire, register } from 'node:module';
+import { join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { isPlugin, kitVersion, type Plugin } from './plugin.js';
+import { startError } from './start-error.js';
+
+/**
+ * Loads the plugins of the site: a file, a folder with an `index.js` or a `package.json`, or the name of a package that
+ * is installed where the configuration file is. A module may export several plugins.
+ */
+export async function loadSitePlugins(names: readonly string[], folder: string): Promise<readonly Plugin[]> {
+  if (names.length > 0) resolveKitHere();
+  const found: Plugin[] = [];
+  for (const name of names) found.push(...(await loadOne(name, folder)));
+  return found;
+}
+
+async function loadOne(name: string, folder: string): Promise<readonly Plugin[]> {
+  const url = pathToFileURL(entryOf(name, folder)).href;
+  const module = await import(url).catch((cause: unknown) => {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw startError(`Site plugin ${name} cannot be loaded: ${reason}`, cause);
+  });
+  const plugins = [...new Set(Object.values(module as Record<string, unknown>))].filter(isPlugin);
+  if (plugins.length === 0) {
+    throw startError(`Site plugin ${name} exports no plugin: export what definePlugin returns.`);
+  }
+  for (const plugin of plugins) refuseOtherKit(name, plugin);
+  return plugins;
+}
+
+function refuseOtherKit(name: string, plugin: Plugin): void {
+  if (plugin.kit === kitVersion) return;
+  throw startError(
+    `Site plugin ${name} (${plugin.name}) is written for version ${plugin.kit} of the plugin kit; this server speaks version ${kitVersion}.`,
+  );
+}
+
+function entryOf(name: string, folder: string): string {
+  const path = resolve(folder, name);
+  if (existsSync(path)) return statSync(path).isDirectory() ? entryOfFolder(name, path) : path;
+  if (/^[./]/.test(name)) throw startError(`Site plugin ${name}: there is no file or folder ${path}.`);
+  try {
+    return createRequire(join(folder, 'postern.json5')).resolve(name);
+  } catch (cause) {
+    throw startError(`Site plugin ${name}: neither a file or folder ${path} nor an installed package.`, cause);
+  }
+}
+
+function entryOfFolder(name: string, path: string): string {
+  const manifest = join(path, 'package.json');
+  const main = existsSync(manifest) ? mainOf(manifest) : undefined;
+  const entry = join(path, main ?? 'index.js');
+  if (!existsSync(entry)) throw startError(`Site plugin ${name}: the folder has no ${main ?? 'index.js'}.`);
+  return entry;
+}
+
+function mainOf(manifest: string): string | undefined {
+  try {
+    const { main } = JSON.parse(readFileSync(manifest, 'utf8')) as { main?: unknown };
+    return typeof main === 'string' ? main : undefined;
+  } catch (cause) {
+    throw startError(`${manifest} is not valid JSON.`, cause);
+  }
+}
+
+let registered = false;
+
+/** `postern/plugin` is this running server's kit, wherever the plugin lies. */
+function resolveKitHere(): void {
+  if (registered) return;
+  registered = true;
+  register(new URL('./kit-resolver.js', import.meta.url), {
+    data: { kit: new URL('./plugin.js', import.meta.url).href },
+  });
+}

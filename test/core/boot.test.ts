@@ -1,0 +1,263 @@
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { z } from 'zod';
+import { lend, PluginHost, type HostInput } from '../../core/boot.js';
+import type { Log } from '../../core/log.js';
+import { definePlugin, service, type Plugin, type PluginContext } from '../../core/plugin.js';
+import { isStartError } from '../../core/start-error.js';
+
+const spring = service<string>('test.spring');
+const wheel = service<string>('test.wheel');
+const none = z.strictObject({});
+
+const lines: string[] = [];
+const note = (_fields: unknown, text?: string) => void lines.push(text ?? '');
+const log: Log = { trace: note, debug: note, info: note, warn: note, error: note, fatal: note, child: () => log };
+
+/** What is registered is a word in `inForce`, put there by `http.navigate`. */
+function hostOf(plugins: readonly Plugin[], more: Partial<HostInput> = {}) {
+  const inForce: string[] = [];
+  const host = new PluginHost({
+    plugins,
+    options: new Map(plugins.map((plugin) => [plugin.name, plugin.options.parse({})])),
+    lent: [],
+    log,
+    contextOf: (_plugin, registrations, onClose) =>
+      ({
+        onClose,
+        http: {
+          navigate: ({ title }: { title: string }) =>
+            registrations.add(() => {
+              if (inForce.includes(title)) throw new Error(`${title} twice`);
+              inForce.push(title);
+              return () => void inForce.splice(inForce.indexOf(title), 1);
+            }),
+        },
+      }) as unknown as PluginContext,
+    ...more,
+  });
+  return { host, inForce };
+}
+
+const link = (title: string) => ({ title, href: '/', order: 1, role: 'read' }) as const;
+
+async function refusalOf(host: PluginHost): Promise<string> {
+  try {
+    await host.start();
+  } catch (error) {
+    assert.ok(isStartError(error), String(error));
+    return error.message;
+  }
+  return assert.fail('it started');
+}
+
+suite('plugin host', () => {
+  test('a plugin starts behind the one that provides what it needs, and stops before it', async () => {
+    const events: string[] = [];
+    const needy = definePlugin({
+      name: 'needy',
+      options: none,
+      needs: { spring },
+      setup({ onClose }, { spring }) {
+        events.push(`needy got ${spring}`);
+        onClose(() => void events.push('needy stops'));
+      },
+    });
+    const provider = definePlugin({
+      name: 'provider',
+      options: none,
+      provides: { spring },
+      setup({ onClose }) {
+        onClose(() => void events.push('provider stops'));
+        return { spring: 'a spring' };
+      },
+    });
+    const { host } = hostOf([needy, provider]);
+    await host.start();
+    await host.stop();
+    assert.deepEqual(events, ['needy got a spring', 'needy stops', 'provider stops']);
+  });
+
+  test('a service that core lends satisfies a need', async () => {
+    let got: string | undefined;
+    const needy = definePlugin({
+      name: 'needy',
+      options: none,
+      needs: { spring },
+      setup: (_context, given) => void (got = given.spring),
+    });
+    await hostOf([needy], { lent: [lend(spring, 'from core')] }).host.start();
+    assert.equal(got, 'from core');
+  });
+
+  test('a service in uses is undefined when nobody provides it', async () => {
+    let given: Readonly<Record<string, unknown>> | undefined;
+    const user = definePlugin({
+      name: 'user',
+      options: none,
+      uses: { spring },
+      setup: (_context, services) => void (given = services),
+    });
+    await hostOf([user]).host.start();
+    assert.ok(given !== undefined && given['spring'] === undefined);
+  });
+
+  test('a circle of needs is refused and names the plugins in it', async () => {
+    const left = definePlugin({
+      name: 'left',
+      options: none,
+      needs: { spring },
+      provides: { wheel },
+      setup: () => ({ wheel: '' }),
+    });
+    const right = definePlugin({
+      name: 'right',
+      options: none,
+      needs: { wheel },
+      provides: { spring },
+      setup: () => ({ spring: '' }),
+    });
+    assert.match(await refusalOf(hostOf([left, right]).host), /left → right → left/);
+  });
+
+  test('a missing service is refused and names plugin and service', async () => {
+    const needy = definePlugin({ name: 'needy', options: none, needs: { spring }, setup: () => {} });
+    assert.match(await refusalOf(hostOf([needy]).host), /needy needs test\.spring/);
+  });
+
+  test('two plugins of one name, and two providers of one service, are refused', async () => {
+    const one = definePlugin({ name: 'one', options: none, provides: { spring }, setup: () => ({ spring: '' }) });
+    const two = definePlugin({ name: 'two', options: none, provides: { spring }, setup: () => ({ spring: '' }) });
+    assert.match(await refusalOf(hostOf([one, one]).host), /Two plugins are called one/);
+    assert.match(await refusalOf(hostOf([one, two]).host), /two provides test\.spring, which plugin one provides/);
+  });
+
+  test('a service that setup forgot to return is refused at boot', async () => {
+    const liar = definePlugin({
+      name: 'liar',
+      options: none,
+      provides: { spring },
+      setup: (() => ({})) as unknown as () => { spring: string },
+    });
+    assert.match(await refusalOf(hostOf([liar]).host), /liar could not start: setup returned nothing for spring/);
+  });
+
+  test('when one fails, everything that had started is closed in reverse and nothing stays registered', async () => {
+    const events: string[] = [];
+    const open = (name: string) =>
+      definePlugin({
+        name,
+        options: none,
+        setup({ http, onClose }) {
+          http.navigate(link(name));
+          onClose(() => void events.push(name));
+        },
+      });
+    const broken = definePlugin({
+      name: 'broken',
+      options: none,
+      setup({ http, onClose }) {
+        http.navigate(link('broken'));
+        onClose(() => void events.push('broken'));
+        throw new Error('no luck');
+      },
+    });
+    const { host, inForce } = hostOf([open('first'), open('second'), broken]);
+    assert.match(await refusalOf(host), /broken could not start: no luck/);
+    assert.deepEqual(events, ['broken', 'second', 'first']);
+    assert.deepEqual(inForce, []);
+  });
+
+  test('a registration that is refused takes back the others of the plugin', async () => {
+    const greedy = definePlugin({
+      name: 'greedy',
+      options: none,
+      setup({ http }) {
+        http.navigate(link('one'));
+        http.navigate(link('one'));
+      },
+    });
+    const { host, inForce } = hostOf([greedy]);
+    assert.match(await refusalOf(host), /greedy could not start: one twice/);
+    assert.deepEqual(inForce, []);
+  });
+
+  test('a release that throws is logged and does not keep the others from closing', async () => {
+    const events: string[] = [];
+    const plugin = definePlugin({
+      name: 'stubborn',
+      options: none,
+      setup({ onClose }) {
+        onClose(() => void events.push('last'));
+        onClose(() => Promise.reject(new Error('stuck')));
+      },
+    });
+    const { host } = hostOf([plugin]);
+    await host.start();
+    await host.stop();
+    assert.deepEqual(events, ['last']);
+    assert.ok(lines.some((line) => line.includes('could not release')));
+  });
+});
+
+suite('reconfiguration', () => {
+  const sized = z.strictObject({ size: z.number().default(1) });
+
+  const changeable = (name: string, seen: string[], refuse = -1) =>
+    definePlugin({
+      name,
+      options: sized,
+      setup: () => ({
+        reconfigure({ size }: { size: number }) {
+          if (size === refuse) throw new Error(`${name} refuses ${size}`);
+          seen.push(`${name} ${size}`);
+        },
+      }),
+    });
+  const sizes = (entries: Record<string, number>) =>
+    new Map(Object.entries(entries).map(([name, size]) => [name, { size }]));
+
+  test('only the plugins whose options changed are asked', async () => {
+    const seen: string[] = [];
+    const { host } = hostOf([changeable('one', seen), changeable('two', seen)]);
+    await host.start();
+    assert.deepEqual(await host.reconfigure(sizes({ one: 1, two: 2 })), { changed: ['two'], restartRequired: [] });
+    assert.deepEqual(seen, ['two 2']);
+  });
+
+  test('a plugin that cannot change while running asks for a restart', async () => {
+    const fixed = definePlugin({ name: 'fixed', options: sized, setup: () => {} });
+    const { host } = hostOf([fixed]);
+    await host.start();
+    assert.deepEqual(await host.reconfigure(sizes({ fixed: 2 })), { changed: [], restartRequired: ['fixed'] });
+  });
+
+  test('when one refuses, those before it get their old options back', async () => {
+    const seen: string[] = [];
+    const { host } = hostOf([changeable('one', seen), changeable('two', seen, 5)]);
+    await host.start();
+    await assert.rejects(host.reconfigure(sizes({ one: 5, two: 5 })), /two refuses 5/);
+    assert.deepEqual(seen, ['one 5', 'one 1']);
+    assert.deepEqual((await host.reconfigure(sizes({ one: 1, two: 1 }))).changed, []);
+  });
+
+  test('a plugin that declares replace is set up anew and swapped, and the old one is closed', async () => {
+    const events: string[] = [];
+    const plugin = definePlugin({
+      name: 'swapped',
+      options: sized,
+      reload: 'replace',
+      setup({ http, onClose }, { options }) {
+        if (options.size === 9) throw new Error('nine');
+        http.navigate(link(`size ${options.size}`));
+        onClose(() => void events.push(`closed ${options.size}`));
+      },
+    });
+    const { host, inForce } = hostOf([plugin]);
+    await host.start();
+    await host.reconfigure(sizes({ swapped: 2 }));
+    assert.deepEqual([inForce, events], [['size 2'], ['closed 1']]);
+    await assert.rejects(host.reconfigure(sizes({ swapped: 9 })), /nine/);
+    assert.deepEqual(inForce, ['size 2']);
+  });
+});
