@@ -1,0 +1,105 @@
+import { readFile } from 'node:fs/promises';
+import { Low, type Adapter } from 'lowdb';
+import type { z } from 'zod';
+import { startError } from '../start-error.js';
+import { writeFileAtomic, type AtomicOptions } from './atomic.js';
+import { asStorageProblem, isMissing } from './fault.js';
+
+export interface DocumentOptions<T> extends Pick<AtomicOptions, 'files'> {
+  /** Absolute path of a JSON file. */
+  readonly file: string;
+  /** What the file must hold; unknown keys are its decision. */
+  readonly schema: z.ZodType<T>;
+  /** What holds while there is no file. */
+  readonly initial: T;
+}
+
+/** Small data of an operator: one JSON file, wholly in memory, replaced atomically and durably. */
+export interface Document<T> {
+  /** What is on the disk. Never changed in place. */
+  readonly data: T;
+  /**
+   * Changes a copy, or returns what takes its place; when it resolves the change is durable. Updates run one after the other.
+   * When `change` throws, or the disk refuses (a problem), nothing has changed.
+   */
+  update(change: (draft: T) => T | void): Promise<void>;
+}
+
+/** Opens it. A file that cannot be understood is a start error that names it, and is left as it is. */
+export async function openDocument<T>(options: DocumentOptions<T>): Promise<Document<T>> {
+  const low = new Low<T>(new DurableJson(options), options.initial);
+  await low.read();
+  return new LowDocument(low, options.schema);
+}
+
+class DurableJson<T> implements Adapter<T> {
+  readonly #options: DocumentOptions<T>;
+
+  constructor(options: DocumentOptions<T>) {
+    this.#options = options;
+  }
+
+  async read(): Promise<T | null> {
+    const { file, schema } = this.#options;
+    let text: string;
+    try {
+      text = await readFile(file, 'utf8');
+    } catch (error) {
+      if (isMissing(error)) return null;
+      throw startError(`Cannot read ${file}: ${reason(error)}. Give this user the right to read and write it.`, error);
+    }
+    try {
+      return schema.parse(JSON.parse(text));
+    } catch (error) {
+      const advice = 'It was left as it is. Repair it, put a backup in its place, or move it away to begin anew.';
+      throw startError(`${file} cannot be understood: ${reason(error)}. ${advice}`, error);
+    }
+  }
+
+  async write(data: T): Promise<void> {
+    const { file, files } = this.#options;
+    const text = `${JSON.stringify(data, null, 2)}\n`;
+    await writeFileAtomic(file, text, files === undefined ? {} : { files });
+  }
+}
+
+class LowDocument<T> implements Document<T> {
+  readonly #low: Low<T>;
+  readonly #schema: z.ZodType<T>;
+  /** What readers see: the low one runs ahead of it while it is being written. */
+  #data: T;
+  #last: Promise<unknown> = Promise.resolve();
+
+  constructor(low: Low<T>, schema: z.ZodType<T>) {
+    this.#low = low;
+    this.#schema = schema;
+    this.#data = low.data;
+  }
+
+  get data(): T {
+    return this.#data;
+  }
+
+  update(change: (draft: T) => T | void): Promise<void> {
+    const mine = this.#last.then(() => this.#apply(change));
+    this.#last = mine.catch(() => undefined);
+    return mine;
+  }
+
+  async #apply(change: (draft: T) => T | void): Promise<void> {
+    const draft = structuredClone(this.#data);
+    this.#low.data = this.#schema.parse(change(draft) ?? draft);
+    try {
+      await this.#low.write();
+    } catch (error) {
+      this.#low.data = this.#data;
+      throw asStorageProblem(error);
+    }
+    this.#data = this.#low.data;
+  }
+}
+
+function reason(error: unknown): string {
+  const text = error instanceof Error ? error.message : String(error);
+  return text.replace(/\s+/g, ' ').replace(/\.$/, '');
+}

@@ -1,0 +1,42 @@
+import { isProblem, problem, type Problem } from '../problem.js';
+
+/** Linux's EDQUOT, which Node reports without a name: `Unknown system error -122`. */
+const overQuota = -122;
+
+/** The code of an operating system error: `ENOSPC`, `EIO`; undefined for every other value. */
+export function faultCode(error: unknown): string | undefined {
+  if (!(error instanceof Error)) return undefined;
+  const { code, errno } = error as NodeJS.ErrnoException;
+  if (errno === overQuota) return 'EDQUOT';
+  return typeof code === 'string' ? code : undefined;
+}
+
+/** True when the system says that there is no such file. */
+export function isMissing(error: unknown): boolean {
+  return faultCode(error) === 'ENOENT';
+}
+
+/** True when the system says that there is such a file already. */
+export function isTaken(error: unknown): boolean {
+  return faultCode(error) === 'EEXIST';
+}
+
+/**
+ * A local storage fault as the peer may know it: always temporary, and without a path. A value that is a problem
+ * already stays what it is; an unknown error counts as `internal` (451 4.3.0), never as permanent.
+ */
+export function asStorageProblem(error: unknown): Problem {
+  if (isProblem(error)) return error;
+  switch (faultCode(error) ?? '') {
+    case 'ENOSPC':
+    case 'EDQUOT':
+    case 'EROFS':
+      return problem('storage-full', { detail: 'There is no room to store it now; try again later.', cause: error });
+    case 'EMFILE':
+    case 'ENFILE':
+    case 'ENOMEM':
+      return problem('unavailable', { detail: 'Too much is going on; try again later.', cause: error });
+    default:
+      return problem('internal', { detail: 'It could not be stored now; try again later.', cause: error });
+  }
+}

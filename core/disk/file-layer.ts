@@ -1,0 +1,88 @@
+import {
+  close,
+  fsync,
+  link,
+  lstat,
+  mkdir,
+  open,
+  read,
+  readdir,
+  rename,
+  rmdir,
+  statfs,
+  unlink,
+  writev,
+  type StatsFs,
+  type Stats,
+} from 'node:fs';
+
+/**
+ * The file operations that delivery stands on. Everything in `core/disk` goes through it, so that a test can make any
+ * single call fail. Each rejects with the operating system's error.
+ *
+ * Callbacks below, not `node:fs/promises`: a FileHandle for each message costs more than the calls themselves.
+ */
+export interface FileLayer {
+  open(path: string, flags: string | number, mode?: number): Promise<number>;
+  /** Bytes from `position` (null: where the last one ended); 0 at the end. */
+  read(fd: number, buffer: Buffer, position: number | null): Promise<number>;
+  /** Resolves with the number of bytes written, which may be fewer than given. */
+  write(fd: number, buffers: readonly Buffer[]): Promise<number>;
+  fsync(fd: number): Promise<void>;
+  close(fd: number): Promise<void>;
+  link(existing: string, path: string): Promise<void>;
+  rename(from: string, to: string): Promise<void>;
+  unlink(path: string): Promise<void>;
+  mkdir(path: string, mode: number): Promise<void>;
+  rmdir(path: string): Promise<void>;
+  lstat(path: string): Promise<Stats>;
+  readdir(path: string): Promise<string[]>;
+  statfs(path: string): Promise<StatsFs>;
+}
+
+type Done<T> = (error: NodeJS.ErrnoException | null, value: T) => void;
+type Finished = (error: NodeJS.ErrnoException | null) => void;
+
+function value<T>(run: (done: Done<T>) => void): Promise<T> {
+  return new Promise((resolve, reject) => run((error, result) => (error === null ? resolve(result) : reject(error))));
+}
+
+function done(run: (finished: Finished) => void): Promise<void> {
+  return new Promise((resolve, reject) => run((error) => (error === null ? resolve() : reject(error))));
+}
+
+export const nodeFiles: FileLayer = {
+  open: (path, flags, mode) => value((then) => open(path, flags, mode, then)),
+  read: (fd, buffer, position) => value((then) => read(fd, buffer, 0, buffer.length, position, then)),
+  write: (fd, buffers) => value((then) => writev(fd, buffers, then)),
+  fsync: (fd) => done((then) => fsync(fd, then)),
+  close: (fd) => done((then) => close(fd, (error) => then(error ?? null))),
+  link: (existing, path) => done((then) => link(existing, path, then)),
+  rename: (from, to) => done((then) => rename(from, to, then)),
+  unlink: (path) => done((then) => unlink(path, then)),
+  mkdir: (path, mode) => done((then) => mkdir(path, { mode }, then)),
+  rmdir: (path) => done((then) => rmdir(path, then)),
+  lstat: (path) => value((then) => lstat(path, then)),
+  readdir: (path) => value((then) => readdir(path, then)),
+  statfs: (path) => value((then) => statfs(path, then)),
+};
+
+/** Writes all of it, however often the system takes only a part. */
+export async function writeAll(files: FileLayer, fd: number, buffers: readonly Buffer[]): Promise<void> {
+  let rest = buffers.filter((buffer) => buffer.length > 0);
+  while (rest.length > 0) {
+    const written = await files.write(fd, rest);
+    if (written === 0) throw Object.assign(new Error('nothing was written'), { code: 'EIO' });
+    rest = behind(rest, written);
+  }
+}
+
+function behind(buffers: readonly Buffer[], written: number): Buffer[] {
+  let left = written;
+  const rest: Buffer[] = [];
+  for (const buffer of buffers) {
+    if (left < buffer.length) rest.push(left > 0 ? buffer.subarray(left) : buffer);
+    left = Math.max(0, left - buffer.length);
+  }
+  return rest;
+}

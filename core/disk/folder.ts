@@ -1,0 +1,89 @@
+import { dirname } from 'node:path';
+import { isMissing, isTaken } from './fault.js';
+import { nodeFiles, type FileLayer } from './file-layer.js';
+
+interface Flush {
+  readonly done: Promise<void>;
+  /** True once the fsync is under way: who comes now needs the next one. */
+  started: boolean;
+}
+
+/**
+ * Makes folder entries durable. All who wait for one folder when its fsync starts share that fsync; who comes later
+ * waits for the next one, for only that is sure to hold his entry.
+ */
+export class FolderSync {
+  readonly #files: FileLayer;
+  /** The newest flush of each folder that has one. */
+  readonly #flushes = new Map<string, Flush>();
+
+  constructor(files: FileLayer) {
+    this.#files = files;
+  }
+
+  /** Every entry that is in the folder now is on the disk when this resolves. */
+  sync(folder: string): Promise<void> {
+    const newest = this.#flushes.get(folder);
+    if (newest !== undefined && !newest.started) return newest.done;
+    const flush: Flush = { started: false, done: Promise.resolve() };
+    const done = this.#run(folder, flush, newest?.done);
+    const shared = Object.assign(flush, { done });
+    this.#flushes.set(folder, shared);
+    const forget = (): void => {
+      if (this.#flushes.get(folder) === shared) this.#flushes.delete(folder);
+    };
+    done.then(forget, forget);
+    return done;
+  }
+
+  /** A new descriptor each time: after an EIO the kernel has marked the pages clean, and the old one would say "fine". */
+  async #run(folder: string, flush: Flush, before: Promise<void> | undefined): Promise<void> {
+    await before?.catch(() => undefined);
+    const fd = await this.#open(folder, flush);
+    try {
+      flush.started = true;
+      await this.#files.fsync(fd);
+    } finally {
+      await this.#files.close(fd);
+    }
+  }
+
+  async #open(folder: string, flush: Flush): Promise<number> {
+    try {
+      return await this.#files.open(folder, 'r');
+    } catch (error) {
+      flush.started = true;
+      throw error;
+    }
+  }
+}
+
+const folders = new FolderSync(nodeFiles);
+
+/** The one that everybody shares; a layer of its own (a test's) gets its own. */
+export function folderSyncOf(files: FileLayer): FolderSync {
+  return files === nodeFiles ? folders : new FolderSync(files);
+}
+
+/** Every entry that is in the folder now is on the disk when this resolves; shares the fsync with others who wait. */
+export function syncFolder(folder: string): Promise<void> {
+  return folders.sync(folder);
+}
+
+/** Makes the folder (0700) and what is missing above it, each of them durable. One that is there already stays as it is. */
+export async function makeFolder(
+  path: string,
+  files: FileLayer = nodeFiles,
+  sync: FolderSync = folderSyncOf(files),
+): Promise<void> {
+  try {
+    await files.mkdir(path, 0o700);
+  } catch (error) {
+    if (isTaken(error)) return;
+    if (!isMissing(error) || dirname(path) === path) throw error;
+    await makeFolder(dirname(path), files, sync);
+    await makeFolder(path, files, sync);
+    return;
+  }
+  await sync.sync(dirname(path));
+}

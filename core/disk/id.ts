@@ -1,0 +1,43 @@
+import { randomBytes } from 'node:crypto';
+import { systemClock } from '../clock.js';
+
+/** Digits and lower case letters without i, l, o, u: safe in URLs and file names, and in ASCII order. */
+const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
+const counterRange = 32 ** 3;
+
+let lastTime = 0;
+let counter = 0;
+
+function digits(value: number, length: number): string {
+  let text = '';
+  let rest = value;
+  for (let n = 0; n < length; n++) {
+    text = alphabet.charAt(rest % 32) + text;
+    rest = Math.floor(rest / 32);
+  }
+  return text;
+}
+
+function random(length: number): string {
+  let text = '';
+  for (const byte of randomBytes(length)) text += alphabet.charAt(byte & 31);
+  return text;
+}
+
+/**
+ * 20 characters `[0-9a-z]`: milliseconds (10), a counter (3), chance (7). Later ids of a process sort behind earlier
+ * ones even when the clock goes back; chance keeps the ids of two processes apart.
+ */
+export function uniqueId(): string {
+  const now = systemClock.now();
+  if (now > lastTime) {
+    lastTime = now;
+    counter = 0;
+  } else if (++counter === counterRange) {
+    lastTime += 1;
+    counter = 0;
+  }
+  return digits(lastTime, 10) + digits(counter, 3) + random(7);
+}
+
+export const uniqueIdPattern: RegExp = /^[0-9a-hjkmnp-tv-z]{20}$/;

@@ -1,0 +1,77 @@
+import { join } from 'node:path';
+import { systemClock, type Clock } from '../clock.js';
+import type { HealthReport } from '../health.js';
+import { writeDurable } from './atomic.js';
+import { faultCode } from './fault.js';
+import { nodeFiles, type FileLayer } from './file-layer.js';
+import { uniqueId } from './id.js';
+
+/** At most one probe in that time, however often somebody looks. */
+const probeEveryMs = 1000;
+
+const sentences: Readonly<Record<string, string>> = {
+  ENOSPC: 'The disk is full.',
+  EDQUOT: 'The disk quota is used up.',
+  EROFS: 'The file system is read-only.',
+  EIO: 'The disk reported an input/output error.',
+};
+
+/** Faults that say something about the disk; others concern one file or the load. */
+export function isDiskFault(error: unknown): boolean {
+  return (faultCode(error) ?? '') in sentences;
+}
+
+/**
+ * Whether a folder can be written. A fault makes it degraded; a probe that writes, fsyncs and removes a small file
+ * makes it well again, so nobody has to restart anything.
+ */
+export class WriteHealth {
+  readonly #folder: string;
+  readonly #files: FileLayer;
+  readonly #clock: Clock;
+  #why: string | undefined;
+  #probedAt = -Infinity;
+  #probing: Promise<void> | undefined;
+
+  constructor(folder: string, { files = nodeFiles, clock = systemClock }: { files?: FileLayer; clock?: Clock } = {}) {
+    this.#folder = folder;
+    this.#files = files;
+    this.#clock = clock;
+  }
+
+  failed(error: unknown): void {
+    if (!isDiskFault(error)) return;
+    this.#why = sentences[faultCode(error) ?? ''] ?? 'The disk failed.';
+  }
+
+  /** Answers from what is known; while it is degraded, looking starts the next probe. */
+  report(): HealthReport {
+    if (this.#why === undefined) return { status: 'up' };
+    if (this.#clock.monotonic() - this.#probedAt >= probeEveryMs) void this.probe();
+    return {
+      status: 'degraded',
+      why: `${this.#why} Messages are refused with a temporary answer until it can be written.`,
+    };
+  }
+
+  /** Tries to write while it is degraded; never rejects. */
+  probe(): Promise<void> {
+    if (this.#why === undefined) return Promise.resolve();
+    this.#probing ??= this.#tryToWrite().finally(() => {
+      this.#probing = undefined;
+    });
+    return this.#probing;
+  }
+
+  async #tryToWrite(): Promise<void> {
+    this.#probedAt = this.#clock.monotonic();
+    const path = join(this.#folder, `.probe-${uniqueId()}`);
+    try {
+      await writeDurable(this.#files, path, [Buffer.alloc(4096)]);
+      this.#why = undefined;
+    } catch (error) {
+      this.failed(error);
+    }
+    await this.#files.unlink(path).catch(() => undefined);
+  }
+}
