@@ -1,0 +1,115 @@
+import { posix } from 'node:path';
+import type { Rule } from './rule.js';
+import type { ImportLine, SourceFile } from './source-file.js';
+
+/** Project path of what a relative import names, or the specifier itself. */
+export function target(file: SourceFile, line: ImportLine): string {
+  if (!line.specifier.startsWith('.')) return line.specifier;
+  return posix.join(posix.dirname(file.path), line.specifier).replace(/\.js$/, '.ts');
+}
+
+/** Faults of the imports that `wrong` picks out. */
+function imports(wrong: (line: ImportLine, target: string, file: SourceFile) => boolean): Rule['faults'] {
+  return (file) =>
+    file.imports
+      .filter((line) => wrong(line, target(file, line), file))
+      .map((line) => `imports ${target(file, line)}${line.names.length > 0 ? ` (${line.names.join(', ')})` : ''}`);
+}
+
+const isIn = (path: string, folder: string) => path.startsWith(`${folder}/`);
+const pluginOf = (path: string) => /^plugins\/([^/]+)\//.exec(path)?.[1];
+
+/** Koa and nunjucks are known to `routes.ts`, or to the files of a `routes/` folder, of each plugin. */
+const isRoutes = (path: string) => /^plugins\/[^/]+\/(routes\.ts$|routes\/)/.test(path);
+
+/** Of node:net, only what touches no network. */
+const pureNet = new Set(['isIP', 'isIPv4', 'isIPv6', 'BlockList', 'SocketAddress']);
+const mailRoles = ['core/smtp', 'plugins/proxy', 'plugins/lmtp', 'plugins/client-queue'];
+
+const opensSockets = ({ specifier, names, typeOnly }: ImportLine) => {
+  if (typeOnly) return false;
+  if (/^smtp-server\b|^nodemailer\b|^(node:)?(tls|dgram)$/.test(specifier)) return true;
+  return /^(node:)?net$/.test(specifier) && !(names.length > 0 && names.every((name) => pureNet.has(name)));
+};
+
+const doesIo = (line: ImportLine, path: string) =>
+  opensSockets(line) ||
+  /^(node:)?(fs|fs\/promises|dns|dns\/promises|http|https|http2|child_process|worker_threads|cluster|process)$/.test(
+    line.specifier,
+  ) ||
+  (!line.typeOnly && /^core\/(disk|http|smtp|dns|contracts)\//.test(path)) ||
+  (!line.typeOnly && path.startsWith('plugins/'));
+
+export const importRules: readonly Rule[] = [
+  {
+    title: 'core imports no plugin, except main.ts the table of built-ins',
+    faults: imports(
+      (_, path, file) =>
+        isIn(file.path, 'core') &&
+        isIn(path, 'plugins') &&
+        !(file.path === 'core/main.ts' && path === 'plugins/index.ts'),
+    ),
+    breach: { path: 'core/app.ts', text: "import { users } from '../plugins/users/index.js';" },
+    allowed: { path: 'core/main.ts', text: "import { builtIns } from '../plugins/index.js';" },
+  },
+  {
+    title: 'a plugin imports core and its own files, never another plugin',
+    faults: imports(
+      (_, path, file) =>
+        pluginOf(file.path) !== undefined && isIn(path, 'plugins') && pluginOf(path) !== pluginOf(file.path),
+    ),
+    breach: { path: 'plugins/store/index.ts', text: "import { find } from '../users/users.js';" },
+    allowed: { path: 'plugins/store/index.ts', text: "import { open } from './mailbox.js';" },
+  },
+  {
+    title: 'what is shipped imports neither tests nor benchmarks nor packages for development',
+    faults: imports(
+      (_, path, file) =>
+        (isIn(file.path, 'core') || isIn(file.path, 'plugins')) &&
+        (/^(test|bench)\//.test(path) || path.startsWith('..') || developmentOnly(path)),
+    ),
+    breach: { path: 'core/app.ts', text: "import { until } from '../test/support/until.js';" },
+    allowed: { path: 'core/app.ts', text: "import { z } from 'zod';" },
+  },
+  {
+    title: 'only core/http and the routes of a plugin know Koa and nunjucks',
+    faults: imports(
+      ({ specifier }, _, file) =>
+        /^(koa|@koa\/.*|koa-.*|nunjucks)$/.test(specifier) && !isIn(file.path, 'core/http') && !isRoutes(file.path),
+    ),
+    breach: { path: 'plugins/users/users.ts', text: "import Koa from 'koa';" },
+    allowed: { path: 'core/http/shell.ts', text: "import Koa from 'koa';" },
+  },
+  {
+    title: 'only the SMTP roles open mail sockets',
+    faults: imports(
+      (line, _, file) =>
+        !isIn(file.path, 'test') && opensSockets(line) && !mailRoles.some((role) => isIn(file.path, role)),
+    ),
+    breach: { path: 'plugins/store/index.ts', text: "import { connect } from 'node:net';" },
+    allowed: { path: 'core/rate.ts', text: "import { isIP } from 'node:net';" },
+  },
+  {
+    title: 'core/mime does no I/O',
+    faults: imports((line, path, file) => isIn(file.path, 'core/mime') && doesIo(line, path)),
+    breach: { path: 'core/mime/header.ts', text: "import { readFile } from 'node:fs/promises';" },
+    allowed: { path: 'core/mime/address.ts', text: "import { problem } from '../problem.js';" },
+  },
+  {
+    title: 'noun files of a plugin know neither the HTTP shell nor SMTP replies',
+    faults: imports(
+      (line, path, file) =>
+        pluginOf(file.path) !== undefined &&
+        !isRoutes(file.path) &&
+        !file.path.endsWith('/index.ts') &&
+        !line.typeOnly &&
+        (isIn(path, 'core/http') || path === 'core/smtp/reply.ts'),
+    ),
+    breach: { path: 'plugins/users/users.ts', text: "import { respond } from '../../core/http/endpoint.js';" },
+    allowed: { path: 'plugins/users/routes.ts', text: "import { respond } from '../../core/http/endpoint.js';" },
+  },
+];
+
+function developmentOnly(specifier: string): boolean {
+  return /^(tsx|typescript|oxlint|prettier|c8|fast-check|playwright-core|axe-core|node:test)(\/|$)/.test(specifier);
+}
