@@ -1,0 +1,72 @@
+import { TextDecoder } from 'node:util';
+
+const known = new Map<string, TextDecoder>();
+const maxKnown = 100;
+const strictUtf8 = new TextDecoder('utf-8', { fatal: true });
+const lenientUtf8 = new TextDecoder('utf-8');
+const western = new TextDecoder('windows-1252');
+
+/** Labels that say nothing: what is in them is found by looking. */
+const vague = new Set([
+  '',
+  'us-ascii',
+  'ascii',
+  'ansi_x3.4-1968',
+  'utf-8',
+  'utf8',
+  'unknown-8bit',
+  'x-unknown',
+  'default',
+]);
+
+/**
+ * Text of `bytes` in that charset. An unknown, missing or lying label is met by UTF-8 when the bytes are UTF-8, else by
+ * windows-1252, which knows every byte. Never throws.
+ */
+export function decodeCharset(bytes: Uint8Array, label = ''): string {
+  const wanted = label.trim().toLowerCase();
+  if (vague.has(wanted)) return guess(bytes, wanted.startsWith('utf'));
+  const decoder = decoderOf(wanted);
+  return decoder === undefined ? guess(bytes, false) : decode(decoder, bytes);
+}
+
+function guess(bytes: Uint8Array, claimsUtf8: boolean): string {
+  try {
+    return strictUtf8.decode(bytes);
+  } catch {
+    return decode(claimsUtf8 && isMostlyUtf8(bytes) ? lenientUtf8 : western, bytes);
+  }
+}
+
+/** One broken byte must not turn a whole UTF-8 text into mojibake; a text cut in the middle of a character is common. */
+function isMostlyUtf8(bytes: Uint8Array): boolean {
+  const text = lenientUtf8.decode(bytes);
+  let broken = 0;
+  let international = 0;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code === 0xfffd) broken++;
+    else if (code > 0x7f) international++;
+  }
+  return international >= broken || broken <= 2;
+}
+
+function decode(decoder: TextDecoder, bytes: Uint8Array): string {
+  try {
+    return decoder.decode(bytes);
+  } catch {
+    return western.decode(bytes);
+  }
+}
+
+function decoderOf(label: string): TextDecoder | undefined {
+  const found = known.get(label);
+  if (found !== undefined) return found;
+  try {
+    const decoder = new TextDecoder(label);
+    if (known.size < maxKnown) known.set(label, decoder);
+    return decoder;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,161 @@
+import { decodeCharset } from './charset.js';
+
+/** Bounds of a header block; what is above them is counted or cut, never an error. */
+export interface HeaderLimits {
+  readonly fields: number;
+  /** Bytes of one field's value that are looked at. */
+  readonly valueBytes: number;
+  /** Bytes of the whole block that are looked at. */
+  readonly blockBytes: number;
+}
+
+export const headerLimits: HeaderLimits = { fields: 2000, valueBytes: 256 * 1024, blockBytes: 4 * 1024 * 1024 };
+
+export interface HeaderField {
+  /** As written. */
+  readonly name: string;
+  /** The name in lower case. */
+  readonly key: string;
+  /** Of the first byte of the name. */
+  readonly offset: number;
+  readonly valueOffset: number;
+  /** Behind the line end of the last line. */
+  readonly end: number;
+}
+
+/** A scanned header block (RFC 5322 §2.2); values are decoded when asked for. */
+export class HeaderBlock {
+  readonly fields: readonly HeaderField[];
+  /** Where the body begins: behind the empty line, or the end of what was given. */
+  readonly bodyOffset: number;
+  /** False when the empty line was not found: the block was cut, or the message has no body. */
+  readonly complete: boolean;
+  /** Fields above the limit. */
+  readonly dropped: number;
+  readonly #bytes: Buffer;
+  readonly #limits: HeaderLimits;
+
+  constructor(bytes: Buffer, limits: HeaderLimits, scanned: Scanned) {
+    this.#bytes = bytes;
+    this.#limits = limits;
+    this.fields = scanned.fields;
+    this.bodyOffset = scanned.bodyOffset;
+    this.complete = scanned.complete;
+    this.dropped = scanned.dropped;
+  }
+
+  /** Unfolded value of the first field of that name (lower case), or undefined. Encoded words are left as they are. */
+  first(key: string): string | undefined {
+    const field = this.fields.find((one) => one.key === key);
+    return field === undefined ? undefined : this.value(field);
+  }
+
+  all(key: string): readonly string[] {
+    return this.fields.filter((one) => one.key === key).map((one) => this.value(one));
+  }
+
+  /** Unfolded, trimmed, control characters as blanks; at most `valueBytes` long. */
+  value(field: HeaderField): string {
+    const end = Math.min(field.end, field.valueOffset + this.#limits.valueBytes);
+    return unfold(decodeCharset(this.#bytes.subarray(field.valueOffset, end)));
+  }
+}
+
+interface Scanned {
+  readonly fields: readonly HeaderField[];
+  readonly bodyOffset: number;
+  readonly complete: boolean;
+  readonly dropped: number;
+}
+
+/** Given the start of a line, says whether the block ends in front of it although no empty line was seen. */
+export type Interruption = (lineStart: number) => boolean;
+
+const never: Interruption = () => false;
+
+/**
+ * Scans the header block that begins at `start`. Lines may end in CRLF or LF. A line that is no field (no colon, blanks in
+ * the name, an mbox `From ` line) is passed over together with its continuation lines. Linear, never throws.
+ */
+export function scanHeader(
+  bytes: Buffer,
+  start = 0,
+  limits: HeaderLimits = headerLimits,
+  interrupted: Interruption = never,
+): HeaderBlock {
+  const fields: HeaderField[] = [];
+  const stop = Math.min(bytes.length, start + limits.blockBytes);
+  let dropped = 0;
+  let at = start;
+  while (at < stop) {
+    const empty = emptyLineLength(bytes, at);
+    if (empty > 0) return block({ fields, bodyOffset: at + empty, complete: true, dropped });
+    if (interrupted(at)) return block({ fields, bodyOffset: at, complete: true, dropped });
+    const end = fieldEnd(bytes, at, stop);
+    const field = fieldAt(bytes, at, end);
+    if (field !== undefined && fields.length < limits.fields) fields.push(field);
+    else if (field !== undefined) dropped++;
+    at = end;
+  }
+  return block({
+    fields,
+    bodyOffset: stop === bytes.length ? stop : bodyBehind(bytes, stop),
+    complete: false,
+    dropped,
+  });
+
+  function block(scanned: Scanned): HeaderBlock {
+    return new HeaderBlock(bytes, limits, scanned);
+  }
+}
+
+function emptyLineLength(bytes: Buffer, at: number): number {
+  if (bytes[at] === 0x0a) return 1;
+  return bytes[at] === 0x0d && bytes[at + 1] === 0x0a ? 2 : 0;
+}
+
+/** Behind the last line of the field that begins at `at`, its continuation lines included. */
+function fieldEnd(bytes: Buffer, at: number, stop: number): number {
+  let end = at;
+  do {
+    const newline = bytes.indexOf(0x0a, end);
+    if (newline < 0 || newline >= stop) return stop;
+    end = newline + 1;
+  } while (bytes[end] === 0x20 || bytes[end] === 0x09);
+  return end;
+}
+
+const maxNameBytes = 256;
+
+function fieldAt(bytes: Buffer, offset: number, end: number): HeaderField | undefined {
+  let colon = offset;
+  const last = Math.min(end, offset + maxNameBytes);
+  while (colon < last && isNameByte(bytes[colon])) colon++;
+  const nameEnd = colon;
+  // "Subject : x" is obsolete syntax (RFC 5322 §4.5) and still seen.
+  while (colon < last && (bytes[colon] === 0x20 || bytes[colon] === 0x09)) colon++;
+  if (nameEnd === offset || bytes[colon] !== 0x3a) return undefined;
+  const name = bytes.toString('latin1', offset, nameEnd);
+  return { name, key: name.toLowerCase(), offset, valueOffset: colon + 1, end };
+}
+
+function isNameByte(byte: number | undefined): boolean {
+  return byte !== undefined && byte > 0x20 && byte < 0x7f && byte !== 0x3a;
+}
+
+/** The body of a message whose header block is longer than the limit. */
+function bodyBehind(bytes: Buffer, from: number): number {
+  const crlf = bytes.indexOf('\r\n\r\n', from - 3, 'latin1');
+  const lf = bytes.indexOf('\n\n', from - 1, 'latin1');
+  if (crlf < 0 && lf < 0) return bytes.length;
+  if (crlf < 0) return lf + 2;
+  return lf < 0 || crlf < lf ? crlf + 4 : lf + 2;
+}
+
+/** Folding (RFC 5322 §2.2.3) is taken out, other control characters become blanks. */
+function unfold(text: string): string {
+  return text
+    .replace(/\r?\n/g, '')
+    .replace(/\p{Cc}/gu, ' ')
+    .trim();
+}

@@ -1,0 +1,166 @@
+import { BoundarySearch } from './boundary-search.js';
+import { type HeaderBlock, type HeaderLimits, headerLimits, scanHeader } from './header.js';
+import { describePart, type PartDescription } from './part-description.js';
+
+/** Bounds of a MIME tree; a message above them is shown as far as it was read. */
+export interface StructureLimits {
+  readonly depth: number;
+  readonly parts: number;
+  readonly header: HeaderLimits;
+}
+
+export const structureLimits: StructureLimits = { depth: 100, parts: 1000, header: headerLimits };
+
+/** A node of the MIME tree (RFC 2045, RFC 2046). Offsets are bytes into the message. */
+export interface Part extends PartDescription {
+  /** As in IMAP (RFC 3501 §6.4.5): `1`, `2.1`; a multipart that is a whole message is `TEXT`, in part 2 `2.TEXT`. */
+  readonly part: string;
+  readonly depth: number;
+  readonly headerOffset: number;
+  readonly bodyOffset: number;
+  /** Behind the last byte of the body; the line end in front of a boundary belongs to the boundary. */
+  readonly end: number;
+  readonly children: readonly Part[];
+}
+
+export interface Structure {
+  readonly header: HeaderBlock;
+  readonly root: Part;
+  /** The root and all below, in the order of the message. */
+  readonly parts: readonly Part[];
+  /** A limit was met: what is deeper or later is inside of the last part. */
+  readonly truncated: boolean;
+}
+
+interface OpenPart extends Part {
+  end: number;
+  readonly children: OpenPart[];
+}
+
+/**
+ * Reads the MIME tree of a message. Tolerates what is seen: missing end boundaries, boundaries used twice, text behind the
+ * end, parts without a header. One pass, no recursion, never throws.
+ */
+export function readStructure(bytes: Buffer, limits: StructureLimits = structureLimits): Structure {
+  return new StructureReader(bytes, limits).read();
+}
+
+class StructureReader {
+  readonly #bytes: Buffer;
+  readonly #limits: StructureLimits;
+  readonly #search: BoundarySearch;
+  readonly #parts: OpenPart[] = [];
+  /** The chain of parts that are still open, the root first. */
+  readonly #open: OpenPart[] = [];
+  #truncated = false;
+
+  constructor(bytes: Buffer, limits: StructureLimits) {
+    this.#bytes = bytes;
+    this.#limits = limits;
+    this.#search = new BoundarySearch(bytes);
+  }
+
+  read(): Structure {
+    const header = this.#begin(0);
+    const root = this.#parts[0];
+    if (root === undefined) throw new Error('a message has a root part');
+    let at = this.#descend(root);
+    while (!this.#full()) {
+      const line = this.#search.next(at);
+      if (line === undefined) break;
+      this.#closeTo(line.level, line.contentEnd);
+      at = line.next;
+      if (line.closing) this.#search.close(line.level);
+      else at = this.#child(at);
+    }
+    this.#closeTo(0, this.#bytes.length);
+    root.end = this.#bytes.length;
+    return { header, root, parts: this.#parts, truncated: this.#truncated };
+  }
+
+  #full(): boolean {
+    if (this.#parts.length < this.#limits.parts) return false;
+    this.#truncated ||= this.#search.any;
+    return true;
+  }
+
+  #child(at: number): number {
+    this.#begin(at);
+    const part = this.#parts.at(-1);
+    return part === undefined ? at : this.#descend(part);
+  }
+
+  /** Opens the part that begins at `at`, below the last open one. */
+  #begin(at: number): HeaderBlock {
+    const parent = this.#open.at(-1);
+    const header = scanHeader(this.#bytes, at, this.#limits.header, (line) => this.#search.isBoundary(line));
+    const inDigest = parent?.contentType === 'multipart/digest';
+    const part: OpenPart = {
+      ...describePart(header, inDigest ? 'message/rfc822' : 'text/plain'),
+      part: '',
+      depth: this.#open.length,
+      headerOffset: at,
+      bodyOffset: header.bodyOffset,
+      end: this.#bytes.length,
+      children: [],
+    };
+    const numbered = { ...part, part: partNumber(parent, part) };
+    parent?.children.push(numbered);
+    this.#parts.push(numbered);
+    this.#open.push(numbered);
+    return header;
+  }
+
+  /** Goes into a part that holds others; answers where to go on. */
+  #descend(part: OpenPart): number {
+    let at = part.bodyOffset;
+    let inner = part;
+    while (isMessage(inner) && this.#mayDescend()) {
+      this.#begin(at);
+      const below = this.#parts.at(-1);
+      if (below === undefined) break;
+      inner = below;
+      at = inner.bodyOffset;
+    }
+    if (inner.boundary === undefined) return at;
+    if (this.#mayDescend()) this.#search.open(this.#open.length, inner.boundary);
+    return at;
+  }
+
+  #mayDescend(): boolean {
+    const may = this.#open.length < this.#limits.depth && this.#parts.length < this.#limits.parts;
+    if (!may) this.#truncated = true;
+    return may;
+  }
+
+  /** Ends every open part that lies deeper than `level`. */
+  #closeTo(level: number, end: number): void {
+    while (this.#open.length > level) {
+      const part = this.#open.pop();
+      if (part !== undefined) part.end = Math.max(part.bodyOffset, end);
+    }
+    this.#search.closeBelow(level);
+  }
+}
+
+/** Only what is not encoded can be looked into (RFC 2046 §5.2.1 forbids the rest). */
+function isMessage(part: Part): boolean {
+  return (
+    (part.contentType === 'message/rfc822' || part.contentType === 'message/global') &&
+    part.encoding !== 'base64' &&
+    part.encoding !== 'quoted-printable'
+  );
+}
+
+function partNumber(parent: OpenPart | undefined, part: OpenPart): string {
+  const multipart = part.boundary !== undefined;
+  if (parent === undefined) return multipart ? 'TEXT' : '1';
+  const prefix = parent.part === 'TEXT' ? '' : `${parent.part.replace(/\.TEXT$/, '')}.`;
+  if (isMessage(parent) && parent.boundary === undefined) return multipart ? `${parent.part}.TEXT` : `${parent.part}.1`;
+  return `${prefix}${parent.children.length + 1}`;
+}
+
+/** The part of that number, if it is one that has a body of its own. */
+export function findPart(structure: Structure, number: string): Part | undefined {
+  return structure.parts.find((part) => part.part === number);
+}
