@@ -85,7 +85,7 @@ export class PluginHost {
         changed.push(name);
       }
     } catch (error) {
-      for (const takeBack of undo.reverse()) await takeBack();
+      for (const takeBack of undo.toReversed()) await takeBack();
       throw error;
     }
     return { changed, restartRequired };

@@ -114,7 +114,7 @@ export function definePlugin<
   Uses extends Services = None,
   Provides extends Services = None,
 >(definition: PluginDefinition<O, Needs, Uses, Provides>): Plugin {
-  const { name, options, needs = {}, uses = {}, provides = {}, views, reload, setup } = definition;
+  const { name, options, needs = {}, uses = {}, provides = {}, views, reload } = definition;
   return Object.freeze({
     postern: 'plugin',
     kit: kitVersion,
@@ -125,7 +125,7 @@ export function definePlugin<
     provides,
     views,
     reload,
-    setup: setup as Plugin['setup'],
+    setup: (context, given) => definition.setup(context, given as Parameters<typeof definition.setup>[1]),
   });
 }
 

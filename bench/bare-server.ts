@@ -1,0 +1,45 @@
+import { mkdirSync } from 'node:fs';
+import { open, rename } from 'node:fs/promises';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { SMTPServer } from 'smtp-server';
+import { syncFolder } from '../core/disk/folder.js';
+
+/**
+ * The peer: smtp-server alone, with the same durability and nothing else: a file with its own fsync, renamed into
+ * `new`, and a folder fsync that all who wait share. No user lookup, rules, trace headers, log or metrics.
+ */
+const folder = process.argv[2] ?? 'bare';
+for (const name of ['tmp', 'new']) mkdirSync(join(folder, name), { recursive: true });
+let count = 0;
+
+async function store(stream: NodeJS.ReadableStream): Promise<void> {
+  const name = `${Date.now()}.${(count += 1)}`;
+  const file = await open(join(folder, 'tmp', name), 'wx', 0o600);
+  try {
+    for await (const chunk of stream) await file.write(chunk as Buffer);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+  await rename(join(folder, 'tmp', name), join(folder, 'new', name));
+  await syncFolder(join(folder, 'new'));
+}
+
+const server = new SMTPServer({
+  authOptional: true,
+  disabledCommands: ['AUTH', 'STARTTLS'],
+  disableReverseLookup: true,
+  logger: false,
+  onData: (stream, _session, callback) => {
+    store(stream).then(
+      () => callback(),
+      (error: unknown) => callback(error instanceof Error ? error : new Error(String(error))),
+    );
+  },
+});
+server.on('error', () => {});
+const listening = server.listen(0, '127.0.0.1', () => {
+  process.stdout.write(`bare ready smtp=127.0.0.1:${(listening.address() as AddressInfo).port}\n`);
+});
+process.on('SIGTERM', () => process.exit(0));
