@@ -1,0 +1,119 @@
+import { join } from 'node:path';
+import type { Clock } from '../../core/clock.js';
+import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../core/contracts/delivery-target.js';
+import { asStorageProblem, isMissing, isTaken } from '../../core/disk/fault.js';
+import type { Placement, SpooledMessage } from '../../core/disk/spool.js';
+import type { WriteHealth } from '../../core/disk/write-health.js';
+import type { Log } from '../../core/log.js';
+import { problem } from '../../core/problem.js';
+import type { Recipient } from '../../core/smtp/transaction.js';
+import type { MailboxName } from '../../core/contracts/mailboxes.js';
+import { mailboxNameOfUser } from './mailbox-name.js';
+import type { MaildirTree } from './maildir.js';
+import type { UniqueNames } from './maildir-name.js';
+import type { StoreMetrics } from './store-metrics.js';
+
+/** How often a name that is taken, or a mailbox that vanished, is answered by another try. */
+const tries = 3;
+
+export interface DeliveryGround {
+  readonly maildirs: MaildirTree;
+  readonly names: UniqueNames;
+  readonly health: WriteHealth;
+  readonly metrics: StoreMetrics;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** Puts messages into the `new` folder of mailboxes; the destination of a hop is the user's name, `local@domain`. */
+export function maildirTarget(ground: DeliveryGround): DeliveryTarget {
+  return {
+    // In a promise, so that a destination that cannot be a mailbox rejects and does not throw.
+    start: (_transaction, recipients) => Promise.resolve().then(() => new MaildirDelivery(ground, recipients)),
+  };
+}
+
+/** One message on its way to the mailboxes of its recipients: once for each mailbox, however many recipients share it. */
+class MaildirDelivery implements Delivery {
+  readonly #ground: DeliveryGround;
+  readonly #recipients: readonly Recipient[];
+  readonly #mailboxes: readonly MailboxName[];
+  /** Where `body` found or made them. */
+  readonly #folders = new Map<MailboxName, string>();
+  readonly #placed: Placement[] = [];
+  #message: SpooledMessage | undefined;
+
+  constructor(ground: DeliveryGround, recipients: readonly Recipient[]) {
+    this.#ground = ground;
+    this.#recipients = recipients;
+    this.#mailboxes = [...new Set(recipients.map(destinationOf))].map(mailboxNameOfUser);
+  }
+
+  async body(message: SpooledMessage): Promise<void> {
+    this.#message = message;
+    try {
+      await Promise.all([message.sync(), ...this.#mailboxes.map((mailbox) => this.#ensure(mailbox))]);
+    } catch (error) {
+      throw this.#fault(error);
+    }
+  }
+
+  async commit(): Promise<readonly RecipientOutcome[]> {
+    const message = this.#message;
+    if (message === undefined) throw new Error('commit before body');
+    const { clock, metrics } = this.#ground;
+    const began = clock.monotonic();
+    const results = await Promise.allSettled(this.#mailboxes.map((name) => this.#place(message, name)));
+    const failed = results.find((result) => result.status === 'rejected');
+    if (failed !== undefined) {
+      await this.abort();
+      throw this.#fault(failed.reason);
+    }
+    metrics.delivered(this.#mailboxes.length, message.size, (clock.monotonic() - began) / 1000);
+    return this.#recipients.map((recipient) => ({ recipient, outcome: 'delivered' }));
+  }
+
+  async abort(): Promise<void> {
+    const message = this.#message;
+    if (message === undefined) return;
+    const withdrawn = await Promise.all(this.#placed.splice(0).map((placement) => message.withdraw(placement)));
+    const left = withdrawn.filter((gone) => !gone).length;
+    if (left > 0) this.#ground.log.error({ left }, 'possible duplicate: a delivery could not be taken back');
+  }
+
+  async #ensure(mailbox: MailboxName): Promise<string> {
+    const folder = join(await this.#ground.maildirs.ensure(mailbox), 'new');
+    this.#folders.set(mailbox, folder);
+    return folder;
+  }
+
+  async #place(message: SpooledMessage, mailbox: MailboxName): Promise<void> {
+    let folder = this.#folders.get(mailbox);
+    for (let attempt = 1; ; attempt++) {
+      folder ??= await this.#ensure(mailbox);
+      const placement = { folder, name: this.#ground.names.next(message.size) };
+      try {
+        await message.place(placement);
+        this.#placed.push(placement);
+        return;
+      } catch (error) {
+        if (attempt === tries || !(isTaken(error) || isMissing(error))) throw error;
+        folder = undefined;
+      }
+    }
+  }
+
+  #fault(error: unknown): Error {
+    const { health, metrics, log } = this.#ground;
+    const fault = asStorageProblem(error);
+    health.failed(fault.details.cause);
+    metrics.failed(this.#mailboxes.length);
+    log.error({ err: fault.details.cause ?? fault }, 'a message could not be put into its mailboxes');
+    return fault;
+  }
+}
+
+function destinationOf(recipient: Recipient): string {
+  if (recipient.hop === undefined) throw problem('internal', { cause: new Error('a recipient without a hop') });
+  return recipient.hop.destination;
+}

@@ -1,0 +1,42 @@
+import { configuration } from '../../core/contracts/server.js';
+import { directory } from '../../core/contracts/directory.js';
+import { mailboxes } from '../../core/contracts/mailboxes.js';
+import { WriteHealth } from '../../core/disk/write-health.js';
+import { definePlugin } from '../../core/plugin.js';
+import { maildirTarget } from './delivery.js';
+import { maildirMailboxes } from './maildir-mailboxes.js';
+import { UniqueNames } from './maildir-name.js';
+import { MaildirTree } from './maildir.js';
+import { StoreOptions } from './options.js';
+import { openRoot } from './root.js';
+import { storeMetrics } from './store-metrics.js';
+
+/** How often a degraded store tries to write again. */
+const probeSeconds = 10;
+
+/** Keeps mail in Maildir++ folders: the delivery target `mailbox`, and the mailboxes for other plugins. */
+export const store = definePlugin({
+  name: 'store',
+  options: StoreOptions,
+  needs: { configuration, directory },
+  provides: { mailboxes },
+  async setup(context, { options, configuration }) {
+    const { smtp, metrics, health, clock, log } = context;
+    const maildirs = new MaildirTree(await openRoot(configuration.data, options.root));
+    const writable = new WriteHealth(maildirs.root, { clock });
+    health.check('store', () => writable.report());
+    context.every(probeSeconds, () => writable.probe());
+    smtp.deliverTo(
+      'mailbox',
+      maildirTarget({
+        maildirs,
+        names: new UniqueNames({ host: configuration.hostname, clock }),
+        health: writable,
+        metrics: storeMetrics(metrics),
+        clock,
+        log,
+      }),
+    );
+    return { mailboxes: maildirMailboxes(maildirs) };
+  },
+});

@@ -1,0 +1,78 @@
+import { join } from 'node:path';
+import { LRUCache } from 'lru-cache';
+import type { MailboxName } from '../../core/contracts/mailboxes.js';
+import { isMissing, isTaken } from '../../core/disk/fault.js';
+import { nodeFiles, type FileLayer } from '../../core/disk/file-layer.js';
+import { folderSyncOf, type FolderSync } from '../../core/disk/folder.js';
+import { problem } from '../../core/problem.js';
+import { mailboxFolder } from './mailbox-name.js';
+
+export const maildirParts = ['tmp', 'new', 'cur'] as const;
+
+/** Mailboxes whose folders are known to be durable; a forgotten one costs three shared fsyncs. */
+const knownLimit = 10_000;
+
+/** The mailboxes below one root. The root may be reached by a symbolic link; nothing below it may be one. */
+export class MaildirTree {
+  /** Absolute and resolved. */
+  readonly root: string;
+  readonly #files: FileLayer;
+  readonly #folders: FolderSync;
+  readonly #durable = new LRUCache<string, true>({ max: knownLimit });
+
+  constructor(root: string, files: FileLayer = nodeFiles) {
+    this.root = root;
+    this.#files = files;
+    this.#folders = folderSyncOf(files);
+  }
+
+  /**
+   * The folder of the mailbox, which exists with its tmp, new and cur, durably. The way to `new` is looked at each time.
+   * Folders that were there already are fsynced once by this process: who made them may have died before he did.
+   */
+  async ensure(name: MailboxName): Promise<string> {
+    const domain = join(this.root, name.domain);
+    const folder = mailboxFolder(this.root, name);
+    if (this.#durable.has(folder) && (await this.#allThere([domain, folder, join(folder, 'new')]))) return folder;
+    for (const path of [domain, folder, ...maildirParts.map((part) => join(folder, part))]) await this.#make(path);
+    await Promise.all([this.root, domain, folder].map((path) => this.#folders.sync(path)));
+    this.#durable.set(folder, true);
+    return folder;
+  }
+
+  /** True when there is a Maildir of that name. */
+  async exists(name: MailboxName): Promise<boolean> {
+    const folder = mailboxFolder(this.root, name);
+    return this.#allThere([join(this.root, name.domain), folder, join(folder, 'new'), join(folder, 'cur')]);
+  }
+
+  async #allThere(paths: readonly string[]): Promise<boolean> {
+    const found = await Promise.all(paths.map((path) => this.#isFolder(path)));
+    return found.every(Boolean);
+  }
+
+  /** False when nothing is there; throws when it is not a folder, or a symbolic link to one. */
+  async #isFolder(path: string): Promise<boolean> {
+    try {
+      const entry = await this.#files.lstat(path);
+      if (entry.isDirectory()) return true;
+    } catch (error) {
+      if (isMissing(error)) return false;
+      throw error;
+    }
+    throw problem('internal', {
+      detail: 'The mailbox is not in order.',
+      cause: new Error(`${path} is not a folder: symbolic links and files are not followed in the mailbox tree`),
+    });
+  }
+
+  async #make(path: string): Promise<void> {
+    if (await this.#isFolder(path)) return;
+    try {
+      await this.#files.mkdir(path, 0o700);
+    } catch (error) {
+      if (!isTaken(error)) throw error;
+      await this.#isFolder(path);
+    }
+  }
+}
