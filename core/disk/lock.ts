@@ -1,5 +1,5 @@
 import { readFile, readlink } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { z } from 'zod';
 import { systemClock } from '../clock.js';
 import { startError } from '../start-error.js';
@@ -10,6 +10,9 @@ import { syncFolder } from './folder.js';
 import { uniqueId } from './id.js';
 
 export const lockFile = 'postern.lock';
+
+/** So many crashes in the middle of a takeover, one on top of the other, are mended; then a person must look. */
+const highestLock = 3;
 
 const LockInfo = z.object({
   pid: z.int().positive(),
@@ -34,13 +37,17 @@ export interface FolderLock {
 
 /** The living owner of the folder, if it has one. */
 export async function readLock(folder: string): Promise<LockInfo | undefined> {
-  const found = await readInfo(join(folder, lockFile));
+  return livingOwner(join(folder, lockFile));
+}
+
+async function livingOwner(path: string): Promise<LockInfo | undefined> {
+  const found = await readInfo(path);
   return found !== undefined && (await isAlive(found)) ? found : undefined;
 }
 
 /**
- * Makes this process the owner of the folder, which exists. The lock of a dead process is taken over; that of a living one is
- * a start error. Two processes that take over at the same time: one wins, for a link never replaces anything.
+ * Makes this process the owner of the folder, which exists. The lock of a dead process is taken over; that of a living
+ * one is a start error.
  */
 export async function lockFolder(folder: string, { http }: { readonly http: string | null }): Promise<FolderLock> {
   const path = join(folder, lockFile);
@@ -48,11 +55,7 @@ export async function lockFolder(folder: string, { http }: { readonly http: stri
   const mine = join(folder, `.${lockFile}.${uniqueId()}`);
   try {
     await writeDurable(files, mine, [encode(info)]);
-    for (let attempt = 0; !(await tryToLink(mine, path)); attempt++) {
-      const owner = await readLock(folder);
-      if (owner !== undefined || attempt === 3) throw owned(folder, owner);
-      await setAside(folder, path);
-    }
+    await acquire(mine, path, 0);
   } finally {
     await files.unlink(mine).catch(() => undefined);
   }
@@ -69,6 +72,34 @@ export async function lockFolder(folder: string, { http }: { readonly http: stri
   };
 }
 
+/**
+ * Links `mine` to `path`, which replaces nothing. A dead lock is removed only by who holds the lock above it: otherwise a
+ * slow one could remove the lock of a quick one that had taken over in between.
+ */
+async function acquire(mine: string, path: string, height: number): Promise<void> {
+  if (await tryToLink(mine, path)) return;
+  const owner = await livingOwner(path);
+  if (owner !== undefined || height === highestLock) throw owned(path, owner);
+  const above = `${path}.takeover`;
+  await acquire(mine, above, height + 1);
+  try {
+    const quicker = await livingOwner(path);
+    if (quicker !== undefined) throw owned(path, quicker);
+    await removeIfThere(path);
+    if (!(await tryToLink(mine, path))) throw owned(path, undefined);
+  } finally {
+    await removeIfThere(above);
+  }
+}
+
+async function removeIfThere(path: string): Promise<void> {
+  try {
+    await files.unlink(path);
+  } catch (error) {
+    if (!isMissing(error)) throw error;
+  }
+}
+
 async function tryToLink(from: string, path: string): Promise<boolean> {
   try {
     await files.link(from, path);
@@ -79,24 +110,11 @@ async function tryToLink(from: string, path: string): Promise<boolean> {
   }
 }
 
-/** Takes a dead lock away under another name first: should it be alive after all, it is put back. */
-async function setAside(folder: string, path: string): Promise<void> {
-  const aside = join(folder, `.${lockFile}.${uniqueId()}`);
-  try {
-    await files.rename(path, aside);
-  } catch (error) {
-    if (isMissing(error)) return;
-    throw error;
-  }
-  const taken = await readInfo(aside);
-  if (taken !== undefined && (await isAlive(taken))) await tryToLink(aside, path);
-  await files.unlink(aside);
-}
-
-function owned(folder: string, owner: LockInfo | undefined): Error {
-  const who = owner === undefined ? 'another process' : `process ${owner.pid}, started ${owner.startedAt}`;
+function owned(path: string, owner: LockInfo | undefined): Error {
+  const who =
+    owner === undefined ? 'another process that is starting' : `process ${owner.pid}, started ${owner.startedAt}`;
   return startError(
-    `The data folder ${folder} is in use by ${who}. Stop that one first, or start with another folder (--data).`,
+    `The data folder ${dirname(path)} is in use by ${who}. Stop that one first, or start with another folder (--data).`,
   );
 }
 

@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { z } from 'zod';
+import { openDocument } from '../../../core/disk/document.js';
+import { isProblem } from '../../../core/problem.js';
+import { isStartError } from '../../../core/start-error.js';
+import { temporaryFolder } from '../../support/temporary-folder.js';
+import { FaultyFiles } from './faulty-files.js';
+
+const schema = z.strictObject({ names: z.array(z.string()) });
+const initial = { names: [] };
+
+test('an update is on the disk when it resolves, and is read again', async (t) => {
+  const file = join(await temporaryFolder(t), 'users.json');
+  const document = await openDocument({ file, schema, initial });
+  await document.update((draft) => void draft.names.push('ann'));
+  assert.deepEqual(JSON.parse(await readFile(file, 'utf8')), { names: ['ann'] });
+  assert.deepEqual((await openDocument({ file, schema, initial })).data, { names: ['ann'] });
+  assert.deepEqual(initial, { names: [] });
+});
+
+test('updates at the same time run one after the other', async (t) => {
+  const file = join(await temporaryFolder(t), 'users.json');
+  const document = await openDocument({ file, schema, initial });
+  const names = Array.from({ length: 30 }, (_, n) => `user${n}`);
+  await Promise.all(names.map((name) => document.update(({ names }) => ({ names: [...names, name] }))));
+  assert.deepEqual(document.data.names, names);
+});
+
+test('what readers hold is never changed in place', async (t) => {
+  const document = await openDocument({ file: join(await temporaryFolder(t), 'users.json'), schema, initial });
+  const before = document.data;
+  await document.update((draft) => void draft.names.push('ann'));
+  assert.deepEqual(before, { names: [] });
+});
+
+test('an update that throws, or that the schema refuses, changes nothing and stops nobody', async (t) => {
+  const file = join(await temporaryFolder(t), 'users.json');
+  const document = await openDocument({ file, schema, initial });
+  await assert.rejects(
+    document.update(() => {
+      throw new Error('no');
+    }),
+  );
+  await assert.rejects(document.update((draft) => Object.assign(draft, { names: 3 })));
+  assert.deepEqual(document.data, { names: [] });
+  await document.update((draft) => void draft.names.push('ann'));
+  assert.deepEqual(document.data, { names: ['ann'] });
+});
+
+test('when the disk refuses, the old data holds in memory and on disk, and a later update works', async (t) => {
+  const folder = await temporaryFolder(t);
+  const file = join(folder, 'users.json');
+  const files = new FaultyFiles();
+  const document = await openDocument({ file, schema, initial, files });
+  await document.update((draft) => void draft.names.push('ann'));
+  files.order({ call: 'fsync', code: 'EDQUOT', nth: 1 });
+  await assert.rejects(
+    document.update((draft) => void draft.names.push('bob')),
+    (error) => isProblem(error) && error.problem === 'storage-full',
+  );
+  assert.deepEqual(document.data, { names: ['ann'] });
+  assert.deepEqual(JSON.parse(await readFile(file, 'utf8')), { names: ['ann'] });
+  assert.deepEqual(await readdir(folder), ['users.json']);
+  await document.update((draft) => void draft.names.push('cid'));
+  assert.deepEqual(document.data, { names: ['ann', 'cid'] });
+});
+
+for (const [what, text] of [
+  ['is cut off', '{"names": ["ann'],
+  ['is empty', ''],
+  ['holds something else', '{"names": 3}'],
+] as const) {
+  test(`a file that ${what} stops the start by name and is left as it is`, async (t) => {
+    const file = join(await temporaryFolder(t), 'users.json');
+    await writeFile(file, text);
+    await assert.rejects(
+      openDocument({ file, schema, initial }),
+      (error) => isStartError(error) && error.message.includes(file),
+    );
+    assert.equal(await readFile(file, 'utf8'), text);
+  });
+}

@@ -1,0 +1,142 @@
+import { nodeFiles, type FileLayer } from '../../../core/disk/file-layer.js';
+
+/** Fails calls of one operation as a disk would. */
+export interface Fault {
+  readonly call: keyof FileLayer;
+  readonly code: 'ENOSPC' | 'EDQUOT' | 'EIO' | 'EROFS' | 'EMFILE' | 'EPERM' | 'EEXIST';
+  /** Which call fails, from 1; every one if absent. */
+  readonly nth?: number;
+  /** Only calls on paths (or on descriptors of paths) that contain it. */
+  readonly path?: string;
+}
+
+/** What Node makes of an errno; it knows no name for EDQUOT. */
+function systemError(code: Fault['code'], call: string, path: string): Error {
+  const known = { ENOSPC: -28, EDQUOT: -122, EIO: -5, EROFS: -30, EMFILE: -24, EPERM: -1, EEXIST: -17 };
+  const name = code === 'EDQUOT' ? 'Unknown system error -122' : code;
+  return Object.assign(new Error(`${name}: ${call} '${path}'`), {
+    code: name,
+    errno: known[code],
+    syscall: call,
+    path,
+  });
+}
+
+/** The real file layer with faults to order, and a record of what was called. */
+export class FaultyFiles implements FileLayer {
+  /** `fsync /tmp/x`: every call with the path it concerns, in order of starting. */
+  readonly calls: string[] = [];
+  /** Paths that are open. */
+  readonly opened = new Map<number, string>();
+  /** How many were open at the most. */
+  mostOpened = 0;
+  #faults: { readonly fault: Fault; seen: number }[] = [];
+  #gates: { readonly call: keyof FileLayer; readonly gate: Promise<void> }[] = [];
+
+  order(...faults: readonly Fault[]): void {
+    this.#faults = faults.map((fault) => ({ fault, seen: 0 }));
+  }
+
+  /** Every such call waits until the answer is called. */
+  hold(call: keyof FileLayer): () => void {
+    let release = (): void => undefined;
+    const gate = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    this.#gates.push({ call, gate });
+    return () => {
+      this.#gates = this.#gates.filter((held) => held.gate !== gate);
+      release();
+    };
+  }
+
+  count(call: keyof FileLayer, path = ''): number {
+    return this.calls.filter((line) => line.startsWith(`${call} `) && line.includes(path)).length;
+  }
+
+  async #before(call: keyof FileLayer, path: string): Promise<void> {
+    this.calls.push(`${call} ${path}`);
+    for (const held of this.#gates) if (held.call === call) await held.gate;
+    for (const order of this.#faults) {
+      const { fault } = order;
+      if (fault.call !== call || !path.includes(fault.path ?? '')) continue;
+      order.seen += 1;
+      if (fault.nth === undefined || fault.nth === order.seen) throw systemError(fault.code, call, path);
+    }
+  }
+
+  #pathOf(fd: number): string {
+    return this.opened.get(fd) ?? 'a closed descriptor';
+  }
+
+  async open(path: string, flags: string | number, mode?: number): Promise<number> {
+    await this.#before('open', path);
+    const fd = await nodeFiles.open(path, flags, mode);
+    this.opened.set(fd, path);
+    this.mostOpened = Math.max(this.mostOpened, this.opened.size);
+    return fd;
+  }
+
+  async read(fd: number, buffer: Buffer, position: number | null): Promise<number> {
+    await this.#before('read', this.#pathOf(fd));
+    return nodeFiles.read(fd, buffer, position);
+  }
+
+  async write(fd: number, buffers: readonly Buffer[]): Promise<number> {
+    await this.#before('write', this.#pathOf(fd));
+    return nodeFiles.write(fd, buffers);
+  }
+
+  async fsync(fd: number): Promise<void> {
+    await this.#before('fsync', this.#pathOf(fd));
+    await nodeFiles.fsync(fd);
+  }
+
+  /** A descriptor is gone even when its close fails. */
+  async close(fd: number): Promise<void> {
+    const path = this.#pathOf(fd);
+    this.opened.delete(fd);
+    await nodeFiles.close(fd);
+    await this.#before('close', path);
+  }
+
+  async link(existing: string, path: string): Promise<void> {
+    await this.#before('link', path);
+    await nodeFiles.link(existing, path);
+  }
+
+  async rename(from: string, to: string): Promise<void> {
+    await this.#before('rename', to);
+    await nodeFiles.rename(from, to);
+  }
+
+  async unlink(path: string): Promise<void> {
+    await this.#before('unlink', path);
+    await nodeFiles.unlink(path);
+  }
+
+  async mkdir(path: string, mode: number): Promise<void> {
+    await this.#before('mkdir', path);
+    await nodeFiles.mkdir(path, mode);
+  }
+
+  async rmdir(path: string): Promise<void> {
+    await this.#before('rmdir', path);
+    await nodeFiles.rmdir(path);
+  }
+
+  async lstat(path: string): ReturnType<FileLayer['lstat']> {
+    await this.#before('lstat', path);
+    return nodeFiles.lstat(path);
+  }
+
+  async readdir(path: string): Promise<string[]> {
+    await this.#before('readdir', path);
+    return nodeFiles.readdir(path);
+  }
+
+  async statfs(path: string): ReturnType<FileLayer['statfs']> {
+    await this.#before('statfs', path);
+    return nodeFiles.statfs(path);
+  }
+}
