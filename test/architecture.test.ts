@@ -11,8 +11,8 @@ import { viewRules } from './architecture/view-rules.js';
 import { projectRoot } from './support/project.js';
 
 const folders = (...names: readonly string[]) => names.filter((name) => existsSync(join(projectRoot, name)));
-const sources = readSources(projectRoot, folders('core', 'plugins', 'test', 'bench'), '.ts');
-const views = readSources(projectRoot, folders('views'), '.njk');
+const sources = readSources(projectRoot, folders('core', 'plugins', 'test', 'bench'), /\.[cm]?ts$/);
+const views = readSources(projectRoot, folders('views'), /\.njk$/);
 
 function check(rules: readonly Rule[], files: typeof sources): void {
   for (const rule of rules) {
@@ -27,6 +27,16 @@ function check(rules: readonly Rule[], files: typeof sources): void {
     });
   }
 }
+
+test('there are sources and views to look at', () => {
+  for (const path of ['core/app.ts', 'core/http/endpoint.ts', 'plugins/store/index.ts', 'test/architecture.test.ts']) {
+    assert.ok(
+      sources.some((file) => file.path === path && file.code !== ''),
+      path,
+    );
+  }
+  assert.ok(views.some(({ path }) => path === 'views/layout.njk'));
+});
 
 describe('who may import whom', () => {
   check(importRules, sources);

@@ -17,6 +17,7 @@ function imports(wrong: (line: ImportLine, target: string, file: SourceFile) => 
 }
 
 const isIn = (path: string, folder: string) => path.startsWith(`${folder}/`);
+const isShipped = (path: string) => isIn(path, 'core') || isIn(path, 'plugins');
 const pluginOf = (path: string) => /^plugins\/([^/]+)\//.exec(path)?.[1];
 
 /** Koa and nunjucks are known to `routes.ts`, or to the files of a `routes/` folder, of each plugin. */
@@ -65,8 +66,7 @@ export const importRules: readonly Rule[] = [
     title: 'what is shipped imports neither tests nor benchmarks nor packages for development',
     faults: imports(
       (_, path, file) =>
-        (isIn(file.path, 'core') || isIn(file.path, 'plugins')) &&
-        (/^(test|bench)\//.test(path) || path.startsWith('..') || developmentOnly(path)),
+        isShipped(file.path) && (/^(test|bench)\//.test(path) || path.startsWith('..') || developmentOnly(path)),
     ),
     breach: { path: 'core/app.ts', text: "import { until } from '../test/support/until.js';" },
     allowed: { path: 'core/app.ts', text: "import { z } from 'zod';" },
@@ -83,8 +83,7 @@ export const importRules: readonly Rule[] = [
   {
     title: 'only the SMTP roles open mail sockets',
     faults: imports(
-      (line, _, file) =>
-        !isIn(file.path, 'test') && opensSockets(line) && !mailRoles.some((role) => isIn(file.path, role)),
+      (line, _, file) => isShipped(file.path) && opensSockets(line) && !mailRoles.some((role) => isIn(file.path, role)),
     ),
     breach: { path: 'plugins/store/index.ts', text: "import { connect } from 'node:net';" },
     allowed: { path: 'core/rate.ts', text: "import { isIP } from 'node:net';" },

@@ -24,11 +24,11 @@ export function sourceFile(path: string, text: string): SourceFile {
   return { path, text, code, imports: importLines(text, code) };
 }
 
-/** All files below the folders whose name ends so. */
-export function readSources(root: string, folders: readonly string[], ending: string): readonly SourceFile[] {
+/** All files below the folders whose name matches. */
+export function readSources(root: string, folders: readonly string[], ending: RegExp): readonly SourceFile[] {
   return folders.flatMap((folder) =>
     readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
-      .filter((name) => name.endsWith(ending))
+      .filter((name) => ending.test(name))
       .sort()
       .map((name) => sourceFile(`${folder}/${name}`, readFileSync(join(root, folder, name), 'utf8'))),
   );

@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { describe, test } from 'node:test';
+import { projectRoot } from './support/project.js';
+
+const read = (path: string) => readFileSync(join(projectRoot, path), 'utf8');
+const below = (folder: string) =>
+  readdirSync(join(projectRoot, folder), { recursive: true, encoding: 'utf8' }).map((name) => join(folder, name));
+
+const documents = [...readdirSync(projectRoot), ...below('docs'), ...below('plugins')].filter((name) =>
+  name.endsWith('.md'),
+);
+
+/** Links of a Markdown text that name a file of the project. */
+function fileLinks(text: string): readonly string[] {
+  return [...text.matchAll(/\]\(([^)\s]+)\)/g)]
+    .map(([, link = '']) => link.replace(/#.*$/, ''))
+    .filter((link) => link !== '' && !/^[a-z]+:/.test(link));
+}
+
+describe('the documents', () => {
+  test('those that a newcomer looks for are there', () => {
+    const wanted = ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'SECURITY.md', 'LICENSE'];
+    assert.deepEqual(
+      wanted.filter((name) => !existsSync(join(projectRoot, name))),
+      [],
+    );
+  });
+
+  test('every link to a file leads somewhere', () => {
+    const broken = documents.flatMap((document) =>
+      fileLinks(read(document))
+        .filter((link) => !existsSync(join(projectRoot, dirname(document), link)))
+        .map((link) => `${document}: ${link}`),
+    );
+    assert.deepEqual(broken, []);
+    assert.deepEqual(fileLinks('[a](b.md#c) [d](https://example.org/)'), ['b.md']);
+  });
+
+  test('every script that they name exists', () => {
+    const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
+    const unknown = documents.flatMap((document) =>
+      [...read(document).matchAll(/\bnpm run ([\w:-]+)/g)]
+        .filter(([, script = '']) => scripts[script] === undefined)
+        .map(([command]) => `${document}: ${command}`),
+    );
+    assert.deepEqual(unknown, []);
+  });
+
+  test('the README fits on three screens', () => {
+    assert.ok(read('README.md').split('\n').length <= 150);
+  });
+
+  test('decisions are short and say context, choice and consequence', () => {
+    for (const name of readdirSync(join(projectRoot, 'docs', 'decisions'))) {
+      const text = read(join('docs', 'decisions', name));
+      assert.ok(text.split('\n').length <= 41, `${name} is longer than 40 lines`);
+      assert.match(text, /^# \d+\. [\s\S]*^## Context[\s\S]*^## Choice[\s\S]*^## Consequence/m, name);
+    }
+  });
+});

@@ -1,0 +1,37 @@
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { test } from 'node:test';
+import { projectRoot } from './support/project.js';
+
+/** Paths in the package as `npm pack` would make it. */
+function packed(): readonly string[] {
+  const { stdout } = spawnSync('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'], {
+    cwd: projectRoot,
+    encoding: 'utf8',
+  });
+  const [{ files }] = JSON.parse(stdout) as [{ files: { path: string }[] }];
+  return files.map(({ path }) => path);
+}
+
+test('the package holds the built server, its views, its assets and its documents, and nothing else', () => {
+  const paths = packed();
+  for (const wanted of [
+    'package.json',
+    'README.md',
+    'LICENSE',
+    'docs/plugins.md',
+    'dist/core/postern.cjs',
+    'dist/core/plugin.js',
+    'dist/core/plugin.d.ts',
+    'dist/plugins/index.js',
+    'views/layout.njk',
+    'public/app.css',
+    'public/vendor/htmx.min.js',
+  ]) {
+    assert.ok(paths.includes(wanted), `${wanted} is missing`);
+  }
+  const strange = paths.filter(
+    (path) => !/^(dist\/(core|plugins)|views|public|docs|deploy)\/|^[\w-]+(\.md|\.json)?$/.test(path),
+  );
+  assert.deepEqual(strange, []);
+});

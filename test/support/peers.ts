@@ -1,0 +1,41 @@
+import { accessSync, constants } from 'node:fs';
+import { delimiter, join } from 'node:path';
+
+/** Programs that tests drive us with, and what is left untested without them. */
+const peers = {
+  chromium: 'the pages are not looked at in a browser',
+  swaks: 'no mail is sent by swaks',
+  strace: 'no system call is made to fail',
+  promtool: 'the metrics are not read by Prometheus',
+  openssl: 'no certificate is made',
+  dovecot: 'no mailbox is served by IMAP',
+} as const;
+
+export type Peer = keyof typeof peers;
+
+/** Absolute path of a program, or undefined when it is not installed. */
+export function findPeer(name: Peer): string | undefined {
+  return [...(process.env['PATH'] ?? '').split(delimiter), '/usr/bin', '/usr/sbin']
+    .map((folder) => join(folder, name))
+    .find(isExecutable);
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * For the `skip` option of a test: false when the program is there, else a sentence. Where `CI` is set nothing may be
+ * skipped: the missing program is an error.
+ */
+export function skipWithout(name: Peer): string | false {
+  if (findPeer(name) !== undefined) return false;
+  const sentence = `${name} is not installed, so ${peers[name]}.`;
+  if (process.env['CI'] !== undefined && process.env['CI'] !== '') throw new Error(sentence);
+  return sentence;
+}
