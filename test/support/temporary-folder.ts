@@ -3,6 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { atEnd, type Ending } from './ending.js';
 
+export type { Ending } from './ending.js';
+
 /** An empty folder that is gone when the test has ended. */
 export async function temporaryFolder(test: Ending): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'postern-test-'));
