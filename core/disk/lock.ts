@@ -20,6 +20,8 @@ const LockInfo = z.object({
   startedAt: z.string(),
   /** `http://127.0.0.1:8080` once it listens. */
   http: z.string().nullable(),
+  /** Lets commands of this folder's user speak to the owner over HTTP; made anew at each start. */
+  token: z.string().nullable().default(null),
   /** Which boot of the machine, and when in it the process began: a pid alone comes back after a restart. */
   bootId: z.string().nullable(),
   processStart: z.string().nullable(),
@@ -29,8 +31,8 @@ const LockInfo = z.object({
 export type LockInfo = Readonly<z.output<typeof LockInfo>>;
 
 export interface FolderLock {
-  /** Tells others where the owner answers. */
-  update(change: { readonly http: string | null }): Promise<void>;
+  /** Tells others where the owner answers, and to what. */
+  update(change: { readonly http: string | null; readonly token?: string }): Promise<void>;
   /** Removes the lock, unless it is not ours any more. */
   release(): Promise<void>;
 }
@@ -135,7 +137,14 @@ function encode(info: LockInfo): Buffer {
 
 async function ownInfo(http: string | null): Promise<LockInfo> {
   const startedAt = new Date(systemClock.now()).toISOString();
-  return { pid: process.pid, startedAt, http, bootId: await bootId(), processStart: await processStart(process.pid) };
+  return {
+    pid: process.pid,
+    startedAt,
+    http,
+    token: null,
+    bootId: await bootId(),
+    processStart: await processStart(process.pid),
+  };
 }
 
 async function isAlive(info: LockInfo): Promise<boolean> {
