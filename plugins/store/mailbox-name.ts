@@ -83,6 +83,7 @@ function isPlainLocal(text: string): text is LocalPart {
 /** The mailbox of a user by its name, `local@domain` as the directory spells it: a local part may be quoted. */
 export function mailboxNameOfUser(username: string): MailboxName {
   const at = username.lastIndexOf('@');
+  if (at < 1) throw problem('invalid', 'A mailbox is named user@domain.');
   const local = username.slice(0, at);
   const decoded = local.startsWith('"') ? local.slice(1, -1).replace(/\\(.)/g, '$1') : local;
   return mailboxNameOf({ local: decoded as LocalPart, domain: username.slice(at + 1) as Domain });

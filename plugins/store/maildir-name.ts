@@ -3,54 +3,6 @@ import type { Clock } from '../../core/clock.js';
 
 /** What leaves room for a size, flags and 26 keywords below NAME_MAX (255). */
 const longestName = 200;
-const infoMark = ':2,';
-
-/** A message file of a Maildir by its name. */
-export interface MaildirName {
-  /** What stays the same when flags change: everything in front of the first `:`. The id of the message. */
-  readonly base: string;
-  /** Standard flags (D F P R S T) and keyword letters (a-z), sorted by ASCII, each once. */
-  readonly flags: string;
-  /** Bytes of the file as its `S=` says; undefined when the name does not say. */
-  readonly size: number | undefined;
-  /** Bytes with CRLF line ends as its `W=` says. */
-  readonly wireSize: number | undefined;
-  /** Seconds since 1970 that the name begins with; undefined for a name of another kind. */
-  readonly seconds: number | undefined;
-}
-
-/** Reads any name that is found in `new` or `cur`; what it does not say is undefined. */
-export function parseMaildirName(file: string): MaildirName {
-  const colon = file.indexOf(':');
-  const base = colon < 0 ? file : file.slice(0, colon);
-  const info = colon >= 0 && file.startsWith(infoMark, colon) ? file.slice(colon + infoMark.length) : '';
-  const seconds = /^(\d{1,15})\./.exec(base)?.[1];
-  return {
-    base,
-    flags: sortFlags(info.split(',', 1)[0] ?? ''),
-    size: field(base, 'S'),
-    wireSize: field(base, 'W'),
-    seconds: seconds === undefined ? undefined : Number(seconds),
-  };
-}
-
-/** The file name in `cur` of a message with these flags; letters that we do not know stay. */
-export function withFlags(base: string, flags: string): string {
-  return `${base}${infoMark}${sortFlags(flags)}`;
-}
-
-function sortFlags(flags: string): string {
-  return [...new Set(flags)]
-    .filter((flag) => /[A-Za-z]/.test(flag))
-    .sort()
-    .join('');
-}
-
-function field(base: string, name: 'S' | 'W'): number | undefined {
-  const digits = new RegExp(`,${name}=(\\d{1,15})(?:,|$)`).exec(base)?.[1];
-  return digits === undefined ? undefined : Number(digits);
-}
-
 export interface UniqueNamesInput {
   readonly host: string;
   readonly clock: Clock;
