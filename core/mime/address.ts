@@ -1,14 +1,8 @@
-/** Placeholder of the strict address module; the SMTP path, HTTP interface, users and store share it. */
-export type Domain = string & { readonly brand: 'Domain' };
-/** A local part in its decoded form (no quoting); case as received. */
-export type LocalPart = string & { readonly brand: 'LocalPart' };
-
-/** A mailbox as RFC 5321 §4.1.2 knows it. `address` is its canonical spelling, ready for an envelope. */
-export interface Address {
-  readonly local: LocalPart;
-  /** ASCII lower case A-labels, or an address literal in brackets. */
-  readonly domain: Domain;
-  readonly address: string;
-  /** True when the address needs SMTPUTF8 (RFC 6531). */
-  readonly international: boolean;
-}
+/**
+ * The strict addresses of envelopes, sign-ins, the directory and the store: one parser for all of them. What is shown of
+ * header fields, which may hold anything, is the matter of address-list.ts.
+ */
+export { parseDomain, type Domain } from './domain.js';
+export type { LocalPart } from './local-part.js';
+export { makeAddress, parseAddress, type Address } from './mailbox.js';
+export { parsePath, parsePathArgument, type PathArgument } from './path.js';

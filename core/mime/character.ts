@@ -1,0 +1,13 @@
+/**
+ * What no address may hold: control and format characters (bidi marks, zero widths), blanks other than the space of a
+ * quoted local part, what fonts do not show, lone surrogates, noncharacters, and U+FFFD, which stands for bytes that were
+ * not UTF-8 (overlong forms too) and would make different addresses equal.
+ */
+export const forbiddenCharacter: RegExp =
+  /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\p{Noncharacter_Code_Point}\ufffd]|(?! )\p{Zs}/u;
+
+const ascii = /^\p{ASCII}*$/u;
+
+export function isAscii(text: string): boolean {
+  return ascii.test(text);
+}
