@@ -1,6 +1,7 @@
 import type { Counter, Gauge, Histogram } from 'prom-client';
 import type { z } from 'zod';
 import type { Clock } from './clock.js';
+import type { Command } from './command.js';
 import type { DeliveryTarget } from './contracts/delivery-target.js';
 import type { HealthCheck } from './health.js';
 import type { AnyEndpoint, Role } from './http/endpoint.js';
@@ -83,6 +84,8 @@ export interface PluginDefinition<
   readonly provides?: Provides;
   /** Absolute folder of its views, for plugins from elsewhere; built-ins use `views/<name>`. */
   readonly views?: string;
+  /** Commands for the terminal: `postern NAME …`. */
+  readonly commands?: readonly Command<z.output<O>>[];
   /** It owns no files and lends no services that others hold: on reload it is set up anew and swapped. */
   readonly reload?: 'replace';
   setup(
@@ -90,6 +93,9 @@ export interface PluginDefinition<
     given: { readonly options: z.output<O> } & ServiceValues<Needs> & Partial<ServiceValues<Uses>>,
   ): Provided<Provides, z.output<O>> | Promise<Provided<Provides, z.output<O>>>;
 }
+
+/** A command whose plugin's options have been forgotten. */
+export type PluginCommand = Command<unknown>;
 
 /** A plugin as the host sees it: branded data, its types forgotten. */
 export interface Plugin {
@@ -101,6 +107,7 @@ export interface Plugin {
   readonly uses: Services;
   readonly provides: Services;
   readonly views: string | undefined;
+  readonly commands: readonly PluginCommand[];
   readonly reload: 'replace' | undefined;
   readonly setup: (context: PluginContext, given: Readonly<Record<string, unknown>>) => unknown;
 }
@@ -124,8 +131,10 @@ export function definePlugin<
     uses,
     provides,
     views,
+    commands: (definition.commands ?? []) as readonly PluginCommand[],
     reload,
-    setup: (context, given) => definition.setup(context, given as Parameters<typeof definition.setup>[1]),
+    setup: (context: PluginContext, given: Readonly<Record<string, unknown>>) =>
+      definition.setup(context, given as Parameters<typeof definition.setup>[1]),
   });
 }
 

@@ -1,0 +1,103 @@
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { lend, PluginHost } from './boot.js';
+import type { Clock } from './clock.js';
+import type { LoadedConfiguration } from './config/load.js';
+import { catalogue, configuration, healthOverview, metricsExposition } from './contracts/server.js';
+import { openSpool } from './disk/file-spool.js';
+import { HealthRegistry } from './health-registry.js';
+import type { Accounts } from './http/accounts.js';
+import { createHttpShell, type HttpShell } from './http/shell.js';
+import type { OpenedLog } from './log.js';
+import { Metrics } from './metrics.js';
+import { contextFactory } from './plugin-context.js';
+import { createSmtpEngine, type SmtpEngine } from './smtp/engine.js';
+import { Pipeline } from './smtp/pipeline.js';
+
+/** The package's own folder: views and public lie beside the built code. */
+export const packageRoot = fileURLToPath(new URL('../..', import.meta.url));
+export const version = (createRequire(import.meta.url)(join(packageRoot, 'package.json')) as { version: string })
+  .version;
+
+export interface AppInput {
+  readonly configuration: LoadedConfiguration;
+  readonly accounts: Accounts;
+  readonly log: OpenedLog;
+  readonly clock: Clock;
+}
+
+/** A server with its plugins started. */
+export interface App {
+  readonly http: HttpShell;
+  readonly smtp: SmtpEngine;
+  readonly plugins: PluginHost;
+  /** Opens the listeners: HTTP first, so that an operator can look when mail cannot come in. */
+  listen(): Promise<void>;
+  /** Stops accepting, lets sessions finish within the configured time, then closes in reverse order. */
+  close(): Promise<void>;
+}
+
+/** Wires the services, starts the plugins and opens nothing yet. What had started is closed when something fails. */
+export async function createApp(input: AppInput): Promise<App> {
+  const { clock } = input;
+  const { settings, data, hostname } = input.configuration;
+  const { log } = input.log;
+  const metrics = new Metrics();
+  const health = new HealthRegistry({ clock });
+  const pipeline = new Pipeline({ log, clock });
+  const spool = await openSpool(join(data, 'spool'), { log });
+  const http = createHttpShell({
+    settings: settings.http,
+    accounts: input.accounts,
+    log,
+    clock,
+    metrics: metrics.scope('http'),
+    viewsRoot: join(packageRoot, 'views'),
+    publicRoot: join(packageRoot, 'public'),
+    dataRoot: data,
+    version,
+    hostname,
+    uploadLimit: settings.smtp.limits.messageBytes,
+  });
+  const smtp = createSmtpEngine({
+    settings: settings.smtp,
+    hostname,
+    spool,
+    pipeline,
+    log,
+    clock,
+    metrics: metrics.scope('smtp'),
+    health,
+  });
+  const plugins = new PluginHost({
+    plugins: input.configuration.plugins,
+    options: input.configuration.options,
+    lent: [
+      lend(configuration, input.configuration),
+      lend(healthOverview, health),
+      lend(metricsExposition, metrics.exposition),
+      lend(catalogue, { endpoints: () => http.describe(), hooks: () => pipeline.describe() }),
+    ],
+    contextOf: contextFactory({ data, log, clock, metrics, health, pipeline, http }),
+    log,
+  });
+
+  async function close(): Promise<void> {
+    const graceMs = settings.shutdownSeconds * 1000;
+    await Promise.all([smtp.close(graceMs), http.close(graceMs)]);
+    await plugins.stop();
+  }
+
+  await plugins.start();
+  return {
+    http,
+    smtp,
+    plugins,
+    listen: async () => {
+      await http.listen();
+      await smtp.listen();
+    },
+    close,
+  };
+}

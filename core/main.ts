@@ -1,0 +1,129 @@
+import { randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import { builtIns } from '../plugins/index.js';
+import { createApp, version, type App } from './app.js';
+import { systemClock } from './clock.js';
+import { loadConfiguration, type LoadedConfiguration, type Overrides } from './config/load.js';
+import { makeFolder } from './disk/folder.js';
+import { lockFolder, type FolderLock } from './disk/lock.js';
+import { openAccounts, type OpenedAccounts } from './http/accounts.js';
+import { openLog, type OpenedLog } from './log.js';
+import type { Plugin } from './plugin.js';
+import { loadSitePlugins } from './site-plugins.js';
+import { startError } from './start-error.js';
+import { welcome } from './welcome.js';
+
+export { builtIns };
+
+export interface StartOptions extends Overrides {
+  readonly verbose?: boolean;
+}
+
+/** Where the words of a command go to and its settings come from: the process, or a test. */
+export interface Surroundings {
+  readonly cwd: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly print: (text: string) => void;
+}
+
+/** A server that has said that it is ready. */
+export interface RunningServer {
+  readonly configuration: LoadedConfiguration;
+  readonly app: App;
+  /** Lets sessions finish within the configured time, then closes everything. May be called twice. */
+  stop(): Promise<void>;
+}
+
+/** Reads and checks the configuration for this place. */
+export function configure(overrides: Overrides, { cwd, env }: Surroundings): Promise<LoadedConfiguration> {
+  return loadConfiguration({
+    overrides,
+    cwd,
+    env,
+    plugins: async (names, folder) => replaceBuiltIns(await loadSitePlugins(names, folder)),
+  });
+}
+
+/** Starts the server: configuration, data folder, log, accounts, plugins, listeners, in that order. */
+export async function start(options: StartOptions, surroundings: Surroundings): Promise<RunningServer> {
+  const configuration = await configure(options, surroundings);
+  const { data, settings } = configuration;
+  const opened: (() => Promise<void>)[] = [];
+  const release = async () => {
+    for (let close = opened.pop(); close !== undefined; close = opened.pop()) await close();
+  };
+  try {
+    const lock = await takeFolder(data);
+    opened.push(() => lock.release());
+    const log = openLog({
+      ...settings.log,
+      folder: join(data, 'logs'),
+      clock: systemClock,
+      verbose: options.verbose === true,
+    });
+    opened.push(() => log.close());
+    const ownerToken = randomBytes(24).toString('base64url');
+    const accounts = await openAccounts({
+      configured: settings.http.accounts,
+      file: join(data, 'accounts.json'),
+      adminPassword: surroundings.env['POSTERN_ADMIN_PASSWORD'],
+      ownerToken,
+      clock: systemClock,
+    });
+    const app = await createApp({ configuration, accounts: accounts.accounts, log, clock: systemClock });
+    opened.push(() => app.close());
+    await app.listen();
+    await lock.update({ http: urlOf(app), token: ownerToken });
+    announce(app, { configuration, accounts, log, options, surroundings });
+    return { configuration, app, stop: release };
+  } catch (error) {
+    await release();
+    throw error;
+  }
+}
+
+/** A site plugin of the same name takes the place of a built-in one. */
+function replaceBuiltIns(site: readonly Plugin[]): readonly Plugin[] {
+  const names = new Set(site.map(({ name }) => name));
+  return [...builtIns.filter(({ name }) => !names.has(name)), ...site];
+}
+
+async function takeFolder(data: string): Promise<FolderLock> {
+  try {
+    await makeFolder(data);
+  } catch (cause) {
+    const reason = (cause as NodeJS.ErrnoException).code ?? 'unknown reason';
+    throw startError(
+      `The data folder ${data} cannot be made or written (${reason}): choose another with --data.`,
+      cause,
+    );
+  }
+  return lockFolder(data, { http: null });
+}
+
+const urlOf = (app: App): string => {
+  const { host, port } = app.http.address();
+  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+};
+
+interface Announcement {
+  readonly configuration: LoadedConfiguration;
+  readonly accounts: OpenedAccounts;
+  readonly log: OpenedLog;
+  readonly options: StartOptions;
+  readonly surroundings: Surroundings;
+}
+
+function announce(app: App, { configuration, accounts, log, options, surroundings }: Announcement): void {
+  const listeners = app.smtp.addresses();
+  const http = urlOf(app);
+  surroundings.print(`postern ready http=${http} smtp=${addressOf(listeners[0])}`);
+  surroundings.print(
+    welcome({ http, listeners, configuration, generatedPassword: accounts.generatedPassword, version }),
+  );
+  if (options.verbose === true) surroundings.print(`Plugins, in the order of their start:\n${app.plugins.describe()}`);
+  log.log.info({ http, listeners, version, data: configuration.data }, 'ready');
+}
+
+const addressOf = (listener: { readonly host: string; readonly port: number } | undefined): string =>
+  listener === undefined ? 'none' : `${listener.host}:${listener.port}`;

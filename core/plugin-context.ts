@@ -1,0 +1,88 @@
+import { join } from 'node:path';
+import type { Clock } from './clock.js';
+import { makeFolder } from './disk/folder.js';
+import type { HealthRegistry } from './health-registry.js';
+import type { HttpShell } from './http/shell.js';
+import type { Log } from './log.js';
+import type { Metrics } from './metrics.js';
+import type { PluginContext } from './plugin.js';
+import type { ContextFactory } from './running-plugin.js';
+import type { Hook, HookOptions, Stage } from './smtp/hook.js';
+import type { Pipeline } from './smtp/pipeline.js';
+
+/** The parts of the server that a plugin reaches through its context. */
+export interface ContextParts {
+  readonly data: string;
+  readonly log: Log;
+  readonly clock: Clock;
+  readonly metrics: Metrics;
+  readonly health: HealthRegistry;
+  readonly pipeline: Pipeline;
+  readonly http: HttpShell;
+}
+
+export function contextFactory(parts: ContextParts): ContextFactory {
+  const { clock, pipeline, http, health } = parts;
+  return (plugin, registrations, onClose) => {
+    const { name, views } = plugin;
+    const log = parts.log.child({ plugin: name });
+    const metrics = parts.metrics.scope(name);
+    onClose(() => metrics.undo());
+    const mounted = views === undefined ? { name } : { name, views };
+
+    function on<S extends Stage>(stage: S, ...rest: readonly [Hook<S>] | readonly [HookOptions, Hook<S>]): void {
+      const [options, hook] = rest.length === 1 ? [{}, rest[0]] : rest;
+      registrations.add(() => pipeline.on(name, stage, options, hook));
+    }
+
+    const context: PluginContext = {
+      log,
+      clock,
+      http: {
+        mount: (endpoints) => registrations.add(() => http.mount(mounted, endpoints)),
+        navigate: (link) => registrations.add(() => http.navigate(name, link)),
+      },
+      smtp: {
+        on,
+        watch: (event, watcher) => registrations.add(() => pipeline.watch(name, event, watcher)),
+        deliverTo: (target, delivery) => registrations.add(() => pipeline.deliverTo(name, target, delivery)),
+      },
+      metrics,
+      health: { check: (component, check) => registrations.add(() => health.check(name, component, check)) },
+      every: (seconds, task) => registrations.add(() => repeat(seconds, task, log)),
+      folder: async (folder) => {
+        const path = join(parts.data, folder);
+        await makeFolder(path);
+        return path;
+      },
+      onClose,
+    };
+    return context;
+  };
+}
+
+/** A timer that never runs its task twice at once and does not keep the process alive. */
+function repeat(seconds: number, task: () => void | Promise<void>, log: Log): () => void {
+  let stopped = false;
+  let timer: NodeJS.Timeout | undefined;
+
+  async function run(): Promise<void> {
+    try {
+      await task();
+    } catch (error) {
+      log.error({ err: error }, 'a timed task failed');
+    }
+    if (!stopped) schedule();
+  }
+
+  function schedule(): void {
+    timer = setTimeout(() => void run(), seconds * 1000);
+    timer.unref();
+  }
+
+  schedule();
+  return () => {
+    stopped = true;
+    clearTimeout(timer);
+  };
+}

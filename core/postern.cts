@@ -1,0 +1,5 @@
+#!/usr/bin/env node
+// File calls run in libuv's thread pool, whose size is fixed at its first use. Loading an ES module uses it, loading this
+// CommonJS file does not: so the size is set here. 16 threads took 26 to 59 % more messages than the usual 4.
+process.env['UV_THREADPOOL_SIZE'] ??= '16';
+void import('./cli.js');

@@ -1,0 +1,66 @@
+import { createInterface, type Interface } from 'node:readline';
+import { Writable } from 'node:stream';
+import type { Terminal } from './command.js';
+
+/** Over the standard streams. A question to a person waits on the terminal; otherwise each takes the next line of the input. */
+export class ProcessTerminal implements Terminal {
+  readonly interactive = process.stdin.isTTY;
+  readonly #lines: string[] = [];
+  readonly #waiting: ((line: string) => void)[] = [];
+  #reader: Interface | undefined;
+  #hidden = false;
+  #ended = false;
+
+  print(text: string): void {
+    process.stdout.write(`${text}\n`);
+  }
+
+  ask(question: string): Promise<string> {
+    if (this.interactive) process.stdout.write(question);
+    return this.#nextLine();
+  }
+
+  async askSecret(question: string): Promise<string> {
+    if (this.interactive) process.stdout.write(question);
+    this.#hidden = true;
+    try {
+      return await this.#nextLine();
+    } finally {
+      this.#hidden = false;
+      if (this.interactive) process.stdout.write('\n');
+    }
+  }
+
+  close(): void {
+    this.#reader?.close();
+  }
+
+  #nextLine(): Promise<string> {
+    this.#reader ??= this.#open();
+    const line = this.#lines.shift();
+    if (line !== undefined) return Promise.resolve(line);
+    if (this.#ended) return Promise.resolve('');
+    return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+
+  #open(): Interface {
+    const echo = new Writable({
+      write: (chunk: Buffer, _encoding, done) => {
+        if (!this.#hidden) process.stdout.write(chunk);
+        done();
+      },
+    });
+    const reader = createInterface({ input: process.stdin, output: echo, terminal: this.interactive });
+    reader.on('line', (line) => {
+      const next = this.#waiting.shift();
+      if (next === undefined) this.#lines.push(line);
+      else next(line);
+    });
+    reader.on('close', () => {
+      this.#ended = true;
+      for (const next of this.#waiting.splice(0)) next('');
+    });
+    reader.on('SIGINT', () => process.kill(process.pid, 'SIGINT'));
+    return reader;
+  }
+}

@@ -1,0 +1,24 @@
+import type { Plugin } from './plugin.js';
+
+/** What `postern --help` prints; plugins add their commands. */
+export function usage(plugins: readonly Plugin[]): string {
+  const commands = plugins.flatMap((plugin) => plugin.commands);
+  return [
+    'Usage: postern COMMAND [OPTIONS]',
+    '',
+    'Commands',
+    '  start             start the server',
+    '  config check      check the configuration and say what is wrong',
+    ...commands.map(({ name, summary }) => `  ${name.padEnd(17)} ${summary}`),
+    '',
+    'Options',
+    '  -c, --config FILE   configuration (JSON5); ./postern.json5 if it is there',
+    '  -d, --data DIR      data folder',
+    '  --http-port N       port of the pages; 0 takes a free one',
+    '  --smtp-port N       port of the first SMTP listener; 0 takes a free one',
+    '  -v, --verbose       log to the terminal too, and print the plugins',
+    '  -h, --help          this text',
+    '  --version           the version',
+    ...commands.flatMap(({ name, usage: lines }) => ['', `postern ${name}`, ...lines.map((line) => `  ${line}`)]),
+  ].join('\n');
+}

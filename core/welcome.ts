@@ -1,0 +1,52 @@
+import type { LoadedConfiguration } from './config/load.js';
+
+export interface WelcomeInput {
+  readonly http: string;
+  readonly listeners: readonly { readonly name: string; readonly host: string; readonly port: number }[];
+  readonly configuration: LoadedConfiguration;
+  /** The password that was made at this first start; shown once, here. */
+  readonly generatedPassword: string | undefined;
+  readonly version: string;
+}
+
+/** The block that a person reads after the start: where things are and what to do next. */
+export function welcome({ http, listeners, configuration, generatedPassword, version }: WelcomeInput): string {
+  const [domain = 'localhost'] = configuration.domains;
+  const first = listeners[0];
+  return [
+    '',
+    `  Postern ${version} on ${configuration.hostname}`,
+    `  Pages       ${http}/`,
+    ...listeners.map(({ name, host, port }) => `  ${label(name)}${host}:${port}`),
+    `  Data        ${configuration.data}`,
+    `  Settings    ${configuration.file ?? 'defaults (no postern.json5 here)'}`,
+    ...signIn(generatedPassword),
+    ...(first === undefined ? [] : tryIt(first, domain, http)),
+    '',
+  ].join('\n');
+}
+
+const label = (listener: string): string => `SMTP ${listener}`.padEnd(12);
+
+function signIn(password: string | undefined): readonly string[] {
+  if (password === undefined) return [];
+  return [
+    '',
+    '  Sign in as  admin',
+    `  Password    ${password}   (made now and shown this once)`,
+    '  To choose your own, set POSTERN_ADMIN_PASSWORD or http.accounts.',
+  ];
+}
+
+function tryIt(
+  listener: { readonly host: string; readonly port: number },
+  domain: string,
+  http: string,
+): readonly string[] {
+  return [
+    '',
+    `  Try it      swaks --server ${listener.host}:${listener.port} --to postmaster@${domain}`,
+    `  Then read   ${http}/store/${domain}/postmaster`,
+    `  Add a user  postern user add NAME@${domain}`,
+  ];
+}

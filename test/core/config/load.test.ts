@@ -1,0 +1,171 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, suite, test } from 'node:test';
+import { z } from 'zod';
+import { mask } from '../../../core/config/effective.js';
+import { loadConfiguration, type Overrides } from '../../../core/config/load.js';
+import { secret } from '../../../core/config/outline.js';
+import { definePlugin } from '../../../core/plugin.js';
+import { isStartError } from '../../../core/start-error.js';
+
+const clockwork = definePlugin({
+  name: 'clockwork',
+  options: z.strictObject({
+    size: z.int().min(1).max(9).default(3).describe('How big it is.'),
+    key: secret().optional().describe('Winds it up.'),
+    file: z.string().default('clock.json'),
+  }),
+  setup: () => {},
+});
+
+let folder: string;
+before(() => {
+  folder = mkdtempSync(join(tmpdir(), 'postern-config-'));
+});
+after(() => rmSync(folder, { recursive: true }));
+
+function load(text: string | undefined, overrides: Overrides = {}, env: Record<string, string> = {}) {
+  const config = join(folder, 'postern.json5');
+  if (text === undefined) rmSync(config, { force: true });
+  else writeFileSync(config, text);
+  return loadConfiguration({ overrides, cwd: folder, env, plugins: () => Promise.resolve([clockwork]) });
+}
+
+async function refusal(text: string, env: Record<string, string> = {}): Promise<string> {
+  try {
+    await load(text, {}, env);
+  } catch (error) {
+    assert.ok(isStartError(error), String(error));
+    return error.message.replaceAll(folder, '…');
+  }
+  return assert.fail('it was taken');
+}
+
+suite('loading the configuration', () => {
+  test('without a file everything has its default', async () => {
+    const { file, domains, data, settings, options } = await load(undefined);
+    assert.equal(file, null);
+    assert.deepEqual(domains, ['localhost']);
+    assert.equal(data, join(folder, 'data'));
+    assert.equal(settings.http.host, '127.0.0.1');
+    assert.equal(settings.smtp.listeners[0]?.mode, 'mx');
+    assert.deepEqual(options.get('clockwork'), { size: 3, file: 'clock.json' });
+  });
+
+  test('a file beside the caller is found, and the command line wins over it', async () => {
+    const text = `{ data: 'mail', http: { port: 9000 }, smtp: { listeners: [{ port: 25 }, { port: 26, name: 'b' }] } }`;
+    const { data, settings } = await load(text, { httpPort: 9001, smtpPort: 2626 });
+    assert.equal(data, join(folder, 'mail'));
+    assert.equal(settings.http.port, 9001);
+    assert.deepEqual(
+      settings.smtp.listeners.map(({ port }) => port),
+      [2626, 26],
+    );
+  });
+
+  test('the result is frozen to its leaves', async () => {
+    const { settings, options } = await load('{}');
+    assert.throws(() => Object.assign(settings.http, { port: 1 }), TypeError);
+    assert.throws(() => Object.assign(options.get('clockwork') as object, { size: 1 }), TypeError);
+  });
+
+  test('domains are canonical', async () => {
+    const { domains } = await load(`{ domains: ['Example.ORG', 'bücher.example'] }`);
+    assert.deepEqual(domains, ['example.org', 'xn--bcher-kva.example']);
+  });
+
+  test('a secret may come from the environment or from a file', async () => {
+    const fromEnv = await load(
+      `{ plugins: { clockwork: { key: { env: 'CLOCK_KEY' } } } }`,
+      {},
+      { CLOCK_KEY: 'winder' },
+    );
+    assert.deepEqual(fromEnv.options.get('clockwork'), { size: 3, key: 'winder', file: 'clock.json' });
+    writeFileSync(join(folder, 'key.txt'), 'from a file\n');
+    const fromFile = await load(`{ plugins: { clockwork: { key: { file: 'key.txt' } } } }`);
+    assert.deepEqual(fromFile.options.get('clockwork'), { size: 3, key: 'from a file', file: 'clock.json' });
+  });
+});
+
+suite('a configuration that is refused says where and what', () => {
+  const cases: readonly [title: string, text: string, expected: RegExp][] = [
+    ['broken JSON5', '{\n  data: ,\n}', /…\/postern\.json5:2:9: not valid JSON5: invalid character ','/],
+    ['a list', '[]', /must be an object/],
+    ['an unknown key', '{\n  hostnane: "x"\n}', /postern\.json5:2:3: hostnane: unknown key; did you mean hostname\?/],
+    [
+      'an unknown nested key',
+      '{ smtp: {\n listeners: [{ prot: 25 }] } }',
+      /:2:\d+: smtp\.listeners\.0\.prot: unknown key; did you mean port/,
+    ],
+    ['a wrong type', '{ http: {\n port: "many" } }', /postern\.json5:2:2: http\.port: .*expected (number|int)/],
+    ['a value out of bounds', '{ plugins: { clockwork: {\n size: 12 } } }', /:2:2: plugins\.clockwork\.size: .*<=9/],
+    [
+      'an unknown key of a plugin',
+      '{ plugins: { clockwork: { sise: 2 } } }',
+      /plugins\.clockwork\.sise: unknown key; did you mean size/,
+    ],
+    [
+      'an unknown plugin',
+      '{ plugins: { clokwork: {} } }',
+      /plugins\.clokwork: there is no such plugin; known plugins: clockwork/,
+    ],
+    ['a bad domain', '{ domains: ["ok.example", "not a domain"] }', /domains\.1: /],
+    ['a bad network', '{ smtp: { relayNetworks: ["10.0.0.0/99"] } }', /smtp\.relayNetworks: /],
+    [
+      'a missing variable',
+      '{ plugins: { clockwork: { key: { env: "NOPE" } } } }',
+      /key: the environment variable NOPE is not set/,
+    ],
+    [
+      'a missing secret file',
+      '{ plugins: { clockwork: { key: { file: "nope" } } } }',
+      /key: the file …\/nope cannot be read/,
+    ],
+  ];
+  for (const [title, text, expected] of cases) {
+    test(title, async () => assert.match(await refusal(text), expected));
+  }
+
+  test('everything that is wrong is told at once', async () => {
+    const told = await refusal('{ hostnane: "x", domains: [], plugins: { clockwork: { size: "big" } } }');
+    assert.match(told, /hostnane/);
+    assert.match(told, /domains/);
+  });
+
+  test('a file that was named and is not there is a sentence', async () => {
+    await assert.rejects(
+      load(undefined, { config: 'other.json5' }),
+      /other\.json5: there is no such configuration file/,
+    );
+  });
+});
+
+suite('the effective configuration', () => {
+  test('every key has value, origin, place, default and description', async () => {
+    const text = '{\n  plugins: {\n    clockwork: { size: 7, key: { env: "CLOCK_KEY" } },\n  },\n}';
+    const values = (await load(text, { httpPort: 0 }, { CLOCK_KEY: 'winder' })).effective();
+    const of = (key: string) => values.find((value) => value.key === key);
+    assert.deepEqual(of('plugins.clockwork.size'), {
+      key: 'plugins.clockwork.size',
+      value: 7,
+      origin: 'file',
+      where: `${join(folder, 'postern.json5')}:3`,
+      default: 3,
+      description: 'How big it is.',
+      secret: false,
+    });
+    assert.equal(of('plugins.clockwork.file')?.origin, 'default');
+    assert.equal(of('http.port')?.origin, 'command line');
+    assert.equal(of('smtp.listeners.0.port')?.value, 2525);
+  });
+
+  test('a secret is never in it, wherever it came from', async () => {
+    const text = `{ plugins: { clockwork: { key: 'planted-secret' } } }`;
+    const values = (await load(text)).effective();
+    const key = values.find((value) => value.key === 'plugins.clockwork.key');
+    assert.deepEqual([key?.value, key?.secret, key?.origin], [mask, true, 'file']);
+    assert.ok(!JSON.stringify(values).includes('planted-secret'));
+  });
+});
