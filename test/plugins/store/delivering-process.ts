@@ -1,0 +1,46 @@
+/**
+ * A process that delivers without end and prints the number of each message once it is acknowledged, to be killed.
+ * Arguments: the data folder, and a word that is in every message.
+ */
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { systemClock } from '../../../core/clock.js';
+import { openSpool } from '../../../core/disk/file-spool.js';
+import { WriteHealth } from '../../../core/disk/write-health.js';
+import { maildirTarget } from '../../../plugins/store/delivery.js';
+import { UniqueNames } from '../../../plugins/store/maildir-name.js';
+import { MaildirTree } from '../../../plugins/store/maildir.js';
+import { rememberingLog } from '../../core/disk/remembering-log.js';
+import { prologue, recipient, transactionOf } from './delivery-ground.js';
+import { numberedMessage } from './numbered-message.js';
+
+const [, , data = '', word = ''] = process.argv;
+const { log } = rememberingLog();
+const spool = await openSpool(join(data, 'spool'), { log, reserveBytes: 0 });
+await mkdir(join(data, 'mail'), { recursive: true });
+const target = maildirTarget({
+  maildirs: new MaildirTree(join(data, 'mail')),
+  names: new UniqueNames({ host: 'mail.example.org', clock: systemClock }),
+  health: new WriteHealth(join(data, 'mail')),
+  metrics: { delivered: () => undefined, failed: () => undefined },
+  clock: systemClock,
+  log,
+});
+const recipients = [recipient('ann@example.org'), recipient('bob@example.org')];
+let count = 0;
+
+async function deliverWithoutEnd(): Promise<never> {
+  for (;;) {
+    const number = ++count;
+    const writer = await spool.create(prologue.returnPath, prologue.trace);
+    await writer.write(numberedMessage(word, number));
+    const message = await writer.finish();
+    const delivery = await target.start(transactionOf(recipients), recipients);
+    await delivery.body(message);
+    await delivery.commit();
+    process.stdout.write(`${number}\n`);
+    await message.release();
+  }
+}
+
+await Promise.all(Array.from({ length: 20 }, deliverWithoutEnd));
