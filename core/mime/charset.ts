@@ -2,11 +2,10 @@ import { TextDecoder } from 'node:util';
 
 const known = new Map<string, TextDecoder>();
 const maxKnown = 100;
-const strictUtf8 = new TextDecoder('utf-8', { fatal: true });
 const lenientUtf8 = new TextDecoder('utf-8');
 const western = new TextDecoder('windows-1252');
 
-/** Labels that say nothing: what is in them is found by looking. */
+/** Labels that say nothing, or are often a lie: what is in them is found by looking. */
 const vague = new Set([
   '',
   'us-ascii',
@@ -24,21 +23,36 @@ const vague = new Set([
  * windows-1252, which knows every byte. Never throws.
  */
 export function decodeCharset(bytes: Uint8Array, label = ''): string {
-  const wanted = label.trim().toLowerCase();
-  if (vague.has(wanted)) return guess(bytes, wanted.startsWith('utf'));
-  const decoder = decoderOf(wanted);
-  return decoder === undefined ? guess(bytes, false) : decode(decoder, bytes);
-}
-
-function guess(bytes: Uint8Array, claimsUtf8: boolean): string {
+  const decoder = decoderOf(effectiveCharset(bytes, label)) ?? western;
   try {
-    return strictUtf8.decode(bytes);
+    return decoder.decode(bytes);
   } catch {
-    return decode(claimsUtf8 && isMostlyUtf8(bytes) ? lenientUtf8 : western, bytes);
+    return western.decode(bytes);
   }
 }
 
-/** One broken byte must not turn a whole UTF-8 text into mojibake; a text cut in the middle of a character is common. */
+/** The label that the text is really in: the given one if it means something, else what the bytes look like. */
+export function effectiveCharset(bytes: Uint8Array, label: string): string {
+  const wanted = label.trim().toLowerCase();
+  if (!vague.has(wanted)) return decoderOf(wanted) === undefined ? guess(bytes, false) : wanted;
+  return guess(bytes, wanted.startsWith('utf'));
+}
+
+function guess(bytes: Uint8Array, claimsUtf8: boolean): 'utf-8' | 'windows-1252' {
+  return isUtf8(bytes) || (claimsUtf8 && isMostlyUtf8(bytes)) ? 'utf-8' : 'windows-1252';
+}
+
+/** A character that is cut off by the end of the bytes is no fault. */
+function isUtf8(bytes: Uint8Array): boolean {
+  try {
+    new TextDecoder('utf-8', { fatal: true }).decode(bytes, { stream: true });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** One broken byte must not turn a whole UTF-8 text into mojibake. */
 function isMostlyUtf8(bytes: Uint8Array): boolean {
   const text = lenientUtf8.decode(bytes);
   let broken = 0;
@@ -48,15 +62,7 @@ function isMostlyUtf8(bytes: Uint8Array): boolean {
     if (code === 0xfffd) broken++;
     else if (code > 0x7f) international++;
   }
-  return international >= broken || broken <= 2;
-}
-
-function decode(decoder: TextDecoder, bytes: Uint8Array): string {
-  try {
-    return decoder.decode(bytes);
-  } catch {
-    return western.decode(bytes);
-  }
+  return international >= broken;
 }
 
 function decoderOf(label: string): TextDecoder | undefined {

@@ -1,0 +1,85 @@
+import { mapBounded } from './concurrency.js';
+import { compareNewestFirst, isUnread, type MessageEntry, type OrderKey } from './folder-contents.js';
+import type { MailboxFolder, MailboxFolders } from './mailbox-folder.js';
+import type { MessageSummaries, MessageSummary } from './message-summaries.js';
+import { type Page, pageOf } from './page.js';
+
+export interface ListingRequest {
+  /** Words that all must occur in subject, sender, recipients or the first words; case does not matter. */
+  readonly q?: string | undefined;
+  readonly unread?: boolean | undefined;
+  readonly flagged?: boolean | undefined;
+  /** Received at or after / before, in milliseconds since 1970. */
+  readonly since?: number | undefined;
+  readonly before?: number | undefined;
+  readonly order: 'newest' | 'oldest';
+  readonly limit: number;
+  readonly cursor?: string | undefined;
+}
+
+export interface Listing extends Page<MessageSummary> {
+  /** A search that stopped at its limit: older messages were not looked at. */
+  readonly searchedAll: boolean;
+}
+
+/** Messages that one search reads at most. */
+const maxSearched = 10_000;
+const readsAtOnce = 16;
+
+const oldestFirst = (a: OrderKey, b: OrderKey): number => compareNewestFirst(b, a);
+
+/** One page of a folder. @throws Problem `not-found`, and `bad-request` for a cursor that is none */
+export async function listFolder(
+  folders: MailboxFolders,
+  summaries: MessageSummaries,
+  folder: MailboxFolder,
+  request: ListingRequest,
+): Promise<Listing> {
+  const contents = await folders.contents(folder);
+  const named = contents.entries.filter((entry) => passes(entry, request));
+  const { found, searchedAll } = await search(summaries, folder, named, wordsOf(request.q));
+  const newest = request.order === 'newest';
+  const page = pageOf(newest ? found : found.toReversed(), request, newest ? compareNewestFirst : oldestFirst);
+  return {
+    ...page,
+    items: await summaries.of(folder, page.items),
+    searchedAll,
+  };
+}
+
+function passes(entry: MessageEntry, { unread, flagged, since, before }: ListingRequest): boolean {
+  return (
+    (unread === undefined || unread === isUnread(entry)) &&
+    (flagged === undefined || flagged === entry.flags.includes('F')) &&
+    (since === undefined || entry.receivedAt >= since) &&
+    (before === undefined || entry.receivedAt < before)
+  );
+}
+
+function wordsOf(q: string | undefined): readonly string[] {
+  return (q ?? '')
+    .normalize('NFC')
+    .toLowerCase()
+    .split(/\s+/)
+    .filter((word) => word !== '');
+}
+
+async function search(
+  summaries: MessageSummaries,
+  folder: MailboxFolder,
+  entries: readonly MessageEntry[],
+  words: readonly string[],
+): Promise<{ readonly found: readonly MessageEntry[]; readonly searchedAll: boolean }> {
+  if (words.length === 0) return { found: entries, searchedAll: true };
+  const looked = await mapBounded(entries.slice(0, maxSearched), readsAtOnce, async (entry) => {
+    const summary = await summaries.one(folder, entry);
+    return summary !== undefined && matches(summary, words) ? entry : undefined;
+  });
+  return { found: looked.filter((entry) => entry !== undefined), searchedAll: entries.length <= maxSearched };
+}
+
+function matches({ subject, from, to, snippet }: MessageSummary, words: readonly string[]): boolean {
+  const people = [...(from === null ? [] : [from]), ...to].map(({ name, address }) => `${name} ${address}`);
+  const text = [subject, snippet, ...people].join('\n').normalize('NFC').toLowerCase();
+  return words.every((word) => text.includes(word));
+}

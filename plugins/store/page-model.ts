@@ -1,0 +1,141 @@
+import { decodeCharset } from '../../core/mime/charset.js';
+import type { FolderSummary } from './folder-tree.js';
+import type { MailboxIdentity } from './mailbox-names.js';
+import type { MessageView } from './message-view.js';
+import { textBlocks } from './quoted-text.js';
+import { type FolderFilters, type MessageViewName, messageViews } from './store-query.js';
+import type { FolderPage, RawHead } from './store-reader.js';
+
+/** What the templates of `views/store` get: the answers of the interface with their links, and nothing to compute. */
+
+export interface FolderLink extends FolderSummary {
+  /** Last level of the name. */
+  readonly label: string;
+  /** 0 for the first level. */
+  readonly level: number;
+  readonly href: string;
+  readonly current: boolean;
+}
+
+const encode = encodeURIComponent;
+/** Characters of text on a page; the part itself has them all. */
+const maxTextShown = 256 * 1024;
+
+export function mailboxHref({ domain, user }: MailboxIdentity): string {
+  return `/store/${encode(domain)}/${encode(user)}`;
+}
+
+function folderHref(mailbox: MailboxIdentity, folder: string): string {
+  return `${mailboxHref(mailbox)}/folders/${encode(folder)}`;
+}
+
+function folderLinks(mailbox: MailboxIdentity, folders: readonly FolderSummary[], current?: string) {
+  const shown = folders.map((folder): FolderLink => {
+    const levels = folder.name.split('.');
+    return {
+      ...folder,
+      label: levels.at(-1) ?? folder.name,
+      level: levels.length - 1,
+      href: folderHref(mailbox, folder.name),
+      current: folder.name === current,
+    };
+  });
+  return { folders: shown, mailboxHref: mailboxHref(mailbox), domainHref: `/store/${encode(mailbox.domain)}` };
+}
+
+export interface MailboxAnswer extends MailboxIdentity {
+  readonly size: number;
+  readonly quota: number | null;
+  readonly folders: readonly FolderSummary[];
+}
+
+export function mailboxPage(answer: MailboxAnswer) {
+  return {
+    ...answer,
+    ...folderLinks(answer, answer.folders),
+    total: answer.folders.reduce((sum, folder) => sum + folder.total, 0),
+    unread: answer.folders.reduce((sum, folder) => sum + folder.unread, 0),
+  };
+}
+
+export function folderPage(
+  mailbox: MailboxIdentity,
+  answer: FolderPage,
+  filters: FolderFilters,
+  folders: readonly FolderSummary[],
+  listPath: string,
+) {
+  const path = folderHref(mailbox, answer.folder.name);
+  const { q = '', unread, flagged, order } = filters;
+  return {
+    ...answer,
+    ...mailbox,
+    ...folderLinks(mailbox, folders, answer.folder.name),
+    items: answer.items.map((message) => ({ ...message, href: `${path}/messages/${encode(message.id)}` })),
+    path,
+    listPath,
+    list: answer,
+    filters: { q, unread, flagged, order, since: dayOf(filters.since), before: dayOf(filters.before) },
+    filtered: q !== '' || [unread, flagged, filters.since, filters.before].some((value) => value !== undefined),
+  };
+}
+
+/** As `<input type="date">` has it. */
+function dayOf(time: number | undefined): string {
+  return time === undefined ? '' : new Date(time).toISOString().slice(0, 10);
+}
+
+export interface MessagePageInput {
+  readonly view: MessageViewName;
+  readonly remote?: boolean | undefined;
+  readonly raw: RawHead | undefined;
+  readonly folders: readonly FolderSummary[];
+}
+
+const titles: Readonly<Record<MessageViewName, string>> = {
+  text: 'Text',
+  html: 'HTML',
+  headers: 'Headers',
+  structure: 'Structure',
+  raw: 'Raw',
+};
+
+export function messagePage(mailbox: MailboxIdentity, message: MessageView, input: MessagePageInput) {
+  const folder = folderHref(mailbox, message.folder);
+  const path = `${folder}/messages/${encode(message.id)}`;
+  const { view } = input;
+  const partHref = (part: string): string => `${path}/parts/${encode(part)}`;
+  const parts = message.parts.map((part) => ({
+    ...part,
+    href: part.container ? null : partHref(part.part),
+    download: part.container ? null : `${partHref(part.part)}?download=1`,
+    name: part.filename ?? part.cid ?? part.contentType,
+  }));
+  return {
+    ...message,
+    ...mailbox,
+    ...folderLinks(mailbox, input.folders, message.folder),
+    folderHref: folder,
+    path,
+    view,
+    tabs: messageViews
+      .filter((name) => name !== 'html' || message.html !== null)
+      .map((name) => ({ title: titles[name], href: `${path}?view=${name}`, current: name === view })),
+    blocks: view === 'text' ? textBlocks((message.text ?? '').slice(0, maxTextShown)) : [],
+    textCut: (message.text?.length ?? 0) > maxTextShown,
+    parts,
+    attachments: parts.filter((part) => part.attachment),
+    remote: input.remote === true,
+    htmlHref: `${path}/html${input.remote === true ? '?remote=1' : ''}`,
+    raw: input.raw === undefined ? null : decodeCharset(input.raw.bytes).replaceAll('\r\n', '\n'),
+    rawCut: input.raw?.cut ?? false,
+    rawHref: `${path}?format=rfc822`,
+  };
+}
+
+/** What the page shows when nothing was asked for. */
+export function usualView(message: MessageView): MessageViewName {
+  if (message.unparsed !== null) return 'raw';
+  if (message.text !== null && message.text.trim() !== '') return 'text';
+  return message.html === null ? 'text' : 'html';
+}

@@ -1,0 +1,74 @@
+import { z } from 'zod';
+
+/** What the reading endpoints take. Empty texts are what a form sends for a field that was left alone. */
+export const MailboxParams = z.object({
+  domain: z.string().describe('Mail domain, in ASCII.'),
+  user: z.string().describe('Local part of the mailbox.'),
+});
+export const FolderParams = MailboxParams.extend({
+  folder: z.string().describe('Maildir++ name, levels separated by a dot: `INBOX`, `Projects.2026`.'),
+});
+export const MessageParams = FolderParams.extend({
+  messageId: z.string().describe('Unique name of the message, without flags.'),
+});
+export const PartParams = MessageParams.extend({
+  part: z
+    .string()
+    .regex(/^(?:\d{1,5}\.){0,200}\d{1,5}$/, 'must be a part number such as 1 or 2.1')
+    .describe('Number of the MIME part, as in IMAP: `1`, `2.1`.'),
+});
+
+const flag = (meaning: string) =>
+  z
+    .enum(['true', 'false', '1', '0', ''])
+    .optional()
+    .transform((value) => (value === undefined || value === '' ? undefined : value === 'true' || value === '1'))
+    .describe(meaning);
+
+const moment = (meaning: string) =>
+  z
+    .string()
+    .max(40)
+    .optional()
+    .transform((value, context) => {
+      if (value === undefined || value === '') return undefined;
+      const time = /^\d{4}-\d{2}-\d{2}/.test(value) ? Date.parse(value) : Number.NaN;
+      if (!Number.isNaN(time)) return time;
+      context.addIssue({ code: 'custom', message: 'must be a date or time in ISO 8601' });
+      return z.NEVER;
+    })
+    .describe(meaning);
+
+const cursor = z.string().max(500).optional().describe('From `nextCursor` or `prevCursor`.');
+const limit = (otherwise: number) =>
+  z.coerce.number().int().min(1).max(1000).default(otherwise).describe('Entries of a page.');
+
+export const ListQuery = z.strictObject({ limit: limit(50), cursor });
+/** Mailboxes have few folders, and a tree is useless in pieces. */
+export const FoldersQuery = z.strictObject({ limit: limit(1000), cursor });
+
+export const FolderQuery = z.strictObject({
+  q: z.string().max(200).optional().describe('Words in subject, sender, recipients or the first words of the text.'),
+  unread: flag('Only unread messages, or only read ones.'),
+  flagged: flag('Only flagged messages, or only others.'),
+  since: moment('Received at this time or later.'),
+  before: moment('Received before this time.'),
+  order: z
+    .enum(['newest', 'oldest', 'desc', 'asc'])
+    .default('newest')
+    .transform((order): 'newest' | 'oldest' => (order === 'newest' || order === 'desc' ? 'newest' : 'oldest'))
+    .describe('`newest` (or `desc`) or `oldest` (or `asc`) first, by received time.'),
+  limit: limit(50),
+  cursor,
+});
+export type FolderFilters = z.output<typeof FolderQuery>;
+
+export const messageViews = ['text', 'html', 'headers', 'structure', 'raw'] as const;
+export type MessageViewName = (typeof messageViews)[number];
+
+export const MessageQuery = z.strictObject({
+  view: z.enum(messageViews).optional().describe('What the page shows of the message.'),
+  remote: flag('The page shows pictures from other servers.'),
+});
+export const HtmlQuery = z.strictObject({ remote: flag('Pictures from other servers are left in.') });
+export const PartQuery = z.strictObject({ download: flag('Saved instead of shown.') });

@@ -1,0 +1,178 @@
+import type { Clock } from '../../core/clock.js';
+import type { MailboxName } from '../../core/contracts/mailboxes.js';
+import { problem } from '../../core/problem.js';
+import { Confinement } from './confined-file.js';
+import { currentVersion } from './folder-contents.js';
+import { listFolder, type ListingRequest } from './folder-listing.js';
+import type { FolderName } from './folder-name.js';
+import { type FolderProperties, type FolderSummary, FolderTree } from './folder-tree.js';
+import { isDomain, localOfFolder, mailboxFolder } from './mailbox-name.js';
+import { type MailboxFolder, MailboxFolders } from './mailbox-folder.js';
+import { type MessageFile, openMessage, readHead } from './message-file.js';
+import { isUnparsed, MessageParser, type ParserLimits } from './message-parser.js';
+import { MessageSummaries, type MessageSummary } from './message-summaries.js';
+import { type MessageView, viewMessage } from './message-view.js';
+import type { Page } from './page.js';
+import type { HtmlDocument, PartBytes } from './parse-task.js';
+
+/** A message by where it is. */
+export interface MessagePlace {
+  readonly mailbox: MailboxName;
+  readonly folder: FolderName;
+  readonly id: string;
+}
+
+/** One page of a folder's messages. */
+export interface FolderPage extends Page<MessageSummary> {
+  readonly folder: FolderSummary;
+  /** False when a search stopped at its limit: older messages were not looked at. */
+  readonly searchedAll: boolean;
+}
+
+/** The beginning of a message as it lies on the disk. */
+export interface RawHead {
+  readonly bytes: Buffer;
+  /** There is more. */
+  readonly cut: boolean;
+}
+
+const rawHeadBytes = 256 * 1024;
+
+export interface StoreReaderInput {
+  /** Absolute, resolved folder of the mailboxes; it exists. */
+  readonly root: string;
+  readonly clock: Clock;
+  readonly parser?: Partial<ParserLimits>;
+}
+
+/** The reading side of the store: it changes nothing, and trusts nothing that it reads. */
+export class StoreReader {
+  readonly #confinement: Confinement;
+  readonly #folders: MailboxFolders;
+  readonly #summaries: MessageSummaries;
+  readonly #tree: FolderTree;
+  readonly #parser: MessageParser;
+  readonly #clock: Clock;
+
+  private constructor(confinement: Confinement, { clock, parser }: StoreReaderInput) {
+    this.#confinement = confinement;
+    this.#folders = new MailboxFolders(confinement, clock, (mailbox) => mailboxFolder(confinement.root, mailbox));
+    this.#summaries = new MessageSummaries(this.#folders);
+    this.#tree = new FolderTree(this.#folders);
+    this.#parser = new MessageParser(parser);
+    this.#clock = clock;
+  }
+
+  static async open(input: StoreReaderInput): Promise<StoreReader> {
+    return new StoreReader(await Confinement.of(input.root), input);
+  }
+
+  close(): Promise<void> {
+    return this.#parser.close();
+  }
+
+  /** Domains that have a folder, sorted. */
+  async domains(): Promise<readonly string[]> {
+    const found = (await this.#confinement.list(this.#confinement.root)) ?? [];
+    return found
+      .filter((entry) => entry.isDirectory() && isDomain(entry.name))
+      .map(({ name }) => name)
+      .sort();
+  }
+
+  /** A domain as a request writes it. @throws Problem `bad-request` */
+  domainOf(written: string): string {
+    const domain = written.toLowerCase();
+    if (!isDomain(domain)) throw problem('bad-request', 'The domain must be a host name in ASCII.');
+    return domain;
+  }
+
+  /** Mailboxes of a domain, sorted; undefined when the domain has no folder. */
+  async mailboxes(domain: string): Promise<readonly MailboxName[] | undefined> {
+    if (!isDomain(domain)) return undefined;
+    const found = await this.#confinement.list(`${this.#confinement.root}/${domain}`);
+    return found
+      ?.filter((entry) => entry.isDirectory())
+      .map((entry) => localOfFolder(entry.name))
+      .filter((user) => user !== undefined)
+      .toSorted()
+      .map((user) => ({ postern: 'mailbox-name', domain, user }));
+  }
+
+  /** @throws Problem `not-found` */
+  folders(mailbox: MailboxName): Promise<readonly FolderSummary[]> {
+    return this.#tree.list(mailbox);
+  }
+
+  /** @throws Problem `not-found` */
+  async properties(mailbox: MailboxName, folder: FolderName): Promise<FolderProperties> {
+    return this.#tree.properties(await this.#folders.find(mailbox, folder));
+  }
+
+  /** @throws Problem `not-found`, `bad-request` */
+  async list(mailbox: MailboxName, name: FolderName, request: ListingRequest): Promise<FolderPage> {
+    const folder = await this.#folders.find(mailbox, name);
+    const { items, total, limit, nextCursor, prevCursor, searchedAll } = await listFolder(
+      this.#folders,
+      this.#summaries,
+      folder,
+      request,
+    );
+    return { items, total, limit, nextCursor, prevCursor, searchedAll, folder: await this.#tree.summary(folder) };
+  }
+
+  /** Changes with the folder; undefined while it may be changing. @throws Problem `not-found` */
+  async version(mailbox: MailboxName, name: FolderName): Promise<string | undefined> {
+    return currentVersion((await this.#folders.find(mailbox, name)).path, this.#clock);
+  }
+
+  /** @throws Problem `not-found` */
+  view(place: MessagePlace): Promise<MessageView> {
+    return this.#reading(place, async (file, folder) => {
+      const summary = await this.#summaries.one(folder, file.entry);
+      if (summary === undefined) throw problem('not-found', 'There is no such message in this folder.');
+      return viewMessage(this.#parser, file, summary);
+    });
+  }
+
+  /** The sanitised HTML body. @throws Problem `not-found`, `unavailable` */
+  html(place: MessagePlace, remote: boolean): Promise<HtmlDocument> {
+    return this.#reading(place, async ({ handle, size }) => {
+      const found = await this.#parser.parse<'html'>({ kind: 'html', fd: handle.fd, size, remote });
+      if (isUnparsed(found)) throw problem('not-found', 'This message could not be parsed; its raw form can be read.');
+      return found;
+    });
+  }
+
+  /** One MIME part, decoded. @throws Problem `not-found`, `unavailable` */
+  part(place: MessagePlace, part: string): Promise<PartBytes & { readonly bytes: Uint8Array }> {
+    return this.#reading(place, async ({ handle, size }) => {
+      const found = await this.#parser.parse<'part'>({ kind: 'part', fd: handle.fd, size, part });
+      if (isUnparsed(found)) throw problem('not-found', 'This message could not be parsed; its raw form can be read.');
+      if (found.bytes === null) throw problem('not-found', 'There is no such part in this message.');
+      return { ...found, bytes: found.bytes };
+    });
+  }
+
+  /** @throws Problem `not-found` */
+  rawHead(place: MessagePlace): Promise<RawHead> {
+    return this.#reading(place, async (file) => {
+      return { bytes: await readHead(file, rawHeadBytes), cut: file.size > rawHeadBytes };
+    });
+  }
+
+  /** The message, open; the caller closes it. @throws Problem `not-found` */
+  async open({ mailbox, folder, id }: MessagePlace): Promise<MessageFile> {
+    return openMessage(this.#folders, await this.#folders.find(mailbox, folder), id);
+  }
+
+  async #reading<T>(place: MessagePlace, read: (file: MessageFile, folder: MailboxFolder) => Promise<T>): Promise<T> {
+    const folder = await this.#folders.find(place.mailbox, place.folder);
+    const file = await openMessage(this.#folders, folder, place.id);
+    try {
+      return await read(file, folder);
+    } finally {
+      await file.handle.close();
+    }
+  }
+}
