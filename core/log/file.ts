@@ -1,0 +1,219 @@
+import { mkdir, open, readdir, rm, type FileHandle } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Clock } from '../clock.js';
+import type { HealthReport } from '../health.js';
+
+export interface LogFileOptions {
+  /** Absolute folder; made 0700 when missing. */
+  readonly folder: string;
+  /** Bytes after which the next file of the day begins. */
+  readonly maxFileBytes: number;
+  /** Files kept, the present one included; older ones are removed. */
+  readonly keepFiles: number;
+  /** Bytes that wait for a disk that refuses; beyond them the newest lines are dropped and counted. */
+  readonly maxPendingBytes?: number;
+  /** Milliseconds between attempts while the disk refuses. */
+  readonly retryMs?: number;
+  readonly clock: Clock;
+  /** Writes to an open file as `FileHandle.write` does; tests let it fail. */
+  readonly write?: (file: FileHandle, bytes: Buffer) => Promise<{ readonly bytesWritten: number }>;
+}
+
+/** `postern-2026-11-21.log`, then `postern-2026-11-21.1.log`: a file never changes its name, so readers can hold it. */
+const pattern = /^postern-(\d{4}-\d{2}-\d{2})(?:\.(\d{1,6}))?\.log$/;
+
+interface Place {
+  readonly day: string;
+  readonly number: number;
+}
+
+const nameOf = ({ day, number }: Place): string => `postern-${day}${number === 0 ? '' : `.${number}`}.log`;
+
+/** The log's own files in a folder, oldest first. */
+export async function listLogFiles(folder: string): Promise<readonly string[]> {
+  return (await places(folder)).map(nameOf);
+}
+
+async function places(folder: string): Promise<readonly Place[]> {
+  const found = (await readdir(folder)).flatMap((name) => {
+    const [, day, number] = pattern.exec(name) ?? [];
+    return day === undefined ? [] : [{ day, number: Number(number ?? 0) }];
+  });
+  return found.sort((a, b) => (a.day === b.day ? a.number - b.number : a.day < b.day ? -1 : 1));
+}
+
+/**
+ * Appends lines to one file per day and size, batched. Never throws into the caller: when the disk refuses, lines wait
+ * in memory up to a bound, `health` says so, and writing resumes by itself.
+ */
+export class LogFile {
+  readonly #options: Required<LogFileOptions>;
+  #file: (Place & { readonly handle: FileHandle; size: number }) | undefined;
+  #pending: Buffer[] = [];
+  #pendingBytes = 0;
+  #dropped = 0;
+  /** A failed write left a part of a line behind. */
+  #torn = false;
+  #failure: string | undefined;
+  #working: Promise<void> | undefined;
+  #retry: NodeJS.Timeout | undefined;
+  #closed = false;
+
+  constructor(options: LogFileOptions) {
+    this.#options = {
+      maxPendingBytes: 4 * 1024 * 1024,
+      retryMs: 2000,
+      write: (file, bytes) => file.write(bytes),
+      ...options,
+    };
+  }
+
+  /** @param line with its line end */
+  append(line: string): void {
+    const bytes = Buffer.from(line);
+    if (this.#closed || this.#pendingBytes + bytes.length > this.#options.maxPendingBytes) {
+      this.#dropped += 1;
+      return;
+    }
+    this.#push(bytes);
+    if (this.#retry === undefined) this.#work();
+  }
+
+  #push(line: Buffer): void {
+    this.#pending.push(line);
+    this.#pendingBytes += line.length;
+  }
+
+  health(): HealthReport {
+    if (this.#failure === undefined) return { status: 'up' };
+    const lost = this.#dropped > 0 ? `, ${this.#dropped} lines were dropped` : '';
+    return {
+      status: 'degraded',
+      why: `The log cannot be written (${this.#failure})${lost}; the newest lines are kept in memory.`,
+    };
+  }
+
+  /** Everything appended so far is in the file, or the disk has refused it. */
+  async flush(): Promise<void> {
+    if (this.#retry !== undefined) this.#again();
+    while (this.#working !== undefined) await this.#working;
+  }
+
+  async close(): Promise<void> {
+    await this.flush();
+    this.#closed = true;
+    clearTimeout(this.#retry);
+    this.#retry = undefined;
+    await this.#leave();
+  }
+
+  #work(): void {
+    this.#working ??= this.#run();
+  }
+
+  async #run(): Promise<void> {
+    // One turn later: the lines of one tick become one write.
+    await new Promise((resolve) => setImmediate(resolve));
+    try {
+      await this.#drain();
+    } catch (error) {
+      await this.#fail(error);
+    }
+    this.#working = undefined;
+    if (this.#pending.length > 0 && this.#retry === undefined) this.#work();
+  }
+
+  async #drain(): Promise<void> {
+    while (this.#pending.length > 0) {
+      const file = await this.#current();
+      const lines = this.#takeFitting(this.#options.maxFileBytes - file.size);
+      const head = this.#torn ? [Buffer.from('\n')] : [];
+      const { bytesWritten } = await this.#options.write(file.handle, Buffer.concat([...head, ...lines]));
+      file.size += bytesWritten;
+      this.#settle(lines, bytesWritten - head.length);
+      if (this.#pending.length === 0) this.#recover();
+    }
+  }
+
+  /** The next lines that fit into the file, at least one. */
+  #takeFitting(room: number): readonly Buffer[] {
+    let bytes = 0;
+    const end = this.#pending.findIndex((line) => (bytes += line.length) > room);
+    return this.#pending.slice(0, end === -1 ? undefined : Math.max(1, end));
+  }
+
+  /** Forgets the lines that were written; one that was written in part is written again, whole, on a line of its own. */
+  #settle(lines: readonly Buffer[], bytesWritten: number): void {
+    let left = bytesWritten;
+    let written = 0;
+    for (const line of lines) {
+      if (left < line.length) break;
+      left -= line.length;
+      written += 1;
+    }
+    this.#torn = written < lines.length && left !== 0;
+    for (const line of this.#pending.splice(0, written)) this.#pendingBytes -= line.length;
+  }
+
+  async #current(): Promise<{ readonly handle: FileHandle; size: number }> {
+    const day = new Date(this.#options.clock.now()).toISOString().slice(0, 10);
+    const file = this.#file;
+    if (file !== undefined && file.day === day && file.size < this.#options.maxFileBytes) return file;
+    const { folder, keepFiles } = this.#options;
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+    await this.#leave();
+    const found = await places(folder);
+    const newest = found.findLast((place) => place.day === day)?.number ?? 0;
+    const full = file !== undefined && file.day === day && file.number === newest;
+    const opened = await this.#open({ day, number: full ? newest + 1 : newest });
+    const others = found.filter((place) => nameOf(place) !== nameOf(opened));
+    for (const old of others.slice(0, Math.max(0, others.length + 1 - keepFiles))) {
+      await rm(join(folder, nameOf(old)), { force: true });
+    }
+    return opened;
+  }
+
+  async #open(place: Place): Promise<Place & { readonly handle: FileHandle; size: number }> {
+    const handle = await open(join(this.#options.folder, nameOf(place)), 'a+', 0o600);
+    try {
+      const { size } = await handle.stat();
+      this.#torn = size > 0 && (await handle.read(Buffer.alloc(1), 0, 1, size - 1)).buffer[0] !== 0x0a;
+      if (size < this.#options.maxFileBytes) {
+        this.#file = { ...place, handle, size };
+        return this.#file;
+      }
+    } finally {
+      if (this.#file?.handle !== handle) await handle.close();
+    }
+    return this.#open({ day: place.day, number: place.number + 1 });
+  }
+
+  async #leave(): Promise<void> {
+    const file = this.#file;
+    this.#file = undefined;
+    await file?.handle.close().catch(() => undefined);
+  }
+
+  async #fail(error: unknown): Promise<void> {
+    const code = error instanceof Error && 'code' in error ? String(error.code) : 'error';
+    this.#failure = code;
+    await this.#leave();
+    if (!this.#closed) this.#retry = setTimeout(() => this.#again(), this.#options.retryMs).unref();
+  }
+
+  #again(): void {
+    clearTimeout(this.#retry);
+    this.#retry = undefined;
+    if (this.#pending.length > 0) this.#work();
+  }
+
+  #recover(): void {
+    this.#failure = undefined;
+    if (this.#dropped === 0) return;
+    const dropped = this.#dropped;
+    this.#dropped = 0;
+    const time = new Date(this.#options.clock.now()).toISOString();
+    const line = { level: 'warn', time, dropped, msg: 'lines of the log were dropped while the disk refused them' };
+    this.#push(Buffer.from(`${JSON.stringify(line)}\n`));
+  }
+}

@@ -1,0 +1,73 @@
+import { mayHoldSecret, redactFields } from '../redact.js';
+
+/** Bytes of a line with its line end. Longer ones are cut, so that a reader can trust the bound. */
+export const MAX_LINE_BYTES = 8192;
+
+/** Raw in JSON by the letter of RFC 8259, but a line end or a trick to somebody: DEL and C1, U+2028/9, bidi, BOM. */
+const unsafe = /[\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/**
+ * What a line of the log becomes before anybody sees it: secrets masked, cut to `MAX_LINE_BYTES`, every control and
+ * direction character escaped.
+ *
+ * @param line one JSON object, with or without a line end
+ * @returns one JSON object and `\n`
+ */
+export function tidyLine(line: string): string {
+  const secret = mayHoldSecret(line);
+  const long = line.length * 3 > MAX_LINE_BYTES && Buffer.byteLength(line) > MAX_LINE_BYTES - 1;
+  if (!secret && !long) return escape(line.endsWith('\n') ? line : `${line}\n`);
+  const fields = parse(line);
+  const clean = secret ? redactFields(fields) : fields;
+  const text = escape(`${JSON.stringify(clean)}\n`);
+  return Buffer.byteLength(text) <= MAX_LINE_BYTES ? text : shorten(clean, Buffer.byteLength(line));
+}
+
+const escape = (line: string): string =>
+  line.replace(unsafe, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
+
+function parse(line: string): Fields {
+  try {
+    const value: unknown = JSON.parse(line);
+    return typeof value === 'object' && value !== null ? { ...value } : { msg: String(value) };
+  } catch {
+    return { level: 'error', msg: 'a line of the log could not be read back', length: line.length };
+  }
+}
+
+/** Cuts harder until it fits; what cannot be made to fit keeps only its head. */
+function shorten(fields: Fields, bytes: number): string {
+  for (const limit of [2000, 500, 120, 40]) {
+    const text = escape(`${JSON.stringify({ ...cutFields(fields, limit), cut: bytes })}\n`);
+    if (Buffer.byteLength(text) <= MAX_LINE_BYTES) return text;
+  }
+  const { level, time, plugin, msg } = fields;
+  const head = { level, time, plugin, msg: typeof msg === 'string' ? cutText(msg, 500) : undefined };
+  return escape(`${JSON.stringify({ ...cutFields(head, 500), cut: bytes })}\n`);
+}
+
+const cutFields = (fields: Fields, limit: number): Fields =>
+  Object.fromEntries(
+    Object.entries(fields)
+      .slice(0, 50)
+      .map(([name, value]) => [cutText(name, 100), cut(value, limit, 0)]),
+  );
+
+function cut(value: unknown, limit: number, depth: number): unknown {
+  if (typeof value === 'string') return cutText(value, limit);
+  if (typeof value !== 'object' || value === null) return value;
+  if (depth >= 4) return '[cut]';
+  if (Array.isArray(value)) {
+    const kept = value.slice(0, 20).map((element) => cut(element, limit, depth + 1));
+    return value.length > 20 ? [...kept, `[+${value.length - 20} more]`] : kept;
+  }
+  const entries = Object.entries(value);
+  return Object.fromEntries(
+    entries.slice(0, 20).map(([name, below]) => [cutText(name, 100), cut(below, limit, depth + 1)]),
+  );
+}
+
+const cutText = (text: string, limit: number): string =>
+  text.length <= limit ? text : `${text.slice(0, limit)}…[+${text.length - limit} characters]`;

@@ -1,0 +1,149 @@
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { MetricsExposition } from './contracts/server.js';
+import { contentTypes, expose, type CollectedMetric } from './metrics/exposition.js';
+import { nameComplaint, type MetricKind } from './metrics/name.js';
+import { processMetrics } from './metrics/process.js';
+import { capSeries } from './metrics/series.js';
+import type { PluginContext } from './plugin.js';
+
+export interface MetricsOptions {
+  /** Sets of label values that one metric may have; later ones are counted as `other`. */
+  readonly maxSeries?: number;
+  /** Whether the exposition tells of the process too. */
+  readonly process?: boolean;
+}
+
+/** The metrics of one plugin; `undo` takes all of them away. */
+export type MetricsScope = PluginContext['metrics'] & { undo(): void };
+
+const PREFIX = 'postern_';
+
+type Metric = Counter | Gauge | Histogram;
+
+interface Common {
+  readonly name: string;
+  readonly help: string;
+  readonly labelNames: string[];
+  readonly registers: Registry[];
+}
+
+interface Declaration {
+  readonly plugin: string;
+  readonly kind: MetricKind;
+  readonly name: string;
+  readonly help: string;
+  readonly labels: readonly string[];
+}
+
+interface Registered extends Declaration {
+  readonly metric: Metric;
+  /** Scopes that have it: while a plugin is replaced, its old and its new one. */
+  holders: number;
+}
+
+/** Every metric of the server, named by the rules of Prometheus and bounded in its series. */
+export class Metrics {
+  readonly #registry = new Registry();
+  readonly #registered = new Map<string, Registered>();
+  readonly #options: Required<MetricsOptions>;
+
+  readonly exposition: MetricsExposition = {
+    render: async (format) => ({ body: expose(await this.#collect(), format), contentType: contentTypes[format] }),
+  };
+
+  constructor(options: MetricsOptions = {}) {
+    this.#options = { maxSeries: 200, process: true, ...options };
+  }
+
+  /**
+   * What a plugin is given. A name that a plugin registers twice in the same form is the same metric.
+   *
+   * The functions throw when a name breaks the rules or belongs to another plugin.
+   */
+  scope(plugin: string): MetricsScope {
+    const held = new Set<string>();
+    const register = <M extends Metric>(
+      type: abstract new (...given: never[]) => M,
+      declaration: Declaration,
+      make: (common: Common) => M,
+    ): M => {
+      const known = this.#known(declaration);
+      if (known !== undefined && !(known.metric instanceof type)) throw taken(declaration, known);
+      const metric = known === undefined ? this.#make(declaration, make) : known.metric;
+      if (!held.has(declaration.name)) this.#hold(declaration.name);
+      held.add(declaration.name);
+      return metric as M;
+    };
+    return {
+      counter: (name, help, labels = []) =>
+        register(Counter, { plugin, kind: 'counter', name, help, labels }, (common) => new Counter(common)),
+      gauge: (name, help, labels = [], collect) =>
+        register(Gauge, { plugin, kind: 'gauge', name, help, labels }, (common) => {
+          const gauge: Gauge = new Gauge({ ...common, ...(collect && { collect: () => collect(gauge) }) });
+          return gauge;
+        }),
+      histogram: (name, help, buckets, labels = []) =>
+        register(
+          Histogram,
+          { plugin, kind: 'histogram', name, help, labels },
+          (common) => new Histogram({ ...common, buckets: [...buckets] }),
+        ),
+      undo: () => {
+        for (const name of held) this.#letGo(name);
+        held.clear();
+      },
+    };
+  }
+
+  #known(declaration: Declaration): Registered | undefined {
+    const complaint = nameComplaint(declaration.kind, declaration.name, declaration.help, declaration.labels);
+    if (complaint !== undefined) {
+      throw new Error(`Metric "${declaration.name}" of plugin ${declaration.plugin}: ${complaint}.`);
+    }
+    const known = this.#registered.get(declaration.name);
+    if (known === undefined) return undefined;
+    const same = known.plugin === declaration.plugin && known.labels.join() === declaration.labels.join();
+    if (!same) throw taken(declaration, known);
+    return known;
+  }
+
+  #make<M extends Metric>(declaration: Declaration, make: (common: Common) => M): M {
+    const { name, help, labels } = declaration;
+    const metric = make({ name: PREFIX + name, help, labelNames: [...labels], registers: [this.#registry] });
+    capSeries(metric, labels, this.#options.maxSeries);
+    this.#registered.set(name, { ...declaration, metric, holders: 0 });
+    return metric;
+  }
+
+  #hold(name: string): void {
+    const registered = this.#registered.get(name);
+    if (registered !== undefined) registered.holders += 1;
+  }
+
+  #letGo(name: string): void {
+    const registered = this.#registered.get(name);
+    if (registered === undefined) return;
+    registered.holders -= 1;
+    if (registered.holders > 0) return;
+    this.#registered.delete(name);
+    this.#registry.removeSingleMetric(PREFIX + name);
+  }
+
+  /** One metric that cannot be collected does not take the others with it. */
+  async #collect(): Promise<readonly CollectedMetric[]> {
+    const own = [...this.#registered.values()].map(async ({ metric }) => [await metric.get()]);
+    const collected = await Promise.allSettled([
+      ...own,
+      ...(this.#options.process ? [processMetrics().getMetricsAsJSON()] : []),
+    ]);
+    return collected.flatMap((result): readonly CollectedMetric[] =>
+      result.status === 'fulfilled' ? result.value : [],
+    );
+  }
+}
+
+const taken = (wanted: Declaration, known: Declaration): Error =>
+  new Error(
+    `Metric "${wanted.name}" of plugin ${wanted.plugin} is already a ${known.kind} of plugin ${known.plugin}` +
+      ` with labels [${known.labels.join(', ')}].`,
+  );

@@ -1,0 +1,83 @@
+/** Characters of a label value that are kept. */
+const MAX_VALUE = 120;
+/** What stands for every value once a metric has all the series it may have. */
+export const OTHER = 'other';
+
+type Labels = Readonly<Record<string, unknown>>;
+
+/**
+ * Bounds the series of one metric: whatever a peer makes up as a label value, the exposition stays small.
+ * The first `limit` sets of label values get series of their own, all later ones share one.
+ */
+export class SeriesCap {
+  readonly #names: readonly string[];
+  readonly #limit: number;
+  readonly #known = new Set<string>();
+
+  constructor(names: readonly string[], limit: number) {
+    this.#names = names;
+    this.#limit = limit;
+  }
+
+  admit(labels: Labels): Labels {
+    const key = this.#names.map((name) => text(labels[name])).join('\u0000');
+    if (this.#known.has(key)) return shorten(labels);
+    if (this.#known.size < this.#limit) {
+      this.#known.add(key);
+      return shorten(labels);
+    }
+    return Object.fromEntries(Object.keys(labels).map((name) => [name, OTHER]));
+  }
+
+  forget(): void {
+    this.#known.clear();
+  }
+}
+
+const text = (value: unknown): string => (typeof value === 'string' ? value : (JSON.stringify(value) ?? ''));
+
+function shorten(labels: Labels): Labels {
+  const tooLong = (value: unknown): boolean => typeof value === 'string' && value.length > MAX_VALUE;
+  if (!Object.values(labels).some(tooLong)) return labels;
+  return Object.fromEntries(
+    Object.entries(labels).map(([name, value]) => [name, tooLong(value) ? String(value).slice(0, MAX_VALUE) : value]),
+  );
+}
+
+/** Ways by which prom-client's metrics take labels; what is missing on a kind is passed over. */
+const TAKING_LABELS = ['inc', 'dec', 'set', 'observe', 'zero', 'startTimer', 'setToCurrentTime'];
+
+/** Lets every labelled call of a prom-client metric pass the cap. They are own properties, so no subclass can do it. */
+export function capSeries(metric: object, names: readonly string[], limit: number): void {
+  if (names.length === 0) return;
+  const cap = new SeriesCap(names, limit);
+  const admit = (first: unknown): unknown =>
+    typeof first === 'object' && first !== null ? cap.admit({ ...first }) : first;
+  for (const method of TAKING_LABELS) {
+    replace(metric, method, (original, [first, ...rest]) => original(admit(first), ...rest));
+  }
+  replace(metric, 'labels', (original, values) =>
+    original(
+      typeof values[0] === 'object'
+        ? admit(values[0])
+        : cap.admit(Object.fromEntries(names.map((name, i) => [name, values[i]]))),
+    ),
+  );
+  replace(metric, 'reset', (original) => {
+    cap.forget();
+    return original();
+  });
+}
+
+type Call = (...values: readonly unknown[]) => unknown;
+
+function replace(
+  metric: object,
+  method: string,
+  around: (original: Call, values: readonly unknown[]) => unknown,
+): void {
+  const original: unknown = Reflect.get(metric, method);
+  if (typeof original !== 'function') return;
+  const call: Call = (...values) => Reflect.apply(original, metric, values) as unknown;
+  Reflect.set(metric, method, (...values: readonly unknown[]) => around(call, values));
+}
