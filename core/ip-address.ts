@@ -1,0 +1,47 @@
+import { isIPv4, isIPv6 } from 'node:net';
+
+/**
+ * The address of a peer in its one spelling: IPv4-mapped IPv6 is IPv4 (RFC 4291 §2.5.5.2), IPv6 is lower case and compressed
+ * (RFC 5952) without a zone. What is no address stays as it is.
+ */
+export function normalAddress(ip: string): string {
+  const bare = ip.split('%', 1)[0] ?? '';
+  if (!isIPv6(bare)) return ip;
+  const groups = groupsOf(bare);
+  const [high = 0, low = 0] = groups.slice(6);
+  const isMapped = groups.slice(0, 6).join(':') === '0:0:0:0:0:65535';
+  return isMapped ? [high >> 8, high & 255, low >> 8, low & 255].join('.') : compressed(bare);
+}
+
+/** What is counted per client: an IPv4 address, or the /64 of an IPv6 address, which one client owns whole. */
+export function clientKey(ip: string): string {
+  const address = normalAddress(ip);
+  if (!isIPv6(address)) return address;
+  const network = groupsOf(address).slice(0, 4);
+  return `${network.map((group) => group.toString(16)).join(':')}::/64`;
+}
+
+export function isLoopbackAddress(ip: string): boolean {
+  const address = normalAddress(ip);
+  return address === '::1' || (isIPv4(address) && address.startsWith('127.'));
+}
+
+/** The 32 or 128 bits of an address as `0` and `1`. */
+export function bitsOf(address: string): string {
+  const [parts, width] = isIPv4(address) ? [address.split('.').map(Number), 8] : [groupsOf(address), 16];
+  return parts.map((part) => part.toString(2).padStart(width, '0')).join('');
+}
+
+/** The URL parser's spelling: RFC 5952, a dotted tail as two groups. */
+function compressed(ipv6: string): string {
+  return new URL(`http://[${ipv6}]/`).hostname.slice(1, -1);
+}
+
+/** The eight numbers of an IPv6 address. */
+function groupsOf(ipv6: string): readonly number[] {
+  const [front = [], back = []] = compressed(ipv6)
+    .split('::')
+    .map((side) => side.split(':').filter((group) => group !== ''));
+  const zeros = Array<string>(8 - front.length - back.length).fill('0');
+  return [...front, ...zeros, ...back].map((group) => Number.parseInt(group, 16));
+}

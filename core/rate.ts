@@ -1,0 +1,98 @@
+import type { Clock } from './clock.js';
+
+export interface AttemptLimiterOptions {
+  /** Attempts that a key may record within the window. */
+  readonly limit: number;
+  readonly windowSeconds: number;
+  /** Keys that are remembered; beyond that the one that was quiet longest is forgotten. */
+  readonly maxKeys: number;
+  readonly clock: Clock;
+}
+
+/** Attempts of one key in the present window and the one before it. */
+interface Count {
+  /** Start of the present window, in milliseconds of the monotonic clock. */
+  start: number;
+  present: number;
+  previous: number;
+}
+
+/**
+ * Counts attempts per key in a sliding window and says how long a key must wait. The window is made of two fixed ones: the
+ * previous counts for the share of it that the sliding one still covers. Costs three numbers a key, whatever the limit; has
+ * no timer.
+ */
+export class AttemptLimiter {
+  readonly #limit: number;
+  readonly #windowMs: number;
+  readonly #maxKeys: number;
+  readonly #clock: Clock;
+  /** The key that recorded last is the last one. */
+  readonly #counts = new Map<string, Count>();
+
+  constructor({ limit, windowSeconds, maxKeys, clock }: AttemptLimiterOptions) {
+    this.#limit = limit;
+    this.#windowMs = windowSeconds * 1000;
+    this.#maxKeys = maxKeys;
+    this.#clock = clock;
+  }
+
+  /** Keys that are remembered. */
+  get size(): number {
+    return this.#counts.size;
+  }
+
+  /** Seconds, rounded up, until the key may make another attempt; 0 is now. */
+  retryAfter(key: string): number {
+    const count = this.#counts.get(key);
+    if (count === undefined) return 0;
+    const now = this.#clock.monotonic();
+    this.#roll(count, now);
+    const waitMs = this.#waitMs(count, now - count.start);
+    return Math.ceil(waitMs / 1000);
+  }
+
+  /** Counts an attempt: of passwords, one that failed. */
+  record(key: string): void {
+    const now = this.#clock.monotonic();
+    const count = this.#counts.get(key) ?? { start: now, present: 0, previous: 0 };
+    this.#roll(count, now);
+    count.present += 1;
+    this.#counts.delete(key);
+    this.#counts.set(key, count);
+    this.#forgetOld(now);
+  }
+
+  /** The key has shown that it is honest. */
+  forget(key: string): void {
+    this.#counts.delete(key);
+  }
+
+  #roll(count: Count, now: number): void {
+    const windows = Math.floor((now - count.start) / this.#windowMs);
+    if (windows < 1) return;
+    count.previous = windows === 1 ? count.present : 0;
+    count.present = 0;
+    count.start += windows * this.#windowMs;
+  }
+
+  /** Until the weighted count, one more attempt included, fits into the limit. */
+  #waitMs({ present, previous }: Count, elapsedMs: number): number {
+    const spare = this.#limit - 1 - present;
+    if (spare >= 0) return Math.max(0, this.#fitsAt(previous, spare) - elapsedMs);
+    return this.#windowMs - elapsedMs + this.#fitsAt(present, this.#limit - 1);
+  }
+
+  /** When in a window the attempts of the one before it count for no more than `spare`. */
+  #fitsAt(previous: number, spare: number): number {
+    return previous <= spare ? 0 : this.#windowMs * (1 - spare / previous);
+  }
+
+  /** From the quiet end: keys whose attempts no longer count, and what is too many. */
+  #forgetOld(now: number): void {
+    for (const [key, { start }] of this.#counts) {
+      if (this.#counts.size <= this.#maxKeys && now - start < 2 * this.#windowMs) return;
+      this.#counts.delete(key);
+    }
+  }
+}
