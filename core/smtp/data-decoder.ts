@@ -122,24 +122,22 @@ export class DataDecoder {
     let at = start;
     while (at < length && (chunk[at] ?? 0) > CR) at += 1;
     if (at === length) return at;
-    switch (chunk[at]) {
-      case CR:
-        if (chunk[at + 1] !== LF) return this.#hold('cr', at, at);
-        this.#endLine(at, at + 2);
-        this.#place = 'lineStart';
-        return at + 2;
-      case LF:
-        this.#passOn(at);
-        this.#putEnding();
-        this.#endLine(at, at + 1);
-        this.#from = at + 1;
-        return at + 1;
-      case 0:
-        this.#violate('nul');
-        return at + 1;
-      default:
-        return at + 1;
+    const byte = chunk[at];
+    if (byte === CR) {
+      if (chunk[at + 1] !== LF) return this.#hold('cr', at, at);
+      this.#endLine(at, at + 2);
+      this.#place = 'lineStart';
+      return at + 2;
     }
+    if (byte === LF) {
+      this.#passOn(at);
+      this.#putEnding();
+      this.#endLine(at, at + 1);
+      this.#from = at + 1;
+    } else if (byte === 0) {
+      this.#violate('nul');
+    }
+    return at + 1;
   }
 
   #hold(place: Place, from: number, at: number): number {

@@ -1,0 +1,183 @@
+import { asStorageProblem } from '../disk/fault.js';
+import type { SpooledMessage, SpoolWriter } from '../disk/spool.js';
+import type { DeliveryResult } from './chain.js';
+import type { ListenerGround } from './listener-ground.js';
+import { MessageIntake } from './message-intake.js';
+import { replies, replyToProblem } from './replies.js';
+import type { Reply } from './reply.js';
+import type { OpenTransaction } from './session-state.js';
+import { receivedField, returnPathLine } from './trace.js';
+import type { MessageResult } from './listener-meter.js';
+
+/** From DATA to the answer to the final dot. */
+export class DataPhase {
+  readonly #ground: ListenerGround;
+  readonly #transaction: OpenTransaction;
+  readonly #startedMs: number;
+  #intake: MessageIntake | undefined;
+  #aborted = false;
+  #stalledMs = 0;
+  #delivering = false;
+
+  constructor(ground: ListenerGround, transaction: OpenTransaction) {
+    this.#ground = ground;
+    this.#transaction = transaction;
+    this.#startedMs = ground.clock.monotonic();
+  }
+
+  /** Resolves with the refusal when there is no room for a message. Never rejects. */
+  async open(): Promise<Reply | undefined> {
+    const { spool, hostname, clock } = this.#ground;
+    const transaction = this.#transaction;
+    try {
+      const trace = receivedField(transaction, hostname, new Date(clock.now()));
+      this.#take(await spool.create(returnPathLine(transaction.reversePath), trace));
+      return undefined;
+    } catch (error) {
+      this.#ground.log.error(
+        { err: error, session: transaction.session.id, transaction: transaction.id },
+        'no message can be spooled',
+      );
+      return replyToProblem(asStorageProblem(error));
+    }
+  }
+
+  get ended(): boolean {
+    return this.#intake?.ended === true;
+  }
+
+  get rest(): Buffer {
+    return this.#intake?.rest ?? Buffer.alloc(0);
+  }
+
+  /** The client has sent so much more than is allowed that it is not listened to any longer. */
+  get overrun(): boolean {
+    return this.#intake?.overrun === true;
+  }
+
+  /** A target may have made the message durable: the answer is not known before it says so. */
+  get delivering(): boolean {
+    return this.#delivering;
+  }
+
+  /** True when the message comes more slowly than the limits allow; our own disk's time does not count. */
+  tooSlow(nowMs: number): boolean {
+    const { dataGraceSeconds, dataBytesPerSecond } = this.#ground.settings().limits;
+    const seconds = (nowMs - this.#startedMs - this.#stalledMs) / 1000;
+    return seconds > dataGraceSeconds && (this.#intake?.received ?? 0) < seconds * dataBytesPerSecond;
+  }
+
+  /** A promise while the disk is behind. */
+  write(chunk: Buffer): Promise<void> | void {
+    const stalled = this.#intake?.write(chunk);
+    if (stalled === undefined) return;
+    const since = this.#ground.clock.monotonic();
+    return stalled.then(() => {
+      this.#stalledMs += this.#ground.clock.monotonic() - since;
+    });
+  }
+
+  /** The client went away: nothing is kept, unless it is being delivered already. */
+  abort(): void {
+    if (this.#aborted || this.#delivering || this.ended) return;
+    this.#aborted = true;
+    this.#intake?.abort();
+    this.#ground.meter.message('aborted', this.#seconds());
+  }
+
+  /** The final dot was read: one reply, or over LMTP one for each recipient (RFC 2033 §4.2). Never rejects. */
+  async finish(): Promise<readonly Reply[]> {
+    const received = await this.#intake?.finish();
+    if (received === undefined || 'refusal' in received) return this.#refused(received?.refusal ?? replies.fault);
+    this.#delivering = true;
+    const { message } = received;
+    const result = await this.#deliver(message);
+    const answers = this.#lmtp ? result.replies : [result.summary];
+    this.#record(result);
+    return answers;
+  }
+
+  get #lmtp(): boolean {
+    return this.#ground.listener.mode === 'lmtp';
+  }
+
+  #take(writer: SpoolWriter): void {
+    const { limits, lineEndings } = this.#ground.settings();
+    const recipients = new Set(this.#transaction.recipients.map(({ address }) => address.address.toLowerCase()));
+    this.#intake = new MessageIntake(writer, { ...limits, lineEndings }, recipients);
+    if (this.#aborted) this.#intake.abort();
+  }
+
+  async #deliver(message: SpooledMessage): Promise<DeliveryResult> {
+    const { chain, recipients } = this.#transaction;
+    try {
+      const result = await chain.deliver(this.#transaction, message);
+      if (!this.#lmtp || result.replies.length === recipients.length) return result;
+      this.#ground.log.error({ transaction: this.#transaction.id }, 'a delivery answered for too few recipients');
+    } catch (error) {
+      this.#ground.log.error({ err: error, transaction: this.#transaction.id }, 'a delivery failed');
+    }
+    return { summary: replies.fault, replies: recipients.map(() => replies.fault) };
+  }
+
+  #refused(refusal: Reply): readonly Reply[] {
+    this.#note(refusal);
+    return this.#lmtp ? this.#transaction.recipients.map(() => refusal) : [refusal];
+  }
+
+  #record(result: DeliveryResult): void {
+    const taken = this.#lmtp ? result.replies.find(({ code }) => code < 300) : result.summary;
+    if (taken === undefined || taken.code >= 300) {
+      this.#note(result.summary);
+      return;
+    }
+    const { id, session, chain } = this.#transaction;
+    const size = this.#intake?.size ?? 0;
+    const ms = this.#ground.clock.monotonic() - this.#startedMs;
+    this.#ground.meter.message('accepted', ms / 1000);
+    this.#ground.log.info(
+      {
+        session: session.id,
+        transaction: id,
+        sender: this.#transaction.reversePath?.address ?? '<>',
+        recipients: this.#transaction.recipients.length,
+        size,
+        ms: Math.round(ms),
+      },
+      'accepted',
+    );
+    chain.emit('accepted', { transaction: this.#transaction, size, ms });
+  }
+
+  #note(refusal: Reply): void {
+    const { code, status, lines } = refusal;
+    const { id, session, chain, reversePath } = this.#transaction;
+    const result: MessageResult = code < 500 ? 'deferred' : 'refused';
+    this.#ground.meter.message(result, this.#seconds());
+    this.#ground.log.info(
+      {
+        session: session.id,
+        transaction: id,
+        remote: session.remote.address,
+        stage: 'message',
+        sender: reversePath?.address ?? '<>',
+        code,
+        status,
+        reason: lines.join(' '),
+      },
+      'rejected',
+    );
+    chain.emit('rejected', {
+      session,
+      stage: 'message',
+      code,
+      status: status ?? `${code < 500 ? 4 : 5}.0.0`,
+      text: lines.join(' '),
+      reversePath,
+    });
+  }
+
+  #seconds(): number {
+    return (this.#ground.clock.monotonic() - this.#startedMs) / 1000;
+  }
+}

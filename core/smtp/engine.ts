@@ -1,0 +1,111 @@
+import type { Clock } from '../clock.js';
+import type { Spool } from '../disk/spool.js';
+import type { HealthCheck } from '../health.js';
+import type { Log } from '../log.js';
+import { parseDomain } from '../mime/address.js';
+import type { PluginContext } from '../plugin.js';
+import { startError } from '../start-error.js';
+import { ClientLimits } from './limits.js';
+import type { ChainSource, EngineSettings } from './listener-ground.js';
+import { Listener } from './listener.js';
+import { EngineMetrics } from './listener-meter.js';
+import type { ListenerSettings } from './listener-options.js';
+import type { SmtpSettings } from './options.js';
+import { readTlsMaterial } from './tls-material.js';
+
+export interface SmtpEngineInput {
+  readonly settings: SmtpSettings;
+  /** In the greeting and in `Received`. */
+  readonly hostname: string;
+  /** Local domains; mail for `<postmaster>` goes to the first. */
+  readonly domains?: readonly string[];
+  /** What relative paths of keys and certificates are relative to; the working folder if absent. */
+  readonly folder?: string;
+  readonly spool: Spool;
+  readonly pipeline: ChainSource;
+  readonly log: Log;
+  readonly clock: Clock;
+  readonly metrics: PluginContext['metrics'];
+  readonly health: { check(plugin: string, component: string, check: HealthCheck): () => void };
+  /** Between two looks at the deadlines of the sessions, in milliseconds. */
+  readonly sweepMs?: number;
+}
+
+export interface SmtpEngine {
+  /** Opens all listeners or none. Throws a start error. */
+  listen(): Promise<void>;
+  addresses(): readonly { readonly name: string; readonly host: string; readonly port: number }[];
+  /** Stops accepting; idle sessions end at once, transactions may take `graceMs`. */
+  close(graceMs: number): Promise<void>;
+  /** Puts new limits and certificates into force. Throws a start error, and changes nothing, when listeners differ. */
+  reconfigure(settings: SmtpSettings): void;
+}
+
+/** Throws a start error when a key or certificate cannot be used. */
+export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
+  const { hostname, spool, pipeline, log, clock, health, folder = '.', sweepMs = 1000 } = input;
+  const [firstDomain] = input.domains ?? [];
+  const postmasterDomain = firstDomain === undefined ? undefined : parseDomain(firstDomain);
+  const metrics = new EngineMetrics(input.metrics);
+  const clients = new ClientLimits(input.settings.limits, clock);
+  let settings: SmtpSettings = input.settings;
+  const current = (): EngineSettings => settings;
+
+  const listeners = settings.listeners.map((listener) => {
+    const ground = {
+      listener,
+      hostname,
+      postmasterDomain,
+      spool,
+      pipeline,
+      clock,
+      log,
+      meter: metrics.meter(listener.name),
+      throttle: clients,
+      settings: current,
+    };
+    return new Listener({ ground, material: readTlsMaterial(listener, folder), clients, sweepMs });
+  });
+  const forget = listeners.map((listener) => health.check('smtp', listener.settings.name, () => listener.health()));
+
+  async function close(graceMs: number): Promise<void> {
+    await Promise.all(listeners.map((listener) => listener.close(graceMs)));
+    for (const undo of forget) undo();
+  }
+
+  return {
+    listen: async () => {
+      try {
+        await Promise.all(listeners.map((listener) => listener.listen()));
+      } catch (error) {
+        await close(0);
+        throw error;
+      }
+    },
+    addresses: () => listeners.map((listener) => listener.address()),
+    close,
+    reconfigure: (next) => {
+      const materials = listeners.map((listener) =>
+        readTlsMaterial(sameListener(listener.settings, next.listeners), folder),
+      );
+      if (next.listeners.length !== listeners.length) throw needsRestart('the number of listeners');
+      listeners.forEach((listener, index) => {
+        const material = materials[index];
+        if (material !== undefined) listener.renew(material);
+      });
+      settings = next;
+      clients.reconfigure(next.limits);
+    },
+  };
+}
+
+/** The new settings of a listener; all but its key and certificate must be as they are. */
+function sameListener(old: ListenerSettings, next: readonly ListenerSettings[]): ListenerSettings {
+  const found = next.find(({ name }) => name === old.name);
+  const fixed = ['host', 'port', 'fd', 'mode', 'tls', 'allowPlaintextAuth', 'greetDelayMs'] as const;
+  if (found === undefined) throw needsRestart(`listener ${old.name}`);
+  for (const key of fixed) if (found[key] !== old[key]) throw needsRestart(`${key} of listener ${old.name}`);
+  return found;
+}
+
+const needsRestart = (what: string): Error => startError(`A change of ${what} takes a restart.`);

@@ -1,0 +1,136 @@
+import { isProblem } from '../problem.js';
+import { parsePath, type Address, type Domain } from '../mime/address.js';
+import { whenDecided, type Answer } from './answer.js';
+import type { Decision } from './chain.js';
+import { parsePathCommand, type PathCommand } from './command.js';
+import type { Stage } from './hook.js';
+import type { ListenerGround } from './listener-ground.js';
+import { isMailParameters, readMailParameters } from './mail-parameters.js';
+import { replies, replyToProblem } from './replies.js';
+import { reply, type Reply } from './reply.js';
+import { OpenTransaction, type SessionState } from './session-state.js';
+
+/** MAIL and RCPT: the transaction as far as it has come. */
+export class Envelope {
+  readonly #ground: ListenerGround;
+  readonly #session: SessionState;
+  #transaction: OpenTransaction | undefined;
+  #count = 0;
+
+  constructor(ground: ListenerGround, session: SessionState) {
+    this.#ground = ground;
+    this.#session = session;
+  }
+
+  get open(): boolean {
+    return this.#transaction !== undefined;
+  }
+
+  get transaction(): OpenTransaction | undefined {
+    return this.#transaction;
+  }
+
+  /** Transactions that were begun. */
+  get count(): number {
+    return this.#count;
+  }
+
+  reset(): void {
+    this.#transaction = undefined;
+  }
+
+  begin(argument: string): Answer {
+    const command = parsePathCommand(argument, 'FROM:');
+    if (command === undefined) return replies.badArguments;
+    const { limits } = this.#ground.settings();
+    const parameters = readMailParameters(command.parameters, {
+      messageBytes: limits.messageBytes,
+      auth: this.#ground.listener.mode === 'submission',
+    });
+    if (!isMailParameters(parameters)) return parameters;
+    const reversePath = readPath(command, '5.1.7', undefined);
+    if (isReply(reversePath)) return reversePath;
+    if (!command.ascii && !parameters.smtputf8) return replies.needsSmtputf8;
+    const chain = this.#ground.pipeline.snapshot();
+    const transaction = new OpenTransaction(this.#session, chain, reversePath, parameters);
+    this.#count += 1;
+    return whenDecided(chain.decide('mailFrom', { transaction }), (decision) => this.#begun(transaction, decision));
+  }
+
+  #begun(transaction: OpenTransaction, decision: Decision): Reply {
+    if (decision.outcome === 'pass') {
+      this.#transaction = transaction;
+      return replies.senderOk;
+    }
+    const answer = decision.outcome === 'refuse' ? decision.reply : replies.fault;
+    this.rejected('mailFrom', answer, { reversePath: transaction.reversePath });
+    return answer;
+  }
+
+  recipient(argument: string): Answer {
+    const transaction = this.#transaction;
+    if (transaction === undefined) return replies.mailFirst;
+    const command = parsePathCommand(argument, 'TO:');
+    if (command === undefined) return replies.badArguments;
+    // No parameter of RCPT is offered: DSN is not.
+    if (command.parameters.size > 0) return replies.unknownParameter;
+    if (transaction.recipients.length >= this.#ground.settings().limits.recipients) return replies.tooManyRecipients;
+    const address = readPath(command, '5.1.3', this.#ground.postmasterDomain);
+    if (address === null) return replies.badArguments;
+    if (isReply(address)) return address;
+    if (!command.ascii && !transaction.smtputf8) return replies.needsSmtputf8;
+    const decision = transaction.chain.decide('rcptTo', { transaction, address });
+    return whenDecided(decision, (made) => this.#added(transaction, address, made));
+  }
+
+  #added(transaction: OpenTransaction, address: Address, decision: Decision): Reply {
+    if (decision.outcome === 'discard') {
+      transaction.recipients.push({ address, hop: undefined, discarded: true });
+      return replies.recipientOk;
+    }
+    if (decision.outcome === 'pass' && decision.hop !== undefined) {
+      transaction.recipients.push({ address, hop: decision.hop, discarded: false });
+      return replies.recipientOk;
+    }
+    // A recipient that no hook took is nobody's: never an open relay.
+    const answer = decision.outcome === 'refuse' ? decision.reply : replies.notRelayed;
+    this.rejected('rcptTo', answer, { reversePath: transaction.reversePath, recipient: address });
+    return answer;
+  }
+
+  /** Tells the log and the watchers that a decision was no. */
+  rejected(stage: Stage, answer: Reply, about: { reversePath?: Address | null; recipient?: Address } = {}): void {
+    const { code, status, lines } = answer;
+    const text = lines.join(' ');
+    const { id: session, remote } = this.#session;
+    this.#ground.log.info(
+      {
+        session,
+        remote: remote.address,
+        stage,
+        code,
+        status,
+        reason: text,
+        ...(about.reversePath !== undefined && { sender: about.reversePath?.address ?? '<>' }),
+        ...(about.recipient !== undefined && { recipient: about.recipient.address }),
+      },
+      'rejected',
+    );
+    const chain = this.#transaction?.chain ?? this.#ground.pipeline.snapshot();
+    const event = { session: this.#session, stage, code, status: status ?? `${code < 500 ? 4 : 5}.0.0`, text };
+    chain.emit('rejected', { ...event, ...about });
+  }
+}
+
+/** The address of a path, null for `<>`; what is no path is refused with the enhanced status code of its place. */
+function readPath({ path }: PathCommand, status: string, bareDomain: Domain | undefined): Address | null | Reply {
+  try {
+    return parsePath(path, bareDomain);
+  } catch (error) {
+    if (!isProblem(error)) throw error;
+    const { code, lines } = replyToProblem(error);
+    return reply(code, status, ...lines);
+  }
+}
+
+const isReply = (value: Address | null | Reply): value is Reply => value !== null && 'code' in value;

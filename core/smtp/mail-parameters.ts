@@ -1,0 +1,51 @@
+import { decodeXtext } from './command.js';
+import { replies } from './replies.js';
+import type { WireReply } from './wire-reply.js';
+
+/** What the parameters of MAIL say. */
+export interface MailParameters {
+  /** SIZE= (RFC 1870), in bytes. */
+  readonly declaredSize: number | undefined;
+  readonly body: '7BIT' | '8BITMIME';
+  readonly smtputf8: boolean;
+}
+
+export interface MailParameterRules {
+  readonly messageBytes: number;
+  /** AUTH= (RFC 4954 §5) is known where AUTH is. */
+  readonly auth: boolean;
+}
+
+const usual: MailParameters = { declaredSize: undefined, body: '7BIT', smtputf8: false };
+
+/** Reads the parameters of MAIL, or says what is wrong with them. */
+export function readMailParameters(
+  parameters: ReadonlyMap<string, string | null>,
+  rules: MailParameterRules,
+): MailParameters | WireReply {
+  if (parameters.size === 0) return usual;
+  let { declaredSize, body, smtputf8 } = usual;
+  for (const [key, value] of parameters) {
+    if (key === 'SIZE') {
+      // RFC 1870 §3: up to 20 digits.
+      if (value === null || !/^\d{1,20}$/.test(value)) return replies.badArguments;
+      declaredSize = Number(value);
+    } else if (key === 'BODY') {
+      const given = value?.toUpperCase();
+      if (given !== '7BIT' && given !== '8BITMIME') return replies.badArguments;
+      body = given;
+    } else if (key === 'SMTPUTF8') {
+      if (value !== null) return replies.badArguments;
+      smtputf8 = true;
+    } else if (key === 'AUTH' && rules.auth) {
+      // Taken and not used: who sends is known from AUTH itself.
+      if (value === null || decodeXtext(value) === undefined) return replies.badArguments;
+    } else {
+      return replies.unknownParameter;
+    }
+  }
+  if (declaredSize !== undefined && declaredSize > rules.messageBytes) return replies.messageTooLarge;
+  return { declaredSize, body, smtputf8 };
+}
+
+export const isMailParameters = (value: MailParameters | WireReply): value is MailParameters => 'smtputf8' in value;

@@ -1,0 +1,63 @@
+import type { Socket } from 'node:net';
+import type { TLSSocketOptions } from 'node:tls';
+import { SMTPServer } from 'smtp-server';
+import * as library from 'smtp-server/lib/smtp-connection.js';
+import type { TlsMaterial } from './tls-material.js';
+
+/** Exported by smtp-server for its own use, and left out of its declarations; a contract test holds it to this. */
+const { createTLSSocketOptions } = library as unknown as {
+  readonly createTLSSocketOptions: (server: SMTPServer) => TLSSocketOptions;
+};
+
+export interface MailServerOptions {
+  readonly tls: 'none' | 'starttls' | 'implicit';
+  readonly material: TlsMaterial | undefined;
+  /** Handshakes of implicit TLS at once. */
+  readonly mostPending: number;
+  /** Takes a connection once it is there; with implicit TLS, once its handshake is done. */
+  readonly accept: (socket: Socket) => void;
+}
+
+/** smtp-server as listener and TLS layer. Its seam is `connect`, where its own connection would begin. */
+export class MailServer extends SMTPServer {
+  readonly #accept: (socket: Socket) => void;
+  readonly #offersStartTls: boolean;
+  /** When a handshake that is still going on was first seen, in monotonic milliseconds. */
+  readonly #pendingSince = new Map<Socket, number>();
+
+  constructor(options: MailServerOptions) {
+    super({
+      secure: options.tls === 'implicit',
+      // Keeps smtp-server from warning about the certificate of its own, which is never used.
+      hideSTARTTLS: options.tls !== 'starttls',
+      logger: false,
+      disableReverseLookup: true,
+      allowHalfOpen: true,
+      minVersion: 'TLSv1.2',
+      maxClients: options.mostPending,
+      ...options.material,
+    });
+    this.#accept = options.accept;
+    this.#offersStartTls = options.tls === 'starttls';
+  }
+
+  override connect(socket: Socket): void {
+    this.#accept(socket);
+  }
+
+  get startTlsOptions(): TLSSocketOptions | undefined {
+    return this.#offersStartTls ? createTLSSocketOptions(this) : undefined;
+  }
+
+  /** Cuts handshakes of implicit TLS that take too long, whatever trickles in. */
+  checkHandshakes(nowMs: number, mostSeconds: number): void {
+    for (const socket of this.#pendingSince.keys()) {
+      if (!this._pendingSockets.has(socket)) this.#pendingSince.delete(socket);
+    }
+    for (const [socket, top] of this._pendingSockets) {
+      const since = this.#pendingSince.get(socket);
+      if (since === undefined) this.#pendingSince.set(socket, nowMs);
+      else if (nowMs - since > mostSeconds * 1000) top.destroy();
+    }
+  }
+}

@@ -1,0 +1,101 @@
+import { isLoopback } from './listener-options.js';
+import type { ListenerGround } from './listener-ground.js';
+import { replies } from './replies.js';
+import type { Reply } from './reply.js';
+import { mechanisms, SaslExchange, type Credentials } from './sasl-exchange.js';
+import type { SessionState } from './session-state.js';
+
+/** AUTH of one session (RFC 4954): who may try, how often, and who has signed in. */
+export class SignIn {
+  readonly #ground: ListenerGround;
+  readonly #session: SessionState;
+  #exchange: SaslExchange | undefined;
+  #failures = 0;
+
+  constructor(ground: ListenerGround, session: SessionState) {
+    this.#ground = ground;
+    this.#session = session;
+  }
+
+  get active(): boolean {
+    return this.#exchange?.active === true;
+  }
+
+  /** This listener takes mail only from those who have signed in. */
+  get required(): boolean {
+    return this.#ground.listener.mode === 'submission';
+  }
+
+  /** AUTH may be used now: under TLS, or where the configuration lets passwords pass in the clear. */
+  get offered(): boolean {
+    const { allowPlaintextAuth, tls, host } = this.#ground.listener;
+    const encrypted = this.#session.tls !== undefined;
+    return this.required && (encrypted || allowPlaintextAuth || (tls === 'none' && isLoopback(host)));
+  }
+
+  begin(argument: string): Reply | Promise<Reply> {
+    if (this.#session.user !== undefined) return replies.authAlready;
+    if (!this.offered) return replies.encryptionForAuth;
+    const [name = '', initial, ...more] = argument.split(/ +/);
+    const mechanism = mechanisms.find((known) => known === name.toUpperCase());
+    if (mechanism === undefined) return name === '' ? replies.badArguments : replies.authUnknown;
+    if (more.length > 0) return replies.badArguments;
+    if (this.#ground.throttle.retryAfter(this.#session.remote.address) > 0) {
+      return replies.authLater;
+    }
+    this.#exchange = new SaslExchange(mechanism, (credentials) => this.#check(credentials));
+    return this.#exchange.begin(initial);
+  }
+
+  continue(line: string): Promise<Reply> {
+    return this.#exchange?.continue(line) ?? Promise.resolve(replies.authAborted);
+  }
+
+  cancel(): void {
+    this.#exchange = undefined;
+  }
+
+  async #check(credentials: Credentials): Promise<Reply> {
+    const { pipeline, meter, log } = this.#ground;
+    const session = this.#session;
+    const chain = pipeline.snapshot();
+    const decision = await chain.decide('auth', { session, ...credentials });
+    if (decision.outcome === 'pass' && decision.user !== undefined) {
+      session.user = decision.user;
+      meter.signedIn('accepted');
+      return replies.authDone;
+    }
+    if (decision.outcome === 'refuse' && decision.reply.code < 500) {
+      meter.signedIn('deferred');
+      return decision.reply;
+    }
+    meter.signedIn('refused');
+    const reply = decision.outcome === 'refuse' ? decision.reply : replies.authFailed;
+    this.#failures += 1;
+    log.info({ session: session.id, remote: session.remote.address, failures: this.#failures }, 'sign-in refused');
+    chain.emit('rejected', {
+      session,
+      stage: 'auth',
+      code: reply.code,
+      status: reply.status ?? '5.7.8',
+      text: reply.lines.join(' '),
+    });
+    return this.#penalise(reply);
+  }
+
+  async #penalise(reply: Reply): Promise<Reply> {
+    const { limits } = this.#ground.settings();
+    this.#ground.throttle.record(this.#session.remote.address);
+    if (!this.#session.exempt) {
+      await pause(limits.authDelaySeconds[this.#failures - 1] ?? 0);
+    }
+    return this.#failures > limits.authFailures ? replies.tooManyFailures : reply;
+  }
+}
+
+function pause(seconds: number): Promise<void> | void {
+  if (seconds <= 0) return;
+  return new Promise((resolve) => {
+    setTimeout(resolve, seconds * 1000).unref();
+  });
+}
