@@ -9,7 +9,9 @@ import { UniqueNames } from './maildir-name.js';
 import { MaildirTree } from './maildir.js';
 import { StoreOptions } from './options.js';
 import { openRoot } from './root.js';
+import { storeEndpoints } from './routes.js';
 import { storeMetrics } from './store-metrics.js';
+import { StoreReader } from './store-reader.js';
 
 /** How often a degraded store tries to write again. */
 const probeSeconds = 10;
@@ -20,8 +22,8 @@ export const store = definePlugin({
   options: StoreOptions,
   needs: { configuration, directory },
   provides: { mailboxes },
-  async setup(context, { options, configuration }) {
-    const { smtp, metrics, health, clock, log } = context;
+  async setup(context, { options, configuration, directory }) {
+    const { http, smtp, metrics, health, clock, log } = context;
     const maildirs = new MaildirTree(await openRoot(configuration.data, options.root));
     const writable = new WriteHealth(maildirs.root, { clock });
     health.check('store', () => writable.report());
@@ -37,6 +39,10 @@ export const store = definePlugin({
         log,
       }),
     );
+    const reader = await StoreReader.open({ root: maildirs.root, clock });
+    context.onClose(() => reader.close());
+    http.mount(storeEndpoints({ reader, directory, domains: configuration.domains }));
+    http.navigate({ title: 'Mailboxes', href: '/store', order: 20, role: 'operate' });
     return { mailboxes: maildirMailboxes(maildirs) };
   },
 });

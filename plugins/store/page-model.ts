@@ -1,6 +1,8 @@
+import type { DisplayAddress } from '../../core/mime/address-list.js';
 import { decodeCharset } from '../../core/mime/charset.js';
 import type { FolderSummary } from './folder-tree.js';
 import type { MailboxIdentity } from './mailbox-names.js';
+import type { MessageSummary } from './message-summaries.js';
 import type { MessageView } from './message-view.js';
 import { textBlocks } from './quoted-text.js';
 import { type FolderFilters, type MessageViewName, messageViews } from './store-query.js';
@@ -71,13 +73,28 @@ export function folderPage(
     ...answer,
     ...mailbox,
     ...folderLinks(mailbox, folders, answer.folder.name),
-    items: answer.items.map((message) => ({ ...message, href: `${path}/messages/${encode(message.id)}` })),
+    items: answer.items.map((message) => ({
+      ...message,
+      who: whoOf(message, answer.folder),
+      href: `${path}/messages/${encode(message.id)}`,
+    })),
     path,
     listPath,
-    list: answer,
     filters: { q, unread, flagged, order, since: dayOf(filters.since), before: dayOf(filters.before) },
     filtered: q !== '' || [unread, flagged, filters.since, filters.before].some((value) => value !== undefined),
   };
+}
+
+/** Whom a message is from, or in folders of one's own mail whom it is to. */
+function whoOf({ from, to }: MessageSummary, folder: FolderSummary): string {
+  if (folder.special !== 'sent' && folder.special !== 'drafts') return nameOf(from);
+  const shown = to.slice(0, 3).map(nameOf).join(', ');
+  return shown === '' ? '' : `To ${shown}`;
+}
+
+function nameOf(person: DisplayAddress | null): string {
+  if (person === null) return '';
+  return person.name === '' ? person.address : person.name;
 }
 
 /** As `<input type="date">` has it. */

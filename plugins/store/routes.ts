@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream';
 import type { Directory } from '../../core/contracts/directory.js';
 import { type AnyEndpoint, type ByteSource, defineEndpoint, respond } from '../../core/http/endpoint.js';
+import { namesTag } from '../../core/http/entity-tag.js';
 import { parseFolderName } from './folder-name.js';
 import { folderPage, mailboxPage, messagePage, usualView } from './page-model.js';
 import { MailboxNames } from './mailbox-names.js';
@@ -100,19 +101,15 @@ export function storeEndpoints({ reader, directory, domains }: StoreRoutesInput)
       params: schema.FolderParams,
       query: schema.FolderQuery,
       view: 'folder.njk',
-      async etag({ params, query, request }) {
-        // A page also shows the other folders.
-        if (request.representation === 'html') return undefined;
-        const version = await reader.version(await names.parse(params), parseFolderName(params.folder));
-        return version === undefined
-          ? undefined
-          : `${version}.${Buffer.from(JSON.stringify(query)).toString('base64url')}`;
-      },
       async handle({ params, query, request }) {
         const folder = parseFolderName(params.folder);
         const mailbox = await names.parse(params);
+        // Asked before the list is read: a tag may be older than its list, never newer. A page also shows other folders.
+        const version = request.representation === 'html' ? undefined : await reader.version(mailbox, folder);
+        const etag = version === undefined ? undefined : tagOf(version, query);
+        if (etag !== undefined && namesTag(request.ifNoneMatch, etag)) return respond({ etag });
         const model = await reader.list(mailbox, folder, query);
-        if (request.representation !== 'html') return model;
+        if (request.representation !== 'html') return respond({ model, ...(etag === undefined ? {} : { etag }) });
         return folderPage(names.describe(mailbox), model, query, await reader.folders(mailbox), request.listPath);
       },
     }),
@@ -141,7 +138,7 @@ export function storeEndpoints({ reader, directory, domains }: StoreRoutesInput)
       view: 'message.njk',
       async handle({ params, query, request }) {
         const place = await placeOf(params);
-        if (request.representation === 'rfc822') return rawAnswer(await reader.open(place));
+        if (request.representation === 'rfc822') return rawAnswer(await reader.open(place), request.ifNoneMatch);
         const message = await reader.view(place);
         if (request.representation === 'text') {
           return respond({ text: { body: message.text ?? '', contentType: 'text/plain; charset=utf-8' } });
@@ -196,9 +193,18 @@ export function storeEndpoints({ reader, directory, domains }: StoreRoutesInput)
   ];
 }
 
-function rawAnswer(file: MessageFile) {
+function tagOf(version: string, query: object): string {
+  return `${version}.${Buffer.from(JSON.stringify(query)).toString('base64url')}`;
+}
+
+async function rawAnswer(file: MessageFile, known: string | undefined) {
+  const etag = file.entry.id;
+  if (namesTag(known, etag)) {
+    await file.handle.close();
+    return respond({ etag });
+  }
   return respond({
-    etag: file.entry.id,
+    etag,
     bytes: {
       source: sourceOfFile(file),
       contentType: 'message/rfc822',

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-/** What the reading endpoints take. Empty texts are what a form sends for a field that was left alone. */
+/** What the reading endpoints take. */
 export const MailboxParams = z.object({
   domain: z.string().describe('Mail domain, in ASCII.'),
   user: z.string().describe('Local part of the mailbox.'),
@@ -20,9 +20,9 @@ export const PartParams = MessageParams.extend({
 
 const flag = (meaning: string) =>
   z
-    .enum(['true', 'false', '1', '0', ''])
+    .enum(['true', 'false', '1', '0'])
     .optional()
-    .transform((value) => (value === undefined || value === '' ? undefined : value === 'true' || value === '1'))
+    .transform((value) => (value === undefined ? undefined : value === 'true' || value === '1'))
     .describe(meaning);
 
 const moment = (meaning: string) =>
@@ -31,7 +31,7 @@ const moment = (meaning: string) =>
     .max(40)
     .optional()
     .transform((value, context) => {
-      if (value === undefined || value === '') return undefined;
+      if (value === undefined) return undefined;
       const time = /^\d{4}-\d{2}-\d{2}/.test(value) ? Date.parse(value) : Number.NaN;
       if (!Number.isNaN(time)) return time;
       context.addIssue({ code: 'custom', message: 'must be a date or time in ISO 8601' });
