@@ -27,9 +27,25 @@ export interface EndpointRequest {
   /** The body as a stream, for endpoints whose body is `raw`; bounded by their limit. */
   readonly stream: Readable | undefined;
   readonly contentType: string | undefined;
+  /** The files of a multipart body, for endpoints whose raw types include `multipart/form-data`. Gone after the answer. */
+  readonly files: readonly UploadedFile[];
+  /** Path and query without cursor, page, format and notice: what a pager or a filter form continues. */
+  readonly listPath: string;
+  /** For streams that may be long: aborted when the client is gone. */
+  readonly signal: AbortSignal;
 }
 
-export type Representation = 'html' | 'json' | 'text' | 'rfc822' | 'ndjson';
+/** One uploaded file in a private folder. Its name is what the client said: text to show, never a path. */
+export interface UploadedFile {
+  readonly field: string;
+  readonly filename: string;
+  readonly contentType: string;
+  readonly size: number;
+  open(): Readable;
+}
+
+/** `bytes` is whatever type the handler returns: it fits every Accept. `events` are server-sent events. */
+export type Representation = 'html' | 'json' | 'text' | 'rfc822' | 'ndjson' | 'openmetrics' | 'events' | 'bytes';
 
 /** Bytes with random access: a file, a decoded part. Serves GET, HEAD and Range. */
 export interface ByteSource {
@@ -46,6 +62,7 @@ export interface Response<Model = unknown> {
   readonly model?: Model;
   /** Another view than the endpoint's own. */
   readonly view?: string;
+  /** An empty text takes away what the shell would have set. */
   readonly headers?: Readonly<Record<string, string>>;
   /** `Location`; a form is sent there with 303, a script gets 201 or 202 with a body. */
   readonly location?: string;
@@ -58,18 +75,40 @@ export interface Response<Model = unknown> {
     readonly filename?: string;
     readonly disposition?: 'inline' | 'attachment';
   };
+  /** Sent as it comes, without a length: events, log lines. */
+  readonly stream?: { readonly source: Readable; readonly contentType: string };
   /** Sentence shown on the page that a form is sent to. */
   readonly notice?: string;
+  /** For the audit log: what was done, to what, how many. */
+  readonly audit?: AuditNote;
+}
+
+/** What a mutation touched, in the words of its endpoint. Never a secret. */
+export interface AuditNote {
+  readonly action: string;
+  readonly selector?: unknown;
+  readonly counts?: Readonly<Record<string, number>>;
 }
 
 export function respond<Model>(response: Omit<Response<Model>, 'postern'>): Response<Model> {
   return { postern: 'response', ...response };
 }
 
-/** JSON and forms are read, limited and validated by the shell; a raw body is streamed to the handler. */
+/**
+ * JSON and forms are read, limited and validated by the shell; a raw body is streamed to the handler. `either` takes fields
+ * when the body is JSON or a form (then `request.stream` is undefined), else a raw body (then `body` is undefined).
+ * Types are media types or ranges; `multipart/form-data` among them gives `request.files`. Limits are bytes.
+ */
 export type BodyDeclaration<B extends z.ZodType> =
   | { readonly kind: 'fields'; readonly schema: B; readonly limit?: number }
-  | { readonly kind: 'raw'; readonly types: readonly string[]; readonly limit: number };
+  | { readonly kind: 'raw'; readonly types: readonly string[]; readonly limit: number }
+  | {
+      readonly kind: 'either';
+      readonly schema: B;
+      readonly limit?: number;
+      readonly types: readonly string[];
+      readonly rawLimit: number;
+    };
 
 export interface HandlerInput<P, Q, B> {
   readonly params: P;
@@ -108,6 +147,13 @@ export interface Endpoint<
   readonly view?: string;
   /** `private, no-cache` (revalidate) if absent; `no-store` for secrets, messages and dumps. */
   readonly cache?: 'no-store' | 'private' | 'public';
+  /**
+   * The present entity tag, looked up before `handle` when the caller sent `If-Match`: the shell then answers 412 by
+   * itself. Undefined: there is no such thing. Conditional GETs need only `respond({etag})`.
+   */
+  readonly etag?: (
+    input: HandlerInput<z.output<P>, z.output<Q>, z.output<B>>,
+  ) => string | undefined | Promise<string | undefined>;
   /** A form must carry `confirm=yes`, else it gets a confirmation page with this question. */
   readonly confirm?: string;
   /** Not on the landing page (favicon). */
@@ -143,4 +189,7 @@ export interface EndpointDescription {
   readonly access: string;
   readonly formats: readonly Representation[];
   readonly curl: string;
+  /** Fragment of the docs page: `/docs#<anchor>`. */
+  readonly anchor: string;
+  readonly hidden: boolean;
 }

@@ -1,0 +1,71 @@
+import { randomUUID } from 'node:crypto';
+import type { Clock } from '../clock.js';
+import type { Log } from '../log.js';
+import type { PluginContext } from '../plugin.js';
+import type { Context, Next, Stage } from './exchange.js';
+import { plainAddress } from './host.js';
+
+const safeId = /^[A-Za-z0-9._-]{8,64}$/;
+
+/** Gives the request its id: the client's when its characters are safe, else a new one. */
+export function beginExchange(clock: Clock): Stage {
+  return async function begin(ctx: Context, next: Next) {
+    const given = ctx.get('X-Request-Id');
+    const id = safeId.test(given) ? given : randomUUID();
+    ctx.state.exchange = {
+      id,
+      started: clock.monotonic(),
+      remoteAddress: plainAddress(ctx.req.socket.remoteAddress ?? ''),
+      account: null,
+      route: undefined,
+      params: {},
+      audit: undefined,
+    };
+    ctx.set('X-Request-Id', id);
+    await next();
+  };
+}
+
+/** A line and the counts of every request, when its answer is out: rate, errors and duration by method and route. */
+export function accessLog(log: Log, clock: Clock, metrics: PluginContext['metrics']): Stage {
+  const labels = ['method', 'route', 'status'] as const;
+  const requests = metrics.counter(
+    'http_requests_total',
+    'Requests answered, by method, route and class of status.',
+    labels,
+  );
+  const seconds = metrics.histogram(
+    'http_request_seconds',
+    'Time from request to complete answer, in seconds.',
+    [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10],
+    ['method', 'route'],
+  );
+  return async function logAccess(ctx: Context, next: Next) {
+    ctx.res.once('close', () => {
+      const { exchange } = ctx.state;
+      const ms = clock.monotonic() - exchange.started;
+      const method = knownMethods.has(ctx.method) ? ctx.method : 'OTHER';
+      const route = exchange.route?.endpoint.path ?? (ctx.path.startsWith('/assets/') ? '/assets/*' : 'none');
+      const { statusCode } = ctx.res;
+      requests.inc({ method, route, status: `${Math.floor(statusCode / 100)}xx` });
+      seconds.observe({ method, route }, ms / 1000);
+      const complete = ctx.res.writableFinished;
+      const line = {
+        requestId: exchange.id,
+        method,
+        path: ctx.path.slice(0, 500),
+        route,
+        status: statusCode,
+        ms: Math.round(ms * 10) / 10,
+      };
+      const level = route === '/assets/*' ? 'debug' : 'info';
+      log[level](
+        { ...line, account: exchange.account?.username ?? null, remote: exchange.remoteAddress, complete },
+        'request',
+      );
+    });
+    await next();
+  };
+}
+
+const knownMethods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);

@@ -1,0 +1,109 @@
+import type { AttemptLimiter } from '../rate.js';
+import { problem, type Problem } from '../problem.js';
+import type { Gate } from './access-rules.js';
+import type { Accounts } from './accounts.js';
+import { parseBasic, type Credentials } from './credentials.js';
+import type { Access, Account, Role } from './endpoint.js';
+import type { Context } from './exchange.js';
+import { isLoopback } from './host.js';
+
+const rank: Readonly<Record<Role, number>> = { read: 1, operate: 2, admin: 3 };
+
+export const holds = (account: Account | null, access: Access): boolean =>
+  access === 'public' || (account !== null && rank[account.role] >= rank[access]);
+
+export interface AccessInput {
+  readonly accounts: Pick<Accounts, 'verify'>;
+  readonly limiter: AttemptLimiter;
+  /** Failures from loopback are not counted. */
+  readonly exemptLoopback: () => boolean;
+}
+
+/** Decides who may go through a gate. All causes of a 401 look the same. */
+export class AccessControl {
+  readonly #input: AccessInput;
+
+  constructor(input: AccessInput) {
+    this.#input = input;
+  }
+
+  /** Lets the request through the gate or throws 401, 403 or 429; sets the account of the exchange. */
+  async admit(ctx: Context, gate: Gate): Promise<void> {
+    if (gate.kind === 'own') {
+      await this.#admitOwn(ctx, gate);
+      return;
+    }
+    const account = await this.identify(ctx);
+    if (gate.access === 'public') return;
+    if (account === null) throw unauthorized('Postern');
+    if (!holds(account, gate.access)) {
+      const detail = `This needs the role ${gate.access}; ${account.username} has the role ${account.role}.`;
+      throw problem('forbidden', detail);
+    }
+  }
+
+  /** The account that the request signs in with, or null. A public page is shown to those who got it wrong, too. */
+  async identify(ctx: Context): Promise<Account | null> {
+    const { exchange } = ctx.state;
+    if (exchange.account !== null) return exchange.account;
+    const credentials = parseBasic(ctx.get('Authorization'));
+    if (typeof credentials === 'string') return null;
+    exchange.account =
+      (await this.#try(ctx, credentials, ({ username, password }) =>
+        this.#input.accounts.verify(username, password),
+      )) ?? null;
+    return exchange.account;
+  }
+
+  async #admitOwn(ctx: Context, gate: Extract<Gate, { kind: 'own' }>): Promise<void> {
+    const credentials = parseBasic(ctx.get('Authorization'));
+    if (typeof credentials === 'string') throw unauthorized(gate.realm);
+    const account = await this.#try(ctx, credentials, async ({ username }): Promise<Account | undefined> => {
+      const opened = await passes(ctx, gate);
+      return opened ? { username, role: 'read' } : undefined;
+    });
+    if (account === undefined) throw unauthorized(gate.realm);
+    ctx.state.exchange.account = account;
+  }
+
+  /** Counts failures by name and address; beyond the limit nothing is tried any more. */
+  async #try(
+    ctx: Context,
+    credentials: Credentials,
+    verify: (credentials: Credentials) => Promise<Account | undefined>,
+  ): Promise<Account | undefined> {
+    const { limiter, exemptLoopback } = this.#input;
+    const { remoteAddress } = ctx.state.exchange;
+    const counted = !(exemptLoopback() && isLoopback(remoteAddress));
+    const key = `${credentials.username.toLowerCase()}\0${remoteAddress}`;
+    const wait = counted ? limiter.retryAfter(key) : 0;
+    if (wait > 0) throw tooMany(wait);
+    const account = await verify(credentials);
+    if (counted && account === undefined) limiter.record(key);
+    if (counted && account !== undefined) limiter.forget(key);
+    return account;
+  }
+}
+
+async function passes(ctx: Context, gate: Extract<Gate, { kind: 'own' }>): Promise<boolean> {
+  try {
+    await gate.guard(ctx, () => Promise.resolve());
+    return true;
+  } catch (error) {
+    if ((error as { status?: unknown }).status === 401) return false;
+    throw error;
+  }
+}
+
+export function unauthorized(realm: string): Problem {
+  return problem('unauthorized', {
+    detail: 'A valid username and password are needed.',
+    headers: { 'WWW-Authenticate': `Basic realm="${realm}", charset="UTF-8"` },
+  });
+}
+
+function tooMany(seconds: number): Problem {
+  const wait = Math.max(1, Math.ceil(seconds));
+  const detail = `Too many failed sign-ins. Try again in ${wait} seconds.`;
+  return problem('too-many-requests', { detail, headers: { 'Retry-After': String(wait) } });
+}

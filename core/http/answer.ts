@@ -1,0 +1,165 @@
+import type { Readable } from 'node:stream';
+import { parseRange, safeBytes, type ByteRange } from './byte-range.js';
+import type { ByteSource, Representation, Response } from './endpoint.js';
+import { namesTag, strongTag } from './entity-tag.js';
+import { wantsFragment, type Context } from './exchange.js';
+import { isForm, bodyType } from './body.js';
+import type { Notices } from './notices.js';
+import { listPath, type Pages } from './page.js';
+import type { MatchedRoute } from './route-table.js';
+import { bytesPolicy } from './security-headers.js';
+import { isOwnPath, wayBack, withParameter } from './way-back.js';
+
+const cacheControl = { 'no-store': 'no-store', private: 'private, no-cache', public: 'public, max-age=86400' } as const;
+
+export interface AnswerParts {
+  readonly pages: Pages;
+  readonly notices: Notices;
+}
+
+export interface AnswerInput {
+  readonly matched: MatchedRoute;
+  readonly representation: Representation;
+  readonly response: Response;
+  /** The model as the view needs it. */
+  readonly pageModel: () => object;
+}
+
+export const isResponse = (value: unknown): value is Response =>
+  typeof value === 'object' && value !== null && (value as Partial<Response>).postern === 'response';
+
+/** Writes what a handler returned in the representation that was agreed. */
+export async function writeAnswer(ctx: Context, input: AnswerInput, parts: AnswerParts): Promise<void> {
+  const { matched, representation, response } = input;
+  const { endpoint, template } = matched.route;
+  ctx.set('Cache-Control', cacheControl[endpoint.cache ?? 'private']);
+  const view = response.view === undefined ? template : response.view;
+  if (representation === 'html' && endpoint.method !== 'GET' && view === undefined) {
+    redirect(ctx, response, parts.notices);
+    return;
+  }
+  ctx.status = response.status ?? createdStatus(response);
+  if (response.location !== undefined) ctx.set('Location', encodeURI(response.location).replaceAll('%25', '%'));
+  if (fresh(ctx, response, representation)) return;
+  if (response.bytes !== undefined) await sendBytes(ctx, response.bytes, response.etag);
+  else if (response.stream !== undefined) sendStream(ctx, response.stream.source, response.stream.contentType);
+  else if (response.text !== undefined) sendText(ctx, response.text.body, response.text.contentType);
+  else if (representation === 'html' && view !== undefined) {
+    sendText(ctx, parts.pages.render(ctx, view, endpoint.summary, input.pageModel()), 'text/html; charset=utf-8');
+  } else sendJson(ctx, response.model);
+  override(ctx, response.headers ?? {});
+}
+
+const createdStatus = ({ location }: Response): number => (location === undefined ? 200 : 201);
+
+/** Post/redirect/get. Only a path of ours is ever a target. */
+function redirect(ctx: Context, response: Response, notices: Notices): void {
+  const { location, notice } = response;
+  const target = location !== undefined && isOwnPath(location) ? location : (wayBack(ctx) ?? ctx.path);
+  const key = notice === undefined ? undefined : notices.keep(notice, ctx.state.exchange.account?.username);
+  ctx.status = 303;
+  ctx.set('Location', withParameter(target, 'notice', key));
+  ctx.set('Cache-Control', 'no-store');
+  ctx.body = '';
+}
+
+/** Sets the entity tag; true when the client has it already (304). A page also shows who looks, so its tag is its own. */
+function fresh(ctx: Context, { etag }: Response, representation: Representation): boolean {
+  if (etag === undefined) return false;
+  const page = representation === 'html';
+  if (page && ctx.query['notice'] !== undefined) return false;
+  const opaque = page
+    ? `${etag}.${ctx.state.exchange.account?.username ?? ''}.${wantsFragment(ctx) ? 'f' : 'p'}`
+    : etag;
+  ctx.set('ETag', page ? `W/${strongTag(opaque)}` : strongTag(opaque));
+  if (ctx.method !== 'GET' && ctx.method !== 'HEAD') return false;
+  if (!namesTag(ctx.get('If-None-Match') || undefined, opaque)) return false;
+  ctx.status = 304;
+  ctx.body = null;
+  ctx.status = 304;
+  return true;
+}
+
+function override(ctx: Context, headers: Readonly<Record<string, string>>): void {
+  for (const [name, value] of Object.entries(headers)) {
+    if (value === '') ctx.remove(name);
+    else ctx.set(name, value);
+  }
+}
+
+function sendText(ctx: Context, body: string, contentType: string): void {
+  ctx.set('Content-Type', contentType);
+  ctx.body = body;
+}
+
+function sendJson(ctx: Context, model: unknown): void {
+  if (model === undefined) {
+    if (ctx.status === 200) ctx.status = 204;
+    ctx.body = null;
+    return;
+  }
+  const { nextCursor: next } = Object(model) as { nextCursor?: unknown };
+  if (typeof next === 'string') ctx.set('Link', `<${withParameter(listPath(ctx), 'cursor', next)}>; rel="next"`);
+  sendText(ctx, JSON.stringify(model), 'application/json; charset=utf-8');
+}
+
+async function sendBytes(ctx: Context, bytes: NonNullable<Response['bytes']>, etag: string | undefined): Promise<void> {
+  const { source, contentType, filename, disposition } = bytes;
+  const safe = safeBytes(contentType, filename, disposition);
+  ctx.compress = false;
+  ctx.set({
+    'Content-Type': safe.contentType,
+    'Content-Disposition': safe.disposition,
+    'Content-Security-Policy': bytesPolicy,
+    'Accept-Ranges': 'bytes',
+  });
+  const range = await rangeOrClose(ctx, source, etag);
+  const length = range.end - range.start + 1;
+  if (ctx.method === 'HEAD' || length === 0) {
+    await source.close?.();
+    ctx.body = Buffer.alloc(0);
+    ctx.status = ctx.status === 204 ? 200 : ctx.status;
+    ctx.length = length;
+    return;
+  }
+  const stream = source.open(range.start, range.end);
+  stream.once('close', () => void source.close?.());
+  sendStream(ctx, stream, safe.contentType);
+  ctx.length = length;
+}
+
+async function rangeOrClose(ctx: Context, source: ByteSource, etag: string | undefined): Promise<ByteRange> {
+  try {
+    return wantedRange(ctx, source.size, etag);
+  } catch (error) {
+    await source.close?.();
+    throw error;
+  }
+}
+
+/** `If-Range` with another tag means the whole (RFC 9110 §13.1.5). */
+function wantedRange(ctx: Context, size: number, etag: string | undefined): ByteRange {
+  const whole = { start: 0, end: size - 1 };
+  const condition = ctx.get('If-Range');
+  if (ctx.get('Range') === '' || ctx.status !== 200) return whole;
+  if (condition !== '' && (etag === undefined || condition !== strongTag(etag))) return whole;
+  const range = parseRange(ctx.get('Range'), size);
+  if (range === undefined) return whole;
+  ctx.status = 206;
+  ctx.set('Content-Range', `bytes ${range.start}-${range.end}/${size}`);
+  return range;
+}
+
+/** Koa pipes with back-pressure and destroys the source when the client is gone; a source that fails cuts the answer off. */
+function sendStream(ctx: Context, source: Readable, contentType: string): void {
+  ctx.compress = false;
+  source.once('error', () => ctx.res.destroy());
+  ctx.set('Content-Type', contentType);
+  ctx.body = source;
+  ctx.set('Content-Type', contentType);
+}
+
+/** A form that a browser posted: answered by a page, whatever the endpoint produces. */
+export function isPageForm(ctx: Context, html: boolean): boolean {
+  return ctx.method === 'POST' && isForm(bodyType(ctx)) && html;
+}

@@ -1,0 +1,162 @@
+import { PassThrough, type Readable, Transform, type TransformCallback } from 'node:stream';
+import { koaBody } from 'koa-body';
+import type { z } from 'zod';
+import { problem } from '../problem.js';
+import type { BodyDeclaration, UploadedFile } from './endpoint.js';
+import type { Context } from './exchange.js';
+import { parseFields, type Fields } from './request-target.js';
+import type { Uploads } from './uploads.js';
+
+const unparsed = Symbol.for('unparsedBody');
+const deepest = 64;
+const parsedMethods = ['POST', 'PUT', 'PATCH', 'DELETE'] as const;
+
+/** A body as it was read; `form` fields are still text. */
+export type ReadBody =
+  | { readonly kind: 'none' }
+  | { readonly kind: 'json'; readonly value: unknown }
+  | { readonly kind: 'form'; readonly fields: Fields }
+  | { readonly kind: 'raw'; readonly stream: Readable | undefined; readonly files: readonly UploadedFile[] };
+
+export interface BodyLimits {
+  readonly jsonBytes: number;
+  readonly uploadFiles: number;
+}
+
+/** Media type of the body, lower case, without parameters. */
+export function bodyType(ctx: Context): string {
+  return (ctx.get('Content-Type').split(';')[0] ?? '').trim().toLowerCase();
+}
+
+export const isForm = (type: string): boolean =>
+  type === 'application/x-www-form-urlencoded' || type === 'multipart/form-data';
+
+const hasBody = (ctx: Context): boolean =>
+  ctx.req.headers['transfer-encoding'] !== undefined || Number(ctx.req.headers['content-length'] ?? 0) > 0;
+
+/** Reads the body that an endpoint declares, within its limit. What is too large or of a wrong type is not read at all. */
+export async function readBody(
+  ctx: Context,
+  declared: BodyDeclaration<z.ZodType> | undefined,
+  limits: BodyLimits,
+  uploads: Uploads,
+): Promise<ReadBody> {
+  if (!hasBody(ctx)) return declared?.kind === 'raw' ? rawBody(ctx, declared.limit) : { kind: 'none' };
+  const encoding = ctx.get('Content-Encoding');
+  if (encoding !== '' && encoding !== 'identity') throw unsupported('Send the body without Content-Encoding.');
+  const type = bodyType(ctx);
+  if (declared === undefined) return readUndeclared(ctx, type, limits);
+  if (declared.kind !== 'raw' && isFields(type)) return readFields(ctx, type, declared.limit ?? limits.jsonBytes);
+  if (declared.kind === 'fields') throw unsupported('Send application/json or a form.');
+  const limit = declared.kind === 'raw' ? declared.limit : declared.rawLimit;
+  if (!declared.types.some((range) => inRange(type || 'application/octet-stream', range))) {
+    throw unsupported(`Accepted here: ${declared.types.join(', ')}.`);
+  }
+  refuseLength(ctx, limit);
+  if (type !== 'multipart/form-data') return rawBody(ctx, limit);
+  return { kind: 'raw', stream: undefined, files: await uploads.receive(ctx, limit, limits.uploadFiles) };
+}
+
+const isFields = (type: string): boolean => type === 'application/json' || type === 'application/x-www-form-urlencoded';
+
+/** An endpoint without a body may still be called by a form (its `_method`) or with an empty object. */
+async function readUndeclared(ctx: Context, type: string, limits: BodyLimits): Promise<ReadBody> {
+  if (!isFields(type)) throw unsupported('This endpoint takes no body.');
+  const body = await readFields(ctx, type, limits.jsonBytes);
+  const empty = body.kind === 'form' || (body.kind === 'json' && Object.keys(Object(body.value)).length === 0);
+  if (!empty) throw problem('bad-request', 'This endpoint takes no body.');
+  return body.kind === 'form' ? body : { kind: 'none' };
+}
+
+/** JSON or an urlencoded form. koa-body reads it; depth and fields are judged here. */
+export async function readFields(ctx: Context, type: string, limit: number): Promise<ReadBody> {
+  refuseLength(ctx, limit);
+  refuseCharset(ctx);
+  ctx.req.on('error', () => undefined);
+  const read = koaBody({
+    json: type === 'application/json',
+    urlencoded: type !== 'application/json',
+    text: false,
+    multipart: false,
+    jsonLimit: limit,
+    formLimit: limit,
+    jsonStrict: true,
+    includeUnparsed: true,
+    parsedMethods: [...parsedMethods] as never,
+  });
+  await read(ctx, () => Promise.resolve());
+  const value = (ctx.request as { body?: Record<symbol, unknown> }).body ?? {};
+  const text = typeof value[unparsed] === 'string' ? value[unparsed] : '';
+  Reflect.deleteProperty(value, unparsed);
+  if (type !== 'application/json') return { kind: 'form', fields: parseFields(text, 'form') };
+  if (depthOf(text) > deepest) throw problem('bad-request', 'The body is nested too deeply.');
+  return { kind: 'json', value };
+}
+
+/** How deep the brackets of a JSON text go; strings are skipped. */
+export function depthOf(text: string): number {
+  let depth = 0;
+  let most = 0;
+  let quoted = false;
+  for (let index = 0; index < text.length; index += 1) {
+    const code = text.charCodeAt(index);
+    if (quoted) {
+      if (code === 0x5c) index += 1;
+      else if (code === 0x22) quoted = false;
+    } else if (code === 0x22) quoted = true;
+    else if (code === 0x5b || code === 0x7b) most = Math.max(most, (depth += 1));
+    else if (code === 0x5d || code === 0x7d) depth -= 1;
+  }
+  return most;
+}
+
+function rawBody(ctx: Context, limit: number): ReadBody {
+  const bounded = new Bounded(limit);
+  ctx.req.once('error', () => bounded.destroy(cutOff()));
+  ctx.req.once('close', () => {
+    if (!ctx.req.complete) bounded.destroy(cutOff());
+  });
+  bounded.once('error', () => ctx.req.unpipe(bounded));
+  const source: Readable = hasBody(ctx) ? ctx.req : new PassThrough().end();
+  source.pipe(bounded);
+  return { kind: 'raw', stream: bounded, files: [] };
+}
+
+const cutOff = () => problem('bad-request', 'The body was cut off.');
+
+/** Fails with 413 as soon as more than the limit has come. */
+class Bounded extends Transform {
+  #left: number;
+
+  constructor(limit: number) {
+    super();
+    this.#left = limit;
+    // A handler that gave up must not end the process.
+    this.on('error', () => undefined);
+  }
+
+  override _transform(chunk: Buffer, _encoding: string, done: TransformCallback): void {
+    this.#left -= chunk.length;
+    if (this.#left < 0) done(problem('too-large', 'The body is larger than this endpoint takes.'));
+    else done(null, chunk);
+  }
+}
+
+function refuseLength(ctx: Context, limit: number): void {
+  if (Number(ctx.req.headers['content-length'] ?? 0) <= limit) {
+    if (ctx.req.headers.expect !== undefined) ctx.res.writeContinue();
+    return;
+  }
+  throw problem('too-large', `The body may have ${limit} bytes at most.`);
+}
+
+function refuseCharset(ctx: Context): void {
+  const charset = /;\s*charset="?([^";\s]+)/i.exec(ctx.get('Content-Type'))?.[1];
+  if (charset !== undefined && !/^utf-?8$/i.test(charset)) throw unsupported('Send UTF-8.');
+}
+
+function inRange(type: string, range: string): boolean {
+  return range === '*/*' || range === type || (range.endsWith('/*') && type.startsWith(range.slice(0, -1)));
+}
+
+const unsupported = (detail: string) => problem('unsupported-media-type', detail);

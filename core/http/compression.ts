@@ -1,0 +1,18 @@
+import koaCompress from 'koa-compress';
+import type { Context, Next, Stage } from './exchange.js';
+
+/**
+ * Compresses pages and JSON. Stands outside of everything that sets an entity tag; a tag of other bytes than it was made
+ * for becomes weak.
+ */
+export function compression(): Stage {
+  const compress = koaCompress({ threshold: 1024, zstd: null, deflate: null });
+  return async function compressAnswer(ctx: Context, next: Next) {
+    await compress(ctx, next as never);
+    const tag = ctx.res.getHeader('ETag');
+    const recoded = ctx.compress !== false && ctx.res.hasHeader('Content-Encoding');
+    if (recoded && typeof tag === 'string' && tag.startsWith('"')) {
+      ctx.set('ETag', `W/${tag}`);
+    }
+  };
+}

@@ -1,0 +1,213 @@
+import { problem } from '../problem.js';
+import type { AccessRules } from './access-rules.js';
+import { unauthorized, type AccessControl } from './access.js';
+import { isPageForm, isResponse, writeAnswer } from './answer.js';
+import { bodyType, isForm, readBody, readFields, type ReadBody } from './body.js';
+import { askToConfirm } from './confirmation.js';
+import type { HandlerInput, Method, Representation, Response } from './endpoint.js';
+import { namesTag } from './entity-tag.js';
+import { wantsFragment, type Context } from './exchange.js';
+import { negotiate, prefersHtml } from './negotiation.js';
+import type { Notices } from './notices.js';
+import type { HttpSettings } from './options.js';
+import { listPath, type Pages } from './page.js';
+import { parseFields, type Fields } from './request-target.js';
+import { schemaOf } from './route.js';
+import type { Found, MatchedRoute, RouteTable } from './route-table.js';
+import type { Uploads } from './uploads.js';
+import { validate } from './validation.js';
+
+export interface DispatchParts {
+  readonly table: () => RouteTable;
+  readonly rules: () => AccessRules;
+  readonly access: AccessControl;
+  readonly settings: () => HttpSettings;
+  readonly pages: Pages;
+  readonly notices: Notices;
+  readonly uploads: Uploads;
+}
+
+type Input = HandlerInput<unknown, unknown, unknown>;
+const reserved = ['format', 'notice'];
+
+/** From a checked request to an answer: route, access, body, schema, one call, representation. */
+export class Dispatcher {
+  readonly #parts: DispatchParts;
+
+  constructor(parts: DispatchParts) {
+    this.#parts = parts;
+  }
+
+  readonly run = async (ctx: Context): Promise<void> => {
+    const found = this.#parts.table().find(ctx.path);
+    if (found === undefined) {
+      // Who has not signed in is not told what exists.
+      if ((await this.#parts.access.identify(ctx)) === null) throw unauthorized('Postern');
+      throw problem('not-found', 'There is nothing at this address.');
+    }
+    ctx.vary('Accept');
+    ctx.vary('HX-Request');
+    if (ctx.method === 'OPTIONS') {
+      await this.#admitToAny(ctx, found);
+      ctx.set('Allow', found.allow);
+      ctx.status = 204;
+      return;
+    }
+    ctx.state.exchange.route = found.routes.get(methodOf(ctx, undefined))?.route;
+    const form = await this.#overridingForm(ctx, found);
+    const method = methodOf(ctx, form);
+    const matched = found.routes.get(method);
+    if (matched === undefined) {
+      await this.#admitToAny(ctx, found);
+      throw problem('method-not-allowed', { detail: `Allowed here: ${found.allow}.`, headers: { Allow: found.allow } });
+    }
+    ctx.state.exchange.route = matched.route;
+    ctx.state.exchange.params = matched.params;
+    await this.#parts.access.admit(ctx, this.#gate(ctx, method, matched));
+    await this.#answer(ctx, matched, form);
+  };
+
+  #gate(ctx: Context, method: Method, { route }: MatchedRoute) {
+    return this.#parts.rules().gate(method, decodeURIComponent(ctx.path), route.endpoint);
+  }
+
+  /** Lets in whoever may use one of the methods here. */
+  async #admitToAny(ctx: Context, found: Found): Promise<void> {
+    let refused: unknown;
+    for (const [method, matched] of found.routes) {
+      try {
+        await this.#parts.access.admit(ctx, this.#gate(ctx, method, matched));
+        return;
+      } catch (error) {
+        refused ??= error;
+      }
+    }
+    throw refused;
+  }
+
+  /** A form may name its method in `_method`; so it is read before the route is known, but only for somebody who may do something here. */
+  async #overridingForm(ctx: Context, found: Found): Promise<Fields | undefined> {
+    if (ctx.method !== 'POST' || bodyType(ctx) !== 'application/x-www-form-urlencoded') return undefined;
+    await this.#admitToAny(ctx, found);
+    const limits = [...found.routes.values()].map(({ route: { endpoint } }) =>
+      endpoint.body !== undefined && endpoint.body.kind !== 'raw' ? (endpoint.body.limit ?? 0) : 0,
+    );
+    const limit = Math.max(this.#parts.settings().limits.jsonBytes, ...limits);
+    const body = await readFields(ctx, bodyType(ctx), limit);
+    return body.kind === 'form' ? body.fields : undefined;
+  }
+
+  async #answer(ctx: Context, matched: MatchedRoute, form: Fields | undefined): Promise<void> {
+    const { pages, uploads, settings } = this.#parts;
+    const { endpoint } = matched.route;
+    const representation = chooseRepresentation(ctx, matched);
+    const read: ReadBody =
+      form === undefined
+        ? await readBody(ctx, endpoint.body, settings().limits, uploads)
+        : { kind: 'form', fields: form };
+    const input = buildInput(ctx, matched, representation, read);
+    if (endpoint.confirm !== undefined && !input.request.confirmed) {
+      askToConfirm(ctx, endpoint.confirm, read.kind === 'form' ? read.fields : {}, pages);
+      return;
+    }
+    await refuseOldTag(matched, input);
+    const result = await endpoint.handle(input);
+    const response: Response = isResponse(result) ? result : { postern: 'response', model: result };
+    ctx.state.exchange.audit = response.audit;
+    const pageModel = (): object => endpoint.page?.(response.model, input) ?? asObject(response.model);
+    await writeAnswer(ctx, { matched, representation, response, pageModel }, this.#parts);
+  }
+}
+
+const asObject = (model: unknown): object => (typeof model === 'object' && model !== null ? model : {});
+
+/** RFC 9110 §13.1.1, for endpoints that can tell their tag beforehand. */
+async function refuseOldTag({ route }: MatchedRoute, input: Input): Promise<void> {
+  const { ifMatch } = input.request;
+  if (ifMatch === undefined || route.endpoint.etag === undefined) return;
+  const tag = await route.endpoint.etag(input);
+  if (tag !== undefined && namesTag(ifMatch, tag)) return;
+  throw problem('precondition-failed', 'It has changed since you read it. Read it again, then repeat your change.');
+}
+
+function methodOf(ctx: Context, form: Fields | undefined): Method {
+  const method = ctx.method === 'HEAD' ? 'GET' : ctx.method;
+  const override = form?.['_method'];
+  if (override === undefined) return method as Method;
+  if (override === 'PUT' || override === 'PATCH' || override === 'DELETE' || override === 'POST') return override;
+  throw problem('bad-request', { errors: [{ pointer: '_method', message: 'must be PUT, PATCH or DELETE' }] });
+}
+
+function chooseRepresentation(ctx: Context, { route }: MatchedRoute): Representation {
+  const format = ctx.query['format'];
+  if (Array.isArray(format)) throw problem('bad-request', 'The parameter format occurs twice.');
+  const accept = ctx.get('Accept');
+  const htmx = ctx.get('HX-Request') === 'true';
+  if (format === undefined && route.endpoint.method !== 'GET' && isPageForm(ctx, htmx || prefersHtml(accept)))
+    return 'html';
+  if (format === undefined && htmx && route.endpoint.method !== 'GET') return 'html';
+  return negotiate(route.produces, route.fallback, { accept, format, htmx });
+}
+
+function buildInput(ctx: Context, matched: MatchedRoute, representation: Representation, read: ReadBody): Input {
+  const { endpoint } = matched.route;
+  const params = validate(endpoint.params, matched.params, 'bad-request', 'names');
+  return {
+    params,
+    query: readQuery(ctx, matched),
+    body: readValues(matched, read),
+    request: {
+      id: ctx.state.exchange.id,
+      account: ctx.state.exchange.account,
+      remoteAddress: ctx.state.exchange.remoteAddress,
+      path: ctx.path,
+      listPath: listPath(ctx),
+      representation,
+      fragment: representation === 'html' && wantsFragment(ctx),
+      confirmed: !isForm(bodyType(ctx)) || (read.kind === 'form' ? read.fields['confirm'] === 'yes' : true),
+      ifMatch: ctx.get('If-Match') || undefined,
+      ifNoneMatch: ctx.get('If-None-Match') || undefined,
+      stream: read.kind === 'raw' ? read.stream : undefined,
+      files: read.kind === 'raw' ? read.files : [],
+      contentType: ctx.get('Content-Type') || undefined,
+      signal: abortSignal(ctx),
+    },
+  };
+}
+
+/** Unknown parameters are refused, because a misspelt filter would otherwise select everything. Empty ones count as absent. */
+function readQuery(ctx: Context, { route }: MatchedRoute): unknown {
+  const given = parseFields(ctx.querystring, 'query');
+  const fields = Object.fromEntries(
+    Object.entries(given).filter(([name, value]) => value !== '' && !reserved.includes(name)),
+  );
+  const unknown = route.query.unknown(fields);
+  if (unknown.length > 0) {
+    const errors = unknown.slice(0, 20).map((name) => ({ pointer: name.slice(0, 100), message: 'unknown parameter' }));
+    throw problem('bad-request', { detail: `Unknown query parameter: ${errors[0]?.pointer ?? ''}.`, errors });
+  }
+  return validate(route.endpoint.query, route.query.read(fields), 'bad-request', 'names');
+}
+
+function readValues({ route }: MatchedRoute, read: ReadBody): unknown {
+  const schema = schemaOf(route.endpoint.body);
+  if (schema === undefined || read.kind === 'raw') return undefined;
+  if (read.kind === 'form') {
+    const { _method, confirm, ...fields } = read.fields;
+    void _method;
+    return validate(schema, route.form.read(confirmIsField(route, confirm) ? read.fields : fields), 'invalid', 'json');
+  }
+  return validate(schema, read.kind === 'json' ? read.value : {}, 'invalid', 'json');
+}
+
+/** `confirm` belongs to the shell unless the endpoint declares a field of that name. */
+const confirmIsField = (route: MatchedRoute['route'], confirm: unknown): boolean =>
+  confirm !== undefined && route.form.unknown({ confirm: '' }).length === 0;
+
+function abortSignal(ctx: Context): AbortSignal {
+  const controller = new AbortController();
+  ctx.res.once('close', () => {
+    if (!ctx.res.writableFinished) controller.abort();
+  });
+  return controller.signal;
+}

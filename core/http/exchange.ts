@@ -1,0 +1,34 @@
+import type { DefaultState, ParameterizedContext } from 'koa';
+import type { Account, AuditNote } from './endpoint.js';
+import type { Route } from './route.js';
+
+/** What the stages of one request tell each other. */
+export interface Exchange {
+  readonly id: string;
+  /** Monotonic milliseconds. */
+  readonly started: number;
+  readonly remoteAddress: string;
+  account: Account | null;
+  /** Set when the path and method belong to an endpoint. */
+  route: Route | undefined;
+  params: Readonly<Record<string, string>>;
+  /** What the audit log shall say beside who, where and what status. */
+  audit: AuditNote | undefined;
+}
+
+export interface ExchangeState extends DefaultState {
+  exchange: Exchange;
+}
+
+export type Context = ParameterizedContext<ExchangeState, { compress?: boolean }>;
+export type Next = () => Promise<unknown>;
+export type Stage = (ctx: Context, next: Next) => Promise<void>;
+
+/** htmx asks for a part of the page; a restored history entry and a boosted link are whole pages. */
+export function wantsFragment(ctx: Context): boolean {
+  return (
+    ctx.get('HX-Request') === 'true' &&
+    ctx.get('HX-History-Restore-Request') !== 'true' &&
+    ctx.get('HX-Boosted') !== 'true'
+  );
+}

@@ -1,0 +1,58 @@
+import { isIP } from 'node:net';
+import { problem } from '../problem.js';
+import type { Context, Next, Stage } from './exchange.js';
+import type { HttpSettings } from './options.js';
+
+/** `::ffff:127.0.0.1` → `127.0.0.1`. */
+export const plainAddress = (address: string): string => address.replace(/^::ffff:(?=\d+\.)/i, '');
+
+export const isLoopback = (address: string): boolean => address === '::1' || plainAddress(address).startsWith('127.');
+
+const isLoopbackName = (name: string): boolean =>
+  name === 'localhost' || name.endsWith('.localhost') || (isIP(name) !== 0 && isLoopback(name));
+
+/** Whether an address to listen on can only be reached from this machine. */
+export const isLoopbackHost = (host: string): boolean => isLoopbackName(host.toLowerCase().replace(/^\[|\]$/g, ''));
+
+/** The name in a `Host` field without port and brackets, or undefined when it is malformed. */
+export function hostName(field: string): string | undefined {
+  const match = /^(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::\d{1,5})?$/i.exec(field);
+  return match?.[1]
+    ?.toLowerCase()
+    .replace(/^\[|\]$/g, '')
+    .replace(/\.$/, '');
+}
+
+/** A request for a name that is not ours was led here by somebody's DNS: 421. Two names: 400. */
+export function hostCheck(settings: () => HttpSettings): Stage {
+  return async function checkHost(ctx: Context, next: Next) {
+    const fields = ctx.req.rawHeaders.filter((name, index) => index % 2 === 0 && name.toLowerCase() === 'host');
+    if (fields.length > 1) throw problem('bad-request', 'There are two Host fields.');
+    takeOriginForm(ctx);
+    const field = ctx.req.headers.host;
+    // HTTP/1.0 has no Host, and browsers, whom this protects, do not speak it.
+    if (field !== undefined && !isOurs(field, settings(), ctx.req.socket.localAddress)) throw misdirected();
+    await next();
+  };
+}
+
+const misdirected = () =>
+  problem('misdirected', 'Add the address that you use to http.publicUrls, or use the one that the server listens on.');
+
+/** `GET http://host/path` (RFC 9112 §3.2.2): the host of the target counts, the rest goes on as usual. */
+function takeOriginForm(ctx: Context): void {
+  if (ctx.url.startsWith('/')) return;
+  const match = /^https?:\/\/([^/?#]*)([/?].*)?$/i.exec(ctx.url);
+  if (match === null) throw problem('bad-request', 'The target of the request cannot be read.');
+  ctx.req.headers.host = match[1] ?? '';
+  const rest = match[2] ?? '/';
+  ctx.url = rest.startsWith('/') ? rest : `/${rest}`;
+}
+
+function isOurs(field: string, { host, publicUrls }: HttpSettings, localAddress: string | undefined): boolean {
+  const name = hostName(field);
+  if (name === undefined) return false;
+  if (isLoopbackName(name) || name === host.toLowerCase().replace(/^\[|\]$/g, '')) return true;
+  if (localAddress !== undefined && name === plainAddress(localAddress)) return true;
+  return publicUrls.some((url) => hostName(new URL(url).host) === name);
+}

@@ -1,0 +1,107 @@
+import { z } from 'zod';
+import { secret } from '../config/outline.js';
+
+const name = z
+  .string()
+  .min(1)
+  .max(128)
+  .regex(/^[^:\p{Cc}]+$/u, 'must not contain a colon or control characters');
+
+const Role = z.enum(['read', 'operate', 'admin']);
+
+const AccountOptions = z
+  .strictObject({
+    username: name.describe('Name to sign in with.'),
+    password: secret().optional().describe('Password in clear; better {env: "NAME"}, {file: "path"} or passwordHash.'),
+    passwordHash: z
+      .string()
+      .startsWith('scrypt$')
+      .meta({ secret: true })
+      .optional()
+      .describe('Password as scrypt$N$r$p$salt$hash.'),
+    role: Role.describe(
+      'read: service pages; operate: mail, queue, sending; admin: users, configuration, dumps, logs.',
+    ),
+  })
+  .refine((account) => (account.password === undefined) !== (account.passwordHash === undefined), {
+    message: 'give either password or passwordHash',
+  });
+
+const AccessRule = z
+  .strictObject({
+    match: z
+      .string()
+      .regex(
+        /^(?:(?:GET|POST|PUT|PATCH|DELETE) )?\/[^\s?#]*$/,
+        'must be a path such as "/metrics/*" or "GET /metrics/*"',
+      )
+      .describe('Path with * for any characters, optionally behind a method. GET stands for HEAD too.'),
+    role: Role.optional().describe('The role that is needed.'),
+    public: z.literal(true).optional().describe('Nobody needs to sign in.'),
+    username: name.optional().describe('Name of the one account that opens this, and nothing else.'),
+    password: secret().optional().describe('Password of that account; never empty.'),
+    realm: z
+      .string()
+      .regex(/^[\x20\x21\x23-\x5b\x5d-\x7e]{1,100}$/, 'must be printable ASCII without quotes and backslashes')
+      .optional()
+      .describe('What a browser shows when it asks for that account.'),
+  })
+  .superRefine((rule, context) => {
+    const own = rule.username !== undefined || rule.password !== undefined || rule.realm !== undefined;
+    const ways = [rule.role !== undefined, rule.public === true, own].filter(Boolean).length;
+    if (ways !== 1) context.addIssue('give exactly one of role, public: true, or username with password');
+    else if (own && (rule.username === undefined || rule.password === undefined))
+      context.addIssue('username and password belong together, and neither may be empty');
+  });
+
+const seconds = (usual: number, least = 1) => z.int().min(least).max(86_400).default(usual);
+
+const HttpLimits = z.strictObject({
+  jsonBytes: z
+    .int()
+    .min(1024)
+    .max(64 * 1024 * 1024)
+    .default(1024 * 1024)
+    .describe('Largest JSON or form body, in bytes.'),
+  headerBytes: z
+    .int()
+    .min(4096)
+    .max(256 * 1024)
+    .default(16 * 1024)
+    .describe('Largest request line and header section together, in bytes. Read at start.'),
+  targetBytes: z.int().min(256).max(65_536).default(8192).describe('Longest path with query, in bytes.'),
+  uploadFiles: z.int().min(1).max(1000).default(20).describe('Most files in one multipart upload.'),
+  maxConnections: z.int().min(1).max(100_000).default(1000).describe('Open connections; more are closed at once.'),
+  headersSeconds: seconds(15).describe('Time for the header section of a request.'),
+  requestSeconds: seconds(120, 2).describe('Time for a whole request with its body.'),
+  keepAliveSeconds: seconds(30).describe('How long an idle connection is kept.'),
+  loginFailures: z.int().min(1).max(1000).default(10).describe('Failed sign-ins per user and address, then 429.'),
+  loginWindowSeconds: seconds(600).describe('The time in which failures are counted.'),
+  exemptLoopback: z.boolean().default(true).describe('Failures from loopback are not counted.'),
+  credentialSeconds: z
+    .int()
+    .min(0)
+    .max(3600)
+    .default(60)
+    .describe('How long a verified password is remembered (as a keyed digest); 0 = never. Read at start.'),
+});
+
+export const HttpOptions = z.strictObject({
+  host: z.string().min(1).default('127.0.0.1').describe('Address to listen on.'),
+  port: z.int().min(0).max(65_535).default(8080).describe('Port to listen on; 0 takes any free one.'),
+  publicUrls: z
+    .array(z.url({ protocol: /^https?$/ }))
+    .default([])
+    .describe('Addresses under which browsers reach this server, for example through a proxy.'),
+  accounts: z
+    .array(AccountOptions)
+    .optional()
+    .describe('Who may sign in. When absent, admin lives in accounts.json in the data folder.'),
+  access: z.array(AccessRule).default([]).describe('Who may reach which endpoint; the first match wins.'),
+  limits: HttpLimits.prefault({}).describe('Limits of the management interface.'),
+});
+
+export type HttpSettings = z.output<typeof HttpOptions>;
+export type HttpLimits = HttpSettings['limits'];
+export type AccessRule = HttpSettings['access'][number];
+export type ConfiguredAccount = NonNullable<HttpSettings['accounts']>[number];

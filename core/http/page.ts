@@ -1,0 +1,93 @@
+import type { Account, Role } from './endpoint.js';
+import { holds } from './access.js';
+import { wantsFragment, type Context } from './exchange.js';
+import type { Notices } from './notices.js';
+import { withParameter } from './way-back.js';
+import type { Views } from './views.js';
+
+export interface NavigationLink {
+  readonly title: string;
+  readonly href: string;
+  readonly order: number;
+  readonly role: Role;
+}
+
+/** What every view finds as `page`. */
+export interface PageModel {
+  readonly title: string;
+  readonly nav: readonly { readonly title: string; readonly href: string; readonly current: boolean }[];
+  readonly account: Account | null;
+  readonly requestId: string;
+  readonly path: string;
+  /** Path and query without cursor, page, format and notice. */
+  readonly listPath: string;
+  readonly notice: string | null;
+  readonly version: string;
+  readonly hostname: string;
+}
+
+export interface PagesInput {
+  readonly views: Views;
+  readonly notices: Notices;
+  readonly version: string;
+  readonly hostname: string;
+}
+
+/** Renders views inside the layout, or as the fragment that htmx asked for. */
+export class Pages {
+  readonly #input: PagesInput;
+  readonly #links = new Set<NavigationLink>();
+
+  constructor(input: PagesInput) {
+    this.#input = input;
+  }
+
+  navigate(link: NavigationLink): () => void {
+    this.#links.add(link);
+    return () => this.#links.delete(link);
+  }
+
+  render(ctx: Context, template: string, title: string, model: object): string {
+    const { views } = this.#input;
+    const layout = wantsFragment(ctx) ? 'fragment.njk' : 'layout.njk';
+    return views.render(template, { ...model, layout, page: this.model(ctx, title) });
+  }
+
+  /** A single element, without any page around it. */
+  renderPart(template: string, model: object): string {
+    return this.#input.views.render(template, model);
+  }
+
+  model(ctx: Context, title: string): PageModel {
+    const { notices, version, hostname } = this.#input;
+    const { account, id } = ctx.state.exchange;
+    const key = typeof ctx.query['notice'] === 'string' ? ctx.query['notice'] : undefined;
+    return {
+      title,
+      nav: this.#navigation(ctx.path, account),
+      account,
+      requestId: id,
+      path: ctx.path,
+      listPath: listPath(ctx),
+      notice: notices.take(key, account?.username),
+      version,
+      hostname,
+    };
+  }
+
+  #navigation(path: string, account: Account | null): PageModel['nav'] {
+    const links = [...this.#links].filter(({ role }) => holds(account, role)).toSorted((a, b) => a.order - b.order);
+    const current = links
+      .filter(({ href }) => path === href || path.startsWith(href.endsWith('/') ? href : `${href}/`))
+      .toSorted((a, b) => b.href.length - a.href.length)[0];
+    return links.map(({ title, href }) => ({
+      title,
+      href,
+      current: href === current?.href && (href !== '/' || path === '/'),
+    }));
+  }
+}
+
+export function listPath(ctx: Context): string {
+  return ['cursor', 'page', 'format', 'notice'].reduce((path, name) => withParameter(path, name, undefined), ctx.url);
+}

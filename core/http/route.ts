@@ -1,0 +1,48 @@
+import type { z } from 'zod';
+import type { AnyEndpoint, BodyDeclaration, Endpoint, Representation } from './endpoint.js';
+import { FieldShape } from './field-shape.js';
+import type { Views } from './views.js';
+
+/** A plugin as far as the shell must know it. */
+export interface MountedPlugin {
+  readonly name: string;
+  /** Absolute folder of its views, for plugins from elsewhere. */
+  readonly views?: string;
+}
+
+/** The handler's side of an endpoint, its types forgotten: what was validated is what it takes. */
+export type OpenEndpoint = Endpoint;
+
+/** An endpoint with everything that can be worked out before a request comes. */
+export interface Route {
+  readonly plugin: string;
+  readonly endpoint: OpenEndpoint;
+  readonly template: string | undefined;
+  readonly produces: readonly Representation[];
+  readonly fallback: Representation;
+  readonly query: FieldShape;
+  readonly form: FieldShape;
+  /** In the order of preference for this path: literal segments before parameters. */
+  readonly specificity: string;
+}
+
+export function compileRoute(plugin: MountedPlugin, declared: AnyEndpoint, views: Views): Route {
+  const endpoint = declared as unknown as OpenEndpoint;
+  const { view, path } = endpoint;
+  const produces: readonly Representation[] = endpoint.produces ?? (view === undefined ? ['json'] : ['html', 'json']);
+  const usual = produces.includes('json') ? 'json' : (produces[0] ?? 'json');
+  return {
+    plugin: plugin.name,
+    endpoint,
+    template: view === undefined ? undefined : views.resolve(plugin.name, view),
+    produces,
+    fallback: endpoint.fallback ?? usual,
+    query: new FieldShape(endpoint.query),
+    form: new FieldShape(schemaOf(endpoint.body)),
+    specificity: path.replaceAll(/\{[^}]*\}/g, '~'),
+  };
+}
+
+export function schemaOf(body: BodyDeclaration<z.ZodType> | undefined): z.ZodType | undefined {
+  return body === undefined || body.kind === 'raw' ? undefined : body.schema;
+}

@@ -1,0 +1,245 @@
+import type { RequestListener } from 'node:http';
+import { join } from 'node:path';
+import Koa from 'koa';
+import type { Clock } from '../clock.js';
+import type { Log } from '../log.js';
+import type { PluginContext } from '../plugin.js';
+import { AttemptLimiter } from '../rate.js';
+import { startError } from '../start-error.js';
+import { AccessControl } from './access.js';
+import { accessLog, beginExchange } from './access-log.js';
+import { AccessRules } from './access-rules.js';
+import type { Accounts } from './accounts.js';
+import { Assets } from './assets.js';
+import { AuditFile, auditTrail, type AuditSink } from './audit.js';
+import { compression } from './compression.js';
+import { crossSiteCheck } from './cross-site.js';
+import { declaredGate, describeRoute } from './description.js';
+import { Dispatcher } from './dispatch.js';
+import { docsEndpoints } from './docs-page.js';
+import type { AnyEndpoint, EndpointDescription } from './endpoint.js';
+import type { ExchangeState } from './exchange.js';
+import { hostCheck, isLoopbackHost } from './host.js';
+import { Notices } from './notices.js';
+import { openApiDocument } from './openapi.js';
+import type { HttpSettings } from './options.js';
+import { Pages, type NavigationLink } from './page.js';
+import { problemBoundary } from './problem-boundary.js';
+import { targetCheck } from './request-target.js';
+import { compileRoute, type MountedPlugin, type Route } from './route.js';
+import { RouteTable } from './route-table.js';
+import { securityHeaders } from './security-headers.js';
+import { HttpServer } from './server.js';
+import { Uploads } from './uploads.js';
+import { Views } from './views.js';
+
+export interface ShellInput {
+  readonly settings: HttpSettings;
+  readonly accounts: Accounts;
+  readonly log: Log;
+  readonly clock: Clock;
+  readonly metrics: PluginContext['metrics'];
+  readonly viewsRoot: string;
+  readonly publicRoot: string;
+  /** Absolute path of the data folder: uploads and the audit log live there. */
+  readonly dataRoot: string;
+  readonly version: string;
+  readonly hostname: string;
+  /** Bytes of the largest message; uploads may be as large. */
+  readonly uploadLimit: number;
+  /** Views that an operator put in the place of ours. */
+  readonly viewOverrides?: string;
+  /** Where the audit trail goes, instead of `logs/audit.log` in the data folder. */
+  readonly audit?: AuditSink;
+  /** A missing value in a view is an error; for tests. */
+  readonly strictViews?: boolean;
+}
+
+/** The HTTP side of the server: plugins mount endpoints, everything around them is here. */
+export interface HttpShell {
+  /** Puts endpoints into force; returns the undo. Throws a start error for a missing view or a path that is taken. */
+  mount(plugin: MountedPlugin, endpoints: readonly AnyEndpoint[]): () => void;
+  navigate(plugin: string, link: NavigationLink): () => void;
+  describe(): readonly EndpointDescription[];
+  /** URL of a file of `public/`. */
+  asset(name: string): string;
+  listen(): Promise<void>;
+  address(): { readonly host: string; readonly port: number };
+  close(graceMs: number): Promise<void>;
+  /** Takes new rules, limits and public URLs. Host, port and accounts need a restart. */
+  reconfigure(settings: HttpSettings): void;
+  callback(): RequestListener;
+}
+
+export function createHttpShell(input: ShellInput): HttpShell {
+  return new Shell(input);
+}
+
+class Shell implements HttpShell {
+  readonly #input: ShellInput;
+  readonly #assets: Assets;
+  readonly #views: Views;
+  readonly #pages: Pages;
+  readonly #uploads: Uploads;
+  readonly #audit: AuditSink;
+  readonly #koa = new Koa<ExchangeState>();
+  readonly #server: HttpServer;
+  readonly #mounted = new Set<readonly Route[]>();
+  #table = new RouteTable([]);
+  #settings: HttpSettings;
+  #rules: AccessRules;
+  #document: object | undefined;
+
+  constructor(input: ShellInput) {
+    const { settings, log, clock, version, hostname } = input;
+    refuseOpenDoor(settings, input.accounts);
+    this.#input = input;
+    this.#settings = settings;
+    this.#rules = new AccessRules(settings.access);
+    this.#assets = new Assets(input.publicRoot);
+    this.#views = new Views({
+      root: input.viewsRoot,
+      overrides: input.viewOverrides,
+      asset: this.#assets.url,
+      clock,
+      strict: input.strictViews,
+    });
+    const notices = new Notices();
+    this.#pages = new Pages({ views: this.#views, notices, version, hostname });
+    this.#uploads = new Uploads(join(input.dataRoot, 'uploads'));
+    this.#audit = input.audit ?? new AuditFile(join(input.dataRoot, 'logs', 'audit.log'), log);
+    this.#buildStages(notices);
+    this.#server = new HttpServer(this.callback(), settings.limits, log);
+    const describe = () => this.describe();
+    this.mount({ name: 'http' }, docsEndpoints({ document: () => this.#openApi(), describe }));
+  }
+
+  mount(plugin: MountedPlugin, endpoints: readonly AnyEndpoint[]): () => void {
+    const forget = plugin.views === undefined ? () => undefined : this.#views.add(plugin.name, plugin.views);
+    const routes = endpoints.map((endpoint) => compileRoute(plugin, endpoint, this.#views));
+    this.#table = new RouteTable([...this.#routes(), ...routes]);
+    this.#mounted.add(routes);
+    this.#document = undefined;
+    return () => {
+      forget();
+      this.#mounted.delete(routes);
+      this.#table = new RouteTable(this.#routes());
+      this.#document = undefined;
+    };
+  }
+
+  navigate(_plugin: string, link: NavigationLink): () => void {
+    return this.#pages.navigate(link);
+  }
+
+  describe(): readonly EndpointDescription[] {
+    return this.#routes().map((route) => describeRoute(route, this.#rules, this.#base()));
+  }
+
+  asset(name: string): string {
+    return this.#assets.url(name);
+  }
+
+  async listen(): Promise<void> {
+    this.#uploads.sweep();
+    await this.#server.listen(this.#settings.host, this.#settings.port);
+    this.#assets
+      .compress()
+      .catch((error: unknown) => this.#input.log.error({ err: error }, 'assets are not compressed'));
+  }
+
+  address(): { readonly host: string; readonly port: number } {
+    return this.#server.address();
+  }
+
+  async close(graceMs: number): Promise<void> {
+    await this.#server.close(graceMs);
+    await this.#audit.close();
+  }
+
+  reconfigure(settings: HttpSettings): void {
+    const rules = new AccessRules(settings.access);
+    this.#settings = settings;
+    this.#rules = rules;
+    this.#document = undefined;
+    this.#server.limit(settings.limits);
+  }
+
+  callback(): RequestListener {
+    const handle = this.#koa.callback();
+    return (request, response) => void handle(request, response);
+  }
+
+  #buildStages(notices: Notices): void {
+    const { log, clock, metrics, accounts } = this.#input;
+    const settings = () => this.#settings;
+    const { loginFailures, loginWindowSeconds } = this.#settings.limits;
+    const limiter = new AttemptLimiter({
+      limit: loginFailures,
+      windowSeconds: loginWindowSeconds,
+      maxKeys: 10_000,
+      clock,
+    });
+    const access = new AccessControl({ accounts, limiter, exemptLoopback: () => settings().limits.exemptLoopback });
+    const dispatcher = new Dispatcher({
+      table: () => this.#table,
+      rules: () => this.#rules,
+      access,
+      settings,
+      pages: this.#pages,
+      notices,
+      uploads: this.#uploads,
+    });
+    const stages = [
+      beginExchange(clock),
+      accessLog(log, clock, metrics),
+      compression(),
+      securityHeaders(settings),
+      auditTrail(this.#audit, clock),
+      problemBoundary(this.#pages, log),
+      hostCheck(settings),
+      targetCheck(() => settings().limits.targetBytes),
+      this.#assets.serve,
+      crossSiteCheck(settings),
+      this.#uploads.releaseAfter,
+      dispatcher.run,
+    ];
+    for (const stage of stages) this.#koa.use(stage as Koa.Middleware<ExchangeState>);
+    this.#koa.on('error', (error: unknown) => logTransport(log, error));
+  }
+
+  #routes(): readonly Route[] {
+    return [...this.#mounted].flat();
+  }
+
+  #openApi(): object {
+    this.#document ??= openApiDocument({
+      routes: this.#routes(),
+      gateOf: (route) => declaredGate(this.#rules, route),
+      version: this.#input.version,
+    });
+    return this.#document;
+  }
+
+  #base(): string {
+    const [first] = this.#settings.publicUrls;
+    if (first !== undefined) return first.replace(/\/$/, '');
+    const { host, port } = this.#server.listening ? this.#server.address() : this.#settings;
+    return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+  }
+}
+
+/** A peer that goes away in the middle is nothing to worry about. */
+function logTransport(log: Log, error: unknown): void {
+  const code = (error as NodeJS.ErrnoException | null)?.code ?? '';
+  const gone = ['ECONNRESET', 'EPIPE', 'ECONNABORTED', 'ERR_STREAM_PREMATURE_CLOSE', 'ERR_STREAM_DESTROYED'];
+  log[gone.includes(code) ? 'debug' : 'error']({ err: error }, 'an answer could not be sent');
+}
+
+function refuseOpenDoor({ host }: HttpSettings, accounts: Accounts): void {
+  if (isLoopbackHost(host) || accounts.chosen) return;
+  throw startError(
+    `http.host ${host} can be reached from other machines, but no account was chosen: ` +
+      'add one to http.accounts, or set POSTERN_ADMIN_PASSWORD, or listen on 127.0.0.1.',
+  );
+}

@@ -1,0 +1,24 @@
+import type { z } from 'zod';
+import { problem, type InvalidPlace, type ProblemName } from '../problem.js';
+
+/** Checks a value; what is wrong with it becomes the problem of that name with every place. */
+export function validate(
+  schema: z.ZodType | undefined,
+  value: unknown,
+  name: ProblemName,
+  pointers: 'names' | 'json',
+): unknown {
+  if (schema === undefined) return value;
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  const errors = result.error.issues.slice(0, 50).map((issue) => placeOf(issue, pointers));
+  const first = errors[0];
+  const where = first === undefined || first.pointer === '' ? '' : `${first.pointer}: `;
+  throw problem(name, { detail: `${where}${first?.message ?? 'invalid'}.`, errors });
+}
+
+function placeOf(issue: z.core.$ZodIssue, pointers: 'names' | 'json'): InvalidPlace {
+  const path = issue.path.map((step) => String(step).replaceAll('~', '~0').replaceAll('/', '~1'));
+  const pointer = pointers === 'names' ? path.join('.') : path.map((step) => `/${step}`).join('');
+  return { pointer, message: issue.message };
+}

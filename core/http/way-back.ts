@@ -1,0 +1,23 @@
+import type { Context } from './exchange.js';
+
+/** A path on this server, and nothing that a browser could take for another one. */
+export const isOwnPath = (target: string): boolean => /^\/(?![/\\])[^\\\p{Cc}]*$/u.test(target);
+
+/** Path and query of the page that the request came from, when that page is ours. */
+export function wayBack(ctx: Context): string | undefined {
+  const referer = ctx.get('Referer');
+  if (!/^https?:\/\//i.test(referer) || !URL.canParse(referer)) return undefined;
+  const { host, pathname, search } = new URL(referer);
+  const path = `${pathname}${search}`;
+  return host === ctx.get('Host').toLowerCase() && isOwnPath(path) ? path : undefined;
+}
+
+/** The same path with that query parameter set, or removed. */
+export function withParameter(path: string, name: string, value: string | undefined): string {
+  const [bare = '', query = ''] = path.split('?', 2);
+  const parameters = new URLSearchParams(query);
+  parameters.delete(name);
+  if (value !== undefined) parameters.append(name, value);
+  const text = parameters.toString();
+  return text === '' ? bare : `${bare}?${text}`;
+}
