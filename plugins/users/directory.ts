@@ -1,0 +1,150 @@
+import type { Clock } from '../../core/clock.js';
+import type { Directory, MailUser } from '../../core/contracts/directory.js';
+import type { Configuration } from '../../core/contracts/server.js';
+import { CredentialCache } from '../../core/credential-cache.js';
+import type { Address } from '../../core/mime/address.js';
+import { verifyNobody, verifyPassword } from '../../core/password.js';
+import type { UsersSettings } from './options.js';
+import type { UserRecords } from './user-records.js';
+import { asMailUser, type UserRecord } from './user.js';
+import { canonicalUsername, lowerCase } from './username.js';
+
+export type Destination = Pick<Address, 'local' | 'domain'>;
+
+export interface DirectoryInput {
+  readonly records: UserRecords;
+  readonly settings: UsersSettings;
+  readonly configuration: Pick<Configuration, 'domains' | 'hostname'>;
+  readonly clock: Pick<Clock, 'monotonic'>;
+}
+
+/** Verified sign-ins that are remembered at most. */
+const rememberedUsers = 10_000;
+
+/** The users of `users.json` as the rest of the server knows them. */
+export class UserDirectory implements Directory {
+  readonly #records: UserRecords;
+  readonly #configuration: Pick<Configuration, 'domains' | 'hostname'>;
+  readonly #clock: Pick<Clock, 'monotonic'>;
+  #settings: UsersSettings;
+  #verified: CredentialCache;
+
+  constructor({ records, settings, configuration, clock }: DirectoryInput) {
+    this.#records = records;
+    this.#configuration = configuration;
+    this.#clock = clock;
+    this.#settings = settings;
+    this.#verified = this.#emptyCache();
+  }
+
+  get source(): string {
+    return this.#settings.file;
+  }
+
+  /** Takes new settings; sign-ins that were remembered are verified anew. */
+  use(settings: UsersSettings): void {
+    this.#settings = settings;
+    this.#verified = this.#emptyCache();
+  }
+
+  isLocal(domain: string): boolean {
+    return this.#configuration.domains.includes(domain);
+  }
+
+  /**
+   * Whose mail it is, without waiting. In this order: the very name or alias, postmaster, the same without `+detail`, and
+   * the catch-all; each in the local domains only, but for postmaster of this host itself.
+   */
+  lookup({ local, domain }: Destination): UserRecord | undefined {
+    const name = lowerCase(local);
+    if (!this.isLocal(domain)) return this.#isOwnPostmaster(name, domain) ? this.#postmaster() : undefined;
+    return this.#known(name, domain) ?? this.#known(this.#withoutDetail(name), domain) ?? this.#catchAll(name);
+  }
+
+  resolve(address: Address): Promise<MailUser | undefined> {
+    const record = this.lookup(address);
+    return Promise.resolve(record && asMailUser(record));
+  }
+
+  find(username: string): Promise<MailUser | undefined> {
+    const record = this.#records.get(this.canonical(username));
+    return Promise.resolve(record && asMailUser(record));
+  }
+
+  list(): Promise<readonly MailUser[]> {
+    return Promise.resolve(this.#records.list().map(asMailUser));
+  }
+
+  /** Throws `unavailable` when too many passwords are being checked. */
+  async authenticate(username: string, password: string): Promise<MailUser | undefined> {
+    const record = this.#records.get(this.canonical(username));
+    if (record === undefined || record.disabled || record.passwordHash === null) {
+      await verifyNobody(password);
+      return undefined;
+    }
+    // With the hash in the key, a new password or a removed user needs no forgetting.
+    const key = `${record.username} ${record.passwordHash}`;
+    if (this.#verified.get(key, password) === true) return asMailUser(record);
+    if (!(await verifyPassword(password, record.passwordHash))) return undefined;
+    const now = this.#records.get(record.username);
+    if (now === undefined || now.disabled || now.passwordHash !== record.passwordHash) return undefined;
+    this.#verified.remember(key, password);
+    return asMailUser(now);
+  }
+
+  /** The name as we keep it of what somebody typed. */
+  canonical(username: string): string {
+    return canonicalUsername(username, this.#configuration.domains);
+  }
+
+  /** Name of the user who is postmaster of every local domain. */
+  postmasterName(): string {
+    return postmasterName(this.#settings, this.#configuration.domains);
+  }
+
+  /** The configured catch-all, when nobody has that name. */
+  missingCatchAll(): string | undefined {
+    const { catchAll } = this.#settings;
+    return catchAll !== null && this.#records.named(this.canonical(catchAll)) === undefined ? catchAll : undefined;
+  }
+
+  #known(local: string, domain: string): UserRecord | undefined {
+    const record = this.#records.named(`${local}@${domain}`);
+    return record ?? (local === 'postmaster' ? this.#postmaster() : undefined);
+  }
+
+  #isOwnPostmaster(local: string, domain: string): boolean {
+    return local === 'postmaster' && domain === this.#configuration.hostname;
+  }
+
+  #withoutDetail(local: string): string {
+    const { plusDetail } = this.#settings;
+    const at = plusDetail === '' ? -1 : local.indexOf(plusDetail);
+    return at > 0 ? local.slice(0, at) : local;
+  }
+
+  #postmaster(): UserRecord | undefined {
+    return this.#records.named(this.postmasterName());
+  }
+
+  /** Nobody's addresses, but never what may ask us to send the message on. */
+  #catchAll(local: string): UserRecord | undefined {
+    const { catchAll } = this.#settings;
+    return catchAll === null || looksRouted(local) ? undefined : this.#records.named(this.canonical(catchAll));
+  }
+
+  #emptyCache(): CredentialCache {
+    const { rememberSeconds } = this.#settings;
+    const max = rememberSeconds === 0 ? 0 : rememberedUsers;
+    return new CredentialCache({ ttlSeconds: rememberSeconds, max, clock: this.#clock });
+  }
+}
+
+export function postmasterName({ postmaster }: Pick<UsersSettings, 'postmaster'>, domains: readonly string[]): string {
+  return canonicalUsername(postmaster ?? 'postmaster', domains);
+}
+
+/** `a%b@c`, `b!a@c` and `"a@b"@c` told hosts of old to pass the message on (RFC 5321 §3.3, RFC 1123 §5.2.16). */
+export function looksRouted(local: string): boolean {
+  return /[%!@]/.test(local);
+}

@@ -1,0 +1,49 @@
+import { isProblem } from '../../core/problem.js';
+import type { Hook } from '../../core/smtp/hook.js';
+import { accept, defer, next, reject, route } from '../../core/smtp/verdict.js';
+import { looksRouted, type Destination, type UserDirectory } from './directory.js';
+import type { SignIns } from './sign-ins.js';
+import type { CountSignIn } from './users-metrics.js';
+
+/** Checks AUTH. What is wrong is left to the chain, which answers 535 5.7.8 when nobody said yes. */
+export function signInHook(signIns: SignIns, count: CountSignIn): Hook<'auth'> {
+  return async ({ session, username, password }) => {
+    try {
+      const { address } = session.remote;
+      const result = await signIns.attempt({ username, password, address, exempt: session.exempt });
+      count('smtp', result.outcome);
+      if (result.outcome === 'accepted') return accept({ username: result.user.username });
+      if (result.outcome === 'refused') return next();
+      return defer(454, '4.7.0', `Too many failed sign-ins, try again in ${result.retryAfter} seconds`);
+    } catch (error) {
+      if (!isProblem(error)) throw error;
+      count('smtp', 'unavailable');
+      // RFC 4954 §6: a temporary failure of the server.
+      return defer(454, '4.7.0', 'Temporary authentication failure');
+    }
+  };
+}
+
+/** Decides about every recipient of a local domain. It answers at once, and as fast for the unknown as for the known. */
+export function recipientHook(directory: Pick<UserDirectory, 'lookup' | 'isLocal'>): Hook<'rcptTo'> {
+  return ({ address }) => {
+    const user = directory.lookup(address);
+    if (user === undefined) return directory.isLocal(address.domain) ? refuseUnknown(address) : next();
+    // For good: mail to a mailbox that somebody switched off shall not wait in the sender's queue for days.
+    if (user.disabled) return reject(550, '5.2.1', 'This mailbox is disabled');
+    return route({ target: 'mailbox', destination: user.username });
+  };
+}
+
+function refuseUnknown({ local }: Destination) {
+  return looksRouted(local) ? reject(550, '5.7.1', 'Relaying denied') : reject(550, '5.1.1', 'No such user here');
+}
+
+/** Tells those who have signed in why their mail to elsewhere is refused; the chain refuses it to everybody else. */
+export function relayHook(directory: Pick<UserDirectory, 'lookup' | 'isLocal'>): Hook<'rcptTo'> {
+  return ({ address, transaction }) => {
+    const isOurs = directory.isLocal(address.domain) || directory.lookup(address) !== undefined;
+    if (isOurs || transaction.session.user === undefined) return next();
+    return reject(550, '5.7.1', 'Relaying is not available: this server delivers to its own domains only');
+  };
+}

@@ -1,0 +1,72 @@
+import { join } from 'node:path';
+import { directory } from '../../core/contracts/directory.js';
+import { configuration } from '../../core/contracts/server.js';
+import { definePlugin } from '../../core/plugin.js';
+import { problem } from '../../core/problem.js';
+import { AttemptLimiter } from '../../core/rate.js';
+import { postmasterName, UserDirectory } from './directory.js';
+import { recipientHook, relayHook, signInHook } from './hooks.js';
+import { UsersOptions, type UsersSettings } from './options.js';
+import { ensurePostmaster } from './postmaster.js';
+import { LocalRoster } from './roster.js';
+import { userEndpoints } from './routes.js';
+import { SignIns } from './sign-ins.js';
+import { userCommand } from './user-command.js';
+import { openUserRecords } from './user-records.js';
+import { usersMetrics } from './users-metrics.js';
+
+/** A password check may stand in line behind others for some seconds. */
+const signInLimitMs = 30_000;
+
+/** Mail users in `users.json`: who may sign in, and whose the recipients are. */
+export const users = definePlugin({
+  name: 'users',
+  options: UsersOptions,
+  needs: { configuration },
+  provides: { directory },
+  commands: [userCommand],
+  async setup({ http, smtp, metrics, health, clock, log }, { options, configuration }) {
+    let settings: UsersSettings = options;
+    const records = await openUserRecords(join(configuration.data, options.file));
+    await ensurePostmaster(records, { settings, configuration, clock });
+    const userDirectory = new UserDirectory({ records, settings, configuration, clock });
+    const limiter = ({ attempts }: UsersSettings) => new AttemptLimiter({ ...attempts, clock });
+    const signIns = new SignIns(userDirectory, limiter(settings));
+    const count = usersMetrics(metrics, () => records.count);
+    const postmaster = () => postmasterName(settings, configuration.domains);
+    const roster = new LocalRoster({ records, configuration, postmaster, clock });
+
+    smtp.on('auth', { timeLimitMs: signInLimitMs }, signInHook(signIns, count));
+    smtp.on('rcptTo', { order: 'route' }, recipientHook(userDirectory));
+    smtp.on('rcptTo', { order: 'last' }, relayHook(userDirectory));
+    http.navigate({ title: 'Users', href: '/users', order: 30, role: 'read' });
+    http.mount(
+      userEndpoints({ roster, directory: userDirectory, domains: () => configuration.domains, signIns, count }),
+    );
+    health.check('users', () => {
+      const missing = userDirectory.missingCatchAll();
+      if (missing === undefined) return { status: 'up' };
+      return {
+        status: 'degraded',
+        why: `The catch-all ${missing} is no user: add it, or change plugins.users.catchAll.`,
+      };
+    });
+
+    return {
+      directory: userDirectory,
+      async reconfigure(changed: UsersSettings) {
+        refuseOtherFile(settings, changed);
+        await ensurePostmaster(records, { settings: changed, configuration, clock });
+        settings = changed;
+        userDirectory.use(changed);
+        signIns.use(limiter(changed));
+        log.info('the options of users are in force');
+      },
+    };
+  },
+});
+
+function refuseOtherFile(now: UsersSettings, changed: UsersSettings): void {
+  if (changed.file === now.file) return;
+  throw problem('conflict', 'plugins.users.file can be changed only by a restart.');
+}

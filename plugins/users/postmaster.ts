@@ -1,0 +1,35 @@
+import type { Clock } from '../../core/clock.js';
+import type { Configuration } from '../../core/contracts/server.js';
+import { startError } from '../../core/start-error.js';
+import { postmasterName } from './directory.js';
+import type { UsersSettings } from './options.js';
+import type { UserRecords } from './user-records.js';
+import { isUsername, partsOf } from './username.js';
+
+export interface PostmasterInput {
+  readonly settings: Pick<UsersSettings, 'postmaster'>;
+  readonly configuration: Pick<Configuration, 'domains'>;
+  readonly clock: Pick<Clock, 'now'>;
+}
+
+/**
+ * Somebody gets the mail for postmaster (RFC 5321 §4.5.1): when nobody has that name yet, a user without a password is made,
+ * as whom nobody can sign in. At the first start that is how `users.json` comes to be.
+ */
+export async function ensurePostmaster(records: UserRecords, input: PostmasterInput): Promise<void> {
+  const { settings, configuration, clock } = input;
+  const username = postmasterName(settings, configuration.domains);
+  if (records.named(username) !== undefined) return;
+  if (!isUsername(username) || !configuration.domains.includes(partsOf(username).domain)) {
+    const domains = configuration.domains.join(', ');
+    throw startError(`plugins.users.postmaster: ${username} must be a mailbox in one of the domains ${domains}.`);
+  }
+  await records.add({
+    username,
+    passwordHash: null,
+    aliases: [],
+    quota: null,
+    disabled: false,
+    createdAt: new Date(clock.now()).toISOString(),
+  });
+}

@@ -1,0 +1,142 @@
+import type { Clock } from '../../core/clock.js';
+import { hashPassword } from '../../core/password.js';
+import { problem } from '../../core/problem.js';
+import { checkNewPassword } from './password-rule.js';
+import type { UserRecords } from './user-records.js';
+import type { UserRecord } from './user.js';
+import { canonicalUsername, newAliases, newUsername, partsOf } from './username.js';
+
+/** A user as operators see it; nothing of the password but whether there is one. */
+export interface UserDetails {
+  readonly username: string;
+  readonly domain: string;
+  readonly aliases: readonly string[];
+  /** Bytes; null means none. */
+  readonly quota: number | null;
+  readonly disabled: boolean;
+  /** False: nobody can sign in as this user. */
+  readonly hasPassword: boolean;
+  /** ISO 8601. */
+  readonly createdAt: string;
+}
+
+export interface UserChange {
+  readonly password?: string | undefined;
+  /** All of them; what is not named is taken away. */
+  readonly aliases?: readonly string[] | undefined;
+  readonly quota?: number | null | undefined;
+  readonly disabled?: boolean | undefined;
+}
+
+export interface NewUser extends UserChange {
+  readonly username: string;
+}
+
+/** What an operator does with users, over HTTP or from the command line. Durable when it resolves. */
+export interface Roster {
+  list(): Promise<readonly UserDetails[]>;
+  /** Without a password nobody can sign in. Throws `invalid`, `conflict`. */
+  add(user: NewUser): Promise<UserDetails>;
+  /** Throws `not-found`, `invalid`, `conflict`. */
+  change(username: string, change: UserChange): Promise<UserDetails>;
+  /** The mailbox and its messages stay. Throws `not-found`, `conflict`. */
+  remove(username: string): Promise<void>;
+}
+
+export interface LocalRosterInput {
+  readonly records: UserRecords;
+  readonly configuration: { readonly domains: readonly string[] };
+  /** Name of the user who must stay, because the mail for postmaster goes there. */
+  readonly postmaster: () => string;
+  readonly clock: Pick<Clock, 'now'>;
+}
+
+/** The roster over the file itself, for the process that owns the data folder. */
+export class LocalRoster implements Roster {
+  readonly #input: LocalRosterInput;
+
+  constructor(input: LocalRosterInput) {
+    this.#input = input;
+  }
+
+  list(): Promise<readonly UserDetails[]> {
+    return Promise.resolve(this.#input.records.list().map(detailsOf));
+  }
+
+  /** By its name as typed. Throws `not-found`. */
+  get(username: string): UserDetails {
+    const record = this.#input.records.get(this.#canonical(username));
+    if (record === undefined) throw problem('not-found', 'There is no such user.');
+    return detailsOf(record);
+  }
+
+  async add(user: NewUser): Promise<UserDetails> {
+    const { records, configuration, clock } = this.#input;
+    const username = newUsername(user.username, configuration.domains);
+    const record: UserRecord = {
+      username,
+      aliases: [...newAliases(user.aliases ?? [], username, configuration.domains)],
+      quota: user.quota ?? null,
+      disabled: user.disabled ?? false,
+      createdAt: new Date(clock.now()).toISOString(),
+      passwordHash: await hashOf(user.password, username),
+    };
+    this.#keepPostmaster(record);
+    await records.add(record);
+    return detailsOf(record);
+  }
+
+  async change(typed: string, change: UserChange): Promise<UserDetails> {
+    const { records, configuration } = this.#input;
+    const { username } = this.get(typed);
+    const aliases = change.aliases && newAliases(change.aliases, username, configuration.domains);
+    const passwordHash = change.password === undefined ? undefined : await hashOf(change.password, username);
+    const changed = await records.change(username, (record) => {
+      const next = {
+        ...record,
+        aliases: aliases === undefined ? record.aliases : [...aliases],
+        quota: change.quota === undefined ? record.quota : change.quota,
+        disabled: change.disabled ?? record.disabled,
+        passwordHash: passwordHash ?? record.passwordHash,
+      };
+      this.#keepPostmaster(next, record);
+      return next;
+    });
+    return detailsOf(changed);
+  }
+
+  async remove(typed: string): Promise<void> {
+    const { username, aliases } = this.get(typed);
+    const postmaster = this.#input.postmaster();
+    if (username === postmaster || aliases.includes(postmaster)) {
+      throw problem('conflict', `${username} gets the mail for postmaster, which every mail server must take.`);
+    }
+    await this.#input.records.remove(username);
+  }
+
+  #canonical(username: string): string {
+    return canonicalUsername(username, this.#input.configuration.domains);
+  }
+
+  /** RFC 5321 §4.5.1: mail for postmaster must always be taken. */
+  #keepPostmaster(next: UserRecord, before?: UserRecord): void {
+    const postmaster = this.#input.postmaster();
+    const isPostmaster = (record: UserRecord) => [record.username, ...record.aliases].includes(postmaster);
+    if (isPostmaster(next)) {
+      if (next.disabled) throw problem('conflict', 'The user who gets the mail for postmaster cannot be disabled.');
+    } else if (before !== undefined && isPostmaster(before)) {
+      throw problem('conflict', `${postmaster} must stay an alias of this user: the mail for postmaster goes there.`);
+    }
+  }
+}
+
+async function hashOf(password: string | undefined, username: string): Promise<string | null> {
+  if (password === undefined) return null;
+  checkNewPassword(password, username);
+  return hashPassword(password);
+}
+
+export function detailsOf({ username, aliases, quota, disabled, passwordHash, createdAt }: UserRecord): UserDetails {
+  const { domain } = partsOf(username);
+  return { username, domain, aliases, quota, disabled, hasPassword: passwordHash !== null, createdAt };
+}

@@ -1,0 +1,70 @@
+import type { Directory, MailUser } from '../../core/contracts/directory.js';
+import type { AttemptLimiter } from '../../core/rate.js';
+import { lowerCase } from './username.js';
+
+export interface Attempt {
+  readonly username: string;
+  readonly password: string;
+  /** IP address of whoever tries. */
+  readonly address: string;
+  /** Neither counted nor refused for earlier failures. */
+  readonly exempt: boolean;
+}
+
+export type SignIn =
+  | { readonly outcome: 'accepted'; readonly user: MailUser }
+  | { readonly outcome: 'refused' }
+  /** Too many failures; `retryAfter` in seconds. */
+  | { readonly outcome: 'limited'; readonly retryAfter: number };
+
+/**
+ * Sign-ins with a limit of failures for each user and address, whether the user exists or not.
+ *
+ * Attempts for the same pair take turns: a thousand guesses at once are counted one by one, and of many right ones at
+ * once only the first is hashed.
+ */
+export class SignIns {
+  readonly #directory: Pick<Directory, 'authenticate'>;
+  #limiter: AttemptLimiter;
+  /** The last attempt of each pair that is under way. */
+  readonly #turns = new Map<string, Promise<SignIn>>();
+
+  constructor(directory: Pick<Directory, 'authenticate'>, limiter: AttemptLimiter) {
+    this.#directory = directory;
+    this.#limiter = limiter;
+  }
+
+  /** Counts anew with other limits. */
+  use(limiter: AttemptLimiter): void {
+    this.#limiter = limiter;
+  }
+
+  /** Throws `unavailable` when too many passwords are being checked; that does not count as a failure. */
+  async attempt(attempt: Attempt): Promise<SignIn> {
+    const key = `${lowerCase(attempt.username)} ${attempt.address}`;
+    const mine = this.#inTurn(this.#turns.get(key), key, attempt);
+    this.#turns.set(key, mine);
+    try {
+      return await mine;
+    } finally {
+      if (this.#turns.get(key) === mine) this.#turns.delete(key);
+    }
+  }
+
+  async #inTurn(before: Promise<SignIn> | undefined, key: string, attempt: Attempt): Promise<SignIn> {
+    await before?.catch(() => undefined);
+    return this.#decide(key, attempt);
+  }
+
+  async #decide(key: string, { username, password, exempt }: Attempt): Promise<SignIn> {
+    const retryAfter = exempt ? 0 : this.#limiter.retryAfter(key);
+    if (retryAfter > 0) return { outcome: 'limited', retryAfter };
+    const user = await this.#directory.authenticate(username, password);
+    if (user !== undefined) {
+      this.#limiter.forget(key);
+      return { outcome: 'accepted', user };
+    }
+    if (!exempt) this.#limiter.record(key);
+    return { outcome: 'refused' };
+  }
+}

@@ -1,0 +1,92 @@
+import { join } from 'node:path';
+import type { Command, CommandInput, Terminal } from '../../core/command.js';
+import { startError } from '../../core/start-error.js';
+import { postmasterName } from './directory.js';
+import type { UsersSettings } from './options.js';
+import { RemoteRoster } from './remote-roster.js';
+import { LocalRoster, type Roster, type UserDetails } from './roster.js';
+import { openUserRecords } from './user-records.js';
+
+const usage = [
+  'postern user add NAME        add a mail user and ask for a password; an empty one: nobody can sign in',
+  'postern user list            names, aliases and state of all users',
+  'postern user passwd NAME     ask for a new password',
+  'postern user remove NAME     remove a user; the mailbox and its messages stay',
+] as const;
+
+type Action = (roster: Roster, name: string, terminal: Terminal) => Promise<void>;
+const actions: Readonly<Record<string, Action>> = { add, passwd: changePassword, remove };
+
+/** `postern user …`. Passwords are asked for, never taken from the command line, where others could read them. */
+export const userCommand: Command<UsersSettings> = {
+  name: 'user',
+  summary: 'Mail users: add, list, change the password, remove',
+  usage,
+  async run(input) {
+    const [word = '', name, ...rest] = input.args;
+    const { terminal } = input;
+    if (word === 'list' && name === undefined) return list(await rosterOf(input), terminal);
+    const action = Object.hasOwn(actions, word) ? actions[word] : undefined;
+    if (action === undefined || name === undefined || rest.length > 0) {
+      throw startError(['Usage:', ...usage.map((line) => `  ${line}`)].join('\n'));
+    }
+    return action(await rosterOf(input), name, terminal);
+  },
+};
+
+async function rosterOf(input: CommandInput<UsersSettings>): Promise<Roster> {
+  const { owner, options, configuration, clock } = input;
+  if (owner !== undefined) return new RemoteRoster(owner);
+  const records = await openUserRecords(join(configuration.data, options.file));
+  const postmaster = () => postmasterName(options, configuration.domains);
+  return new LocalRoster({ records, configuration, postmaster, clock });
+}
+
+async function add(roster: Roster, name: string, terminal: Terminal): Promise<void> {
+  const password = await askPassword(terminal);
+  const user = await roster.add({ username: name, ...(password !== '' && { password }) });
+  terminal.print(
+    user.hasPassword
+      ? `${user.username} was added.`
+      : `${user.username} was added without a password: nobody can sign in until "postern user passwd ${user.username}".`,
+  );
+}
+
+async function changePassword(roster: Roster, name: string, terminal: Terminal): Promise<void> {
+  const password = await askPassword(terminal);
+  if (password === '') throw startError('No password was given: nothing was changed.');
+  const { username } = await roster.change(name, { password });
+  terminal.print(`${username} has a new password.`);
+}
+
+async function remove(roster: Roster, name: string, terminal: Terminal): Promise<void> {
+  if (terminal.interactive) {
+    const answer = await terminal.ask(`Remove the user ${name}? The mailbox and its messages stay. Type yes: `);
+    if (answer.trim().toLowerCase() !== 'yes') throw startError('Nothing was removed.');
+  }
+  await roster.remove(name);
+  terminal.print(`${name} was removed. The mailbox is still there.`);
+}
+
+async function list(roster: Roster, terminal: Terminal): Promise<void> {
+  for (const user of await roster.list()) terminal.print(lineOf(user));
+}
+
+/** One user a line, for people and for `grep`. */
+function lineOf({ username, aliases, disabled, hasPassword }: UserDetails): string {
+  const notes = [
+    ...(disabled ? ['disabled'] : []),
+    ...(hasPassword ? [] : ['no password']),
+    ...(aliases.length > 0 ? [`aliases: ${aliases.join(', ')}`] : []),
+  ];
+  return notes.length === 0 ? username : `${username}  (${notes.join('; ')})`;
+}
+
+/** A person types it twice; from a pipe it is one line. */
+async function askPassword(terminal: Terminal): Promise<string> {
+  const password = await terminal.askSecret('Password: ');
+  if (terminal.interactive && password !== '' && (await terminal.askSecret('The same again: ')) !== password) {
+    throw startError('The two passwords differ: nothing was changed.');
+  }
+  return password;
+}

@@ -1,0 +1,107 @@
+import { openDocument, type Document } from '../../core/disk/document.js';
+import { problem } from '../../core/problem.js';
+import { UsersFile, type UserRecord } from './user.js';
+import { orderOf } from './username.js';
+
+type Draft = UsersFile['users'][number];
+
+/** The users on disk, found by any of their names. Reading is synchronous; a change is durable when it resolves. */
+export class UserRecords {
+  readonly #document: Document<UsersFile>;
+  #indexed: UsersFile | undefined;
+  #byName = new Map<string, UserRecord>();
+
+  constructor(document: Document<UsersFile>) {
+    this.#document = document;
+  }
+
+  /** By name, in the order of their names. */
+  list(): readonly UserRecord[] {
+    return this.#document.data.users.toSorted(byName);
+  }
+
+  get count(): number {
+    return this.#document.data.users.length;
+  }
+
+  get(username: string): UserRecord | undefined {
+    const found = this.#index().get(username);
+    return found?.username === username ? found : undefined;
+  }
+
+  /** By its name or an alias, canonical. */
+  named(name: string): UserRecord | undefined {
+    return this.#index().get(name);
+  }
+
+  /** Throws `conflict` when one of its names is taken. */
+  async add(record: UserRecord): Promise<void> {
+    await this.#document.update(({ users }) => {
+      refuseTaken(users, record);
+      users.push({ ...record, aliases: [...record.aliases] });
+    });
+  }
+
+  /** Applies `change` to the record as it is when its turn has come, so that changes at the same time add up. */
+  async change(username: string, change: (record: UserRecord) => UserRecord): Promise<UserRecord> {
+    let changed: UserRecord | undefined;
+    await this.#document.update(({ users }) => {
+      const place = placeOf(users, username);
+      changed = change(users[place] ?? unknownUser(username));
+      refuseTaken(users.toSpliced(place, 1), changed);
+      users[place] = { ...changed, aliases: [...changed.aliases] };
+    });
+    return changed ?? unknownUser(username);
+  }
+
+  /** Throws `not-found`. */
+  async remove(username: string): Promise<void> {
+    await this.#document.update(({ users }) => {
+      users.splice(placeOf(users, username), 1);
+    });
+  }
+
+  /** The document gives a new object for every change, so an index is good for as long as it stays the same one. */
+  #index(): ReadonlyMap<string, UserRecord> {
+    const { data } = this.#document;
+    if (this.#indexed !== data) {
+      this.#byName = new Map(
+        data.users.flatMap((user) => [user.username, ...user.aliases].map((name) => [name, user])),
+      );
+      this.#indexed = data;
+    }
+    return this.#byName;
+  }
+}
+
+/** A file that cannot be understood is a start error that names it. */
+export async function openUserRecords(file: string): Promise<UserRecords> {
+  return new UserRecords(await openDocument({ file, schema: UsersFile, initial: { users: [] } }));
+}
+
+function placeOf(users: readonly Draft[], username: string): number {
+  const place = users.findIndex((user) => user.username === username);
+  return place === -1 ? unknownUser(username) : place;
+}
+
+function unknownUser(username: string): never {
+  throw problem('not-found', `There is no user ${username}.`);
+}
+
+function refuseTaken(others: readonly Draft[], { username, aliases }: UserRecord): void {
+  const wanted = new Set([username, ...aliases]);
+  for (const other of others) {
+    const taken = [other.username, ...other.aliases].find((name) => wanted.has(name));
+    if (taken === undefined) continue;
+    throw problem(
+      'conflict',
+      `${taken} is taken: it ${taken === other.username ? 'is a user' : `leads to ${other.username}`}.`,
+    );
+  }
+}
+
+/** By domain, then by local part. */
+function byName(one: UserRecord, other: UserRecord): number {
+  const [a, b] = [orderOf(one.username), orderOf(other.username)];
+  return a < b ? -1 : Number(a > b);
+}
