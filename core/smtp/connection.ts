@@ -1,27 +1,18 @@
 import type { Socket } from 'node:net';
-import { TLSSocket } from 'node:tls';
 import type { After, Answer } from './answer.js';
 import { DataPhase } from './data-phase.js';
-import { InputBuffer } from './input-buffer.js';
+import { secondsFor, type Doing } from './deadline.js';
 import type { ListenerGround } from './listener-ground.js';
 import { replies } from './replies.js';
 import type { Reply } from './reply.js';
-import { ReplyWriter } from './reply-writer.js';
 import { Session } from './session.js';
-import { bytesOf, type WireReply } from './wire-reply.js';
 import { SessionState, type Peer } from './session-state.js';
+import { Wire } from './wire.js';
+import { bytesOf, type WireReply } from './wire-reply.js';
 
 /** Longest command line without its CRLF; longer ones are read up to `endlessLine` and refused. */
 const longestLine = 4096;
 const endlessLine = 16 * 1024;
-/** So much may arrive while a command is being decided before the socket is paused. */
-const mostAhead = 64 * 1024;
-const lingerMs = 5000;
-/** So much is read and thrown away from a client that was told goodbye. */
-const mostIgnored = 32 * 1024 * 1024;
-
-type Doing =
-  'greeting' | 'commands' | 'deciding' | 'data' | 'stalled' | 'delivering' | 'handshake' | 'closing' | 'closed';
 
 /**
  * One client: bytes to commands, answers to bytes. Every command gets exactly one answer, in order, and no command is
@@ -31,55 +22,41 @@ export class Connection {
   readonly #ground: ListenerGround;
   readonly #onClose: (connection: Connection) => void;
   readonly #session: Session;
-  readonly #input = new InputBuffer();
-  readonly #writer = new ReplyWriter();
-  #socket: Socket;
+  readonly #wire: Wire;
+  readonly #startedMs: number;
   #doing: Doing = 'greeting';
-  #data: DataPhase | undefined;
   /** Monotonic time, in milliseconds, when what is being done began. */
   #sinceMs: number;
-  readonly #startedMs: number;
-  #clientEnded = false;
+  #data: DataPhase | undefined;
+  #greetTimer: NodeJS.Timeout | undefined;
   #stopping = false;
   #fresh = true;
-  #paused = false;
   #errors = 0;
   #commands = 0;
   #answers = 0;
   #messages = 0;
-  #ignored = 0;
-  #greetTimer: NodeJS.Timeout | undefined;
 
   constructor(ground: ListenerGround, socket: Socket, peer: Peer, onClose: (connection: Connection) => void) {
     this.#ground = ground;
-    this.#socket = socket;
     this.#onClose = onClose;
     this.#session = new Session(ground, new SessionState(peer, ground.clock));
     this.#startedMs = ground.clock.monotonic();
     this.#sinceMs = this.#startedMs;
-  }
-
-  get address(): string {
-    return this.#session.state.remote.address;
-  }
-
-  get #closed(): boolean {
-    return this.#doing === 'closed';
+    this.#wire = new Wire(socket, {
+      moved: () => this.#pump(),
+      received: (bytes) => ground.meter.received(bytes),
+      failed: (error) => ground.log.debug({ session: this.#session.state.id, err: error }, 'connection failed'),
+      closed: () => this.#closed(),
+    });
   }
 
   /** `refusal` is said in place of a greeting. */
   start(refusal?: WireReply): void {
-    const socket = this.#socket;
-    const { meter, log } = this.#ground;
-    const { state } = this.#session;
-    meter.opened();
-    if (socket instanceof TLSSocket) this.#session.secure(tlsOf(socket));
-    log.info(
-      { session: state.id, listener: state.listener.name, remote: state.remote.address, port: state.remote.port },
-      'connected',
-    );
-    socket.setNoDelay(true);
-    this.#attach(socket);
+    const { id, listener, remote } = this.#session.state;
+    this.#ground.meter.opened();
+    if (this.#wire.tls !== undefined) this.#session.secure(this.#wire.tls);
+    const facts = { session: id, listener: listener.name, remote: remote.address, port: remote.port };
+    this.#ground.log.info(facts, 'connected');
     if (refusal !== undefined) this.#refuseSession(refusal);
     else this.#settle(this.#session.connect(), (greeting) => this.#greet(greeting));
   }
@@ -87,97 +64,248 @@ export class Connection {
   /** Ends an idle session at once; a running transaction may come to its end. */
   shutdown(): void {
     this.#stopping = true;
-    if (this.#doing === 'greeting' || (this.#doing === 'commands' && !this.#session.envelope.open)) {
-      this.#closeWith(replies.shutdown);
-    } else if (this.#doing === 'handshake') {
-      this.#socket.destroy();
-    }
+    if (this.#doing === 'greeting') this.#closeWith(replies.shutdown);
+    else if (this.#doing === 'commands') this.#endIfIdle();
+    else if (this.#doing === 'handshake') this.#wire.destroy();
   }
 
   /** Ends the session now. A message that is being delivered gets no answer: it may be stored already. */
   cut(): void {
-    if (this.#doing !== 'delivering' && this.#doing !== 'closing' && !this.#closed) this.#say(replies.shutdown);
-    this.#socket.destroy();
+    if (this.#doing !== 'delivering') this.#closeWith(replies.shutdown);
+    this.#wire.destroy();
   }
 
   /** Called now and then: holds the session to its deadlines. */
   check(nowMs: number): void {
-    const { limits } = this.#ground.settings();
-    const seconds = (nowMs - this.#sinceMs) / 1000;
-    switch (this.#doing) {
-      case 'greeting':
-      case 'deciding':
-        if (seconds > limits.handlerSeconds) this.#overdue();
-        break;
-      case 'stalled':
-      case 'delivering':
-        if (seconds > limits.deliverySeconds) this.#overdue();
-        break;
-      case 'commands':
-        if (seconds > limits.commandSeconds) this.#closeWith(replies.timeout);
-        break;
-      case 'data':
-        if (this.#data?.tooSlow(nowMs) === true) this.#closeWith(replies.tooSlow);
-        break;
-      case 'handshake':
-        if (seconds > limits.tlsSeconds) this.#socket.destroy();
-        break;
-      case 'closing':
-        if (seconds * 1000 > lingerMs) this.#socket.destroy();
-        break;
-      case 'closed':
-        break;
-    }
-  }
-
-  #attach(socket: Socket): void {
-    socket.on('data', this.#onData);
-    socket.on('end', this.#onEnd);
-    socket.on('drain', this.#onDrain);
-    socket.on('error', this.#onError);
-    socket.on('close', this.#onSocketClose);
-  }
-
-  #detach(socket: Socket): void {
-    socket.off('data', this.#onData);
-    socket.off('end', this.#onEnd);
-    socket.off('drain', this.#onDrain);
-    socket.off('close', this.#onSocketClose);
-  }
-
-  readonly #onData = (chunk: Buffer): void => {
-    this.#ground.meter.received(chunk.length);
-    if (this.#doing === 'closing') {
-      this.#ignored += chunk.length;
-      if (this.#ignored > mostIgnored) this.#socket.destroy();
+    if (this.#doing === 'data' && this.#data?.tooSlow(nowMs) === true) {
+      this.#closeWith(replies.tooSlow);
       return;
     }
-    this.#input.add(chunk);
+    if ((nowMs - this.#sinceMs) / 1000 <= secondsFor(this.#doing, this.#ground.settings().limits)) return;
+    if (this.#doing === 'commands') this.#closeWith(replies.timeout);
+    else if (this.#doing === 'handshake' || this.#doing === 'closing') this.#wire.destroy();
+    else this.#overdue();
+  }
+
+  /** A decision did not come. Nobody knows what it will be, so the session ends. */
+  #overdue(): void {
+    const facts = { session: this.#session.state.id, doing: this.#doing };
+    this.#ground.log.error(facts, 'a decision took too long and is not waited for');
+    this.#closeWith(replies.slow);
+  }
+
+  #become(doing: Doing): void {
+    this.#doing = doing;
+    this.#sinceMs = this.#ground.clock.monotonic();
+  }
+
+  /** Takes what has arrived as far as it goes, then writes all answers at once. */
+  #pump(): void {
+    while (!this.#wire.blocked && this.#takeNext());
+    this.#wire.flush();
+    const waits = this.#doing === 'commands' || this.#doing === 'data';
+    if (waits && this.#wire.clientEnded && !this.#wire.blocked) this.#close();
+  }
+
+  #takeNext(): boolean {
+    if (this.#doing === 'data') return this.#takeText();
+    return this.#doing === 'commands' && this.#takeLine();
+  }
+
+  #greet(greeting: Reply): void {
+    this.#session.takeAfter();
+    if (greeting.code !== 220) {
+      this.#refuseSession(greeting);
+      return;
+    }
+    const { greetDelayMs } = this.#ground.listener;
+    // One turn of the event loop: bytes that came with the connection are seen.
+    if (greetDelayMs === 0) setImmediate(() => this.#speakFirst(greeting));
+    else this.#greetTimer = setTimeout(() => this.#speakFirst(greeting), greetDelayMs);
+  }
+
+  /** Whoever speaks before the greeting does not listen to answers either. */
+  #speakFirst(greeting: Reply): void {
+    if (this.#doing !== 'greeting') return;
+    if (this.#wire.input.length > 0) {
+      this.#refuseSession(replies.tooEarly);
+      return;
+    }
+    this.#become('commands');
+    this.#say(greeting);
     this.#pump();
-  };
+  }
 
-  readonly #onEnd = (): void => {
-    this.#clientEnded = true;
+  #refuseSession(refusal: Reply): void {
+    const { id, remote } = this.#session.state;
+    const facts = { session: id, remote: remote.address, code: refusal.code, reason: refusal.lines.join(' ') };
+    this.#ground.meter.refused();
+    this.#ground.log.info(facts, 'refused');
+    this.#closeWith(refusal);
+  }
+
+  #takeLine(): boolean {
+    const { input } = this.#wire;
+    if (input.first === undefined) return false;
+    if (this.#fresh && isBinary(input.first)) return this.#closeWith(replies.notSmtp);
+    const line = input.takeLine();
+    const length = line?.bytes.length ?? input.length;
+    if (length > endlessLine) return this.#closeWith(replies.endlessLine);
+    if (line === undefined) return false;
+    this.#fresh = false;
+    this.#commands += 1;
+    if (length > longestLine) this.#answer(this.#session.refuseLine(replies.tooLong));
+    else if (!line.crlf) this.#answer(this.#session.refuseLine(replies.bareLineEnding));
+    else this.#settle(this.#session.execute(line.bytes), (reply) => this.#answer(reply));
+    return true;
+  }
+
+  /** Hands an answer on, at once when it is there. */
+  #settle(answer: Answer, then: (reply: Reply) => void): void {
+    if (answer instanceof Promise) void this.#await(answer, then);
+    else then(answer);
+  }
+
+  async #await(answer: Promise<Reply>, then: (reply: Reply) => void): Promise<void> {
+    const waiting = this.#doing === 'greeting' ? 'greeting' : 'deciding';
+    this.#become(waiting);
+    // Earlier answers do not wait for a decision that takes its time.
+    this.#wire.flushSoon();
+    const reply = await answer.catch((error: unknown) => {
+      this.#ground.log.error({ session: this.#session.state.id, err: error }, 'a command failed');
+      return replies.fault;
+    });
+    if (this.#doing !== waiting) return;
+    then(reply);
     this.#pump();
-  };
+  }
 
-  readonly #onDrain = (): void => {
-    this.#writer.drained();
+  #answer(reply: Reply): void {
+    const after = this.#session.takeAfter();
+    if (after === 'data') this.#beginData(reply);
+    else this.#answerWith([reply], after);
+  }
+
+  /** The one place where a command is answered: with one reply, or with LMTP's replies to a message. */
+  #answerWith(answers: readonly Reply[], after?: After): void {
+    this.#answers += 1;
+    if (answers.some(({ code }) => code >= 400)) {
+      this.#errors += 1;
+      if (this.#errors > this.#ground.settings().limits.errors) {
+        this.#closeWith(replies.tooManyErrors);
+        return;
+      }
+    }
+    for (const answer of answers) this.#say(answer);
+    if (after === 'tls') this.#upgrade();
+    else if (after === 'close' || answers.some(({ code }) => code === 421)) this.#close();
+    else {
+      this.#become('commands');
+      if (this.#stopping) this.#endIfIdle();
+    }
+  }
+
+  #endIfIdle(): void {
+    if (!this.#session.envelope.open) this.#closeWith(replies.shutdown);
+  }
+
+  #say(reply: Reply): void {
+    this.#ground.meter.replied(reply.code);
+    this.#wire.say(bytesOf(reply));
+  }
+
+  #beginData(start: Reply): void {
+    const { transaction } = this.#session.envelope;
+    if (transaction === undefined || this.#refusesEarlyData()) return;
+    const data = new DataPhase(this.#ground, transaction);
+    this.#data = data;
+    void this.#await(
+      data.open().then((refusal) => refusal ?? start),
+      (reply) => {
+        if (reply.code !== start.code) this.#endData([reply]);
+        else if (!this.#refusesEarlyData()) {
+          this.#say(reply);
+          this.#become('data');
+        }
+      },
+    );
+  }
+
+  /** Text that came with DATA cannot be told from commands: somebody smuggles, or speaks without listening. */
+  #refusesEarlyData(): boolean {
+    if (this.#wire.input.length === 0 || this.#ground.settings().earlyData === 'accept') return false;
+    this.#answerWith([replies.earlyData], 'close');
+    return true;
+  }
+
+  #takeText(): boolean {
+    const data = this.#data;
+    if (data === undefined || this.#wire.input.length === 0) return false;
+    const stalled = data.write(this.#wire.input.takeAll());
+    if (data.ended) {
+      this.#wire.input.add(data.rest);
+      void this.#finishData(data);
+    } else if (data.overrun) this.#closeWith(replies.messageTooLarge);
+    else if (stalled !== undefined) void this.#waitForDisk(stalled);
+    return false;
+  }
+
+  async #waitForDisk(stalled: Promise<void>): Promise<void> {
+    this.#become('stalled');
+    await stalled;
+    if (this.#doing !== 'stalled') return;
+    this.#become('data');
     this.#pump();
-  };
+  }
 
-  readonly #onError = (error: Error): void => {
-    this.#ground.log.debug({ session: this.#session.state.id, err: error }, 'connection failed');
-  };
+  async #finishData(data: DataPhase): Promise<void> {
+    this.#become('delivering');
+    const answers = await data.finish();
+    if (this.#doing !== 'delivering') return;
+    if (answers.some(({ code }) => code < 300)) this.#messages += 1;
+    this.#endData(answers);
+    this.#pump();
+  }
 
-  readonly #onSocketClose = (): void => {
-    if (this.#closed) return;
+  #endData(answers: readonly Reply[]): void {
+    this.#data = undefined;
+    this.#session.envelope.reset();
+    this.#answerWith(answers);
+  }
+
+  #upgrade(): void {
+    const options = this.#ground.tlsOptions();
+    if (options === undefined) return;
+    this.#become('handshake');
+    this.#wire.upgrade(options, () => {
+      if (this.#doing !== 'handshake' || this.#wire.tls === undefined) return;
+      this.#session.secure(this.#wire.tls);
+      this.#become('commands');
+    });
+  }
+
+  /** Always false: there is nothing more to take. */
+  #closeWith(reply: Reply): false {
+    if (this.#doing === 'closing' || this.#doing === 'closed') return false;
+    this.#say(reply);
+    this.#close();
+    return false;
+  }
+
+  /** Says what is still to be said and ends our side; the client has a moment to read it. */
+  #close(): void {
     clearTimeout(this.#greetTimer);
     this.#data?.abort();
+    this.#become('closing');
+    this.#wire.finish();
+  }
+
+  #closed(): void {
+    clearTimeout(this.#greetTimer);
+    this.#data?.abort();
+    this.#become('closed');
     const { state } = this.#session;
     const ms = Math.round(this.#ground.clock.monotonic() - this.#startedMs);
-    this.#become('closed');
-    this.#input.clear();
     this.#ground.meter.closed();
     this.#ground.log.info(
       {
@@ -192,278 +320,8 @@ export class Connection {
     );
     this.#ground.pipeline.snapshot().emit('closed', { session: state, ms, messages: this.#messages });
     this.#onClose(this);
-  };
-
-  #become(doing: Doing): void {
-    this.#doing = doing;
-    this.#sinceMs = this.#ground.clock.monotonic();
-  }
-
-  /** Takes what has arrived as far as it goes, then writes all answers at once. */
-  #pump(): void {
-    while (!this.#writer.blocked && this.#takeNext());
-    this.#writer.flush(this.#socket);
-    if (this.#clientEnded && (this.#doing === 'commands' || this.#doing === 'data') && !this.#writer.blocked) {
-      this.#close();
-      return;
-    }
-    this.#steer();
-  }
-
-  #takeNext(): boolean {
-    if (this.#doing === 'data') return this.#takeText();
-    return this.#doing === 'commands' && this.#takeLine();
-  }
-
-  /** Stops reading when a client is far ahead of its answers. */
-  #steer(): void {
-    const ahead = this.#input.length > mostAhead || (this.#writer.blocked && this.#input.length > 0);
-    const pause = ahead && this.#doing !== 'closing';
-    if (pause === this.#paused) return;
-    this.#paused = pause;
-    if (pause) this.#socket.pause();
-    else this.#socket.resume();
-  }
-
-  #greet(greeting: Reply): void {
-    this.#session.takeAfter();
-    if (greeting.code !== 220) {
-      this.#refuseSession(greeting);
-      return;
-    }
-    const speak = (): void => {
-      if (this.#doing !== 'greeting') return;
-      // Whoever speaks before the greeting does not listen to answers either.
-      if (this.#input.length > 0) this.#refuseSession(replies.tooEarly);
-      else {
-        this.#become('commands');
-        this.#say(greeting);
-        this.#pump();
-      }
-    };
-    const { greetDelayMs } = this.#ground.listener;
-    // One turn of the event loop: bytes that came with the connection are seen.
-    if (greetDelayMs === 0) setImmediate(speak);
-    else this.#greetTimer = setTimeout(speak, greetDelayMs);
-  }
-
-  #refuseSession(refusal: Reply): void {
-    const { state } = this.#session;
-    this.#ground.meter.refused();
-    this.#ground.log.info(
-      { session: state.id, remote: state.remote.address, code: refusal.code, reason: refusal.lines.join(' ') },
-      'refused',
-    );
-    this.#closeWith(refusal);
-  }
-
-  #takeLine(): boolean {
-    const { first } = this.#input;
-    if (first === undefined) return false;
-    // A TLS hello or other binary: no line end need ever come.
-    if (this.#fresh && (first > 0x7e || (first < 0x20 && first !== 13 && first !== 10))) {
-      this.#closeWith(replies.notSmtp);
-      return false;
-    }
-    const line = this.#input.takeLine();
-    const length = line?.bytes.length ?? this.#input.length;
-    if (length > endlessLine) {
-      this.#closeWith(replies.endlessLine);
-      return false;
-    }
-    if (line === undefined) return false;
-    this.#fresh = false;
-    this.#commands += 1;
-    if (length > longestLine) this.#answer(this.#session.refuseLine(replies.tooLong));
-    else if (!line.crlf) this.#answer(this.#session.refuseLine(replies.bareLineEnding));
-    else this.#settle(this.#session.execute(line.bytes), (reply) => this.#answer(reply));
-    return this.#doing === 'commands' || this.#doing === 'data';
-  }
-
-  /** Hands an answer on, at once when it is there. */
-  #settle(answer: Answer, then: (reply: Reply) => void): void {
-    if (!(answer instanceof Promise)) {
-      then(answer);
-      return;
-    }
-    const greeting = this.#doing === 'greeting';
-    if (!greeting) this.#become('deciding');
-    this.#flushSoon();
-    const late = (reply: Reply): void => {
-      if (this.#doing !== (greeting ? 'greeting' : 'deciding')) return;
-      if (!greeting) this.#become('commands');
-      then(reply);
-      this.#pump();
-    };
-    answer.then(late, (error: unknown) => {
-      this.#ground.log.error({ session: this.#session.state.id, err: error }, 'a command failed');
-      late(replies.fault);
-    });
-  }
-
-  /** Earlier answers do not wait for a decision that takes its time; one that comes in this turn joins them. */
-  #flushSoon(): void {
-    if (!this.#writer.empty) setImmediate(() => this.#writer.flush(this.#socket));
-  }
-
-  #answer(reply: Reply): void {
-    const after = this.#session.takeAfter();
-    if (after === 'data') {
-      this.#beginData(reply);
-      return;
-    }
-    this.#answerWith([reply], after);
-  }
-
-  /** The one place where a command is answered: with one reply, or with LMTP's replies to a message. */
-  #answerWith(answers: readonly Reply[], after?: After): void {
-    this.#answers += 1;
-    const failed = answers.some(({ code }) => code >= 400);
-    if (failed) this.#errors += 1;
-    if (failed && this.#errors > this.#ground.settings().limits.errors) {
-      this.#closeWith(replies.tooManyErrors);
-      return;
-    }
-    for (const answer of answers) this.#say(answer);
-    if (after === 'tls') this.#upgrade();
-    else if (after === 'close' || answers.some(({ code }) => code === 421)) this.#close();
-    else {
-      this.#become('commands');
-      if (this.#stopping && !this.#session.envelope.open) this.#closeWith(replies.shutdown);
-    }
-  }
-
-  #say(reply: Reply): void {
-    this.#ground.meter.replied(reply.code);
-    this.#writer.add(bytesOf(reply));
-  }
-
-  #beginData(start: Reply): void {
-    const { transaction } = this.#session.envelope;
-    if (transaction === undefined) {
-      this.#answerWith([replies.fault]);
-      return;
-    }
-    if (this.#refusesEarlyData()) return;
-    const data = new DataPhase(this.#ground, transaction);
-    this.#data = data;
-    this.#settle(
-      data.open().then((refusal) => refusal ?? start),
-      (reply) => {
-        if (reply.code !== 354) {
-          this.#endData();
-          this.#answerWith([reply]);
-        } else if (!this.#refusesEarlyData()) {
-          this.#say(reply);
-          this.#become('data');
-        }
-      },
-    );
-  }
-
-  /** Text that came with DATA cannot be told from commands: somebody smuggles, or speaks without listening. */
-  #refusesEarlyData(): boolean {
-    if (this.#input.length === 0 || this.#ground.settings().earlyData === 'accept') return false;
-    this.#answerWith([replies.earlyData], 'close');
-    return true;
-  }
-
-  #takeText(): boolean {
-    const data = this.#data;
-    if (data === undefined || this.#input.length === 0) return false;
-    const stalled = data.write(this.#input.takeAll());
-    if (data.ended) {
-      this.#input.add(data.rest);
-      this.#finishData(data);
-      return false;
-    }
-    if (data.overrun) {
-      this.#closeWith(replies.messageTooLarge);
-      return false;
-    }
-    if (stalled === undefined) return false;
-    this.#waitForDisk(stalled);
-    return false;
-  }
-
-  #waitForDisk(stalled: Promise<void>): void {
-    this.#become('stalled');
-    void stalled.then(() => {
-      if (this.#doing !== 'stalled') return;
-      this.#become('data');
-      this.#pump();
-    });
-  }
-
-  #finishData(data: DataPhase): void {
-    this.#become('delivering');
-    void data.finish().then((answers) => {
-      this.#endData();
-      if (this.#doing !== 'delivering') return;
-      if (answers.some(({ code }) => code < 300)) this.#messages += 1;
-      this.#answerWith(answers);
-      this.#pump();
-    });
-  }
-
-  #endData(): void {
-    this.#data = undefined;
-    this.#session.envelope.reset();
-  }
-
-  #upgrade(): void {
-    const plain = this.#socket;
-    const options = this.#ground.tlsOptions();
-    this.#writer.flush(plain);
-    // RFC 3207 §5: what came in the clear behind STARTTLS is not a command of the TLS session.
-    this.#input.clear();
-    this.#detach(plain);
-    this.#become('handshake');
-    const secure = new TLSSocket(plain, options);
-    this.#socket = secure;
-    secure.once('_tlsError', this.#onError);
-    secure.on('error', this.#onError);
-    secure.on('close', this.#onSocketClose);
-    secure.once('secure', () => {
-      secure.off('error', this.#onError);
-      secure.off('close', this.#onSocketClose);
-      if (this.#doing !== 'handshake') return;
-      this.#session.secure(tlsOf(secure));
-      this.#attach(secure);
-      this.#become('commands');
-    });
-  }
-
-  /** A decision did not come. Nobody knows what it will be, so the session ends. */
-  #overdue(): void {
-    this.#ground.log.error(
-      { session: this.#session.state.id, doing: this.#doing },
-      'a decision took too long and is not waited for',
-    );
-    this.#closeWith(replies.slow);
-  }
-
-  #closeWith(reply: Reply): void {
-    this.#say(reply);
-    this.#close();
-  }
-
-  /** Says what is still to be said and ends our side; the client has a moment to read it. */
-  #close(): void {
-    if (this.#doing === 'closing' || this.#closed) return;
-    clearTimeout(this.#greetTimer);
-    this.#data?.abort();
-    this.#become('closing');
-    this.#input.clear();
-    this.#writer.flush(this.#socket);
-    this.#socket.end();
-    if (this.#paused) {
-      this.#paused = false;
-      this.#socket.resume();
-    }
   }
 }
 
-function tlsOf(socket: TLSSocket): { readonly protocol: string; readonly cipher: string } {
-  return { protocol: socket.getProtocol() ?? 'TLS', cipher: socket.getCipher().name };
-}
+/** A TLS hello or the like: no line end need ever come. */
+const isBinary = (byte: number): boolean => byte > 0x7e || (byte < 0x20 && byte !== 13 && byte !== 10);

@@ -71,10 +71,13 @@ export class DataPhase {
   write(chunk: Buffer): Promise<void> | void {
     const stalled = this.#intake?.write(chunk);
     if (stalled === undefined) return;
+    return this.#timeStall(stalled);
+  }
+
+  async #timeStall(stalled: Promise<void>): Promise<void> {
     const since = this.#ground.clock.monotonic();
-    return stalled.then(() => {
-      this.#stalledMs += this.#ground.clock.monotonic() - since;
-    });
+    await stalled;
+    this.#stalledMs += this.#ground.clock.monotonic() - since;
   }
 
   /** The client went away: nothing is kept, unless it is being delivered already. */
