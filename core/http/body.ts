@@ -7,7 +7,6 @@ import type { Context } from './exchange.js';
 import { parseFields, type Fields } from './request-target.js';
 import type { Uploads } from './uploads.js';
 
-const unparsed = Symbol.for('unparsedBody');
 const deepest = 64;
 const parsedMethods = ['POST', 'PUT', 'PATCH', 'DELETE'] as const;
 
@@ -85,9 +84,7 @@ export async function readFields(ctx: Context, type: string, limit: number): Pro
     parsedMethods: [...parsedMethods] as never,
   });
   await read(ctx, () => Promise.resolve());
-  const value = (ctx.request as { body?: Record<symbol, unknown> }).body ?? {};
-  const text = typeof value[unparsed] === 'string' ? value[unparsed] : '';
-  Reflect.deleteProperty(value, unparsed);
+  const { body: value, rawBody: text = '' } = ctx.request as { body?: unknown; rawBody?: string };
   if (type !== 'application/json') return { kind: 'form', fields: parseFields(text, 'form') };
   if (depthOf(text) > deepest) throw problem('bad-request', 'The body is nested too deeply.');
   return { kind: 'json', value };
