@@ -1,16 +1,8 @@
 import assert from 'node:assert/strict';
-import { scryptSync } from 'node:crypto';
 import { describe, it } from 'node:test';
 import { hashPassword, isPasswordHash, verifyNobody, verifyPassword } from '../../core/password.js';
 import { isProblem } from '../../core/problem.js';
-
-/** A cheap hash, so that tests need not wait for the real cost. */
-function cheapHash(password: string, cost: string = '1024$8$1'): string {
-  const salt = Buffer.from('0123456789abcdef');
-  const [N, r, p] = cost.split('$').map(Number);
-  const hash = scryptSync(password, salt, 32, { N, r, p });
-  return `scrypt$${cost}$${salt.toString('base64url')}$${hash.toString('base64url')}`;
-}
+import { cheapHash } from './cheap-hash.js';
 
 describe('passwords', () => {
   it('are kept as scrypt with N=2^15, r=8, p=3 and verify', async () => {
