@@ -40,7 +40,7 @@ const WRONG_UNITS = new Map<string, string>([
 ]);
 const KINDS = new Set(['counter', 'gauge', 'histogram', 'summary']);
 /** Endings that the exposition formats give a meaning of their own. */
-const RESERVED = /_(?:total|sum|count|bucket|created|info)$/;
+const RESERVED = /_(?:total|sum|count|bucket|created)$/;
 
 /**
  * Why `promtool check metrics` or the text formats would refuse it, as a sentence; undefined when all is well.

@@ -1,0 +1,26 @@
+import type { Hook } from '../../core/smtp/hook.js';
+import type { NetworkSet } from '../../core/smtp/networks.js';
+import { defer, next } from '../../core/smtp/verdict.js';
+import type { ConfigSettings } from './options.js';
+
+/** A note of the session: true when its client is in one of the relay networks, and may send to anybody. */
+export const RELAY_NOTE = 'config.relay';
+
+/** Turns new sessions away in maintenance mode (RFC 5321 §3.8, 421). */
+export const maintenanceHook =
+  (settings: () => ConfigSettings): Hook<'connect'> =>
+  () => {
+    const { maintenance, maintenanceText } = settings();
+    return maintenance ? defer(421, '4.3.2', maintenanceText) : next();
+  };
+
+/** Defers new messages of open sessions in maintenance mode, and marks the sessions that may relay. */
+export const senderHook =
+  (settings: () => ConfigSettings, relayNetworks: NetworkSet): Hook<'mailFrom'> =>
+  ({ transaction }) => {
+    const { maintenance, maintenanceText } = settings();
+    if (maintenance) return defer(451, '4.3.2', maintenanceText);
+    const { notes, remote } = transaction.session;
+    if (relayNetworks.has(remote.address)) notes.set(RELAY_NOTE, true);
+    return next();
+  };

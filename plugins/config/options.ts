@@ -1,0 +1,14 @@
+import { z } from 'zod';
+
+export const ConfigOptions = z.strictObject({
+  maintenance: z
+    .boolean()
+    .default(false)
+    .describe('Maintenance mode: every new SMTP session and message is deferred, pages and calls keep working.'),
+  maintenanceText: z
+    .string()
+    .regex(/^[\x20-\x7e]{1,400}$/, 'one line of printable ASCII')
+    .default('Down for maintenance, try again later')
+    .describe('What clients are told in maintenance mode.'),
+});
+export type ConfigSettings = z.output<typeof ConfigOptions>;

@@ -1,0 +1,65 @@
+import { catalogue, configuration, healthOverview, metricsExposition } from '../../core/contracts/server.js';
+import { definePlugin, next } from '../../core/plugin.js';
+import { Activity } from './activity.js';
+import { DiskSpace, spaceOf } from './disk-space.js';
+import { EventLoop } from './event-loop.js';
+import { HealthChanges } from './health-report.js';
+import { countMail } from './mail-metrics.js';
+import { MonitoringOptions } from './options.js';
+import { monitoringEndpoints } from './routes.js';
+import { gaugeServer } from './server-metrics.js';
+
+/** How often disk, event loop and health are looked at. */
+const SAMPLE_SECONDS = 10;
+
+/** The landing page, health and metrics. It watches mail and decides nothing. */
+export const monitoring = definePlugin({
+  name: 'monitoring',
+  options: MonitoringOptions,
+  needs: { catalogue, configuration, healthOverview, metricsExposition },
+  async setup(context, { options, catalogue, configuration, healthOverview, metricsExposition }) {
+    const { clock, health, http, log, metrics, smtp } = context;
+    const disk = new DiskSpace(() => spaceOf(configuration.data), options.disk);
+    const eventLoop = new EventLoop(options.eventLoop);
+    context.onClose(() => eventLoop.close());
+    const activity = new Activity(clock);
+    const changes = new HealthChanges(healthOverview, log);
+    await disk.look();
+
+    health.check('disk', () => disk.report());
+    health.check('event loop', () => eventLoop.report());
+    context.every(SAMPLE_SECONDS, async () => {
+      await disk.look();
+      eventLoop.look();
+      changes.look();
+    });
+
+    smtp.on('connect', { order: 'first' }, ({ session }) => {
+      activity.opened(session.id);
+      return next();
+    });
+    smtp.watch('closed', ({ session }) => activity.closed(session.id));
+    smtp.watch('accepted', () => activity.accepted());
+    countMail(context);
+    gaugeServer(metrics, { disk, eventLoop, health: healthOverview });
+
+    http.mount(
+      monitoringEndpoints({
+        catalogue,
+        configuration,
+        health: healthOverview,
+        activity,
+        disk,
+        metrics: metricsExposition,
+      }),
+    );
+    http.navigate({ title: 'Overview', href: '/', order: 0, role: 'read' });
+    http.navigate({ title: 'Health', href: '/health/extended', order: 80, role: 'read' });
+    return {
+      reconfigure: (changed) => {
+        disk.reconfigure(changed.disk);
+        eventLoop.reconfigure(changed.eventLoop);
+      },
+    };
+  },
+});

@@ -1,0 +1,113 @@
+import type { Catalogue, Configuration, HealthOverview } from '../../core/contracts/server.js';
+import type { ComponentHealth } from '../../core/health.js';
+import type { EndpointDescription } from '../../core/http/endpoint.js';
+import type { Activity, ActivityFigures } from './activity.js';
+import type { DiskSpace, Space } from './disk-space.js';
+import { fullHealth, type HealthWord } from './health-report.js';
+import { version } from './own-package.js';
+
+export interface LandingListener {
+  readonly name: string;
+  readonly address: string;
+}
+
+export interface LandingEndpoint extends Omit<EndpointDescription, 'hidden' | 'group' | 'anchor'> {
+  /** Where a click leads: the address itself when it can be opened as it is. */
+  readonly href: string | null;
+  readonly docs: string;
+}
+
+export interface LandingGroup {
+  readonly name: string;
+  readonly anchor: string;
+  readonly endpoints: readonly LandingEndpoint[];
+}
+
+/** The landing page, and what a script gets of it. */
+export interface Landing extends ActivityFigures {
+  readonly status: HealthWord;
+  /** Components that are not up. */
+  readonly troubles: readonly (ComponentHealth & { readonly name: string })[];
+  readonly version: string;
+  readonly hostname: string;
+  /** Seconds. */
+  readonly uptime: number;
+  readonly listeners: readonly LandingListener[];
+  readonly disk: Space | null;
+  readonly q: string;
+  /** Endpoints shown, of all. */
+  readonly shown: number;
+  readonly total: number;
+  readonly groups: readonly LandingGroup[];
+}
+
+export interface LandingParts {
+  readonly catalogue: Catalogue;
+  readonly configuration: Configuration;
+  readonly health: HealthOverview;
+  readonly activity: Activity;
+  readonly disk: DiskSpace;
+}
+
+/** @param q words that must all occur in method, path, purpose, group or access of an endpoint */
+export function landing({ catalogue, configuration, health, activity, disk }: LandingParts, q: string): Landing {
+  const { status, uptime, components } = fullHealth(health);
+  const all = catalogue.endpoints().filter(({ hidden }) => !hidden);
+  const shown = all.filter((endpoint) => matches(endpoint, q));
+  return {
+    status,
+    troubles: Object.entries(components)
+      .filter(([, component]) => component.status !== 'up')
+      .map(([name, component]) => ({ name, ...component })),
+    version,
+    hostname: configuration.hostname,
+    uptime,
+    listeners: listenersOf(configuration),
+    ...activity.figures(),
+    disk: disk.space ?? null,
+    q,
+    shown: shown.length,
+    total: all.length,
+    groups: groupsOf(shown),
+  };
+}
+
+function matches({ method, path, summary, group, access }: EndpointDescription, q: string): boolean {
+  const text = `${method} ${path} ${summary} ${group} ${access}`.toLowerCase();
+  return q
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => text.includes(word));
+}
+
+function groupsOf(endpoints: readonly EndpointDescription[]): readonly LandingGroup[] {
+  const groups = new Map<string, LandingEndpoint[]>();
+  for (const { group, hidden: _, anchor, ...endpoint } of endpoints) {
+    const direct = endpoint.method === 'GET' && !endpoint.path.includes('{');
+    const listed = { ...endpoint, href: direct ? endpoint.path : null, docs: `/docs#${anchor}` };
+    groups.set(group, [...(groups.get(group) ?? []), listed]);
+  }
+  return [...groups].map(([name, listed]) => ({
+    name,
+    anchor: `group-${name.toLowerCase().replace(/[^a-z0-9]+/g, '-')}`,
+    endpoints: listed.toSorted((a, b) => (a.path === b.path ? 0 : a.path < b.path ? -1 : 1)),
+  }));
+}
+
+/** As configured: the name, or the mode, of every listener and where it listens. */
+function listenersOf(configuration: Configuration): readonly LandingListener[] {
+  const found = new Map<string, Map<string, unknown>>();
+  for (const { key, value } of configuration.effective()) {
+    const [, index, name] = /^smtp\.listeners\.(\d+)\.(name|mode|host|port)$/.exec(key) ?? [];
+    if (index === undefined || name === undefined) continue;
+    found.set(index, (found.get(index) ?? new Map<string, unknown>()).set(name, value));
+  }
+  return [...found.values()].map((listener) => {
+    const text = (name: string): string => {
+      const value = listener.get(name);
+      return typeof value === 'string' || typeof value === 'number' ? String(value) : '';
+    };
+    const host = text('host').includes(':') ? `[${text('host')}]` : text('host');
+    return { name: text('name') || text('mode'), address: `${host}:${text('port')}` };
+  });
+}

@@ -1,0 +1,33 @@
+import { z } from 'zod';
+
+const bytes = (): z.ZodInt =>
+  z
+    .int()
+    .min(0)
+    .max(2 ** 50);
+
+export const MonitoringOptions = z.strictObject({
+  disk: z
+    .strictObject({
+      degradedBelowBytes: bytes()
+        .default(512 * 1024 * 1024)
+        .describe('Health is DEGRADED when less than this is free on the disk of the data folder, in bytes.'),
+      downBelowBytes: bytes()
+        .default(32 * 1024 * 1024)
+        .describe('Health is DOWN when less than this is free, in bytes; /health then answers 503.'),
+    })
+    .prefault({})
+    .describe('Thresholds of the health component "disk".'),
+  eventLoop: z
+    .strictObject({
+      degradedAboveMs: z
+        .int()
+        .min(10)
+        .max(60_000)
+        .default(500)
+        .describe('Health is DEGRADED when the event loop was this late in 1 of 100 turns, in milliseconds.'),
+    })
+    .prefault({})
+    .describe('Threshold of the health component "event loop".'),
+});
+export type MonitoringSettings = z.output<typeof MonitoringOptions>;

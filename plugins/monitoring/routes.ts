@@ -1,0 +1,132 @@
+import { Readable } from 'node:stream';
+import { z } from 'zod';
+import type { HealthOverview, MetricsExposition } from '../../core/contracts/server.js';
+import { defineEndpoint, respond, type AnyEndpoint, type ByteSource } from '../../core/http/endpoint.js';
+import { fullHealth, shortHealth, type FullHealth, type ShortHealth } from './health-report.js';
+import { landing, type Landing, type LandingParts } from './landing.js';
+import { favicon } from './own-package.js';
+
+const group = 'Service';
+const Status = z.enum(['UP', 'DEGRADED', 'DOWN']);
+const Component = z.object({
+  status: z.enum(['up', 'degraded', 'down']),
+  since: z.iso.datetime(),
+  why: z.string().nullable(),
+});
+const Short = z.object({ status: Status });
+const Full = Short.extend({
+  uptime: z
+    .int()
+    .min(0)
+    .max(2 ** 40)
+    .describe('Seconds since the start.'),
+  components: z.record(z.string(), Component),
+});
+
+export interface RouteParts extends LandingParts {
+  readonly metrics: MetricsExposition;
+}
+
+export function monitoringEndpoints(parts: RouteParts): readonly AnyEndpoint[] {
+  return [
+    landingEndpoint(parts),
+    healthEndpoint(parts),
+    extendedEndpoint(parts),
+    faviconEndpoint(),
+    prometheusEndpoint(parts),
+  ];
+}
+
+const landingEndpoint = (parts: LandingParts): AnyEndpoint =>
+  defineEndpoint({
+    method: 'GET',
+    path: '/',
+    summary: 'Overview: the state of the server and every endpoint',
+    group,
+    access: 'read',
+    query: z.strictObject({ q: z.string().max(200).default('').describe('Words to filter the endpoints by.') }),
+    view: 'landing.njk',
+    fallback: 'html',
+    handle: ({ query }): Landing => landing(parts, query.q.trim()),
+  });
+
+/** RFC 9110 §15.6.4: a balancer takes a server that is DOWN out of its rota. */
+const statusOf = ({ status }: ShortHealth): number => (status === 'DOWN' ? 503 : 200);
+
+const healthEndpoint = ({ health }: { readonly health: HealthOverview }): AnyEndpoint =>
+  defineEndpoint({
+    method: 'GET',
+    path: '/health',
+    summary: 'Health in one word; with every component for those who have signed in',
+    group,
+    access: 'public',
+    answer: z.union([Full, Short]),
+    view: 'health.njk',
+    fallback: 'json',
+    cache: 'no-store',
+    page: (model: ShortHealth | FullHealth) => pageOf(model),
+    handle: ({ request }) => {
+      const model = request.account === null ? shortHealth(health) : fullHealth(health);
+      return respond({ model, status: statusOf(model) });
+    },
+  });
+
+const extendedEndpoint = ({ health }: { readonly health: HealthOverview }): AnyEndpoint =>
+  defineEndpoint({
+    method: 'GET',
+    path: '/health/extended',
+    summary: 'Health of every component, with since and why',
+    group,
+    access: 'read',
+    answer: Full,
+    view: 'health.njk',
+    cache: 'no-store',
+    page: (model: FullHealth) => pageOf(model),
+    handle: () => {
+      const model = fullHealth(health);
+      return respond({ model, status: statusOf(model) });
+    },
+  });
+
+/** The view lists components; in the short form there are none to list. */
+function pageOf(model: ShortHealth | FullHealth): object {
+  if (!('components' in model)) return { ...model, full: false, uptime: 0, list: [] };
+  const list = Object.entries(model.components).map(([name, component]) => ({ name, ...component }));
+  return { ...model, full: true, list };
+}
+
+function faviconEndpoint(): AnyEndpoint {
+  const icon = favicon();
+  const source: ByteSource = {
+    size: icon.length,
+    open: (start, end) => Readable.from([icon.subarray(start, end + 1)]),
+  };
+  return defineEndpoint({
+    method: 'GET',
+    path: '/favicon.ico',
+    summary: 'The icon of these pages',
+    group,
+    access: 'public',
+    cache: 'public',
+    hidden: true,
+    produces: ['bytes'],
+    // An icon is shown in the tab, never saved: it needs no disposition.
+    handle: () => respond({ bytes: { source, contentType: 'image/x-icon' }, headers: { 'Content-Disposition': '' } }),
+  });
+}
+
+const prometheusEndpoint = ({ metrics }: RouteParts): AnyEndpoint =>
+  defineEndpoint({
+    method: 'GET',
+    path: '/metrics/prometheus',
+    summary: 'Metrics for Prometheus, as text format 0.0.4 or OpenMetrics 1.0',
+    group,
+    access: 'read',
+    produces: ['text', 'openmetrics'],
+    fallback: 'text',
+    cache: 'no-store',
+    handle: async ({ request }) =>
+      respond({
+        text: await metrics.render(request.representation === 'openmetrics' ? 'openmetrics' : 'prometheus'),
+      }),
+  });
