@@ -1,5 +1,5 @@
 import {
-  close,
+  closeSync,
   fsync,
   link,
   lstat,
@@ -56,7 +56,8 @@ export const nodeFiles: FileLayer = {
   read: (fd, buffer, position) => value((then) => read(fd, buffer, 0, buffer.length, position, then)),
   write: (fd, buffers) => value((then) => writev(fd, buffers, then)),
   fsync: (fd) => done((then) => fsync(fd, then)),
-  close: (fd) => done((then) => close(fd, (error) => then(error ?? null))),
+  // Not worth a thread: whoever closes has fsynced or given up, so there is nothing left to wait for.
+  close: (fd) => new Promise((resolve) => resolve(closeSync(fd))),
   link: (existing, path) => done((then) => link(existing, path, then)),
   rename: (from, to) => done((then) => rename(from, to, then)),
   unlink: (path) => done((then) => unlink(path, then)),

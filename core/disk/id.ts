@@ -1,5 +1,5 @@
-import { randomBytes } from 'node:crypto';
 import { systemClock } from '../clock.js';
+import { randomPiece } from './random-piece.js';
 
 /** Digits and lower case letters without i, l, o, u: safe in URLs and file names, and in ASCII order. */
 const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
@@ -20,7 +20,7 @@ function digits(value: number, length: number): string {
 
 function random(length: number): string {
   let text = '';
-  for (const byte of randomBytes(length)) text += alphabet.charAt(byte & 31);
+  for (const byte of randomPiece(length)) text += alphabet.charAt(byte & 31);
   return text;
 }
 

@@ -53,6 +53,7 @@ export class SpoolFile {
   }
 
   write(chunk: Buffer): Promise<void> | void {
+    if (this.#released) return Promise.reject(released());
     if (this.#failure !== undefined) return Promise.reject(this.#failure);
     this.#blocks.add(chunk);
     this.#size += chunk.length;
@@ -63,6 +64,7 @@ export class SpoolFile {
 
   /** Every byte has been given to the system, unless the message is small enough to stay in memory. */
   async finish(): Promise<void> {
+    if (this.#released) throw released();
     if (this.#spilled) this.#enqueue(this.#blocks.takeAll());
     await this.#pumping;
     if (this.#failure !== undefined) throw this.#failure;
@@ -109,6 +111,7 @@ export class SpoolFile {
 
   async #room(): Promise<void> {
     await new Promise<void>((resolve) => this.#drained.push(resolve));
+    if (this.#released) throw released();
     if (this.#failure !== undefined) throw this.#failure;
   }
 
@@ -193,9 +196,10 @@ export class SpoolFile {
   async release(): Promise<void> {
     if (this.#released) return;
     this.#released = true;
-    this.#failure ??= released();
     this.#queue = [];
     await this.#pumping;
+    this.#backlog = 0;
+    this.#wake();
     await this.#synced?.catch(() => undefined);
     await this.#close().catch(() => undefined);
     const onDisk = this.#spilled || this.#synced !== undefined;

@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import type { Clock } from '../../core/clock.js';
 import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../core/contracts/delivery-target.js';
 import { asStorageProblem, isMissing, isTaken } from '../../core/disk/fault.js';
+import { jointly } from '../../core/disk/joint.js';
 import type { Placement, SpooledMessage } from '../../core/disk/spool.js';
 import type { WriteHealth } from '../../core/disk/write-health.js';
 import type { Log } from '../../core/log.js';
@@ -52,7 +53,7 @@ class MaildirDelivery implements Delivery {
   async body(message: SpooledMessage): Promise<void> {
     this.#message = message;
     try {
-      await Promise.all([message.sync(), ...this.#mailboxes.map((mailbox) => this.#ensure(mailbox))]);
+      await jointly([message.sync(), ...this.#mailboxes.map((mailbox) => this.#ensure(mailbox))]);
     } catch (error) {
       throw this.#fault(error);
     }
@@ -63,11 +64,11 @@ class MaildirDelivery implements Delivery {
     if (message === undefined) throw new Error('commit before body');
     const { clock, metrics } = this.#ground;
     const began = clock.monotonic();
-    const results = await Promise.allSettled(this.#mailboxes.map((name) => this.#place(message, name)));
-    const failed = results.find((result) => result.status === 'rejected');
-    if (failed !== undefined) {
+    try {
+      await jointly(this.#mailboxes.map((mailbox) => this.#place(message, mailbox)));
+    } catch (error) {
       await this.abort();
-      throw this.#fault(failed.reason);
+      throw this.#fault(error);
     }
     metrics.delivered(this.#mailboxes.length, message.size, (clock.monotonic() - began) / 1000);
     return this.#recipients.map((recipient) => ({ recipient, outcome: 'delivered' }));

@@ -7,6 +7,7 @@ import { maildirTarget } from './delivery.js';
 import { maildirMailboxes } from './maildir-mailboxes.js';
 import { UniqueNames } from './maildir-name.js';
 import { MaildirTree } from './maildir.js';
+import { makeMissingMailboxes } from './missing-mailboxes.js';
 import { StoreOptions } from './options.js';
 import { openRoot } from './root.js';
 import { storeEndpoints } from './routes.js';
@@ -39,6 +40,7 @@ export const store = definePlugin({
         log,
       }),
     );
+    await makeMissingMailboxes(maildirs, directory, log);
     const reader = await StoreReader.open({ root: maildirs.root, clock });
     context.onClose(() => reader.close());
     http.mount(storeEndpoints({ reader, directory, domains: configuration.domains }));

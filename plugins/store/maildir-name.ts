@@ -1,5 +1,5 @@
-import { randomBytes } from 'node:crypto';
 import type { Clock } from '../../core/clock.js';
+import { randomPiece } from '../../core/disk/random-piece.js';
 
 /** What leaves room for a size, flags and 26 keywords below NAME_MAX (255). */
 const longestName = 200;
@@ -32,7 +32,7 @@ export class UniqueNames {
     this.#lastMicros = micros;
     this.#count += 1;
     const time = `${Math.floor(micros / 1e6)}.M${micros % 1e6}`;
-    const unique = `${time}P${this.#pid}Q${this.#count}R${randomBytes(16).toString('hex')}.`;
+    const unique = `${time}P${this.#pid}Q${this.#count}R${randomPiece(16).toString('hex')}.`;
     const sizes = `,S=${size},W=${size}`;
     return unique + escapeHost(this.#host, longestName - unique.length - sizes.length) + sizes;
   }

@@ -4,6 +4,7 @@ import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { isMissing, isTaken } from '../../core/disk/fault.js';
 import { nodeFiles, type FileLayer } from '../../core/disk/file-layer.js';
 import { folderSyncOf, type FolderSync } from '../../core/disk/folder.js';
+import { jointly } from '../../core/disk/joint.js';
 import { problem } from '../../core/problem.js';
 import { mailboxFolder } from './mailbox-name.js';
 
@@ -35,7 +36,7 @@ export class MaildirTree {
     const folder = mailboxFolder(this.root, name);
     if (this.#durable.has(folder) && (await this.#allThere([domain, folder, join(folder, 'new')]))) return folder;
     for (const path of [domain, folder, ...maildirParts.map((part) => join(folder, part))]) await this.#make(path);
-    await Promise.all([this.root, domain, folder].map((path) => this.#folders.sync(path)));
+    await jointly([this.root, domain, folder].map((path) => this.#folders.sync(path)));
     this.#durable.set(folder, true);
     return folder;
   }

@@ -1,0 +1,31 @@
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import type { Directory, MailUser } from '../../../core/contracts/directory.js';
+import { mailboxNameOfUser } from '../../../plugins/store/mailbox-name.js';
+import { makeMissingMailboxes } from '../../../plugins/store/missing-mailboxes.js';
+import { rememberingLog } from '../../core/disk/remembering-log.js';
+import { addressOf, openStore } from './delivery-ground.js';
+
+test('every user gets a mailbox at start, and one that cannot be made stops nobody', async (t) => {
+  const { maildirs, mail } = await openStore(t);
+  await writeFile(join(mail, 'broken.example'), 'a file in the place of a domain');
+  const names = Array.from({ length: 100 }, (_, n) => `user${n}@example.org`);
+  const { log, sentences } = rememberingLog();
+  await makeMissingMailboxes(maildirs, directoryOf([...names, 'x@broken.example', 'y@[127.0.0.1]']), log);
+  for (const name of names) assert.equal(await maildirs.exists(mailboxNameOfUser(name)), true, name);
+  assert.equal(sentences.length, 2);
+});
+
+function directoryOf(usernames: readonly string[]): Directory {
+  const users = usernames.map((username): MailUser => ({
+    username,
+    address: addressOf(username),
+    aliases: [],
+    quota: null,
+    disabled: false,
+  }));
+  const nobody = (): Promise<undefined> => Promise.resolve(undefined);
+  return { source: 'a test', list: () => Promise.resolve(users), resolve: nobody, find: nobody, authenticate: nobody };
+}
