@@ -56,7 +56,7 @@ export class Confinement {
   }
 
   async #open(path: string, flags: number): Promise<FileHandle | undefined> {
-    if (!path.startsWith(this.#root + sep)) return undefined;
+    if (path !== this.#root && !path.startsWith(this.#root + sep)) return undefined;
     try {
       return await open(path, flags);
     } catch (error) {

@@ -180,7 +180,7 @@ export function storeEndpoints({ reader, directory, domains }: StoreRoutesInput)
         const found = await reader.part(await placeOf(params), params.part);
         const charset = found.charset === null ? '' : `; charset=${found.charset}`;
         return respond({
-          etag: `${params.messageId}.${params.part}`,
+          etag: `${unique(params.messageId)}.${params.part}`,
           bytes: {
             source: sourceOfBytes(found.bytes),
             contentType: `${found.contentType}${charset}`,
@@ -197,8 +197,13 @@ function tagOf(version: string, query: object): string {
   return `${version}.${Buffer.from(JSON.stringify(query)).toString('base64url')}`;
 }
 
+/** The id without its sizes: a list of entity tags is separated by commas. */
+function unique(id: string): string {
+  return id.replace(/,.*$/s, '');
+}
+
 async function rawAnswer(file: MessageFile, known: string | undefined) {
-  const etag = file.entry.id;
+  const etag = unique(file.entry.id);
   if (namesTag(known, etag)) {
     await file.handle.close();
     return respond({ etag });
@@ -208,7 +213,7 @@ async function rawAnswer(file: MessageFile, known: string | undefined) {
     bytes: {
       source: sourceOfFile(file),
       contentType: 'message/rfc822',
-      filename: `${file.entry.id.split(',')[0] ?? 'message'}.eml`,
+      filename: `${etag}.eml`,
     },
   });
 }

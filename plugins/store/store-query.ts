@@ -18,12 +18,7 @@ export const PartParams = MessageParams.extend({
     .describe('Number of the MIME part, as in IMAP: `1`, `2.1`.'),
 });
 
-const flag = (meaning: string) =>
-  z
-    .enum(['true', 'false', '1', '0'])
-    .optional()
-    .transform((value) => (value === undefined ? undefined : value === 'true' || value === '1'))
-    .describe(meaning);
+const flag = (meaning: string) => z.boolean().optional().describe(meaning);
 
 const moment = (meaning: string) =>
   z
@@ -40,8 +35,7 @@ const moment = (meaning: string) =>
     .describe(meaning);
 
 const cursor = z.string().max(500).optional().describe('From `nextCursor` or `prevCursor`.');
-const limit = (otherwise: number) =>
-  z.coerce.number().int().min(1).max(1000).default(otherwise).describe('Entries of a page.');
+const limit = (otherwise: number) => z.int().min(1).max(1000).default(otherwise).describe('Entries of a page.');
 
 export const ListQuery = z.strictObject({ limit: limit(50), cursor });
 /** Mailboxes have few folders, and a tree is useless in pieces. */

@@ -1,0 +1,83 @@
+import { mkdir, utimes, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { systemClock } from '../../../core/clock.js';
+import { type FolderName, parseFolderName } from '../../../plugins/store/folder-name.js';
+import { parseMailboxName } from '../../../plugins/store/mailbox-name.js';
+import type { ParserLimits } from '../../../plugins/store/message-parser.js';
+import { StoreReader } from '../../../plugins/store/store-reader.js';
+import { atEnd, type Ending } from '../../support/ending.js';
+import { temporaryFolder } from '../../support/temporary-folder.js';
+
+/** A mail tree on the disk with one mailbox, `ann@example.org`, and a reader of it. */
+export class ReadingGround {
+  readonly root: string;
+  readonly reader: StoreReader;
+  readonly mailbox = parseMailboxName({ domain: 'example.org', user: 'ann' });
+  #count = 0;
+
+  private constructor(root: string, reader: StoreReader) {
+    this.root = root;
+    this.reader = reader;
+  }
+
+  static async open(test: Ending, parser: Partial<ParserLimits> = {}): Promise<ReadingGround> {
+    const root = await temporaryFolder(test);
+    const reader = await StoreReader.open({ root, clock: systemClock, parser });
+    atEnd(test, () => reader.close());
+    const ground = new ReadingGround(root, reader);
+    await ground.makeFolder('INBOX');
+    return ground;
+  }
+
+  get home(): string {
+    return join(this.root, 'example.org', 'ann');
+  }
+
+  pathOf(folder: string): string {
+    return join(this.home, parseFolderName(folder).directory);
+  }
+
+  folder(name = 'INBOX'): FolderName {
+    return parseFolderName(name);
+  }
+
+  async makeFolder(name: string): Promise<void> {
+    for (const part of ['new', 'cur', 'tmp']) await mkdir(join(this.pathOf(name), part), { recursive: true });
+  }
+
+  /** Files a message; the later it is filed, the newer it is. Answers its id. */
+  async file(content: string | Buffer, { folder = 'INBOX', flags = '', at = 0 } = {}): Promise<string> {
+    this.#count += 1;
+    const bytes = Buffer.from(content);
+    const seconds = at === 0 ? 1_700_000_000 + this.#count : at;
+    const id = `${seconds}.M${this.#count}P1Q${this.#count}.host,S=${bytes.length},W=${bytes.length}`;
+    await this.put(flags === '' ? `new/${id}` : `cur/${id}:2,${flags === '-' ? '' : flags}`, bytes, folder);
+    return id;
+  }
+
+  /** Writes a file of any name, last changed a while ago so that what is read of the folder may be remembered. */
+  async put(name: string, bytes: Buffer | string, folder = 'INBOX'): Promise<void> {
+    await writeFile(join(this.pathOf(folder), name), bytes);
+    await this.settle(folder);
+  }
+
+  /** Sets the clock of the folder back: what was read of it now counts as settled. Each call gives another time. */
+  async settle(folder = 'INBOX'): Promise<void> {
+    this.#count += 1;
+    const past = 1_600_000_000 + this.#count;
+    for (const part of ['new', 'cur']) await utimes(join(this.pathOf(folder), part), past, past);
+  }
+
+  view(id: string, folder = 'INBOX') {
+    return this.reader.view({ mailbox: this.mailbox, folder: this.folder(folder), id });
+  }
+
+  list(request: Partial<Parameters<StoreReader['list']>[2]> = {}, folder = 'INBOX') {
+    return this.reader.list(this.mailbox, this.folder(folder), { order: 'newest', limit: 50, ...request });
+  }
+}
+
+/** A message with CRLF line ends from lines. */
+export function message(...lines: readonly string[]): string {
+  return lines.map((line) => `${line}\r\n`).join('');
+}

@@ -1,0 +1,74 @@
+import { pino } from 'pino';
+import { join } from 'node:path';
+import { systemClock } from '../../../core/clock.js';
+import { openAccounts } from '../../../core/http/accounts.js';
+import { HttpOptions } from '../../../core/http/options.js';
+import { createHttpShell } from '../../../core/http/shell.js';
+import { Metrics } from '../../../core/metrics.js';
+import { storeEndpoints } from '../../../plugins/store/routes.js';
+import { atEnd, type Ending } from '../../support/ending.js';
+import { HttpClient } from '../../support/http-client.js';
+import { projectRoot } from '../../support/project.js';
+import { temporaryFolder } from '../../support/temporary-folder.js';
+import type { ReadingGround } from './reading-ground.js';
+
+export interface StoreSite {
+  readonly base: string;
+  readonly operator: HttpClient;
+  /** May see pages of the service, but no mail. */
+  readonly reader: HttpClient;
+}
+
+const accounts = [
+  { username: 'operator', password: 'operator-secret', role: 'operate' },
+  { username: 'reader', password: 'reader-secret', role: 'read' },
+];
+
+/**
+ * The endpoints of the store behind the real shell, over real HTTP. A missing value in a view is an error. Nobody has to
+ * sign in unless `signIn`: to check a password takes a quarter of a second.
+ */
+export async function openSite(test: Ending, ground: ReadingGround, { signIn = false } = {}): Promise<StoreSite> {
+  const data = await temporaryFolder(test);
+  const settings = HttpOptions.parse({
+    port: 0,
+    accounts,
+    access: signIn ? [] : [{ match: '/*', public: true }],
+  });
+  const opened = await openAccounts({
+    configured: settings.accounts,
+    file: join(data, 'accounts.json'),
+    adminPassword: undefined,
+    clock: systemClock,
+  });
+  const shell = createHttpShell({
+    settings,
+    accounts: opened.accounts,
+    log: pino({ level: 'silent' }),
+    clock: systemClock,
+    metrics: new Metrics({ process: false }).scope('http'),
+    viewsRoot: join(projectRoot, 'views'),
+    publicRoot: join(projectRoot, 'public'),
+    dataRoot: data,
+    version: '0.0.0',
+    hostname: 'mail.example.org',
+    uploadLimit: 1000,
+    strictViews: true,
+  });
+  shell.mount(
+    { name: 'store' },
+    storeEndpoints({
+      reader: ground.reader,
+      directory: { find: () => Promise.resolve(undefined) },
+      domains: ['localhost'],
+    }),
+  );
+  await shell.listen();
+  atEnd(test, () => shell.close(0));
+  const base = `http://127.0.0.1:${shell.address().port}`;
+  return {
+    base,
+    operator: new HttpClient(base, signIn ? { username: 'operator', password: 'operator-secret' } : undefined),
+    reader: new HttpClient(base, { username: 'reader', password: 'reader-secret' }),
+  };
+}
