@@ -1,7 +1,8 @@
 import type { Socket } from 'node:net';
 import type { After, Answer } from './answer.js';
 import { DataPhase } from './data-phase.js';
-import { secondsFor, type Doing } from './deadline.js';
+import { secondsFor, type Activity } from './activity.js';
+import { LineReader } from './line-reader.js';
 import type { ListenerGround } from './listener-ground.js';
 import { replies } from './replies.js';
 import type { Reply } from './reply.js';
@@ -9,10 +10,6 @@ import { Session } from './session.js';
 import { SessionState, type Peer } from './session-state.js';
 import { Wire } from './wire.js';
 import { bytesOf, type WireReply } from './wire-reply.js';
-
-/** Longest command line without its CRLF; longer ones are read up to `endlessLine` and refused. */
-const longestLine = 4096;
-const endlessLine = 16 * 1024;
 
 /**
  * One client: bytes to commands, answers to bytes. Every command gets exactly one answer, in order, and no command is
@@ -23,14 +20,14 @@ export class Connection {
   readonly #onClose: (connection: Connection) => void;
   readonly #session: Session;
   readonly #wire: Wire;
+  readonly #lines: LineReader;
   readonly #startedMs: number;
-  #doing: Doing = 'greeting';
+  #doing: Activity = 'greeting';
   /** Monotonic time, in milliseconds, when what is being done began. */
   #sinceMs: number;
   #data: DataPhase | undefined;
   #greetTimer: NodeJS.Timeout | undefined;
   #stopping = false;
-  #fresh = true;
   #errors = 0;
   #commands = 0;
   #answers = 0;
@@ -48,6 +45,7 @@ export class Connection {
       failed: (error) => ground.log.debug({ session: this.#session.state.id, err: error }, 'connection failed'),
       closed: () => this.#closed(),
     });
+    this.#lines = new LineReader(this.#wire.input);
   }
 
   /** `refusal` is said in place of a greeting. */
@@ -94,7 +92,7 @@ export class Connection {
     this.#closeWith(replies.slow);
   }
 
-  #become(doing: Doing): void {
+  #become(doing: Activity): void {
     this.#doing = doing;
     this.#sinceMs = this.#ground.clock.monotonic();
   }
@@ -145,17 +143,11 @@ export class Connection {
   }
 
   #takeLine(): boolean {
-    const { input } = this.#wire;
-    if (input.first === undefined) return false;
-    if (this.#fresh && isBinary(input.first)) return this.#closeWith(replies.notSmtp);
-    const line = input.takeLine();
-    const length = line?.bytes.length ?? input.length;
-    if (length > endlessLine) return this.#closeWith(replies.endlessLine);
+    const line = this.#lines.next();
     if (line === undefined) return false;
-    this.#fresh = false;
+    if (line.form === 'goodbye') return this.#closeWith(line.reply);
     this.#commands += 1;
-    if (length > longestLine) this.#answer(this.#session.refuseLine(replies.tooLong));
-    else if (!line.crlf) this.#answer(this.#session.refuseLine(replies.bareLineEnding));
+    if (line.form === 'refused') this.#answer(this.#session.refuseLine(line.reply));
     else this.#settle(this.#session.execute(line.bytes), (reply) => this.#answer(reply));
     return true;
   }
@@ -306,22 +298,10 @@ export class Connection {
     this.#become('closed');
     const { state } = this.#session;
     const ms = Math.round(this.#ground.clock.monotonic() - this.#startedMs);
+    const counts = { ms, messages: this.#messages, commands: this.#commands, answers: this.#answers };
     this.#ground.meter.closed();
-    this.#ground.log.info(
-      {
-        session: state.id,
-        remote: state.remote.address,
-        ms,
-        messages: this.#messages,
-        commands: this.#commands,
-        answers: this.#answers,
-      },
-      'closed',
-    );
+    this.#ground.log.info({ session: state.id, remote: state.remote.address, ...counts }, 'closed');
     this.#ground.pipeline.snapshot().emit('closed', { session: state, ms, messages: this.#messages });
     this.#onClose(this);
   }
 }
-
-/** A TLS hello or the like: no line end need ever come. */
-const isBinary = (byte: number): boolean => byte > 0x7e || (byte < 0x20 && byte !== 13 && byte !== 10);

@@ -8,8 +8,8 @@ export interface WireReply extends Reply {
 /** RFC 5321 §4.5.3.1.5: a reply line has 512 bytes with its CRLF. */
 const longestText = 498;
 
-/** Text of peers and hooks must not break out of its line. */
-const unprintable = /[^\x20-\x7e\u00a0-\u{10ffff}]+/gu;
+/** Text of peers and hooks must not break out of its line, and a reply is ASCII (RFC 5321 §2.3.1). */
+const unprintable = /[^ -~]/gu;
 
 /** The bytes of a reply (RFC 5321 §4.2.1); its enhanced status code stands in each line (RFC 2034 §4). */
 export function encodeReply({ code, status, lines }: Reply): Buffer {
@@ -22,8 +22,8 @@ export function encodeReply({ code, status, lines }: Reply): Buffer {
 }
 
 function printable(text: string): string {
-  const clean = text.replace(unprintable, ' ');
-  return clean.length > longestText ? `${clean.slice(0, longestText - 1)}…` : clean;
+  const clean = text.replace(unprintable, '?');
+  return clean.length > longestText ? clean.slice(0, longestText) : clean;
 }
 
 /** A reply that is encoded once and sent often. */
