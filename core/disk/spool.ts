@@ -19,17 +19,20 @@ export interface SpooledMessage {
   readonly traceOffset: number;
   /** Where the message as received begins. */
   readonly messageOffset: number;
-  /** The header block as received, bounded; what hooks and indexes look at. */
+  /** The header block as received, through its empty line, bounded; what hooks and indexes look at. */
   readonly head: Buffer;
   /** The bytes from `offset` (default 0) to the end. */
   open(offset?: number): Readable;
   /** Everything is on the disk, and nothing is visible. Idempotent; shared by all targets. */
   sync(): Promise<void>;
-  /** Makes the message visible there; resolves when the folder entry is durable (shared folder fsync). Throws EEXIST. */
+  /**
+   * Makes the message visible there; resolves when the folder entry is durable (shared folder fsync). Throws EEXIST and
+   * ENOENT as the system says them, every other fault as a problem; then the message is not there.
+   */
   place(placement: Placement): Promise<void>;
   /** Takes a placement back after a sibling failed. Resolves false when it could not be removed. */
   withdraw(placement: Placement): Promise<boolean>;
-  /** Same message with header fields put in front or taken away: one rewrite of the file. */
+  /** Same message with header fields put in front or taken away: one rewrite of the file. It takes the place of this one, which is released. */
   rewrite(edit: HeaderEdit): Promise<SpooledMessage>;
   /** The spool lets go of it; placements stay. */
   release(): Promise<void>;
@@ -40,7 +43,7 @@ export interface HeaderEdit {
   readonly remove: readonly string[];
 }
 
-/** Takes a message while it arrives. After a failed `write` only `discard` is allowed. */
+/** Takes a message while it arrives; its faults are problems. After a failed `write` only `discard` is allowed. */
 export interface SpoolWriter {
   /** Bytes written so far, prologue included. */
   readonly size: number;

@@ -43,6 +43,7 @@ class MaildirDelivery implements Delivery {
   readonly #folders = new Map<MailboxName, string>();
   readonly #placed: Placement[] = [];
   #message: SpooledMessage | undefined;
+  #aborted = false;
 
   constructor(ground: DeliveryGround, recipients: readonly Recipient[]) {
     this.#ground = ground;
@@ -74,7 +75,9 @@ class MaildirDelivery implements Delivery {
     return this.#recipients.map((recipient) => ({ recipient, outcome: 'delivered' }));
   }
 
+  /** May come while the commit is under way: then what is placed later takes itself back. */
   async abort(): Promise<void> {
+    this.#aborted = true;
     const message = this.#message;
     if (message === undefined) return;
     const withdrawn = await Promise.all(this.#placed.splice(0).map((placement) => message.withdraw(placement)));
@@ -96,12 +99,18 @@ class MaildirDelivery implements Delivery {
       try {
         await message.place(placement);
         this.#placed.push(placement);
-        return;
+        return await this.#unlessAborted();
       } catch (error) {
         if (attempt === tries || !(isTaken(error) || isMissing(error))) throw error;
         folder = undefined;
       }
     }
+  }
+
+  async #unlessAborted(): Promise<void> {
+    if (!this.#aborted) return;
+    await this.abort();
+    throw new Error('the delivery was aborted');
   }
 
   #fault(error: unknown): Error {

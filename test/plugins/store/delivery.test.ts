@@ -75,6 +75,21 @@ test('an abort after the commit takes the message back', async (t) => {
   assert.equal((await inbox(store, 'bob@example.org')).size, 0);
 });
 
+test('an abort in the middle of a commit leaves nothing either', async (t) => {
+  const store = await openStore(t);
+  const recipients = [recipient('ann@example.org'), recipient('bob@example.org')];
+  const message = await spooled(store.spool);
+  const delivery = await store.target.start(transactionOf(recipients), recipients);
+  await delivery.body(message);
+  const release = store.files.hold('link');
+  const committed = delivery.commit();
+  await delivery.abort();
+  release();
+  await assert.rejects(committed);
+  assert.equal((await inbox(store, 'ann@example.org')).size, 0);
+  assert.equal((await inbox(store, 'bob@example.org')).size, 0);
+});
+
 test('an abort that cannot take a message back says so in the log', async (t) => {
   const store = await openStore(t);
   const recipients = [recipient('ann@example.org')];
