@@ -1,11 +1,18 @@
 import type { SpooledMessage } from '../disk/spool.js';
+import type { Reply } from '../smtp/reply.js';
 import type { Recipient, Transaction } from '../smtp/transaction.js';
 
 /** What became of one recipient. A reply of its own is for targets in line with the client, and for LMTP. */
 export type RecipientOutcome =
-  | { readonly recipient: Recipient; readonly outcome: 'delivered' }
   | {
       readonly recipient: Recipient;
+      readonly outcome: 'delivered';
+      /** Of a live target: the server's own 2yz, which the client gets when it is the only answer. */
+      readonly reply?: Reply;
+    }
+  | {
+      readonly recipient: Recipient;
+      /** `deferred` goes with 4yz, `refused` with 5yz. */
       readonly outcome: 'deferred' | 'refused';
       readonly code: number;
       readonly status: string;
@@ -15,9 +22,14 @@ export type RecipientOutcome =
 /**
  * Takes over recipients that a hook routed to it. start → body → commit | abort.
  *
- * A throw anywhere is a local fault: siblings are aborted and the client is told 4yz.
+ * A throw anywhere is a local fault: siblings are aborted and the client is told 4yz. A `Problem` says how to answer.
  */
 export interface DeliveryTarget {
+  /**
+   * In line with the client: its `commit` hands the message to another server and gives that one's answer. Driven behind
+   * the `body` of all others and in front of their `commit`. What a live target has committed cannot be taken back.
+   */
+  readonly live?: boolean;
   /** Called once for each message with all its recipients for this target, duplicates included. Refuses by a `Problem`. */
   start(transaction: Transaction, recipients: readonly Recipient[]): Promise<Delivery>;
 }

@@ -8,7 +8,8 @@ import type { AuthenticatedUser, Hop } from './verdict.js';
 export type Decision =
   | { readonly outcome: 'pass'; readonly user?: AuthenticatedUser; readonly hop?: Hop }
   | { readonly outcome: 'discard'; readonly reason: string }
-  | { readonly outcome: 'refuse'; readonly reply: Reply };
+  /** `plugin` is the one whose hook refused; absent when nobody said the yes that the stage needs. */
+  | { readonly outcome: 'refuse'; readonly reply: Reply; readonly plugin?: string };
 
 /** What became of a message. */
 export interface DeliveryResult {
@@ -22,7 +23,13 @@ export interface DeliveryResult {
 export interface Chain {
   /** Answers at once when every hook did. Never throws: a failing hook is a `refuse` with 451 4.3.0. */
   decide<S extends Stage>(stage: S, input: StageInput[S]): Decision | Promise<Decision>;
-  /** Stages `message` and `deliver`, then the targets. Never throws. The caller releases nothing: the chain does. */
-  deliver(transaction: Transaction, message: SpooledMessage): Promise<DeliveryResult>;
+  /**
+   * Stages `message` and `deliver`, then the targets. Never throws. The caller releases nothing: the chain does. Tells the
+   * watchers what became of each recipient; `accepted`, and `rejected` for the whole message, are for the caller to tell.
+   *
+   * @param signal aborted when it takes too long: the answer is 451 then, and what a target does later is taken back
+   */
+  deliver(transaction: Transaction, message: SpooledMessage, signal?: AbortSignal): Promise<DeliveryResult>;
+  /** Calls the watchers later, never now; what they throw is logged. */
   emit<E extends WatchedEvent>(event: E, data: WatchedEvents[E]): void;
 }

@@ -62,9 +62,12 @@ export const defer = (code: number, status: string, text: string): Verdict => ({
   status,
   text,
 });
-/** Answer yes and keep nothing; the reason is logged. Stages `rcptTo` and `message`. */
+/** Answer yes and keep nothing; the reason is logged. Stages `rcptTo`, `message` and `deliver`. */
 export const discard = (reason: string): Verdict => ({ postern: 'verdict', kind: 'discard', reason });
-/** Answer yes and keep the message for an operator. Needs a target named `hold`; without one the answer is 4yz. */
+/**
+ * Answer yes and keep the message for an operator. Stages `rcptTo`, `message` and `deliver`. Needs a target named `hold`;
+ * without one the answer is 4yz.
+ */
 export const hold = (reason: string): Verdict => ({ postern: 'verdict', kind: 'hold', reason });
 /** This recipient is mine: it goes to `hop`. Stage `rcptTo`. */
 export const route = (hop: Hop): Verdict => ({ postern: 'verdict', kind: 'route', hop });

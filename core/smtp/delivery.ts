@@ -1,0 +1,211 @@
+import type { DeliveryTarget } from '../contracts/delivery-target.js';
+import type { SpooledMessage } from '../disk/spool.js';
+import type { Log } from '../log.js';
+import type { Decision, DeliveryResult } from './chain.js';
+import type { GroupOutcome } from './delivery-group.js';
+import { EnvelopeDraft, type DraftRecipient } from './envelope-draft.js';
+import { Handover, type HandoverResult } from './handover.js';
+import type { StageInput, WatchedEvent, WatchedEvents } from './hook.js';
+import { MessageView } from './message-view.js';
+import { replies } from './replies.js';
+import { reply, type Reply } from './reply.js';
+import { replyToError } from './reply-text.js';
+import type { StageGround } from './stage-run.js';
+import type { Recipient, Transaction } from './transaction.js';
+import type { Change, Hop } from './verdict.js';
+
+/** What the delivery of a message needs of the chain. */
+export interface DeliveryGround {
+  readonly targets: ReadonlyMap<string, DeliveryTarget>;
+  readonly log: Log;
+  readonly signal?: AbortSignal;
+  /** False when no hook looks at messages. */
+  readonly hasHooks: boolean;
+  readonly decide: <S extends 'message' | 'deliver' | 'rcptTo'>(
+    stage: S,
+    input: StageInput[S],
+    change?: StageGround<S>['change'],
+  ) => Decision | Promise<Decision>;
+  readonly emit: <E extends WatchedEvent>(event: E, data: WatchedEvents[E]) => void;
+}
+
+/**
+ * From a message that is wholly received to the answer of its client. Never throws; lets go of the message in every case.
+ */
+export async function deliverMessage(
+  transaction: Transaction,
+  message: SpooledMessage,
+  ground: DeliveryGround,
+): Promise<DeliveryResult> {
+  return new MessageDelivery(transaction, message, ground).run();
+}
+
+/** What hooks have made of the message: an answer for all, or recipients to deliver to. */
+type Content = { readonly answer: Reply } | { readonly draft: EnvelopeDraft };
+
+class MessageDelivery {
+  readonly #transaction: Transaction;
+  readonly #ground: DeliveryGround;
+  readonly #taken: Reply;
+  #message: SpooledMessage;
+  #settled: Promise<void> = Promise.resolve();
+
+  constructor(transaction: Transaction, message: SpooledMessage, ground: DeliveryGround) {
+    this.#transaction = transaction;
+    this.#message = message;
+    this.#ground = ground;
+    this.#taken = reply(250, '2.0.0', `Ok: queued as ${transaction.id}`);
+  }
+
+  async run(): Promise<DeliveryResult> {
+    try {
+      const draft = EnvelopeDraft.of(this.#transaction);
+      const content = this.#ground.hasHooks ? await this.#askHooks(draft) : { draft };
+      return 'answer' in content ? this.#toAll(content.answer) : await this.#handOver(content.draft);
+    } catch (error) {
+      this.#ground.log.error({ transaction: this.#transaction.id, err: error }, 'a message could not be delivered');
+      return this.#toAll(replyToError(error));
+    } finally {
+      await this.#release();
+    }
+  }
+
+  /** Stage `message`, its changes, then stage `deliver`. */
+  async #askHooks(received: EnvelopeDraft): Promise<Content> {
+    let draft = received;
+    let view = new MessageView(this.#message);
+    const change = (changes: readonly Change[]): StageInput['message'] => {
+      for (const one of changes) {
+        if (one.change === 'add-header') view = view.withField(one.name, one.value);
+        else if (one.change === 'remove-header') view = view.withoutField(one.name);
+        else draft = draft.changed(one);
+      }
+      return { transaction: draft.transaction, message: view };
+    };
+    const about = await this.#ground.decide('message', { transaction: draft.transaction, message: view }, change);
+    const content = this.#followed(about, draft);
+    if ('answer' in content) return content;
+    if (view.isEdited) {
+      this.#message = await this.#message.rewrite(view.edit);
+      view = new MessageView(this.#message);
+    }
+    const routed = await this.#route(content.draft);
+    if ('answer' in routed) return routed;
+    const input = { transaction: routed.draft.transaction, message: view };
+    return this.#followed(await this.#ground.decide('deliver', input), routed.draft);
+  }
+
+  #followed(decision: Decision, draft: EnvelopeDraft): Content {
+    if (decision.outcome === 'refuse') return { answer: decision.reply };
+    if (decision.outcome === 'discard') return { answer: this.#taken };
+    return { draft: decision.hop === undefined ? draft : draft.allTo(decision.hop) };
+  }
+
+  /** Recipients that a hook has added without a hop are asked for like those of RCPT; a no is a local fault. */
+  async #route(draft: EnvelopeDraft): Promise<Content> {
+    const { transaction, log } = { ...this.#ground, transaction: draft.transaction };
+    const routes = new Map<Recipient, Hop | 'discard'>();
+    for (const { recipient, position } of draft.recipients) {
+      if (position !== undefined || recipient.hop !== undefined) continue;
+      const decision = await this.#ground.decide('rcptTo', { transaction, address: recipient.address });
+      if (decision.outcome === 'discard') routes.set(recipient, 'discard');
+      else if (decision.outcome === 'pass' && decision.hop !== undefined) routes.set(recipient, decision.hop);
+      else {
+        log.error({ transaction: transaction.id }, 'a recipient that a hook has added is taken by nobody');
+        return { answer: replies.fault };
+      }
+    }
+    return { draft: routes.size === 0 ? draft : draft.routed(routes) };
+  }
+
+  async #handOver(draft: EnvelopeDraft): Promise<DeliveryResult> {
+    const members = draft.recipients.filter(({ recipient }) => !recipient.discarded);
+    const { transaction } = draft;
+    const handover = new Handover(members, { ...this.#ground, transaction, message: this.#message });
+    // An added recipient has no answer of its own: then all stand or fall together.
+    const isEach = transaction.session.listener.mode === 'lmtp' && !draft.hasAdded;
+    try {
+      const result = await (isEach ? handover.each() : handover.together());
+      this.#tell(result, transaction);
+      return this.#answer(result, members);
+    } finally {
+      this.#settled = handover.settled();
+    }
+  }
+
+  #answer(result: HandoverResult, members: readonly DraftRecipient[]): DeliveryResult {
+    const answers = this.#transaction.recipients.map(() => this.#taken);
+    const failure = worstOf(result.outcomes);
+    if (result.aborted) {
+      const answer = failure ?? replies.fault;
+      for (const { position } of members) if (position !== undefined) answers[position] = answer;
+      return { summary: answer, replies: answers };
+    }
+    for (const { member, outcome, reply } of result.outcomes) {
+      const isTaken = outcome === 'delivered' || result.owned.has(member);
+      if (member.position !== undefined && !isTaken) answers[member.position] = reply ?? replies.fault;
+      if (member.position !== undefined && outcome === 'delivered') answers[member.position] = reply ?? this.#taken;
+    }
+    const summary = answers.find(({ code }) => code < 300) ?? failure ?? this.#taken;
+    return { summary: this.#ownAnswer(answers) ?? (summary.code < 300 ? this.#taken : summary), replies: answers };
+  }
+
+  /** The one live target's own yes, when no other has a say. */
+  #ownAnswer(answers: readonly Reply[]): Reply | undefined {
+    const [first, ...others] = answers;
+    const isSame = first !== undefined && first.code < 300 && others.every((other) => sameReply(first, other));
+    return isSame ? first : undefined;
+  }
+
+  #tell({ aborted, outcomes, owned }: HandoverResult, transaction: Transaction): void {
+    const { emit } = this.#ground;
+    const isAnyTaken = outcomes.some(({ outcome }) => outcome === 'delivered');
+    if (aborted && isAnyTaken) this.#ground.log.info({ transaction: transaction.id }, 'deliveries were taken back');
+    if (aborted || !isAnyTaken) return;
+    for (const { member, target, outcome, reply } of outcomes) {
+      const { recipient } = member;
+      const reason = reply === undefined ? '' : `${reply.code} ${reply.status ?? ''} ${reply.lines.join(' ')}`;
+      if (outcome === 'delivered') emit('delivered', { transaction, recipient, target });
+      else if (!owned.has(member)) this.#tellRefused(recipient, reply ?? replies.fault);
+      else emit(outcome === 'deferred' ? 'deferred' : 'bounced', { transaction, recipient, reason });
+    }
+  }
+
+  /** One recipient of several, over LMTP. */
+  #tellRefused(recipient: Recipient, { code, status, lines }: Reply): void {
+    const { session, reversePath } = this.#transaction;
+    this.#ground.emit('rejected', {
+      session,
+      stage: 'deliver',
+      code,
+      status: status ?? `${code < 500 ? 4 : 5}.0.0`,
+      text: lines.join(' '),
+      reversePath,
+      recipient: recipient.address,
+    });
+  }
+
+  #toAll(answer: Reply): DeliveryResult {
+    return { summary: answer, replies: this.#transaction.recipients.map(() => answer) };
+  }
+
+  /** At once, but not under a target that still works on the message because its time is over. */
+  async #release(): Promise<void> {
+    const released = this.#settled
+      .then(() => this.#message.release())
+      .catch((error: unknown) => {
+        this.#ground.log.error({ transaction: this.#transaction.id, err: error }, 'the spool could not let go');
+      });
+    if (this.#ground.signal?.aborted !== true) await released;
+  }
+}
+
+/** Temporary before permanent: who may come again loses nothing. */
+function worstOf(outcomes: readonly GroupOutcome[]): Reply | undefined {
+  const failures = outcomes.filter(({ outcome }) => outcome !== 'delivered');
+  return (failures.find(({ outcome }) => outcome === 'deferred') ?? failures[0])?.reply;
+}
+
+function sameReply(one: Reply, other: Reply): boolean {
+  return one.code === other.code && one.status === other.status && one.lines.join('\n') === other.lines.join('\n');
+}

@@ -1,0 +1,149 @@
+import type { Clock } from '../clock.js';
+import type { DeliveryTarget } from '../contracts/delivery-target.js';
+import type { Log } from '../log.js';
+import { startError } from '../start-error.js';
+import type { Chain } from './chain.js';
+import { FrozenChain, type HooksByStage } from './frozen-chain.js';
+import {
+  phases,
+  stages,
+  type Hook,
+  type HookDescription,
+  type HookOptions,
+  type Stage,
+  type WatchedEvent,
+  type Watcher,
+} from './hook.js';
+import { orderHooks } from './hook-order.js';
+import { RegisteredHook } from './registered-hook.js';
+import type { RegisteredWatcher, WatchersByEvent } from './watchers.js';
+
+export interface PipelineInput {
+  readonly log: Log;
+  readonly clock: Clock;
+  /** How long a hook without a limit of its own may take, in milliseconds. */
+  readonly timeLimitMs?: number;
+}
+
+/** How long a hook may take that says nothing else. */
+const usualTimeLimitMs = 10_000;
+const mostTimeLimitMs = 600_000;
+
+type Undo = () => void;
+const noHooks: HooksByStage = { connect: [], ehlo: [], auth: [], mailFrom: [], rcptTo: [], message: [], deliver: [] };
+const noWatchers: WatchersByEvent = {
+  accepted: [],
+  rejected: [],
+  delivered: [],
+  deferred: [],
+  bounced: [],
+  closed: [],
+};
+
+/**
+ * What the plugins have registered for mail that comes in. See docs/smtp.md for stages, phases and verdicts.
+ *
+ * Hooks of a stage run by phase, within it as `before` and `after` say, else in the order of registration. A plugin that
+ * registers anew, as on reload, gets the place it had.
+ */
+export class Pipeline {
+  readonly #log: Log;
+  readonly #timeLimitMs: number;
+  readonly #clock: Clock;
+  /** As registered. */
+  #hooks = noHooks;
+  /** As they are asked. */
+  #ordered = noHooks;
+  #watchers = noWatchers;
+  readonly #targets = new Map<string, { readonly plugin: string; readonly target: DeliveryTarget }>();
+  /** The order in which plugins came first. */
+  readonly #ranks = new Map<string, number>();
+  #chain: Chain | undefined;
+
+  constructor({ log, clock, timeLimitMs = usualTimeLimitMs }: PipelineInput) {
+    this.#log = log;
+    this.#clock = clock;
+    this.#timeLimitMs = timeLimitMs;
+  }
+
+  /** Throws a start error for options that cannot be: an unknown stage or phase, a bad limit, a circle of before and after. */
+  on<S extends Stage>(plugin: string, stage: S, options: HookOptions, hook: Hook<S>): Undo {
+    const place = { ...options, plugin, timeLimitMs: options.timeLimitMs ?? this.#timeLimitMs };
+    refuseBadPlace(plugin, stage, place, hook);
+    const registered = new RegisteredHook(stage, place, hook, { log: this.#log, clock: this.#clock });
+    this.#keepHooks(stage, [...this.#hooks[stage], registered]);
+    return () => this.#keepHooks(stage, without(this.#hooks[stage], registered));
+  }
+
+  watch<E extends WatchedEvent>(plugin: string, event: E, watcher: Watcher<E>): Undo {
+    if (!Object.hasOwn(this.#watchers, event)) throw startError(`Plugin ${plugin}: there is no event ${event}.`);
+    const registered: RegisteredWatcher<E> = { plugin, watcher };
+    this.#keepWatchers(event, [...this.#watchers[event], registered]);
+    return () => this.#keepWatchers(event, without(this.#watchers[event], registered));
+  }
+
+  /** Throws a start error when the name is taken. */
+  deliverTo(plugin: string, name: string, target: DeliveryTarget): Undo {
+    const present = this.#targets.get(name);
+    if (present !== undefined) {
+      throw startError(`Plugins ${present.plugin} and ${plugin} both deliver to the target ${name}: use only one.`);
+    }
+    const registered = { plugin, target };
+    this.#targets.set(name, registered);
+    this.#chain = undefined;
+    return () => {
+      if (this.#targets.get(name) === registered) this.#targets.delete(name);
+      this.#chain = undefined;
+    };
+  }
+
+  /** The chain as it stands; the same one until a registration changes. */
+  snapshot(): Chain {
+    this.#chain ??= new FrozenChain({
+      hooks: this.#ordered,
+      watchers: this.#watchers,
+      targets: new Map([...this.#targets].map(([name, { target }]) => [name, target])),
+      log: this.#log,
+    });
+    return this.#chain;
+  }
+
+  /** All hooks in the order they are asked. */
+  describe(): readonly HookDescription[] {
+    return stages.flatMap((stage) => this.#ordered[stage].map((hook) => hook.describe()));
+  }
+
+  #keepHooks<S extends Stage>(stage: S, hooks: readonly RegisteredHook<S>[]): void {
+    for (const { plugin } of hooks) if (!this.#ranks.has(plugin)) this.#ranks.set(plugin, this.#ranks.size);
+    const ranked = hooks.toSorted((one, other) => this.#rank(one.plugin) - this.#rank(other.plugin));
+    const ordered = orderHooks(ranked);
+    this.#hooks = { ...this.#hooks, [stage]: ranked };
+    this.#ordered = { ...this.#ordered, [stage]: ordered };
+    this.#chain = undefined;
+  }
+
+  #keepWatchers<E extends WatchedEvent>(event: E, watchers: readonly RegisteredWatcher<E>[]): void {
+    this.#watchers = { ...this.#watchers, [event]: watchers };
+    this.#chain = undefined;
+  }
+
+  #rank(plugin: string): number {
+    return this.#ranks.get(plugin) ?? this.#ranks.size;
+  }
+}
+
+/** Site plugins are JavaScript: what the compiler would refuse is refused here. */
+function refuseBadPlace(plugin: string, stage: string, place: HookOptions, hook: unknown): void {
+  const { order = 'policy', timeLimitMs = 0 } = place;
+  const refuse = (sentence: string) => startError(`Plugin ${plugin}, hook of ${stage}: ${sentence}`);
+  if (!stages.some((known) => known === stage)) throw refuse(`there is no such stage; stages: ${stages.join(', ')}.`);
+  if (!phases.includes(order)) throw refuse(`there is no phase ${order}; phases: ${phases.join(', ')}.`);
+  if (!Number.isInteger(timeLimitMs) || timeLimitMs < 1 || timeLimitMs > mostTimeLimitMs) {
+    throw refuse(`timeLimitMs must be 1 to ${mostTimeLimitMs}.`);
+  }
+  if (typeof hook !== 'function') throw refuse('the hook is not a function.');
+}
+
+function without<T>(list: readonly T[], member: T): readonly T[] {
+  return list.filter((other) => other !== member);
+}
