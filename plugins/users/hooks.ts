@@ -1,6 +1,7 @@
 import { isProblem } from '../../core/problem.js';
 import type { Hook } from '../../core/smtp/hook.js';
-import { accept, defer, next, reject, route } from '../../core/smtp/verdict.js';
+import type { SmtpSession } from '../../core/smtp/transaction.js';
+import { accept, defer, next, reject, route, type Verdict } from '../../core/smtp/verdict.js';
 import { looksRouted, type Destination, type UserDirectory } from './directory.js';
 import type { SignIns } from './sign-ins.js';
 import type { CountSignIn } from './users-metrics.js';
@@ -24,26 +25,28 @@ export function signInHook(signIns: SignIns, count: CountSignIn): Hook<'auth'> {
   };
 }
 
-/** Decides about every recipient of a local domain. It answers at once, and as fast for the unknown as for the known. */
+/**
+ * Decides about every recipient: ours go to their mailbox, nobody else's go anywhere. It answers at once, and as fast for the
+ * unknown as for the known. A plugin that knows a way for others registers its hook `before: 'users'`.
+ */
 export function recipientHook(directory: Pick<UserDirectory, 'lookup' | 'isLocal'>): Hook<'rcptTo'> {
-  return ({ address }) => {
+  return ({ address, transaction }) => {
     const user = directory.lookup(address);
-    if (user === undefined) return directory.isLocal(address.domain) ? refuseUnknown(address) : next();
+    if (user === undefined) {
+      return directory.isLocal(address.domain) ? refuseUnknown(address) : refuseForeign(transaction.session);
+    }
     // For good: mail to a mailbox that somebody switched off shall not wait in the sender's queue for days.
     if (user.disabled) return reject(550, '5.2.1', 'This mailbox is disabled');
     return route({ target: 'mailbox', destination: user.username });
   };
 }
 
-function refuseUnknown({ local }: Destination) {
+function refuseUnknown({ local }: Destination): Verdict {
   return looksRouted(local) ? reject(550, '5.7.1', 'Relaying denied') : reject(550, '5.1.1', 'No such user here');
 }
 
-/** Tells those who have signed in why their mail to elsewhere is refused; the chain refuses it to everybody else. */
-export function relayHook(directory: Pick<UserDirectory, 'lookup' | 'isLocal'>): Hook<'rcptTo'> {
-  return ({ address, transaction }) => {
-    const isOurs = directory.isLocal(address.domain) || directory.lookup(address) !== undefined;
-    if (isOurs || transaction.session.user === undefined) return next();
-    return reject(550, '5.7.1', 'Relaying is not available: this server delivers to its own domains only');
-  };
+/** Who has signed in is told why; to everybody else the chain says that relaying is denied. */
+function refuseForeign({ user }: SmtpSession): Verdict {
+  if (user === undefined) return next();
+  return reject(550, '5.7.1', 'Relaying is not available: this server delivers to its own domains only');
 }

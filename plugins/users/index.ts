@@ -5,7 +5,7 @@ import { definePlugin } from '../../core/plugin.js';
 import { problem } from '../../core/problem.js';
 import { AttemptLimiter } from '../../core/rate.js';
 import { postmasterName, UserDirectory } from './directory.js';
-import { recipientHook, relayHook, signInHook } from './hooks.js';
+import { recipientHook, signInHook } from './hooks.js';
 import { UsersOptions, type UsersSettings } from './options.js';
 import { ensurePostmaster } from './postmaster.js';
 import { LocalRoster } from './roster.js';
@@ -38,7 +38,6 @@ export const users = definePlugin({
 
     smtp.on('auth', { timeLimitMs: signInLimitMs }, signInHook(signIns, count));
     smtp.on('rcptTo', { order: 'route' }, recipientHook(userDirectory));
-    smtp.on('rcptTo', { order: 'last' }, relayHook(userDirectory));
     http.navigate({ title: 'Users', href: '/users', order: 30, role: 'read' });
     http.mount(
       userEndpoints({ roster, directory: userDirectory, domains: () => configuration.domains, signIns, count }),

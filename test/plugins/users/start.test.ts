@@ -1,0 +1,51 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { isProblem } from '../../../core/problem.js';
+import { isStartError } from '../../../core/start-error.js';
+import { openServer } from './users-server.js';
+import { user } from './users-site.js';
+
+const namesOf = async ({ stored }: Awaited<ReturnType<typeof openServer>>) =>
+  (await stored()).map(({ username }) => username);
+
+describe('the start of the plugin', () => {
+  it('makes a postmaster as whom nobody can sign in, when there is none', async (test) => {
+    const server = await openServer(test, { domains: ['localhost'] });
+    const [record, ...others] = await server.stored();
+    assert.equal(others.length, 0);
+    assert.equal(record?.username, 'postmaster@localhost');
+    assert.equal(record?.passwordHash, null);
+    const credentials = { username: 'postmaster@localhost', password: '' };
+    assert.equal((await server.call('POST', '/users/authenticate', credentials)).body['authenticated'], false);
+  });
+
+  it('makes none where a user or an alias has that name, and one more when the first domain has changed', async (test) => {
+    const anna = user('anna@example.org', { aliases: ['postmaster@example.org'] });
+    assert.deepEqual(await namesOf(await openServer(test, { users: [anna] })), ['anna@example.org']);
+    const moved = await openServer(test, { users: [anna], domains: ['example.net', 'example.org'] });
+    assert.deepEqual(await namesOf(moved), ['anna@example.org', 'postmaster@example.net']);
+  });
+
+  it('fails when the configured postmaster is not of this server, and the sentence names the key', async (test) => {
+    await assert.rejects(
+      openServer(test, { options: { postmaster: 'hostmaster@example.com' } }),
+      (error) => isStartError(error) && /plugins\.users\.postmaster/.test(error.message),
+    );
+  });
+
+  it('is degraded while the catch-all is no user', async (test) => {
+    const server = await openServer(test, { options: { catchAll: 'anna@example.org' } });
+    assert.equal(server.health().status, 'degraded');
+    await server.call('POST', '/users', { username: 'anna@example.org' });
+    assert.equal(server.health().status, 'up');
+  });
+
+  it('takes new options while running, but not another file', async (test) => {
+    const server = await openServer(test, { users: [user('anna@example.org')] });
+    await assert.rejects(server.reconfigure({ file: 'other.json' }), (error) => isProblem(error));
+    await server.reconfigure({ postmaster: 'anna@example.org', attempts: { limit: 1 } });
+    assert.equal((await server.call('DELETE', '/users/anna%40example.org')).status, 409);
+    const attempt = () => server.call('POST', '/users/authenticate', { username: 'x', password: 'y' });
+    assert.deepEqual([(await attempt()).status, (await attempt()).status], [200, 429]);
+  });
+});
