@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import { parseRange, safeBytes, type ByteRange } from './byte-range.js';
-import type { ByteSource, Representation, Response } from './endpoint.js';
+import type { ByteSource, Method, Representation, Response } from './endpoint.js';
 import { namesTag, strongTag } from './entity-tag.js';
 import { wantsFragment, type Context } from './exchange.js';
 import { isForm, bodyType } from './body.js';
@@ -38,8 +38,10 @@ export async function writeAnswer(ctx: Context, input: AnswerInput, parts: Answe
     redirect(ctx, response, parts.notices);
     return;
   }
-  ctx.status = response.status ?? createdStatus(response);
-  if (response.location !== undefined) ctx.set('Location', encodeURI(response.location).replaceAll('%25', '%'));
+  ctx.status = response.status ?? usualStatus(endpoint.method, response);
+  // For other statuses a location is only where a form goes on.
+  if (response.location !== undefined && [201, 202].includes(ctx.status))
+    ctx.set('Location', encodePath(response.location));
   if (fresh(ctx, response, representation)) return;
   if (response.bytes !== undefined) await sendBytes(ctx, response.bytes, response.etag);
   else if (response.stream !== undefined) sendStream(ctx, response.stream.source, response.stream.contentType);
@@ -50,7 +52,11 @@ export async function writeAnswer(ctx: Context, input: AnswerInput, parts: Answe
   override(ctx, response.headers ?? {});
 }
 
-const createdStatus = ({ location }: Response): number => (location === undefined ? 200 : 201);
+const usualStatus = (method: Method, { location }: Response): number =>
+  method === 'POST' && location !== undefined ? 201 : 200;
+
+/** What a handler already encoded stays as it is. */
+const encodePath = (path: string): string => encodeURI(path).replaceAll('%25', '%');
 
 /** Post/redirect/get. Only a path of ours is ever a target. */
 function redirect(ctx: Context, response: Response, notices: Notices): void {
@@ -58,7 +64,7 @@ function redirect(ctx: Context, response: Response, notices: Notices): void {
   const target = location !== undefined && isOwnPath(location) ? location : (wayBack(ctx) ?? ctx.path);
   const key = notice === undefined ? undefined : notices.keep(notice, ctx.state.exchange.account?.username);
   ctx.status = 303;
-  ctx.set('Location', withParameter(target, 'notice', key));
+  ctx.set('Location', encodePath(withParameter(target, 'notice', key)));
   ctx.set('Cache-Control', 'no-store');
   ctx.body = '';
 }

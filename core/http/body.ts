@@ -71,7 +71,8 @@ async function readUndeclared(ctx: Context, type: string, limits: BodyLimits): P
 export async function readFields(ctx: Context, type: string, limit: number): Promise<ReadBody> {
   refuseLength(ctx, limit);
   refuseCharset(ctx);
-  ctx.req.on('error', () => undefined);
+  let received = 0;
+  ctx.req.on('data', (chunk: Buffer) => (received += chunk.length));
   const read = koaBody({
     json: type === 'application/json',
     urlencoded: type !== 'application/json',
@@ -85,6 +86,8 @@ export async function readFields(ctx: Context, type: string, limit: number): Pro
   });
   await read(ctx, () => Promise.resolve());
   const { body: value, rawBody: text = '' } = ctx.request as { body?: unknown; rawBody?: string };
+  // A byte order mark, and bytes that are no UTF-8, are lost in decoding.
+  if (Buffer.byteLength(text) !== received) throw problem('bad-request', 'Send UTF-8 without a byte order mark.');
   if (type !== 'application/json') return { kind: 'form', fields: parseFields(text, 'form') };
   if (depthOf(text) > deepest) throw problem('bad-request', 'The body is nested too deeply.');
   return { kind: 'json', value };

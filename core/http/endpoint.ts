@@ -64,7 +64,10 @@ export interface Response<Model = unknown> {
   readonly view?: string;
   /** An empty text takes away what the shell would have set. */
   readonly headers?: Readonly<Record<string, string>>;
-  /** `Location`; a form is sent there with 303, a script gets 201 or 202 with a body. */
+  /**
+   * A form is sent there with 303. For scripts: `Location` of a 201 (what POST answers when no status is given) or 202;
+   * with any other status only forms use it.
+   */
   readonly location?: string;
   /** Opaque, without quotes; the shell quotes it and answers 304 and 412. */
   readonly etag?: string;

@@ -27,6 +27,7 @@ export function hostName(field: string): string | undefined {
 export function hostCheck(settings: () => HttpSettings): Stage {
   return async function checkHost(ctx: Context, next: Next) {
     const fields = ctx.req.rawHeaders.filter((name, index) => index % 2 === 0 && name.toLowerCase() === 'host');
+    if (ctx.req.httpVersionMajor < 1) throw problem('bad-request', 'Speak HTTP/1.1.');
     if (fields.length > 1) throw problem('bad-request', 'There are two Host fields.');
     takeOriginForm(ctx);
     const field = ctx.req.headers.host;

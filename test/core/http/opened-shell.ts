@@ -1,3 +1,4 @@
+import { scryptSync } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -33,10 +34,17 @@ export type Who = keyof typeof passwords;
 export const basic = (username: string, password: string): string =>
   `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}`;
 
+/** Cheap to verify: what is tested here is not the hash. */
+function cheapHash(password: string): string {
+  const salt = Buffer.alloc(16, password);
+  const hash = scryptSync(password, salt, 32, { N: 1024, r: 8, p: 1 });
+  return `scrypt$1024$8$1$${salt.toString('base64url')}$${hash.toString('base64url')}`;
+}
+
 export const accounts = [
-  { username: 'reader', password: passwords.reader, role: 'read' },
-  { username: 'operator', password: passwords.operator, role: 'operate' },
-  { username: 'boss', password: passwords.boss, role: 'admin' },
+  { username: 'reader', passwordHash: cheapHash(passwords.reader), role: 'read' },
+  { username: 'operator', passwordHash: cheapHash(passwords.operator), role: 'operate' },
+  { username: 'boss', passwordHash: cheapHash(passwords.boss), role: 'admin' },
 ];
 
 /** A shell over real HTTP with the demonstration mounted. Signs in as `boss` unless told otherwise; null signs nobody in. */

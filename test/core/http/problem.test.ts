@@ -1,0 +1,112 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { openShell, type OpenedShell } from './opened-shell.js';
+
+let opened: OpenedShell;
+before(async () => {
+  opened = await openShell();
+});
+after(() => opened.close());
+
+const page = { Accept: 'text/html,application/xhtml+xml,*/*;q=0.8' };
+
+test('a problem is RFC 9457 with the id of the request', async () => {
+  const answer = await opened.get('/items/none', { headers: { 'X-Request-Id': 'from-the-client.1' } });
+  assert.equal(answer.status, 404);
+  assert.deepEqual(await answer.json(), {
+    type: 'about:blank',
+    title: 'Not found',
+    status: 404,
+    detail: 'There is no item none.',
+    requestId: 'from-the-client.1',
+  });
+  assert.equal(answer.headers.get('x-request-id'), 'from-the-client.1');
+  assert.equal(answer.headers.get('cache-control'), 'no-store');
+});
+
+test('a request id with other characters is replaced', async () => {
+  for (const id of ['short', 'a'.repeat(65), '<script>alert(1)</script>', 'with space here']) {
+    const answer = await opened.get('/open', { headers: { 'X-Request-Id': id } });
+    assert.match(answer.headers.get('x-request-id') ?? '', /^[0-9a-f-]{36}$/);
+  }
+});
+
+test('an unexpected error says nothing but its request id, and the log has the cause under it', async () => {
+  const answer = await opened.get('/broken');
+  const body = (await answer.json()) as Record<string, unknown>;
+  assert.equal(answer.status, 500);
+  assert.doesNotMatch(JSON.stringify(body), /secret|\/var|stack/);
+  const line = opened.log.find(({ requestId, msg }) => requestId === body['requestId'] && msg === 'request failed');
+  assert.match(JSON.stringify(line?.['err']), /the secret path/);
+});
+
+test('the error page is drawn from the same problem, escapes it and offers a way back', async () => {
+  const path = '/items/%3Cimg%20src=x%3E';
+  const answer = await opened.get('/items/nothere', { headers: { ...page, Referer: `${opened.url}/items?q=x` } });
+  const html = await answer.text();
+  assert.equal(answer.status, 404);
+  assert.match(html, /There is no item nothere\./);
+  assert.match(html, /href="\/items\?q=x"/);
+  assert.doesNotMatch(await (await opened.get(path, { headers: page })).text(), /<img src=x/);
+});
+
+test('the way back never leads to another site', async () => {
+  const html = await (
+    await opened.get('/items/none', { headers: { ...page, Referer: 'http://evil.example/x' } })
+  ).text();
+  assert.doesNotMatch(html, /evil/);
+});
+
+test('htmx gets a toast with the same sentence', async () => {
+  const answer = await opened.get('/items/none', { headers: { 'HX-Request': 'true' } });
+  const html = await answer.text();
+  assert.equal(answer.status, 404);
+  assert.match(html, /class="toast"/);
+  assert.doesNotMatch(html, /<html|<title/);
+});
+
+test('405 names the methods, OPTIONS too, and neither speaks of other origins', async () => {
+  const answer = await opened.get('/items', {
+    method: 'PATCH',
+    body: '{}',
+    headers: { 'Content-Type': 'application/json' },
+  });
+  assert.equal(answer.status, 405);
+  assert.equal(answer.headers.get('allow'), 'GET, HEAD, POST, DELETE, OPTIONS');
+  const options = await opened.get('/items', {
+    method: 'OPTIONS',
+    headers: { Origin: 'http://evil.example', 'Access-Control-Request-Method': 'POST' },
+  });
+  assert.equal(options.status, 204);
+  assert.equal(options.headers.get('allow'), 'GET, HEAD, POST, DELETE, OPTIONS');
+  assert.deepEqual(
+    [...options.headers.keys()].filter((name) => name.startsWith('access-control')),
+    [],
+  );
+});
+
+test('every answer has the security headers, errors and assets included', async () => {
+  const paths = ['/items', '/items/none', '/broken', opened.shell.asset('app.css'), '/nothing'];
+  for (const path of paths) {
+    const { headers } = await opened.get(path, { headers: page });
+    const policy = headers.get('content-security-policy') ?? '';
+    assert.match(policy, /default-src 'none'.*frame-ancestors 'none'/, path);
+    assert.doesNotMatch(policy, /unsafe/);
+    assert.equal(headers.get('x-frame-options'), 'DENY');
+    assert.equal(headers.get('x-content-type-options'), 'nosniff');
+    assert.equal(headers.get('referrer-policy'), 'same-origin');
+    assert.equal(headers.get('strict-transport-security'), null);
+  }
+});
+
+test('pages hold no inline script or style', async () => {
+  for (const path of ['/items', '/docs', '/nothing']) {
+    const html = await (await opened.get(path, { headers: page })).text();
+    assert.doesNotMatch(html, /<style|style="|<script(?![^>]* src=)|\son[a-z]+="/);
+  }
+});
+
+test('secrets are not stored by anybody, the rest is revalidated', async () => {
+  assert.equal((await opened.get('/secret')).headers.get('cache-control'), 'no-store');
+  assert.equal((await opened.get('/items')).headers.get('cache-control'), 'private, no-cache');
+});

@@ -1,0 +1,38 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { formatAgo, formatBytes, formatDuration, formatNumber, safeUrl } from '../../../core/http/view-filters.js';
+
+test('a link target cannot run anything', () => {
+  const bad = [
+    'javascript:alert(1)',
+    ' JavaScript:alert(1)',
+    'java\nscript:alert(1)',
+    '\u0001javascript:x',
+    'data:text/html,x',
+    'vbscript:x',
+    '//evil.example',
+    '/\\evil.example',
+    'blob:x',
+  ];
+  for (const url of bad) assert.equal(safeUrl(url), '#', url);
+  for (const url of ['/store/a', '?tab=raw', '#x', 'https://example.org/', 'mailto:a@b.example'])
+    assert.equal(safeUrl(url), url);
+});
+
+test('sizes, counts and times are read at a glance', () => {
+  assert.deepEqual([0, 999, 1023, 1024, 1_234_567, 104_857_600].map(formatBytes), [
+    '0 B',
+    '999 B',
+    '1.0 KB',
+    '1.0 KB',
+    '1.2 MB',
+    '100 MB',
+  ]);
+  assert.deepEqual([0, 999, 1234567, Number.NaN].map(formatNumber), ['0', '999', '1\u202f234\u202f567', '–']);
+  assert.deepEqual([0, 59, 3600, 11_520, 90_061].map(formatDuration), ['0 s', '59 s', '1 h', '3 h 12 min', '1 d 1 h']);
+  const now = Date.parse('2026-11-21T12:00:00Z');
+  assert.equal(formatAgo('2026-11-21T11:55:00Z', now), '5 min ago');
+  assert.equal(formatAgo('2026-11-21T15:00:00Z', now), 'in 3 h');
+  assert.equal(formatAgo('2026-01-02T03:04:05Z', now), '2026-01-02');
+  assert.equal(formatAgo('no time', now), 'no time');
+});
