@@ -26,7 +26,7 @@ export function welcome({ http, listeners, configuration, generatedPassword, ver
   ].join('\n');
 }
 
-const label = (listener: string): string => `SMTP ${listener}`.padEnd(12);
+const label = (listener: string): string => `SMTP ${listener}`.padEnd(15);
 
 function signIn(password: string | undefined): readonly string[] {
   if (password === undefined) return [];
