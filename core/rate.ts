@@ -12,9 +12,9 @@ export interface AttemptLimiterOptions {
 /** Attempts of one key in the present window and the one before it. */
 interface Count {
   /** Start of the present window, in milliseconds of the monotonic clock. */
-  start: number;
-  present: number;
-  previous: number;
+  readonly start: number;
+  readonly present: number;
+  readonly previous: number;
 }
 
 /**
@@ -47,19 +47,16 @@ export class AttemptLimiter {
     const count = this.#counts.get(key);
     if (count === undefined) return 0;
     const now = this.#clock.monotonic();
-    this.#roll(count, now);
-    const waitMs = this.#waitMs(count, now - count.start);
-    return Math.ceil(waitMs / 1000);
+    const rolled = this.#roll(count, now);
+    return Math.ceil(this.#waitMs(rolled, now - rolled.start) / 1000);
   }
 
   /** Counts an attempt: of passwords, one that failed. */
   record(key: string): void {
     const now = this.#clock.monotonic();
-    const count = this.#counts.get(key) ?? { start: now, present: 0, previous: 0 };
-    this.#roll(count, now);
-    count.present += 1;
+    const count = this.#roll(this.#counts.get(key) ?? { start: now, present: 0, previous: 0 }, now);
     this.#counts.delete(key);
-    this.#counts.set(key, count);
+    this.#counts.set(key, { ...count, present: count.present + 1 });
     this.#forgetOld(now);
   }
 
@@ -68,12 +65,12 @@ export class AttemptLimiter {
     this.#counts.delete(key);
   }
 
-  #roll(count: Count, now: number): void {
+  /** The count in the window that `now` lies in. */
+  #roll(count: Count, now: number): Count {
     const windows = Math.floor((now - count.start) / this.#windowMs);
-    if (windows < 1) return;
-    count.previous = windows === 1 ? count.present : 0;
-    count.present = 0;
-    count.start += windows * this.#windowMs;
+    if (windows < 1) return count;
+    const previous = windows === 1 ? count.present : 0;
+    return { start: count.start + windows * this.#windowMs, present: 0, previous };
   }
 
   /** Until the weighted count, one more attempt included, fits into the limit. */
@@ -85,7 +82,7 @@ export class AttemptLimiter {
 
   /** When in a window the attempts of the one before it count for no more than `spare`. */
   #fitsAt(previous: number, spare: number): number {
-    return previous <= spare ? 0 : this.#windowMs * (1 - spare / previous);
+    return previous <= spare ? 0 : this.#windowMs - (this.#windowMs * spare) / previous;
   }
 
   /** From the quiet end: keys whose attempts no longer count, and what is too many. */

@@ -99,10 +99,12 @@ export class DeliveryGroup {
 
   async #try(step: string, work: () => Promise<void>): Promise<void> {
     if (this.failed) return;
-    const running = work();
-    this.#step = running;
+    const { signal } = this.#ground;
     try {
-      await untilAborted(running, this.#ground.signal);
+      if (signal?.aborted === true) throw new Error('there is no time left');
+      const running = work();
+      this.#step = running;
+      await untilAborted(running, signal);
     } catch (error) {
       this.#failure = replyToError(error);
       this.#log(error, `${step} of a delivery failed`);
@@ -128,7 +130,12 @@ export class DeliveryGroup {
 }
 
 function replyOf(given: RecipientOutcome): Reply | undefined {
-  if (given.outcome === 'delivered') return given.reply;
+  if (given.outcome === 'delivered') {
+    if (given.reply !== undefined && Math.floor(given.reply.code / 100) !== 2) {
+      throw new Error(`a target says delivered with the code ${given.reply.code}`);
+    }
+    return given.reply;
+  }
   const { code, status, text } = given;
   if (Math.floor(code / 100) !== (given.outcome === 'deferred' ? 4 : 5)) {
     throw new Error(`a target says ${given.outcome} with the code ${code}`);

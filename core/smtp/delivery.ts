@@ -146,22 +146,18 @@ class MessageDelivery {
       if (member.position !== undefined && !isTaken) answers[member.position] = reply ?? replies.fault;
       if (member.position !== undefined && outcome === 'delivered') answers[member.position] = reply ?? this.#taken;
     }
-    const summary = answers.find(({ code }) => code < 300) ?? failure ?? this.#taken;
-    return { summary: this.#ownAnswer(answers) ?? (summary.code < 300 ? this.#taken : summary), replies: answers };
-  }
-
-  /** The one live target's own yes, when no other has a say. */
-  #ownAnswer(answers: readonly Reply[]): Reply | undefined {
-    const [first, ...others] = answers;
-    const isSame = first !== undefined && first.code < 300 && others.every((other) => sameReply(first, other));
-    return isSame ? first : undefined;
+    const isAnyTaken = answers.some(({ code }) => code < 300);
+    const summary = isAnyTaken ? this.#taken : (failure ?? replies.fault);
+    return { summary: commonYes(answers) ?? summary, replies: answers };
   }
 
   #tell({ aborted, outcomes, owned }: HandoverResult, transaction: Transaction): void {
     const { emit } = this.#ground;
-    const isAnyTaken = outcomes.some(({ outcome }) => outcome === 'delivered');
-    if (aborted && isAnyTaken) this.#ground.log.info({ transaction: transaction.id }, 'deliveries were taken back');
-    if (aborted || !isAnyTaken) return;
+    const delivered = outcomes.filter(({ outcome }) => outcome === 'delivered');
+    if (aborted && delivered.some(({ target }) => this.#ground.targets.get(target)?.live === true)) {
+      this.#ground.log.warn({ transaction: transaction.id }, 'possible duplicate: sent on, then refused as a whole');
+    }
+    if (aborted || delivered.length === 0) return;
     for (const { member, target, outcome, reply } of outcomes) {
       const { recipient } = member;
       const reason = reply === undefined ? '' : `${reply.code} ${reply.status ?? ''} ${reply.lines.join(' ')}`;
@@ -204,6 +200,13 @@ class MessageDelivery {
 function worstOf(outcomes: readonly GroupOutcome[]): Reply | undefined {
   const failures = outcomes.filter(({ outcome }) => outcome !== 'delivered');
   return (failures.find(({ outcome }) => outcome === 'deferred') ?? failures[0])?.reply;
+}
+
+/** What all recipients are told alike when it is a yes: a live target's own words, when no other had a say. */
+function commonYes([first, ...others]: readonly Reply[]): Reply | undefined {
+  return first !== undefined && first.code < 300 && others.every((other) => sameReply(first, other))
+    ? first
+    : undefined;
 }
 
 function sameReply(one: Reply, other: Reply): boolean {

@@ -36,10 +36,10 @@ export function checkVerdict(value: unknown, stage: Stage): Verdict | string {
     case 'route':
       return isHop(value.hop) ? value : 'route must name a hop with target and destination';
     case 'change':
-      return Array.isArray(value.changes) && value.changes.every(isChange)
-        ? value
-        : 'change has an unknown or bad change';
+      break;
   }
+  const isList = Array.isArray(value.changes) && value.changes.every(isChange);
+  return isList ? value : 'change has an unknown or bad change';
 }
 
 type Refusal = Extract<Verdict, { kind: 'reject' | 'defer' }>;
