@@ -3,7 +3,8 @@ import { TextDecoder } from 'node:util';
 const known = new Map<string, TextDecoder>();
 const maxKnown = 100;
 const lenientUtf8 = new TextDecoder('utf-8');
-const western = new TextDecoder('windows-1252');
+/** What windows-1252 has in the place of the controls 0x80 to 0x9f; the platform's decoder gives the controls. */
+const westernSigns = '€\x81‚ƒ„…†‡ˆ‰Š‹Œ\x8dŽ\x8f\x90‘’“”•–—˜™š›œ\x9džŸ';
 
 /** Labels that say nothing, or are often a lie: what is in them is found by looking. */
 const vague = new Set([
@@ -23,12 +24,18 @@ const vague = new Set([
  * windows-1252, which knows every byte. Never throws.
  */
 export function decodeCharset(bytes: Uint8Array, label = ''): string {
-  const decoder = decoderOf(effectiveCharset(bytes, label)) ?? western;
+  const decoder = decoderOf(effectiveCharset(bytes, label));
+  if (decoder === undefined || decoder.encoding === 'windows-1252') return decodeWestern(bytes);
   try {
     return decoder.decode(bytes);
   } catch {
-    return western.decode(bytes);
+    return decodeWestern(bytes);
   }
+}
+
+function decodeWestern(bytes: Uint8Array): string {
+  const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('latin1');
+  return text.replace(/[\u0080-\u009f]/g, (sign) => westernSigns[sign.charCodeAt(0) - 0x80] ?? sign);
 }
 
 /** The label that the text is really in: the given one if it means something, else what the bytes look like. */
@@ -42,10 +49,12 @@ function guess(bytes: Uint8Array, claimsUtf8: boolean): 'utf-8' | 'windows-1252'
   return isUtf8(bytes) || (claimsUtf8 && isMostlyUtf8(bytes)) ? 'utf-8' : 'windows-1252';
 }
 
-/** A character that is cut off by the end of the bytes is no fault. */
+/** A character that is cut off by the end of the bytes is no fault, if there are others in front of it. */
 function isUtf8(bytes: Uint8Array): boolean {
   try {
-    new TextDecoder('utf-8', { fatal: true }).decode(bytes, { stream: true });
+    const decoder = new TextDecoder('utf-8', { fatal: true });
+    const text = decoder.decode(bytes, { stream: true });
+    if (!/\P{ASCII}/u.test(text)) decoder.decode();
     return true;
   } catch {
     return false;

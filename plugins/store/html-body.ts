@@ -1,4 +1,5 @@
 import sanitize from 'sanitize-html';
+import { cutDeepHtml } from './html-depth.js';
 import { allowedAttributes, allowedStyles, allowedTags } from './html-rules.js';
 
 export interface HtmlOptions {
@@ -16,13 +17,16 @@ export interface SafeHtml {
 /** Characters of HTML that are looked at; sanitising takes 0.3 ms for each thousand. */
 export const maxHtmlLength = 512 * 1024;
 
+/** Tables in tables in tables of newsletters come to about a hundred. */
+const maxOpenElements = 500;
+
 /**
  * What is left of a message's HTML: text, tables, pictures and harmless styles. No scripts, forms, frames, style sheets,
  * and nothing that a browser would fetch unless `remote`. Links open elsewhere and tell nobody where they came from.
  */
 export function sanitiseHtml(html: string, options: HtmlOptions): SafeHtml {
   let remoteRemoved = false;
-  const safe = sanitize(html.slice(0, maxHtmlLength), {
+  const safe = sanitize(cutDeepHtml(html.slice(0, maxHtmlLength), maxOpenElements), {
     allowedTags,
     allowedAttributes,
     allowedStyles,

@@ -99,7 +99,7 @@ export class MessageParser {
 
   #give(thread: Thread, job: Job): void {
     this.#expire(thread, this.#limits.timeLimitMs);
-    thread.worker.postMessage(job.task);
+    thread.worker.postMessage(job.task, []);
   }
 
   #expire(thread: Thread, ms: number): void {

