@@ -127,3 +127,13 @@ function announce(app: App, { configuration, accounts, log, options, surrounding
 
 const addressOf = (listener: { readonly host: string; readonly port: number } | undefined): string =>
   listener === undefined ? 'none' : `${listener.host}:${listener.port}`;
+
+/** Commands as this person would type them: through npx in a checkout, and with the same folder and file. */
+function commandPrinter({ config, data }: StartOptions, { env }: Surroundings): (words: string) => string {
+  const program = env['npm_lifecycle_event'] === undefined ? 'postern' : 'npx postern';
+  const places = [
+    ...(config === undefined ? [] : ['--config', config]),
+    ...(data === undefined ? [] : ['--data', data]),
+  ];
+  return (words) => [program, words, ...places].join(' ');
+}

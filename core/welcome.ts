@@ -7,10 +7,13 @@ export interface WelcomeInput {
   /** The password that was made at this first start; shown once, here. */
   readonly generatedPassword: string | undefined;
   readonly version: string;
+  /** How this installation's commands are called: `npx postern … --data /srv/mail`. */
+  readonly commandFor: (words: string) => string;
 }
 
 /** The block that a person reads after the start: where things are and what to do next. */
-export function welcome({ http, listeners, configuration, generatedPassword, version }: WelcomeInput): string {
+export function welcome(input: WelcomeInput): string {
+  const { http, listeners, configuration, generatedPassword, version } = input;
   const [domain = 'localhost'] = configuration.domains;
   const first = listeners[0];
   return [
@@ -21,7 +24,7 @@ export function welcome({ http, listeners, configuration, generatedPassword, ver
     `  Data        ${configuration.data}`,
     `  Settings    ${configuration.file ?? 'defaults (no postern.json5 here)'}`,
     ...signIn(generatedPassword),
-    ...(first === undefined ? [] : tryIt(first, domain, http)),
+    ...(first === undefined ? [] : tryIt(first, domain, input)),
     '',
   ].join('\n');
 }
@@ -41,12 +44,12 @@ function signIn(password: string | undefined): readonly string[] {
 function tryIt(
   listener: { readonly host: string; readonly port: number },
   domain: string,
-  http: string,
+  { http, commandFor }: WelcomeInput,
 ): readonly string[] {
   return [
     '',
     `  Try it      swaks --server ${listener.host}:${listener.port} --to postmaster@${domain}`,
     `  Then read   ${http}/store/${domain}/postmaster`,
-    `  Add a user  postern user add NAME@${domain}`,
+    `  Add a user  ${commandFor(`user add NAME@${domain}`)}`,
   ];
 }
