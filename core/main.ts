@@ -118,9 +118,9 @@ function announce(app: App, { configuration, accounts, log, options, surrounding
   const listeners = app.smtp.addresses();
   const http = urlOf(app);
   surroundings.print(`postern ready http=${http} smtp=${addressOf(listeners[0])}`);
-  surroundings.print(
-    welcome({ http, listeners, configuration, generatedPassword: accounts.generatedPassword, version }),
-  );
+  const { generatedPassword } = accounts;
+  const commandFor = commandPrinter(options, surroundings);
+  surroundings.print(welcome({ http, listeners, configuration, generatedPassword, version, commandFor }));
   if (options.verbose === true) surroundings.print(`Plugins, in the order of their start:\n${app.plugins.describe()}`);
   log.log.info({ http, listeners, version, data: configuration.data }, 'ready');
 }
