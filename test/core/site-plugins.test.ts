@@ -1,0 +1,77 @@
+import assert from 'node:assert/strict';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { suite, test, type TestContext } from 'node:test';
+import { isStartError } from '../../core/start-error.js';
+import { loadSitePlugins } from '../../core/site-plugins.js';
+import { temporaryFolder } from '../support/temporary-folder.js';
+
+const source = (name: string) => `
+  import { definePlugin, next } from 'postern/plugin';
+  const anything = { parse: (value) => value, safeParse: (data) => ({ success: true, data }) };
+  export const plugin = definePlugin({
+    name: '${name}',
+    options: anything,
+    setup({ smtp }) { smtp.on('rcptTo', () => next()); },
+  });
+`;
+
+async function site(t: TestContext, files: Readonly<Record<string, string>>): Promise<string> {
+  const folder = await temporaryFolder(t);
+  for (const [name, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(folder, name)), { recursive: true });
+    writeFileSync(join(folder, name), text);
+  }
+  return folder;
+}
+
+async function refusal(names: readonly string[], folder: string): Promise<string> {
+  try {
+    await loadSitePlugins(names, folder);
+  } catch (error) {
+    assert.ok(isStartError(error), String(error));
+    return error.message;
+  }
+  return assert.fail('it was loaded');
+}
+
+suite('site plugins', () => {
+  test('a file, a folder, a folder with a manifest and a package are loaded, with the kit of this server', async (t) => {
+    const folder = await site(t, {
+      'file.mjs': source('from-file'),
+      'folder/index.js': source('from-folder'),
+      'folder/package.json': '{"type": "module"}',
+      'built/package.json': '{"type": "module", "main": "dist/main.js"}',
+      'built/dist/main.js': source('from-built'),
+      'node_modules/postern-example/package.json': '{"type": "module", "main": "index.js"}',
+      'node_modules/postern-example/index.js': source('from-package'),
+    });
+    const plugins = await loadSitePlugins(['file.mjs', './folder', 'built', 'postern-example'], folder);
+    assert.deepEqual(
+      plugins.map(({ name }) => name),
+      ['from-file', 'from-folder', 'from-built', 'from-package'],
+    );
+  });
+
+  test('what cannot be loaded is named, with the reason', async (t) => {
+    const folder = await site(t, {
+      'empty.mjs': 'export const nothing = 1;',
+      'broken.mjs': 'export const = ;',
+      'throws.mjs': 'throw new Error("no luck");',
+      'no-entry/readme.txt': '',
+      'bad-manifest/package.json': '{',
+      'newer.mjs': `export const plugin = { postern: 'plugin', kit: 99, name: 'newer' };`,
+    });
+    const cases: readonly (readonly [string, RegExp])[] = [
+      ['empty.mjs', /empty\.mjs exports no plugin/],
+      ['broken.mjs', /broken\.mjs cannot be loaded: /],
+      ['throws.mjs', /throws\.mjs cannot be loaded: no luck/],
+      ['no-entry', /no-entry: the folder has no index\.js/],
+      ['bad-manifest', /package\.json is not valid JSON/],
+      ['./missing', /missing: there is no file or folder/],
+      ['missing-package', /neither a file or folder .* nor an installed package/],
+      ['newer.mjs', /newer\) is written for version 99 of the plugin kit/],
+    ];
+    for (const [name, expected] of cases) assert.match(await refusal([name], folder), expected, name);
+  });
+});
