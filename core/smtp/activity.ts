@@ -7,23 +7,20 @@ export type Activity =
 /** A client that was told goodbye has so long to read it. */
 const lingerSeconds = 5;
 
-/** How long a connection may be at it, in seconds. DATA has a least rate instead. */
-export function secondsFor(activity: Activity, limits: SmtpLimits): number {
-  switch (activity) {
-    case 'greeting':
-    case 'deciding':
-      return limits.handlerSeconds;
-    case 'stalled':
-    case 'delivering':
-      return limits.deliverySeconds;
-    case 'commands':
-      return limits.commandSeconds;
-    case 'handshake':
-      return limits.tlsSeconds;
-    case 'closing':
-      return lingerSeconds;
-    case 'data':
-    case 'closed':
-      return Infinity;
-  }
-}
+type Allowance = (limits: SmtpLimits) => number;
+
+const allowances: Readonly<Record<Activity, Allowance>> = {
+  greeting: (limits) => limits.handlerSeconds,
+  deciding: (limits) => limits.handlerSeconds,
+  stalled: (limits) => limits.deliverySeconds,
+  delivering: (limits) => limits.deliverySeconds,
+  commands: (limits) => limits.commandSeconds,
+  handshake: (limits) => limits.tlsSeconds,
+  closing: () => lingerSeconds,
+  // DATA has a least rate instead.
+  data: () => Infinity,
+  closed: () => Infinity,
+};
+
+/** How long a connection may be at it, in seconds. */
+export const secondsFor = (activity: Activity, limits: SmtpLimits): number => allowances[activity](limits);

@@ -90,8 +90,7 @@ export class Listener {
   /** Accepts nobody any more and ends idle sessions; resolves when the others are done, or cuts them after `graceMs`. */
   async close(graceMs: number): Promise<void> {
     this.#stopping = true;
-    // Its own patience is for sessions that it does not know about.
-    this.#server.close();
+    this.#server.stop();
     for (const connection of this.#connections) connection.shutdown();
     if (this.#connections.size > 0) await this.#untilEmpty(graceMs);
     for (const connection of this.#connections) connection.cut();

@@ -49,6 +49,15 @@ export class MailServer extends SMTPServer {
     return this.#offersStartTls ? createTLSSocketOptions(this) : undefined;
   }
 
+  /**
+   * Accepts nobody any more. smtp-server begins a handshake one turn of the event loop after the connection, and TLS on a
+   * socket that was destroyed meanwhile ends the process: so what is pending is cut a turn later.
+   */
+  stop(): void {
+    this.server.close();
+    setImmediate(() => this.close());
+  }
+
   /** Cuts handshakes of implicit TLS that take too long, whatever trickles in. */
   checkHandshakes(nowMs: number, mostSeconds: number): void {
     for (const socket of this.#pendingSince.keys()) {

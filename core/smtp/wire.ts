@@ -94,13 +94,18 @@ export class Wire {
     const plain = this.#socket;
     this.#writer.flush(plain);
     this.input.clear();
+    // TLS on a destroyed socket ends the process; its close is on the way.
+    if (plain.destroyed) return;
     this.#detach(plain);
     const secure = new TLSSocket(plain, options);
     this.#socket = secure;
     secure.on('_tlsError', this.#onError);
     secure.on('error', this.#onError);
     secure.on('close', this.#onClose);
+    const gone = (): unknown => secure.destroy();
+    secure.once('end', gone);
     secure.once('secure', () => {
+      secure.off('end', gone);
       secure.off('close', this.#onClose);
       this.#attach(secure);
       secured();

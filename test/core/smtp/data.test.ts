@@ -351,7 +351,7 @@ function failingSpool(
   error: unknown,
 ): { readonly spool: Spool; discarded: number } {
   const state = { spool: { create: () => create() } satisfies Spool, discarded: 0 };
-  const fail = (): Promise<never> => Promise.reject(error as Error);
+  const fail = (): Promise<never> => Promise.reject(error);
   const writer: SpoolWriter = {
     size: 0,
     write: () => (where === 'write' ? fail() : undefined),

@@ -48,6 +48,7 @@ export interface TestEngineOptions {
   readonly sweepMs?: number;
 }
 
+const usualSweepMs = 10;
 const taken: Decision = { outcome: 'pass', hop: { target: 'test', destination: 'test' } };
 
 /**
@@ -90,7 +91,7 @@ export class TestEngine {
         clock: options.clock ?? systemClock,
         metrics: engine.metrics.scope('smtp'),
         health: engine.health,
-        sweepMs: options.sweepMs ?? 20,
+        sweepMs: options.sweepMs ?? usualSweepMs,
       });
     return new TestEngine(make, lines, folder, options);
   }
@@ -148,6 +149,11 @@ export class TestEngine {
       const received = await this.count('smtp_received_bytes_total');
       return received === client.socket.bytesWritten ? true : undefined;
     });
+  }
+
+  /** Resolves when the deadlines have been looked at once more. */
+  async untilSwept(): Promise<void> {
+    await new Promise((resolve) => setTimeout(resolve, 3 * (this.#options.sweepMs ?? usualSweepMs)));
   }
 
   /** For `until`: a metric that has moved and then been the same at ten looks. */
