@@ -5,6 +5,7 @@ import type { Clock } from '../../core/clock.js';
 import { type Confinement, isAbsent } from './confined-file.js';
 import { mapBounded } from './concurrency.js';
 import { readMessageName } from './message-name.js';
+import { pacedMap, pacedSort } from './pace.js';
 
 /** A message as the names in a folder show it, without opening it. */
 export interface MessageEntry {
@@ -102,9 +103,7 @@ async function readOnce(confinement: Confinement, folder: string): Promise<reado
   if (fresh === undefined && current === undefined) {
     return (await confinement.hasFolder(folder)) ? [] : undefined;
   }
-  const byId = new Map<string, MessageEntry>();
-  for (const entry of await timed(folder, [...(fresh ?? []), ...(current ?? [])])) byId.set(entry.id, entry);
-  return [...byId.values()];
+  return timed(folder, [...(fresh ?? []), ...(current ?? [])]);
 }
 
 type Named = Omit<MessageEntry, 'receivedAt'> & { readonly receivedAt: number | undefined };
@@ -115,19 +114,22 @@ async function namesIn(
   directory: 'new' | 'cur',
 ): Promise<readonly Named[] | undefined> {
   const found = await confinement.list(join(folder, directory));
-  return found
-    ?.filter((entry) => entry.isFile() && !entry.name.startsWith('.'))
-    .map((entry) => ({ ...readMessageName(entry.name), file: `${directory}/${entry.name}` }));
+  if (found === undefined) return undefined;
+  return pacedMap(found, (entry) => {
+    if (!entry.isFile() || entry.name.startsWith('.')) return undefined;
+    const { id, flags, size, receivedAt } = readMessageName(entry.name);
+    return { id, flags, size, receivedAt, file: `${directory}/${entry.name}` };
+  });
 }
 
 /** Names that do not begin with a time are asked for the file's own. */
 async function timed(folder: string, names: readonly Named[]): Promise<readonly MessageEntry[]> {
-  const known: MessageEntry[] = [];
   const unknown: Named[] = [];
-  for (const name of names) {
-    if (name.receivedAt === undefined) unknown.push(name);
-    else known.push({ ...name, receivedAt: name.receivedAt });
-  }
+  const known = await pacedMap(names, (name) => {
+    const { receivedAt } = name;
+    if (receivedAt === undefined) unknown.push(name);
+    return receivedAt === undefined ? undefined : (name as MessageEntry);
+  });
   const asked = await mapBounded(unknown, 16, async (name) => {
     const stat = await lstat(join(folder, name.file)).catch(() => undefined);
     return stat === undefined ? undefined : { ...name, receivedAt: stat.mtimeMs };
@@ -135,14 +137,14 @@ async function timed(folder: string, names: readonly Named[]): Promise<readonly 
   return known.concat(asked.filter((entry) => entry !== undefined));
 }
 
-function contentsOf(entries: readonly MessageEntry[], version: string | undefined): FolderContents {
-  const sorted = entries.toSorted(compareNewestFirst);
-  return {
-    entries: sorted,
-    byId: new Map(sorted.map((entry) => [entry.id, entry])),
-    unread: sorted.reduce((sum, entry) => sum + (isUnread(entry) ? 1 : 0), 0),
-    version,
-  };
+/** @param entries of an id that occurs twice the last one counts */
+async function contentsOf(entries: readonly MessageEntry[], version: string | undefined): Promise<FolderContents> {
+  const byId = new Map<string, MessageEntry>();
+  let unread = 0;
+  await pacedMap(entries, (entry) => void byId.set(entry.id, entry));
+  const sorted = await pacedSort([...byId.values()], compareNewestFirst);
+  await pacedMap(sorted, (entry) => void (unread += isUnread(entry) ? 1 : 0));
+  return { entries: sorted, byId, unread, version };
 }
 
 export function isUnread(entry: { readonly flags: string }): boolean {

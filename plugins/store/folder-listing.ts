@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises';
 import { mapBounded } from './concurrency.js';
 import { compareNewestFirst, isUnread, type MessageEntry, type OrderKey } from './folder-contents.js';
 import type { MailboxFolder, MailboxFolders } from './mailbox-folder.js';
@@ -71,7 +72,10 @@ async function search(
   words: readonly string[],
 ): Promise<{ readonly found: readonly MessageEntry[]; readonly searchedAll: boolean }> {
   if (words.length === 0) return { found: entries, searchedAll: true };
+  let looks = 0;
   const looked = await mapBounded(entries.slice(0, maxSearched), readsAtOnce, async (entry) => {
+    // Summaries that are remembered need no turn of the event loop: others must get theirs.
+    if (++looks % 500 === 0) await setImmediate();
     const summary = await summaries.one(folder, entry);
     return summary !== undefined && matches(summary, words) ? entry : undefined;
   });

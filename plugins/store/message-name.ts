@@ -13,19 +13,25 @@ export interface MessageName {
 }
 
 const time = /^(\d{1,11})(?:\.(?:[^.,]*?M(\d{1,6}))?|$|[^\d])/;
-const size = /,S=(\d{1,15})(?=,|$)/;
 
 export function readMessageName(file: string): MessageName {
   const colon = file.indexOf(':');
   const id = colon < 0 ? file : file.slice(0, colon);
-  const info = colon < 0 ? '' : file.slice(colon + 1);
-  const bytes = size.exec(id)?.[1];
   return {
     id,
-    flags: info.startsWith('2,') ? info.slice(2) : '',
-    size: bytes === undefined ? undefined : Number(bytes),
+    flags: colon >= 0 && file.startsWith('2,', colon + 1) ? file.slice(colon + 3) : '',
+    size: sizeOf(id),
     receivedAt: receivedAt(id),
   };
+}
+
+function sizeOf(id: string): number | undefined {
+  const start = id.indexOf(',S=');
+  if (start < 0) return undefined;
+  const comma = id.indexOf(',', start + 3);
+  const digits = comma < 0 ? id.slice(start + 3) : id.slice(start + 3, comma);
+  const size = Number(digits);
+  return digits !== '' && digits.length < 16 && Number.isInteger(size) && size >= 0 ? size : undefined;
 }
 
 function receivedAt(id: string): number | undefined {
