@@ -4,7 +4,7 @@ import { z } from 'zod';
 import type { Clock } from '../clock.js';
 import { openDocument } from '../disk/document.js';
 import { hashPassword, verifyNobody, verifyPassword } from '../password.js';
-import type { Account, Role } from './endpoint.js';
+import type { Account } from './endpoint.js';
 import type { ConfiguredAccount } from './options.js';
 
 /** The name with which a command on this machine signs in; its password is the token in the lock file. */
@@ -119,10 +119,6 @@ export class Accounts {
     const running = this.#running.get(key) ?? this.#check(key, username, password);
     this.#running.set(key, running);
     return running.finally(() => this.#running.delete(key));
-  }
-
-  roleOf(username: string): Role | undefined {
-    return this.#entries.get(username)?.account.role;
   }
 
   async #check(key: string, username: string, password: string): Promise<Account | undefined> {
