@@ -146,7 +146,6 @@ export { accept, change, defer, discard, hold, next, reject, route } from './smt
 export type { Verdict, Hop, Change } from './smtp/verdict.js';
 /** For the schemas of options and endpoints: a site's plugin needs no zod of its own. */
 export { z } from 'zod';
-export { z } from 'zod';
 export { service } from './service.js';
 export { problem, isProblem } from './problem.js';
 export { defineEndpoint, respond } from './http/endpoint.js';
