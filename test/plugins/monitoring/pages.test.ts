@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { HealthReport } from '../../../core/health.js';
+import { monitoring } from '../../../plugins/monitoring/index.js';
+import { configurationOf, openPluginSite, sessionFrom, transactionIn } from '../plugin-site.js';
+
+const configuration = configurationOf([
+  { key: 'smtp.listeners.0.mode', value: 'mx' },
+  { key: 'smtp.listeners.0.host', value: '127.0.0.1' },
+  { key: 'smtp.listeners.0.port', value: 2525 },
+  { key: 'smtp.listeners.1.name', value: 'inside' },
+  { key: 'smtp.listeners.1.host', value: '::1' },
+  { key: 'smtp.listeners.1.port', value: 24 },
+]);
+
+interface Landing {
+  readonly status: string;
+  readonly listeners: readonly { name: string; address: string }[];
+  readonly sessions: { open: number; total: number };
+  readonly messages: { today: number; total: number };
+  readonly disk: { free: number; size: number };
+  readonly groups: readonly { name: string; endpoints: readonly { method: string; path: string }[] }[];
+}
+
+test('the landing page lists every endpoint that is mounted, for people and for scripts', async (t) => {
+  const site = await openPluginSite(t, monitoring, { configuration });
+  const page = await site.page('/');
+  const model = (await site.json('/')) as unknown as Landing;
+  const listed = model.groups.flatMap(({ endpoints }) => endpoints.map(({ method, path }) => `${method} ${path}`));
+  const mounted = site.shell.describe().filter(({ hidden }) => !hidden);
+  assert.deepEqual(listed.toSorted(), mounted.map(({ method, path }) => `${method} ${path}`).toSorted());
+  for (const { path, method } of mounted) {
+    assert.ok(page.includes(`<code>${path}</code>`), path);
+    assert.ok(page.includes(`curl call of ${method} ${path}`), path);
+  }
+  assert.doesNotMatch(page, /favicon\.ico<\/code>/);
+});
+
+test('the filter works by the form alone and finds words of path, purpose, method and access', async (t) => {
+  const site = await openPluginSite(t, monitoring, { configuration });
+  const page = await site.page('/?q=HEALTH+every');
+  assert.match(page, /<code>\/health\/extended<\/code>/);
+  assert.doesNotMatch(page, /<code>\/metrics\/prometheus<\/code>/);
+  assert.match(await site.page('/?q=%3Cscript%3Ealert(1)'), /No endpoint has all of these words/);
+  assert.doesNotMatch(await site.page('/?q=%3Cscript%3Ealert(1)'), /<script>alert/);
+});
+
+test('the status strip tells of listeners, sessions, messages and disk', async (t) => {
+  let now = Date.UTC(2026, 10, 21, 23, 59);
+  const site = await openPluginSite(t, monitoring, { configuration, clock: { now: () => now, monotonic: () => now } });
+  const chain = site.pipeline.snapshot();
+  const [first, second] = [sessionFrom('192.0.2.1'), sessionFrom('192.0.2.2')];
+  await chain.decide('connect', { session: first });
+  await chain.decide('connect', { session: second });
+  chain.emit('accepted', { transaction: transactionIn(first, 'anna@example.org'), size: 2000, ms: 12 });
+  chain.emit('closed', { session: first, ms: 40, messages: 1 });
+  const model = (await site.json('/')) as unknown as Landing;
+  assert.equal(model.status, 'UP');
+  assert.deepEqual(model.listeners, [
+    { name: 'mx', address: '127.0.0.1:2525' },
+    { name: 'inside', address: '[::1]:24' },
+  ]);
+  assert.deepEqual(model.sessions, { open: 1, total: 2 });
+  assert.deepEqual([model.messages.today, model.messages.total], [1, 1]);
+  assert.ok(model.disk.free > 0 && model.disk.size >= model.disk.free);
+  now += 120_000;
+  const tomorrow = (await site.json('/')) as unknown as Landing;
+  assert.deepEqual([tomorrow.messages.today, tomorrow.messages.total], [0, 1]);
+});
+
+test('health is one word for everybody and everything for those who have signed in', async (t) => {
+  const site = await openPluginSite(t, monitoring, { configuration });
+  const anonymous = await site.get('/health', { as: null });
+  assert.equal(anonymous.status, 200);
+  assert.equal(anonymous.headers.get('cache-control'), 'no-store');
+  assert.deepEqual(await anonymous.json(), { status: 'UP' });
+  const full = await site.json('/health');
+  assert.deepEqual(Object.keys(full), ['status', 'uptime', 'components']);
+  assert.deepEqual(await site.json('/health/extended'), full);
+  assert.deepEqual(Object.keys(full['components'] as object), ['disk', 'event loop']);
+  assert.equal((await site.get('/health/extended', { as: null })).status, 401);
+  const page = await site.get('/health', { as: null, headers: { accept: 'text/html' } });
+  assert.doesNotMatch(await page.text(), /event loop/);
+});
+
+test('DOWN answers 503 and DEGRADED does not; the page says why', async (t) => {
+  const site = await openPluginSite(t, monitoring, { configuration });
+  let report: HealthReport = { status: 'degraded', why: 'One <b>disk</b> is slow.' };
+  site.health.check('store', 'store', () => report);
+  assert.deepEqual((await site.json('/health'))['status'], 'DEGRADED');
+  const page = await site.page('/');
+  assert.match(page, /One &lt;b&gt;disk&lt;\/b&gt; is slow\./);
+  report = { status: 'down', why: 'Gone.' };
+  const anonymous = await site.get('/health', { as: null });
+  assert.equal(anonymous.status, 503);
+  assert.deepEqual(await anonymous.json(), { status: 'DOWN' });
+  await site.json('/health/extended', 503);
+});
+
+test('the icon is public, cached and shown, not saved', async (t) => {
+  const site = await openPluginSite(t, monitoring, { configuration });
+  const answer = await site.get('/favicon.ico', { as: null, headers: { accept: 'image/*' } });
+  assert.equal(answer.status, 200);
+  assert.equal(answer.headers.get('content-type'), 'image/x-icon');
+  assert.equal(answer.headers.get('content-disposition'), null);
+  assert.match(answer.headers.get('cache-control') ?? '', /public, max-age=\d+/);
+  const icon = Buffer.from(await answer.arrayBuffer());
+  assert.deepEqual([icon.readUInt16LE(0), icon.readUInt16LE(2)], [0, 1]);
+});
+
+test('a disk below its threshold degrades health, and new options are taken while it runs', async (t) => {
+  const disk = { degradedBelowBytes: 2 ** 50, downBelowBytes: 0 };
+  const site = await openPluginSite(t, monitoring, { configuration, options: { disk } });
+  assert.equal(site.health.status(), 'degraded');
+  assert.match(site.health.components()['disk']?.why ?? '', /MiB are free/);
+  await site.running.reconfigure?.(monitoring.options.parse({ disk: { degradedBelowBytes: 0, downBelowBytes: 0 } }));
+  assert.equal(site.health.status(), 'up');
+});

@@ -1,0 +1,139 @@
+import type { TestContext } from 'node:test';
+import { pino } from 'pino';
+import { lend } from '../../core/boot.js';
+import type { Clock } from '../../core/clock.js';
+import { catalogue, configuration, healthOverview, metricsExposition } from '../../core/contracts/server.js';
+import type { Configuration, EffectiveValue } from '../../core/contracts/server.js';
+import { HealthRegistry } from '../../core/health-registry.js';
+import { parseAddress } from '../../core/mime/address.js';
+import { contextFactory } from '../../core/plugin-context.js';
+import type { Plugin } from '../../core/plugin.js';
+import { RunningPlugin } from '../../core/running-plugin.js';
+import { Pipeline } from '../../core/smtp/pipeline.js';
+import type { SmtpSession, Transaction } from '../../core/smtp/transaction.js';
+import { atEnd } from '../support/ending.js';
+import { openShell, type OpenedShell } from '../core/http/opened-shell.js';
+
+export interface PluginSite extends OpenedShell {
+  readonly running: RunningPlugin;
+  readonly pipeline: Pipeline;
+  readonly health: HealthRegistry;
+  /** The model that a script gets; fails unless the status is the expected one. */
+  json(path: string, status?: number): Promise<Record<string, unknown>>;
+  /** The page; fails unless it is there. */
+  page(path: string): Promise<string>;
+}
+
+export interface PluginSiteInput {
+  readonly options?: object;
+  readonly configuration: Configuration;
+  readonly clock?: Clock;
+}
+
+export const noon = Date.UTC(2026, 10, 21, 12);
+
+/** One plugin with the real shell, pipeline, metrics and health around it. */
+export async function openPluginSite(t: TestContext, plugin: Plugin, input: PluginSiteInput): Promise<PluginSite> {
+  const clock = input.clock ?? { now: () => noon, monotonic: () => 0 };
+  const opened = await openShell();
+  atEnd(t, () => opened.close());
+  const log = pino({ level: 'silent' });
+  const pipeline = new Pipeline({ log, clock });
+  const health = new HealthRegistry({ clock });
+  const { shell: http, metrics, data } = opened;
+  const lent = [
+    lend(configuration, { ...input.configuration, data }),
+    lend(healthOverview, health),
+    lend(metricsExposition, metrics.exposition),
+    lend(catalogue, { endpoints: () => http.describe(), hooks: () => pipeline.describe() }),
+  ];
+  const services = Object.fromEntries(
+    Object.entries(plugin.needs).map(([key, token]) => [
+      key,
+      lent.find(({ token: one }) => one.id === token.id)?.value,
+    ]),
+  );
+  const running = new RunningPlugin(plugin, log);
+  await running.setup(
+    contextFactory({ data, log, clock, metrics, health, pipeline, http }),
+    services,
+    plugin.options.parse(input.options ?? {}),
+  );
+  running.activate();
+  atEnd(t, () => running.stop());
+  const expect = async (answer: Response, status: number): Promise<string> => {
+    const text = await answer.text();
+    if (answer.status !== status) throw new Error(`${answer.url}: ${answer.status} ${text}`);
+    return text;
+  };
+  return {
+    ...opened,
+    running,
+    pipeline,
+    health,
+    json: async (path, status = 200) =>
+      JSON.parse(await expect(await opened.get(path, { headers: { accept: 'application/json' } }), status)) as Record<
+        string,
+        unknown
+      >,
+    page: async (path) => expect(await opened.get(path, { headers: { accept: 'text/html' } }), 200),
+  };
+}
+
+export function configurationOf(
+  values: readonly Partial<EffectiveValue>[],
+  given: Partial<Configuration> = {},
+): Configuration {
+  const usual = {
+    key: '',
+    value: null,
+    origin: 'default',
+    where: null,
+    default: null,
+    description: null,
+    secret: false,
+  } as const;
+  return {
+    file: null,
+    hostname: 'mail.example.org',
+    data: '/nowhere',
+    domains: ['example.org'],
+    relayNetworks: [],
+    effective: () => values.map((value) => ({ ...usual, ...value })),
+    ...given,
+  };
+}
+
+let sessions = 0;
+
+export function sessionFrom(address: string): SmtpSession {
+  sessions += 1;
+  return {
+    id: `session-${sessions}`,
+    listener: { name: 'mx', mode: 'mx' },
+    remote: { address, port: 40_000 },
+    exempt: false,
+    hello: { verb: 'EHLO', name: 'client.example' },
+    tls: undefined,
+    user: undefined,
+    since: '2026-11-21T12:00:00.000Z',
+    notes: new Map(),
+  };
+}
+
+export function transactionIn(session: SmtpSession, ...recipients: readonly string[]): Transaction {
+  return {
+    id: `transaction-${session.id}`,
+    session,
+    reversePath: parseAddress('sender@example.net'),
+    declaredSize: undefined,
+    body: '8BITMIME',
+    smtputf8: false,
+    recipients: recipients.map((address) => ({
+      address: parseAddress(address),
+      hop: { target: 'mailbox', destination: address },
+      discarded: false,
+    })),
+    notes: new Map(),
+  };
+}
