@@ -22,11 +22,10 @@ export class Connection {
   readonly #wire: Wire;
   readonly #lines: LineReader;
   readonly #startedMs: number;
-  #doing: Activity = 'greeting';
+  #activity: Activity = 'greeting';
   /** Monotonic time, in milliseconds, when what is being done began. */
   #sinceMs: number;
   #data: DataPhase | undefined;
-  #greetTimer: NodeJS.Timeout | undefined;
   #stopping = false;
   #errors = 0;
   #commands = 0;
@@ -62,38 +61,42 @@ export class Connection {
   /** Ends an idle session at once; a running transaction may come to its end. */
   shutdown(): void {
     this.#stopping = true;
-    if (this.#doing === 'greeting') this.#closeWith(replies.shutdown);
-    else if (this.#doing === 'commands') this.#endIfIdle();
-    else if (this.#doing === 'handshake') this.#wire.destroy();
+    if (this.#activity === 'greeting') this.#closeWith(replies.shutdown);
+    else if (this.#activity === 'commands') this.#endIfIdle();
+    else if (this.#activity === 'handshake') this.#wire.destroy();
   }
 
   /** Ends the session now. A message that is being delivered gets no answer: it may be stored already. */
   cut(): void {
-    if (this.#doing !== 'delivering') this.#closeWith(replies.shutdown);
+    if (this.#activity !== 'delivering') this.#closeWith(replies.shutdown);
     this.#wire.destroy();
   }
 
   /** Called now and then: holds the session to its deadlines. */
   check(nowMs: number): void {
-    if (this.#doing === 'data' && this.#data?.tooSlow(nowMs) === true) {
+    if (this.#activity === 'data' && this.#data?.tooSlow(nowMs) === true) {
       this.#closeWith(replies.tooSlow);
       return;
     }
-    if ((nowMs - this.#sinceMs) / 1000 <= secondsFor(this.#doing, this.#ground.settings().limits)) return;
-    if (this.#doing === 'commands') this.#closeWith(replies.timeout);
-    else if (this.#doing === 'handshake' || this.#doing === 'closing') this.#wire.destroy();
+    if ((nowMs - this.#sinceMs) / 1000 <= secondsFor(this.#activity, this.#ground.settings().limits)) return;
+    if (this.#activity === 'commands') this.#closeWith(replies.timeout);
+    else if (this.#activity === 'handshake' || this.#activity === 'closing') this.#wire.destroy();
     else this.#overdue();
   }
 
-  /** A decision did not come. Nobody knows what it will be, so the session ends. */
+  /** A decision did not come. A delivery is asked to give up; else nobody knows what it will be, and the session ends. */
   #overdue(): void {
-    const facts = { session: this.#session.state.id, doing: this.#doing };
+    if (this.#data?.giveUp() === true) {
+      this.#become(this.#activity);
+      return;
+    }
+    const facts = { session: this.#session.state.id, activity: this.#activity };
     this.#ground.log.error(facts, 'a decision took too long and is not waited for');
     this.#closeWith(replies.slow);
   }
 
-  #become(doing: Activity): void {
-    this.#doing = doing;
+  #become(activity: Activity): void {
+    this.#activity = activity;
     this.#sinceMs = this.#ground.clock.monotonic();
   }
 
@@ -101,13 +104,12 @@ export class Connection {
   #pump(): void {
     while (!this.#wire.blocked && this.#takeNext());
     this.#wire.flush();
-    const waits = this.#doing === 'commands' || this.#doing === 'data';
+    const waits = this.#activity === 'commands' || this.#activity === 'data';
     if (waits && this.#wire.clientEnded && !this.#wire.blocked) this.#close();
   }
 
   #takeNext(): boolean {
-    if (this.#doing === 'data') return this.#takeText();
-    return this.#doing === 'commands' && this.#takeLine();
+    return this.#activity === 'data' ? this.#takeText() : this.#activity === 'commands' && this.#takeLine();
   }
 
   #greet(greeting: Reply): void {
@@ -116,22 +118,16 @@ export class Connection {
       this.#refuseSession(greeting);
       return;
     }
-    const { greetDelayMs } = this.#ground.listener;
-    // One turn of the event loop: bytes that came with the connection are seen.
-    if (greetDelayMs === 0) setImmediate(() => this.#speakFirst(greeting));
-    else this.#greetTimer = setTimeout(() => this.#speakFirst(greeting), greetDelayMs);
-  }
-
-  /** Whoever speaks before the greeting does not listen to answers either. */
-  #speakFirst(greeting: Reply): void {
-    if (this.#doing !== 'greeting') return;
-    if (this.#wire.input.length > 0) {
-      this.#refuseSession(replies.tooEarly);
-      return;
-    }
-    this.#become('commands');
-    this.#say(greeting);
-    this.#pump();
+    this.#wire.listenFirst(this.#ground.listener.greetDelayMs, () => {
+      if (this.#activity !== 'greeting') return;
+      // Whoever speaks before the greeting does not listen to answers either.
+      if (this.#wire.input.length > 0) this.#refuseSession(replies.tooEarly);
+      else {
+        this.#become('commands');
+        this.#say(greeting);
+        this.#pump();
+      }
+    });
   }
 
   #refuseSession(refusal: Reply): void {
@@ -159,7 +155,7 @@ export class Connection {
   }
 
   async #await(answer: Promise<Reply>, then: (reply: Reply) => void): Promise<void> {
-    const waiting = this.#doing === 'greeting' ? 'greeting' : 'deciding';
+    const waiting = this.#activity === 'greeting' ? 'greeting' : 'deciding';
     this.#become(waiting);
     // Earlier answers do not wait for a decision that takes its time.
     this.#wire.flushSoon();
@@ -167,7 +163,7 @@ export class Connection {
       this.#ground.log.error({ session: this.#session.state.id, err: error }, 'a command failed');
       return replies.fault;
     });
-    if (this.#doing !== waiting) return;
+    if (this.#activity !== waiting) return;
     then(reply);
     this.#pump();
   }
@@ -245,7 +241,7 @@ export class Connection {
   async #waitForDisk(stalled: Promise<void>): Promise<void> {
     this.#become('stalled');
     await stalled;
-    if (this.#doing !== 'stalled') return;
+    if (this.#activity !== 'stalled') return;
     this.#become('data');
     this.#pump();
   }
@@ -253,7 +249,7 @@ export class Connection {
   async #finishData(data: DataPhase): Promise<void> {
     this.#become('delivering');
     const answers = await data.finish();
-    if (this.#doing !== 'delivering') return;
+    if (this.#activity !== 'delivering') return;
     if (answers.some(({ code }) => code < 300)) this.#messages += 1;
     this.#endData(answers);
     this.#pump();
@@ -266,11 +262,9 @@ export class Connection {
   }
 
   #upgrade(): void {
-    const options = this.#ground.tlsOptions();
-    if (options === undefined) return;
     this.#become('handshake');
-    this.#wire.upgrade(options, () => {
-      if (this.#doing !== 'handshake' || this.#wire.tls === undefined) return;
+    this.#wire.upgrade(this.#ground.tlsOptions() ?? {}, () => {
+      if (this.#activity !== 'handshake' || this.#wire.tls === undefined) return;
       this.#session.secure(this.#wire.tls);
       this.#become('commands');
     });
@@ -278,7 +272,7 @@ export class Connection {
 
   /** Always false: there is nothing more to take. */
   #closeWith(reply: Reply): false {
-    if (this.#doing === 'closing' || this.#doing === 'closed') return false;
+    if (this.#activity === 'closing' || this.#activity === 'closed') return false;
     this.#say(reply);
     this.#close();
     return false;
@@ -286,14 +280,12 @@ export class Connection {
 
   /** Says what is still to be said and ends our side; the client has a moment to read it. */
   #close(): void {
-    clearTimeout(this.#greetTimer);
     this.#data?.abort();
     this.#become('closing');
     this.#wire.finish();
   }
 
   #closed(): void {
-    clearTimeout(this.#greetTimer);
     this.#data?.abort();
     this.#become('closed');
     const { state } = this.#session;

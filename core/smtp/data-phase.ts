@@ -18,6 +18,7 @@ export class DataPhase {
   #aborted = false;
   #stalledMs = 0;
   #delivering = false;
+  readonly #patience = new AbortController();
 
   constructor(ground: ListenerGround, transaction: OpenTransaction) {
     this.#ground = ground;
@@ -58,6 +59,13 @@ export class DataPhase {
   /** A target may have made the message durable: the answer is not known before it says so. */
   get delivering(): boolean {
     return this.#delivering;
+  }
+
+  /** Asks a delivery for its answer now. False when there is none to ask, or it was asked before. */
+  giveUp(): boolean {
+    if (!this.#delivering || this.#patience.signal.aborted) return false;
+    this.#patience.abort();
+    return true;
   }
 
   /** True when the message comes more slowly than the limits allow; our own disk's time does not count. */
@@ -114,7 +122,7 @@ export class DataPhase {
   async #deliver(message: SpooledMessage): Promise<DeliveryResult> {
     const { chain, recipients } = this.#transaction;
     try {
-      const result = await chain.deliver(this.#transaction, message);
+      const result = await chain.deliver(this.#transaction, message, this.#patience.signal);
       if (!this.#lmtp || result.replies.length === recipients.length) return result;
       this.#ground.log.error({ transaction: this.#transaction.id }, 'a delivery answered for too few recipients');
     } catch (error) {

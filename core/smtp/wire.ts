@@ -33,6 +33,7 @@ export class Wire {
   #finishing = false;
   #closed = false;
   #ignored = 0;
+  #timer: NodeJS.Timeout | undefined;
 
   constructor(socket: Socket, events: WireEvents) {
     this.#socket = socket;
@@ -55,6 +56,12 @@ export class Wire {
     const socket = this.#socket;
     if (!(socket instanceof TLSSocket)) return undefined;
     return { protocol: socket.getProtocol() ?? 'TLS', cipher: socket.getCipher().name };
+  }
+
+  /** Waits before the first word: one turn of the event loop shows the bytes that came with the connection. */
+  listenFirst(delayMs: number, then: () => void): void {
+    if (delayMs === 0) setImmediate(then);
+    else this.#timer = setTimeout(then, delayMs);
   }
 
   say(bytes: Buffer): void {
@@ -152,6 +159,7 @@ export class Wire {
   readonly #onClose = (): void => {
     if (this.#closed) return;
     this.#closed = true;
+    clearTimeout(this.#timer);
     this.input.clear();
     this.#events.closed();
   };

@@ -5,5 +5,5 @@ const releases: (() => void | Promise<void>)[] = [];
 await TestEngine.start({ after: (release) => releases.push(release) }, { settings: { listeners: [{ fd: 3 }] } });
 process.stdout.write('ready\n');
 process.stdin.resume().once('end', () => {
-  void Promise.all(releases.map((release) => release())).then(() => process.exit(0));
+  void Promise.all(releases.map(async (release) => release())).then(() => process.exit(0));
 });

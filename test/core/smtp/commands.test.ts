@@ -275,7 +275,7 @@ describe('commands', () => {
     const client = await engine.greeted();
     let packets = 0;
     client.socket.on('data', () => (packets += 1));
-    await client.pipeline(['NOOP', 'RSET', 'MAIL FROM:<>', 'RCPT TO:<a@localhost>', 'DATA']);
+    await client.pipeline(['NOOP', 'RSET', 'MAIL FROM:<>', 'RCPT TO:<a@localhost>', 'VRFY a', 'RSET']);
     assert.equal(packets, 1);
     client.close();
   });

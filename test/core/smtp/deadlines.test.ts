@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { describe, it } from 'node:test';
 import type { Spool, SpoolWriter } from '../../../core/disk/spool.js';
+import { reply } from '../../../core/smtp/reply.js';
 import { SmtpClient } from '../../support/smtp-client.js';
 import { TestClock, TestEngine } from './test-engine.js';
 
@@ -87,6 +88,30 @@ describe('deadlines', () => {
       client.close();
     });
   }
+
+  it('S27 a delivery that takes too long is asked for its answer, and the session goes on', async (test) => {
+    const clock = new TestClock();
+    const engine = await TestEngine.start(test, {
+      clock,
+      settings: { limits: { deliverySeconds: 30 } },
+      deliver: (_, signal) =>
+        new Promise((resolve) => {
+          const answer = reply(451, '4.3.0', 'Too slow');
+          signal?.addEventListener('abort', () => resolve({ summary: answer, replies: [answer] }));
+        }),
+    });
+    const client = await engine.greeted();
+    await client.command('MAIL FROM:<>');
+    await client.command('RCPT TO:<postmaster>');
+    await client.command('DATA');
+    client.write('.\r\n');
+    await engine.untilReceived(client);
+    await engine.untilSwept();
+    clock.advance(31);
+    assert.equal((await client.readReply()).raw, '451 4.3.0 Too slow\r\n');
+    assert.equal((await client.command('NOOP')).code, 250);
+    client.close();
+  });
 
   it('a client that was told goodbye and stays is cut', async (test) => {
     const clock = new TestClock();

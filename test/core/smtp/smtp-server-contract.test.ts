@@ -140,10 +140,14 @@ describe('what is relied on of smtp-server', () => {
       },
     };
     let done = 0;
-    const run = (mechanism: unknown, args: readonly string[]) =>
-      (mechanism as (this: typeof host, args: readonly string[], done: () => void) => void).call(host, args, () => {
-        done += 1;
-      });
+    const run = (mechanism: 'SASL_PLAIN' | 'SASL_LOGIN', args: readonly string[]) =>
+      (sasl[mechanism] as unknown as (this: typeof host, args: readonly string[], done: () => void) => void).call(
+        host,
+        args,
+        () => {
+          done += 1;
+        },
+      );
     const next = (line: string): void => {
       const step = host._nextHandler;
       host._nextHandler = false;
@@ -152,9 +156,9 @@ describe('what is relied on of smtp-server', () => {
     };
     assert.deepEqual([sasl.SASL_PLAIN.length, sasl.SASL_LOGIN.length], [2, 2]);
 
-    run(sasl.SASL_PLAIN, []);
+    run('SASL_PLAIN', []);
     next(Buffer.from('zid\0anna\0secret').toString('base64'));
-    run(sasl.SASL_LOGIN, [Buffer.from('anna').toString('base64')]);
+    run('SASL_LOGIN', [Buffer.from('anna').toString('base64')]);
     next(Buffer.from('secret').toString('base64'));
     assert.deepEqual(sent, [
       [334, undefined],

@@ -42,7 +42,7 @@ export interface TestEngineOptions {
   readonly settings?: z.input<typeof SmtpOptions>;
   /** Asked before the usual decisions; undefined is no opinion. */
   readonly decide?: Decide;
-  readonly deliver?: (transaction: Transaction) => Promise<DeliveryResult | undefined>;
+  readonly deliver?: (transaction: Transaction, signal?: AbortSignal) => Promise<DeliveryResult | undefined>;
   readonly spool?: Spool;
   readonly clock?: Clock;
   readonly sweepMs?: number;
@@ -171,8 +171,8 @@ export class TestEngine {
   #chain(): Chain {
     return {
       decide: (stage, input) => this.#options.decide?.(stage, input) ?? usualDecision(stage, input),
-      deliver: async (transaction, message) => {
-        const made = await this.#options.deliver?.(transaction);
+      deliver: async (transaction, message, signal) => {
+        const made = await this.#options.deliver?.(transaction, signal);
         if (made !== undefined) {
           await message.release();
           return made;
