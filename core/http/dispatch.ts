@@ -161,7 +161,9 @@ function buildInput(ctx: Context, matched: MatchedRoute, representation: Represe
       account: ctx.state.exchange.account,
       remoteAddress: ctx.state.exchange.remoteAddress,
       path: ctx.path,
-      listPath: listPath(ctx),
+      get listPath() {
+        return listPath(ctx);
+      },
       representation,
       fragment: representation === 'html' && wantsFragment(ctx),
       confirmed: !isForm(bodyType(ctx)) || (read.kind === 'form' ? read.fields['confirm'] === 'yes' : true),
@@ -170,7 +172,9 @@ function buildInput(ctx: Context, matched: MatchedRoute, representation: Represe
       stream: read.kind === 'raw' ? read.stream : undefined,
       files: read.kind === 'raw' ? read.files : [],
       contentType: ctx.get('Content-Type') || undefined,
-      signal: abortSignal(ctx),
+      get signal() {
+        return abortSignal(ctx);
+      },
     },
   };
 }
@@ -206,6 +210,7 @@ const confirmIsField = (route: MatchedRoute['route'], confirm: unknown): boolean
 
 function abortSignal(ctx: Context): AbortSignal {
   const controller = new AbortController();
+  if (ctx.res.destroyed) controller.abort();
   ctx.res.once('close', () => {
     if (!ctx.res.writableFinished) controller.abort();
   });

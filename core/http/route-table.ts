@@ -31,7 +31,13 @@ export class RouteTable {
       if (route === undefined || routes.has(route.endpoint.method)) continue;
       routes.set(route.endpoint.method, { route, params: layer.params(path, layer.captures(path)) });
     }
-    return routes.size === 0 ? undefined : { routes, allow: allowed([...routes.keys()]) };
+    if (routes.size === 0) return undefined;
+    return {
+      routes,
+      get allow() {
+        return allowed([...routes.keys()]);
+      },
+    };
   }
 
   #add(route: Route): void {
