@@ -20,6 +20,9 @@ export const packageRoot = fileURLToPath(new URL('../..', import.meta.url));
 export const version = (createRequire(import.meta.url)(join(packageRoot, 'package.json')) as { version: string })
   .version;
 
+/** How often a degraded spool tries to write again when nobody looks. */
+const probeEveryMs = 10_000;
+
 export interface AppInput {
   readonly configuration: LoadedConfiguration;
   readonly accounts: Accounts;
@@ -46,7 +49,9 @@ export async function createApp(input: AppInput): Promise<App> {
   const metrics = new Metrics();
   const health = new HealthRegistry({ clock });
   const pipeline = new Pipeline({ log, clock });
-  const spool = await openSpool(join(data, 'spool'), { log });
+  const spool = await openSpool(join(data, 'spool'), { log, clock });
+  health.check('core', 'spool', () => spool.report());
+  const probing = setInterval(() => void spool.probe(), probeEveryMs).unref();
   const http = createHttpShell({
     settings: settings.http,
     accounts: input.accounts,
@@ -87,9 +92,18 @@ export async function createApp(input: AppInput): Promise<App> {
     const graceMs = settings.shutdownSeconds * 1000;
     await Promise.all([smtp.close(graceMs), http.close(graceMs)]);
     await plugins.stop();
+    await closeSpool();
   }
 
-  await plugins.start();
+  async function closeSpool(): Promise<void> {
+    clearInterval(probing);
+    await spool.settled();
+  }
+
+  await plugins.start().catch(async (error: unknown) => {
+    await closeSpool();
+    throw error;
+  });
   return {
     http,
     smtp,

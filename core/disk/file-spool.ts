@@ -97,6 +97,12 @@ export class FileSpool implements Spool {
     return this.#health.report();
   }
 
+  /** Tries to write while it is degraded; never rejects. */
+  async probe(): Promise<void> {
+    await this.#room.free();
+    await this.#health.probe();
+  }
+
   /** Resolves when every released message has left the folder. */
   settled(): Promise<void> {
     return this.#ground.reaper.settled();

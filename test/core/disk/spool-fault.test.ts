@@ -114,6 +114,18 @@ test('after a fault of the disk the spool is degraded, and recovers by itself', 
   while (spool.report().status !== 'up') await new Promise(setImmediate);
 });
 
+test('a degraded spool that nobody looks at recovers by its own probe', async (t) => {
+  const { spool, files } = await openGround(t);
+  files.order({ call: 'fsync', code: 'EIO', nth: 1 });
+  await assert.rejects((await received(spool)).sync());
+  files.order({ call: 'write', code: 'ENOSPC' });
+  await spool.probe();
+  assert.equal(spool.report().status, 'degraded');
+  files.order();
+  await spool.probe();
+  assert.deepEqual(spool.report(), { status: 'up' });
+});
+
 test('an unknown fault is temporary, whatever it is', () => {
   for (const error of [new Error('x'), 'text', undefined, Object.assign(new Error('y'), { code: 'EWHATEVER' })]) {
     assert.equal(classOf(asStorageProblem(error)).smtp[0], 451);
