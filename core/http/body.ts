@@ -20,6 +20,8 @@ export type ReadBody =
 export interface BodyLimits {
   readonly jsonBytes: number;
   readonly uploadFiles: number;
+  /** Raw bodies of endpoints that name no limit. */
+  readonly uploadBytes: number;
 }
 
 /** Media type of the body, lower case, without parameters. */
@@ -40,14 +42,15 @@ export async function readBody(
   limits: BodyLimits,
   uploads: Uploads,
 ): Promise<ReadBody> {
-  if (!hasBody(ctx)) return declared?.kind === 'raw' ? rawBody(ctx, declared.limit) : { kind: 'none' };
+  if (!hasBody(ctx))
+    return declared?.kind === 'raw' ? rawBody(ctx, declared.limit ?? limits.uploadBytes) : { kind: 'none' };
   const encoding = ctx.get('Content-Encoding');
   if (encoding !== '' && encoding !== 'identity') throw unsupported('Send the body without Content-Encoding.');
   const type = bodyType(ctx);
   if (declared === undefined) return readUndeclared(ctx, type, limits);
   if (declared.kind !== 'raw' && isFields(type)) return readFields(ctx, type, declared.limit ?? limits.jsonBytes);
   if (declared.kind === 'fields') throw unsupported('Send application/json or a form.');
-  const limit = declared.kind === 'raw' ? declared.limit : declared.rawLimit;
+  const limit = (declared.kind === 'raw' ? declared.limit : declared.rawLimit) ?? limits.uploadBytes;
   if (!declared.types.some((range) => inRange(type || 'application/octet-stream', range))) {
     throw unsupported(`Accepted here: ${declared.types.join(', ')}.`);
   }

@@ -25,6 +25,8 @@ export interface DispatchParts {
   readonly pages: Pages;
   readonly notices: Notices;
   readonly uploads: Uploads;
+  /** Bytes. */
+  readonly uploadLimit: number;
 }
 
 type Input = HandlerInput<unknown, unknown, unknown>;
@@ -103,7 +105,7 @@ export class Dispatcher {
     const representation = chooseRepresentation(ctx, matched);
     const read: ReadBody =
       form === undefined
-        ? await readBody(ctx, endpoint.body, settings().limits, uploads)
+        ? await readBody(ctx, endpoint.body, { ...settings().limits, uploadBytes: this.#parts.uploadLimit }, uploads)
         : { kind: 'form', fields: form };
     const input = buildInput(ctx, matched, representation, read);
     if (endpoint.confirm !== undefined && !input.request.confirmed) {

@@ -100,17 +100,18 @@ export function respond<Model>(response: Omit<Response<Model>, 'postern'>): Resp
 /**
  * JSON and forms are read, limited and validated by the shell; a raw body is streamed to the handler. `either` takes fields
  * when the body is JSON or a form (then `request.stream` is undefined), else a raw body (then `body` is undefined).
- * Types are media types or ranges; `multipart/form-data` among them gives `request.files`. Limits are bytes.
+ * Types are media types or ranges; `multipart/form-data` among them gives `request.files`. Limits are bytes; a raw body
+ * without one may be as large as a message.
  */
 export type BodyDeclaration<B extends z.ZodType> =
   | { readonly kind: 'fields'; readonly schema: B; readonly limit?: number }
-  | { readonly kind: 'raw'; readonly types: readonly string[]; readonly limit: number }
+  | { readonly kind: 'raw'; readonly types: readonly string[]; readonly limit?: number }
   | {
       readonly kind: 'either';
       readonly schema: B;
       readonly limit?: number;
       readonly types: readonly string[];
-      readonly rawLimit: number;
+      readonly rawLimit?: number;
     };
 
 export interface HandlerInput<P, Q, B> {

@@ -45,7 +45,7 @@ export interface ShellInput {
   readonly dataRoot: string;
   readonly version: string;
   readonly hostname: string;
-  /** Bytes of the largest message; uploads may be as large. */
+  /** Bytes of the largest message; a raw body whose endpoint names no limit may be as large. */
   readonly uploadLimit: number;
   /** Views that an operator put in the place of ours. */
   readonly viewOverrides?: string;
@@ -189,6 +189,7 @@ class Shell implements HttpShell {
       pages: this.#pages,
       notices,
       uploads: this.#uploads,
+      uploadLimit: this.#input.uploadLimit,
     });
     const stages = [
       beginExchange(clock),

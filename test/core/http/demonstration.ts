@@ -167,7 +167,6 @@ export function demonstration(): { readonly endpoints: readonly AnyEndpoint[]; r
       body: {
         kind: 'raw',
         types: ['message/rfc822', 'application/octet-stream', 'multipart/form-data'],
-        limit: 100_000,
       },
       handle: async ({ request }) => {
         let size = 0;
