@@ -10,6 +10,7 @@ import { Metrics } from '../../../core/metrics.js';
 import type { Chain, Decision, DeliveryResult } from '../../../core/smtp/chain.js';
 import { createSmtpEngine, type SmtpEngine } from '../../../core/smtp/engine.js';
 import type { Stage, StageInput, WatchedEvent, WatchedEvents } from '../../../core/smtp/hook.js';
+import type { ChainSource } from '../../../core/smtp/listener-ground.js';
 import { SmtpOptions, type SmtpSettings } from '../../../core/smtp/options.js';
 import { reply } from '../../../core/smtp/reply.js';
 import type { Transaction } from '../../../core/smtp/transaction.js';
@@ -44,6 +45,8 @@ export interface TestEngineOptions {
   readonly decide?: Decide;
   readonly deliver?: (transaction: Transaction, signal?: AbortSignal) => Promise<DeliveryResult | undefined>;
   readonly spool?: Spool;
+  /** In place of the fake pipeline. */
+  readonly pipeline?: ChainSource;
   readonly clock?: Clock;
   readonly sweepMs?: number;
 }
@@ -86,7 +89,7 @@ export class TestEngine {
         hostname: 'mx.test',
         domains: ['localhost'],
         spool,
-        pipeline: { snapshot: () => engine.#chain() },
+        pipeline: options.pipeline ?? { snapshot: () => engine.#chain() },
         log,
         clock: options.clock ?? systemClock,
         metrics: engine.metrics.scope('smtp'),
