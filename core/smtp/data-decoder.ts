@@ -117,9 +117,14 @@ export class DataDecoder {
   #passText(start: number): number {
     const chunk = this.#chunk;
     const { length } = chunk;
-    if (this.#place === 'lineStart' && chunk[start] === DOT) return this.#hold('dot', start, start);
-    this.#place = 'text';
     let at = start;
+    if (this.#place === 'lineStart' && chunk[start] === DOT) {
+      const following = chunk[start + 1];
+      this.#hold('dot', start, start);
+      if (following === undefined || following === CR) return start + 1;
+      at = this.#dropDot(start + 1);
+    }
+    this.#place = 'text';
     while (at < length && (chunk[at] ?? 0) > CR) at += 1;
     if (at === length) return at;
     const byte = chunk[at];
