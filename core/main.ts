@@ -4,13 +4,11 @@ import { builtIns } from '../plugins/index.js';
 import { createApp, version, type App } from './app.js';
 import { systemClock } from './clock.js';
 import { loadConfiguration, type LoadedConfiguration, type Overrides } from './config/load.js';
-import { makeFolder } from './disk/folder.js';
-import { lockFolder, type FolderLock } from './disk/lock.js';
+import { takeDataFolder } from './data-folder.js';
 import { openAccounts, type OpenedAccounts } from './http/accounts.js';
 import { openLog, type OpenedLog } from './log.js';
 import type { Plugin } from './plugin.js';
 import { loadSitePlugins } from './site-plugins.js';
-import { startError } from './start-error.js';
 import { welcome } from './welcome.js';
 
 export { builtIns };
@@ -53,7 +51,7 @@ export async function start(options: StartOptions, surroundings: Surroundings): 
     for (let close = opened.pop(); close !== undefined; close = opened.pop()) await close();
   };
   try {
-    const lock = await takeFolder(data);
+    const lock = await takeDataFolder(data);
     opened.push(() => lock.release());
     const log = openLog({
       ...settings.log,
@@ -69,6 +67,7 @@ export async function start(options: StartOptions, surroundings: Surroundings): 
       adminPassword: surroundings.env['POSTERN_ADMIN_PASSWORD'],
       ownerToken,
       clock: systemClock,
+      rememberSeconds: settings.http.limits.credentialSeconds,
     });
     const app = await createApp({ configuration, accounts: accounts.accounts, log, clock: systemClock });
     opened.push(() => app.close());
@@ -86,19 +85,6 @@ export async function start(options: StartOptions, surroundings: Surroundings): 
 function replaceBuiltIns(site: readonly Plugin[]): readonly Plugin[] {
   const names = new Set(site.map(({ name }) => name));
   return [...builtIns.filter(({ name }) => !names.has(name)), ...site];
-}
-
-async function takeFolder(data: string): Promise<FolderLock> {
-  try {
-    await makeFolder(data);
-  } catch (cause) {
-    const reason = (cause as NodeJS.ErrnoException).code ?? 'unknown reason';
-    throw startError(
-      `The data folder ${data} cannot be made or written (${reason}): choose another with --data.`,
-      cause,
-    );
-  }
-  return lockFolder(data, { http: null });
 }
 
 const urlOf = (app: App): string => {

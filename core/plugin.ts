@@ -149,6 +149,7 @@ export { z } from 'zod';
 export { service } from './service.js';
 export { problem, isProblem } from './problem.js';
 export { defineEndpoint, respond } from './http/endpoint.js';
+export type { AnyEndpoint, Endpoint, EndpointRequest, Response } from './http/endpoint.js';
 export { directory } from './contracts/directory.js';
 export { mailboxes } from './contracts/mailboxes.js';
 export { catalogue, configuration, healthOverview, metricsExposition } from './contracts/server.js';
