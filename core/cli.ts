@@ -2,10 +2,8 @@ import { version } from './app.js';
 import { readCommandLine, type CommandLine } from './cli-arguments.js';
 import { systemClock } from './clock.js';
 import type { LoadedConfiguration } from './config/load.js';
-import { makeFolder } from './disk/folder.js';
-import { lockFolder } from './disk/lock.js';
+import { shareDataFolder } from './data-folder.js';
 import { builtIns, configure, start, type RunningServer, type Surroundings } from './main.js';
-import { ownerOf } from './owner-call.js';
 import type { Plugin, PluginCommand } from './plugin.js';
 import { isProblem } from './problem.js';
 import { isStartError, startError } from './start-error.js';
@@ -40,10 +38,11 @@ async function checkConfiguration({ options }: CommandLine): Promise<void> {
   surroundings.print(`${file ?? 'No configuration file here: the defaults'} — no mistakes found. Plugins: ${names}.`);
 }
 
-/** Runs until SIGTERM or SIGINT; a second signal does not wait for sessions. */
+/** Runs until SIGTERM or SIGINT, heard from the first moment on; a second signal does not wait for sessions. */
 async function serve({ options }: CommandLine): Promise<void> {
+  const signalled = nextSignal();
   const server = await start(options, surroundings);
-  const signal = await nextSignal();
+  const signal = await signalled;
   surroundings.print(`${signal}: finishing what runs, at most ${server.configuration.settings.shutdownSeconds} s.`);
   void nextSignal().then(() => process.exit(1));
   await finish(server);
@@ -78,9 +77,7 @@ async function runAsOwner(
 ): Promise<void> {
   const terminal = new ProcessTerminal();
   const { data, domains } = configuration;
-  await makeFolder(data);
-  const owner = await ownerOf(data);
-  const lock = owner === undefined ? await lockFolder(data, { http: null }) : undefined;
+  const { owner, lock } = await shareDataFolder(data);
   try {
     await command.run({
       args,
@@ -99,7 +96,7 @@ async function runAsOwner(
 /** What an operator can act on is a sentence; only a fault of the program itself shows its stack. */
 function sentenceOf(error: unknown): string {
   if (isProblem(error))
-    return [error.message, ...(error.details.errors ?? []).map(({ message }) => message)].join('\n');
+    return [...new Set([error.message, ...(error.details.errors ?? []).map(({ message }) => message)])].join('\n');
   if (isStartError(error)) return error.message;
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }

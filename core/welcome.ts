@@ -16,20 +16,22 @@ export function welcome(input: WelcomeInput): string {
   const { http, listeners, configuration, generatedPassword, version } = input;
   const [domain = 'localhost'] = configuration.domains;
   const first = listeners[0];
+  const places: readonly (readonly [label: string, value: string])[] = [
+    ['Pages', `${http}/`],
+    ...listeners.map(({ name, host, port }) => [`SMTP ${name}`, `${host}:${port}`] as const),
+    ['Data', configuration.data],
+    ['Settings', configuration.file ?? 'defaults (no postern.json5 here)'],
+  ];
+  const width = Math.max(...places.map(([label]) => label.length)) + 2;
   return [
     '',
     `  Postern ${version} on ${configuration.hostname}`,
-    `  Pages       ${http}/`,
-    ...listeners.map(({ name, host, port }) => `  ${label(name)}${host}:${port}`),
-    `  Data        ${configuration.data}`,
-    `  Settings    ${configuration.file ?? 'defaults (no postern.json5 here)'}`,
+    ...places.map(([label, value]) => `  ${label.padEnd(width)}${value}`),
     ...signIn(generatedPassword),
     ...(first === undefined ? [] : tryIt(first, domain, input)),
     '',
   ].join('\n');
 }
-
-const label = (listener: string): string => `SMTP ${listener}`.padEnd(15);
 
 function signIn(password: string | undefined): readonly string[] {
   if (password === undefined) return [];

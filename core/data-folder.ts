@@ -1,0 +1,32 @@
+import { ownerOf } from './owner-call.js';
+import type { OwnerCall } from './command.js';
+import { makeFolder } from './disk/folder.js';
+import { lockFolder, type FolderLock } from './disk/lock.js';
+import { isStartError, startError } from './start-error.js';
+
+/** Makes the data folder if need be and becomes its owner. */
+export function takeDataFolder(data: string): Promise<FolderLock> {
+  return inFolder(data, () => lockFolder(data, { http: null }));
+}
+
+/** The owner of the data folder if one runs; else the folder becomes ours. */
+export function shareDataFolder(
+  data: string,
+): Promise<{ readonly owner: OwnerCall | undefined; readonly lock: FolderLock | undefined }> {
+  return inFolder(data, async () => {
+    const owner = await ownerOf(data);
+    return { owner, lock: owner === undefined ? await lockFolder(data, { http: null }) : undefined };
+  });
+}
+
+/** What the operating system refuses becomes a sentence. */
+async function inFolder<T>(data: string, open: () => Promise<T>): Promise<T> {
+  try {
+    await makeFolder(data);
+    return await open();
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    if (isStartError(cause) || code === undefined) throw cause;
+    throw startError(`The data folder ${data} cannot be made or written (${code}): choose another with --data.`, cause);
+  }
+}
