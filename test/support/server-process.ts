@@ -148,11 +148,25 @@ class Output {
     });
   }
 
-  async find(pattern: RegExp): Promise<RegExpExecArray> {
+  /** Patience is for a loaded machine; who waits longer waits for something that does not come. */
+  async find(pattern: RegExp, patienceMs = 30_000): Promise<RegExpExecArray> {
+    let late = false;
+    const timer = setTimeout(() => {
+      late = true;
+      this.#changed();
+    }, patienceMs);
+    try {
+      return await this.#search(pattern, () => late);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  async #search(pattern: RegExp, late: () => boolean): Promise<RegExpExecArray> {
     for (;;) {
       const found = pattern.exec(this.stdout);
       if (found !== null) return found;
-      if (this.#ended) throw new Error(`the server ended without ${pattern}:\n${this.stdout}${this.stderr}`);
+      if (this.#ended || late()) throw new Error(`no ${pattern} in:\n${this.stdout}${this.stderr}`);
       await new Promise<void>((resolve) => {
         this.#changed = resolve;
       });

@@ -1,0 +1,112 @@
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { before, describe, test } from 'node:test';
+import { suiteEnding } from '../support/ending.js';
+import { selfSigned } from '../support/certificate.js';
+import { HttpClient } from '../support/http-client.js';
+import { listMessages } from '../support/mailbox-reader.js';
+import { runPostern, ServerProcess } from '../support/server-process.js';
+import { SmtpClient } from '../support/smtp-client.js';
+import { temporaryFolder } from '../support/temporary-folder.js';
+
+const suite = suiteEnding();
+const password = 'lower the drawbridge';
+
+const plain = (username: string, secret: string) =>
+  `AUTH PLAIN ${Buffer.from(`\0${username}\0${secret}`).toString('base64')}`;
+
+describe('who may send what', () => {
+  let server: ServerProcess;
+  let submission = 0;
+
+  before(async () => {
+    const folder = await temporaryFolder(suite);
+    const { key, cert } = selfSigned();
+    await writeFile(join(folder, 'key.pem'), key);
+    await writeFile(join(folder, 'cert.pem'), cert);
+    const added = await runPostern(['user', 'add', 'anna@localhost'], { cwd: folder, input: `${password}\n` });
+    assert.equal(added.code, 0, added.stderr);
+    server = await ServerProcess.start(suite, {
+      folder,
+      config: `{ smtp: { listeners: [
+        { port: 0 },
+        { mode: 'submission', port: 0, tls: 'starttls', key: 'key.pem', cert: 'cert.pem' },
+      ] } }`,
+    });
+    submission = await server.portOf('submission');
+  });
+
+  /** A session on the submission listener behind STARTTLS. */
+  async function secured(): Promise<SmtpClient> {
+    const client = await SmtpClient.greeted({ port: submission });
+    assert.equal((await client.command('STARTTLS')).code, 220);
+    await client.startTls();
+    await client.command('EHLO client.example');
+    return client;
+  }
+
+  const foreign = [
+    'someone@elsewhere.example',
+    '@localhost:someone@elsewhere.example',
+    'someone%elsewhere.example@localhost',
+    'elsewhere.example!someone@localhost',
+    '"someone@elsewhere.example"@localhost',
+    'someone@[192.0.2.1]',
+    'someone@elsewhere.example.',
+  ];
+  for (const recipient of foreign) {
+    test(`a stranger cannot send to ${recipient}`, async () => {
+      const client = await SmtpClient.greeted({ port: server.smtpPort });
+      for (const sender of ['a@sender.example', 'postmaster@localhost', '']) {
+        assert.equal((await client.command(`MAIL FROM:<${sender}>`)).code, 250);
+        const { code } = await client.command(`RCPT TO:<${recipient}>`);
+        assert.ok(code >= 500 && code < 600, `${code}`);
+        assert.equal((await client.command('DATA')).code, 503);
+        await client.command('RSET');
+      }
+      client.close();
+    });
+  }
+
+  test('relaying is denied with 550 5.7.1', async () => {
+    const client = await SmtpClient.greeted({ port: server.smtpPort });
+    await client.command('MAIL FROM:<a@sender.example>');
+    const reply = await client.command('RCPT TO:<someone@elsewhere.example>');
+    assert.deepEqual([reply.code, reply.status], [550, '5.7.1']);
+    client.close();
+  });
+
+  test('submission wants TLS first, then a password, then takes mail', async () => {
+    const client = await SmtpClient.greeted({ port: submission });
+    const hello = await client.command('EHLO client.example');
+    assert.ok(!hello.lines.some((line) => line.startsWith('AUTH')), 'no AUTH is offered in clear');
+    assert.ok([530, 538].includes((await client.command(plain('anna@localhost', password))).code));
+    assert.equal((await client.command('MAIL FROM:<anna@localhost>')).code, 530);
+    client.close();
+
+    const safe = await secured();
+    assert.equal((await safe.command('MAIL FROM:<anna@localhost>')).code, 530);
+    assert.equal((await safe.command(plain('anna@localhost', 'wrong'))).code, 535);
+    assert.equal((await safe.command(plain('anna@localhost', password))).code, 235);
+    await safe.command('MAIL FROM:<anna@localhost>');
+    assert.equal((await safe.command('RCPT TO:<postmaster@localhost>')).code, 250);
+    assert.equal((await safe.data('Subject: submitted\r\n\r\nhello\r\n')).code, 250);
+    safe.close();
+
+    const messages = await listMessages(HttpClient.admin(server.http));
+    assert.deepEqual(
+      messages.map(({ subject }) => subject),
+      ['submitted'],
+    );
+  });
+
+  test('mail of a user to a foreign domain is refused while nothing relays it', async () => {
+    const client = await secured();
+    assert.equal((await client.command(plain('anna@localhost', password))).code, 235);
+    await client.command('MAIL FROM:<anna@localhost>');
+    const reply = await client.command('RCPT TO:<someone@elsewhere.example>');
+    assert.deepEqual([reply.code, reply.status], [550, '5.7.1']);
+    client.close();
+  });
+});

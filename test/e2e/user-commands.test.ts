@@ -1,0 +1,95 @@
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { describe, test } from 'node:test';
+import { HttpClient } from '../support/http-client.js';
+import { runPostern, ServerProcess, type CommandResult } from '../support/server-process.js';
+import { temporaryFolder, type Ending } from '../support/temporary-folder.js';
+
+interface Place {
+  readonly title: string;
+  /** The folder to run in; a server may own it. */
+  readonly open: (test: Ending) => Promise<{ readonly folder: string; readonly server?: ServerProcess }>;
+}
+
+const places: readonly Place[] = [
+  { title: 'while no server runs', open: async (t) => ({ folder: await temporaryFolder(t) }) },
+  {
+    title: 'while the server runs',
+    open: async (t) => {
+      const folder = await temporaryFolder(t);
+      return { folder, server: await ServerProcess.start(t, { folder }) };
+    },
+  },
+];
+
+const succeeds = ({ code, stdout, stderr }: CommandResult): string => {
+  assert.equal(code, 0, `${stdout}${stderr}`);
+  return stdout;
+};
+
+const fails = ({ code, stdout, stderr }: CommandResult, words: RegExp): void => {
+  assert.equal(code, 1, `${stdout}${stderr}`);
+  assert.match(stderr, words);
+  assert.doesNotMatch(stderr, /^\s+at /m);
+};
+
+for (const { title, open } of places) {
+  describe(`postern user, ${title}`, () => {
+    test('adds, lists, changes the password and removes', async (t) => {
+      const { folder, server } = await open(t);
+      const postern = (args: string, input = '') => runPostern(args.split(' '), { cwd: folder, input });
+
+      succeeds(await postern('user add anna@localhost', 'first password\n'));
+      assert.match(succeeds(await postern('user list')), /^anna@localhost\b/m);
+      fails(await postern('user add anna@localhost', 'another password\n'), /anna@localhost/);
+      succeeds(await postern('user passwd anna@localhost', 'second password\n'));
+      if (server !== undefined) {
+        assert.match(succeeds(await postern('user list')), /^postmaster@localhost\b/m);
+        const admin = HttpClient.admin(server.http);
+        const authenticated = async (password: string) =>
+          (
+            (await admin.json('/users/authenticate', { json: { username: 'anna@localhost', password } })) as {
+              authenticated: boolean;
+            }
+          ).authenticated;
+        assert.equal(await authenticated('first password'), false);
+        assert.equal(await authenticated('second password'), true);
+      }
+      succeeds(await postern('user remove anna@localhost'));
+      assert.doesNotMatch(succeeds(await postern('user list')), /anna/);
+      fails(await postern('user remove anna@localhost'), /no such user/);
+    });
+
+    test('refuses what is no address, and an unknown word', async (t) => {
+      const { folder } = await open(t);
+      const postern = (args: readonly string[]) => runPostern(args, { cwd: folder, input: 'a good password\n' });
+
+      fails(await postern(['user', 'add', '../etc@localhost']), /local@domain/);
+      fails(await postern(['user', 'add', 'anna bell@localhost']), /local@domain/);
+      fails(await postern(['user', 'dance']), /postern user add NAME/);
+    });
+  });
+}
+
+describe('the postern command', () => {
+  test('says its version, and what it can do', async (t) => {
+    const cwd = await temporaryFolder(t);
+    assert.match(succeeds(await runPostern(['--version'], { cwd })), /^(postern )?\d+\.\d+\.\d+\n$/);
+    const help = succeeds(await runPostern(['--help'], { cwd }));
+    for (const word of ['start', 'user add', 'config check', '--data', '--http-port', '--smtp-port', '--config']) {
+      assert.ok(help.includes(word), word);
+    }
+    fails(await runPostern(['dance'], { cwd }), /dance/);
+  });
+
+  test('config check approves of a good file and names every fault of a bad one', async (t) => {
+    const cwd = await temporaryFolder(t);
+    succeeds(await runPostern(['config', 'check'], { cwd }));
+    await writeFile(`${cwd}/bad.json5`, `{\n  domains: [],\n  http: { port: 'many' },\n  smpt: {},\n}\n`);
+    const { code, stdout, stderr } = await runPostern(['config', 'check', '--config', 'bad.json5'], { cwd });
+    assert.equal(code, 1, stdout);
+    for (const words of [/bad\.json5:2.*domains/, /bad\.json5:3.*http\.port/, /bad\.json5:4.*smpt/]) {
+      assert.match(stderr, words);
+    }
+  });
+});
