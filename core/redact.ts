@@ -11,7 +11,8 @@ const SECRET_WORDS = new Set(
   ).split(' '),
 );
 /** A name that ends so tells about a secret and does not hold one: `tokenCount`, `passwordMaxLength`, `publicKey`. */
-const HARMLESS = /(?:^|[^a-z])(?:(?:public|max|min) keys?|(?:count|length|limit|size|bits|ms|seconds|attempts|failures|policy))$/;
+const HARMLESS =
+  /(?:^|[^a-z])(?:(?:public|max|min) keys?|(?:count|length|limit|size|bits|ms|seconds|attempts|failures|policy))$/;
 
 /** Whether a field of that name holds a secret: `smtpPassword`, `AWS_KEY_ID`, `x-api-key`, `http.accounts.0.passwordHash`. */
 export function isSecretName(name: string): boolean {

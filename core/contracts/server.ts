@@ -54,5 +54,7 @@ export const metricsExposition = service<MetricsExposition>('postern.metrics');
 export interface Catalogue {
   endpoints(): readonly EndpointDescription[];
   hooks(): readonly HookDescription[];
+  /** Where mail can come in right now: the ports as bound. Without it the ports are shown as configured. */
+  listeners?(): readonly { readonly name: string; readonly host: string; readonly port: number }[];
 }
 export const catalogue = service<Catalogue>('postern.catalogue');

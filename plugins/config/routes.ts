@@ -45,8 +45,13 @@ export function configEndpoints(configuration: Configuration, settings: () => Co
         maintenance: settings().maintenance,
         sections: model.sections.map(({ name, items }) => ({
           name,
-          title: name.replace(/^plugins\./, 'Plugin '),
-          items: items.map((item) => ({ ...item, shown: shown(item.value), usual: shown(item.default) })),
+          title: titles[name] ?? name.replace(/^plugins\./, 'Plugin '),
+          items: items.map((item) => ({
+            ...item,
+            shown: shown(item.value),
+            usual: shown(item.default),
+            place: placeIn(model.file, item.where),
+          })),
         })),
       }),
       handle: ({ query }): Viewer => viewer(configuration, query.q.trim(), query.origin),
@@ -63,6 +68,12 @@ const originLabels: Readonly<Record<(typeof originFilters)[number], string>> = {
   'command line': 'the command line',
   generated: 'the machine',
 };
+
+const titles: Readonly<Record<string, string>> = { server: 'Server', http: 'HTTP', smtp: 'SMTP', log: 'Log' };
+
+/** The page names the file once, on its top. */
+const placeIn = (file: string | null, where: string | null): string | null =>
+  file !== null && where !== null && where.startsWith(`${file}:`) ? `line ${where.slice(file.length + 1)}` : where;
 
 /** A value as one reads it in the file. */
 const shown = (value: unknown): string => (typeof value === 'string' ? value : (JSON.stringify(value) ?? ''));

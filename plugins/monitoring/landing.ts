@@ -62,7 +62,7 @@ export function landing({ catalogue, configuration, health, activity, disk }: La
     version,
     hostname: configuration.hostname,
     uptime,
-    listeners: listenersOf(configuration),
+    listeners: catalogue.listeners?.().map(bound) ?? listenersOf(configuration),
     ...activity.figures(),
     disk: disk.space ?? null,
     q,
@@ -94,6 +94,11 @@ function groupsOf(endpoints: readonly EndpointDescription[]): readonly LandingGr
   }));
 }
 
+const bound = ({ name, host, port }: { name: string; host: string; port: number }): LandingListener => ({
+  name,
+  address: `${host.includes(':') ? `[${host}]` : host}:${port}`,
+});
+
 /** As configured: the name, or the mode, of every listener and where it listens. */
 function listenersOf(configuration: Configuration): readonly LandingListener[] {
   const found = new Map<string, Map<string, unknown>>();
@@ -107,7 +112,6 @@ function listenersOf(configuration: Configuration): readonly LandingListener[] {
       const value = listener.get(name);
       return typeof value === 'string' || typeof value === 'number' ? String(value) : '';
     };
-    const host = text('host').includes(':') ? `[${text('host')}]` : text('host');
-    return { name: text('name') || text('mode'), address: `${host}:${text('port')}` };
+    return bound({ name: text('name') || text('mode'), host: text('host'), port: Number(text('port')) });
   });
 }
