@@ -16,7 +16,7 @@ export interface HandoverResult {
   readonly aborted: boolean;
   /** What the targets of the recipients have answered; when aborted, not necessarily for each. */
   readonly outcomes: readonly GroupOutcome[];
-  /** Recipients that were not delivered and that another target owns. */
+  /** Recipients that were not delivered and that another target owns; of no meaning when aborted. */
   readonly owned: ReadonlySet<DraftRecipient>;
 }
 
@@ -49,7 +49,6 @@ export class Handover {
   /** For clients that get one answer for all: every recipient has an owner in the end, or nothing is left. */
   async together(): Promise<HandoverResult> {
     if ((await this.#prepare()) && (await this.#askLive()) && (await this.#commit())) return this.#result(false);
-    this.#owned.clear();
     await this.#abort([...this.#groups, ...this.#owners]);
     return this.#result(true);
   }

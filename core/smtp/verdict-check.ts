@@ -48,7 +48,7 @@ function checkReply(verdict: Refusal, digit: 4 | 5): Refusal | string {
   const { kind, code, status, text } = verdict;
   if (!Number.isInteger(code) || Math.floor(code / 100) !== digit)
     return `${kind} needs a code ${digit}00 to ${digit}99`;
-  if (typeof status !== 'string' || !/^[45]\.\d{1,3}\.\d{1,3}$/.test(status) || !status.startsWith(`${digit}.`)) {
+  if (typeof status !== 'string' || !/^\d\.\d{1,3}\.\d{1,3}$/.test(status) || !status.startsWith(`${digit}.`)) {
     return `${kind} needs an enhanced status code ${digit}.y.z`;
   }
   if (!isReplyText(text)) return `${kind} needs one line of printable text, at most ${maxReplyText} characters`;

@@ -156,14 +156,9 @@ export function decideAt(pipeline: Pipeline, stage: Stage): Decision | Promise<D
 
 /** In one word and, for refusals, the code. */
 export function brief(decision: Decision): string {
-  switch (decision.outcome) {
-    case 'pass':
-      return `pass${decision.user === undefined ? '' : ` ${decision.user.username}`}${decision.hop === undefined ? '' : ` ${decision.hop.target}`}`;
-    case 'discard':
-      return 'discard';
-    case 'refuse':
-      return `${decision.reply.code} ${decision.reply.status}`;
-  }
+  if (decision.outcome === 'discard') return 'discard';
+  if (decision.outcome === 'refuse') return `${decision.reply.code} ${decision.reply.status}`;
+  return ['pass', decision.user?.username, decision.hop?.target].filter((word) => word !== undefined).join(' ');
 }
 
 export function withTargets(...names: readonly string[]) {

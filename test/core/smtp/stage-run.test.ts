@@ -40,6 +40,13 @@ describe('hooks together', () => {
     assert.deepEqual(names, ['policy', 'policy 2', 'content', 'last']);
   });
 
+  test('a recipient goes where a hook of phase route says', () => {
+    const { pipeline } = withTargets('mailbox');
+    hook(pipeline, 'rcptTo', next, { order: 'route' });
+    hook(pipeline, 'rcptTo', () => route(here), { order: 'route' });
+    assert.equal(brief(decideAt(pipeline, 'rcptTo') as Decision), 'pass mailbox');
+  });
+
   test('a hook of phase last refuses a recipient that has its route', () => {
     const { pipeline } = withTargets('mailbox');
     hook(pipeline, 'rcptTo', () => route(here), { order: 'route' });
