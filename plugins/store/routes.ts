@@ -9,6 +9,7 @@ import { listDomains, listMailboxes } from './mailbox-list.js';
 import type { MessageFile } from './message-file.js';
 import { parseMessageId } from './message-name.js';
 import { pageOf } from './page.js';
+import * as answer from './store-answer.js';
 import * as schema from './store-query.js';
 import type { MessagePlace, StoreReader } from './store-reader.js';
 
@@ -26,19 +27,30 @@ const messagePath = `${folderPath}/messages/{messageId}`;
 
 /** The reading side of `/store`. Nothing here marks a message as read. */
 export function storeEndpoints({ reader, directory, domains }: StoreRoutesInput): readonly AnyEndpoint[] {
-  const names = new MailboxNames(directory);
+  const site: Site = { reader, domains, names: new MailboxNames(directory) };
+  return [...mailboxEndpoints(site), ...folderEndpoints(site), ...messageEndpoints(site), ...contentEndpoints(site)];
+}
 
-  async function placeOf(params: {
-    readonly domain: string;
-    readonly user: string;
-    readonly folder: string;
-    readonly messageId: string;
-  }): Promise<MessagePlace> {
-    const folder = parseFolderName(params.folder);
-    const id = parseMessageId(params.messageId);
-    return { mailbox: await names.parse(params), folder, id };
-  }
+interface Site {
+  readonly reader: StoreReader;
+  readonly domains: readonly string[];
+  readonly names: MailboxNames;
+}
 
+interface PlaceParams {
+  readonly domain: string;
+  readonly user: string;
+  readonly folder: string;
+  readonly messageId: string;
+}
+
+async function placeOf(names: MailboxNames, params: PlaceParams): Promise<MessagePlace> {
+  const folder = parseFolderName(params.folder);
+  const id = parseMessageId(params.messageId);
+  return { mailbox: await names.parse(params), folder, id };
+}
+
+function mailboxEndpoints({ reader, domains, names }: Site): readonly AnyEndpoint[] {
   return [
     defineEndpoint({
       method: 'GET',
@@ -46,6 +58,7 @@ export function storeEndpoints({ reader, directory, domains }: StoreRoutesInput)
       summary: 'Domains that have mailboxes',
       group,
       access: 'operate',
+      answer: answer.DomainsAnswer,
       query: schema.ListQuery,
       view: 'domains.njk',
       handle: ({ query }) => listDomains(reader, domains, query),
@@ -56,6 +69,7 @@ export function storeEndpoints({ reader, directory, domains }: StoreRoutesInput)
       summary: 'Mailboxes of a domain, with counts and sizes',
       group,
       access: 'operate',
+      answer: answer.MailboxesAnswer,
       params: schema.MailboxParams.pick({ domain: true }),
       query: schema.ListQuery,
       view: 'domain.njk',
@@ -67,6 +81,7 @@ export function storeEndpoints({ reader, directory, domains }: StoreRoutesInput)
       summary: 'A mailbox: its folders, size and quota',
       group,
       access: 'operate',
+      answer: answer.MailboxAnswer,
       params: schema.MailboxParams,
       view: 'mailbox.njk',
       async handle({ params, request }) {
@@ -77,12 +92,18 @@ export function storeEndpoints({ reader, directory, domains }: StoreRoutesInput)
         return request.representation === 'html' ? mailboxPage(model) : model;
       },
     }),
+  ];
+}
+
+function folderEndpoints({ reader, names }: Site): readonly AnyEndpoint[] {
+  return [
     defineEndpoint({
       method: 'GET',
       path: `${mailboxPath}/folders`,
       summary: 'Folders of a mailbox',
       group,
       access: 'operate',
+      answer: answer.FoldersAnswer,
       params: schema.MailboxParams,
       query: schema.FoldersQuery,
       async handle({ params, query }) {
@@ -98,6 +119,7 @@ export function storeEndpoints({ reader, directory, domains }: StoreRoutesInput)
       summary: 'Messages of a folder, newest first',
       group,
       access: 'operate',
+      answer: answer.FolderAnswer,
       params: schema.FolderParams,
       query: schema.FolderQuery,
       view: 'folder.njk',
@@ -119,25 +141,32 @@ export function storeEndpoints({ reader, directory, domains }: StoreRoutesInput)
       summary: 'Counts, size and dates of a folder',
       group,
       access: 'operate',
+      answer: answer.PropertiesAnswer,
       params: schema.FolderParams,
       async handle({ params }) {
         const folder = parseFolderName(params.folder);
         return reader.properties(await names.parse(params), folder);
       },
     }),
+  ];
+}
+
+function messageEndpoints({ reader, names }: Site): readonly AnyEndpoint[] {
+  return [
     defineEndpoint({
       method: 'GET',
       path: messagePath,
       summary: 'A message: parsed, or its raw bytes as message/rfc822. Does not mark it read',
       group,
       access: 'operate',
+      answer: answer.MessageAnswer,
       params: schema.MessageParams,
       query: schema.MessageQuery,
       produces: ['html', 'json', 'rfc822', 'text'],
       cache: 'no-store',
       view: 'message.njk',
       async handle({ params, query, request }) {
-        const place = await placeOf(params);
+        const place = await placeOf(names, params);
         if (request.representation === 'rfc822') return rawAnswer(await reader.open(place), request.ifNoneMatch);
         const message = await reader.view(place);
         if (request.representation === 'text') {
@@ -150,6 +179,11 @@ export function storeEndpoints({ reader, directory, domains }: StoreRoutesInput)
         return messagePage(names.describe(place.mailbox), message, { view, remote: query.remote, raw, folders });
       },
     }),
+  ];
+}
+
+function contentEndpoints({ reader, names }: Site): readonly AnyEndpoint[] {
+  return [
     defineEndpoint({
       method: 'GET',
       path: `${messagePath}/html`,
@@ -162,7 +196,7 @@ export function storeEndpoints({ reader, directory, domains }: StoreRoutesInput)
       cache: 'no-store',
       async handle({ params, query }) {
         const remote = query.remote === true;
-        const { document } = await reader.html(await placeOf(params), remote);
+        const { document } = await reader.html(await placeOf(names, params), remote);
         return htmlAnswer(document ?? '', remote);
       },
     }),
@@ -177,7 +211,7 @@ export function storeEndpoints({ reader, directory, domains }: StoreRoutesInput)
       produces: ['bytes'],
       cache: 'no-store',
       async handle({ params, query }) {
-        const found = await reader.part(await placeOf(params), params.part);
+        const found = await reader.part(await placeOf(names, params), params.part);
         const charset = found.charset === null ? '' : `; charset=${found.charset}`;
         return respond({
           etag: `${unique(params.messageId)}.${params.part}`,

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
+import { FolderAnswer, MailboxAnswer, MessageAnswer, PropertiesAnswer } from '../../../plugins/store/store-answer.js';
 import { message, ReadingGround } from './reading-ground.js';
 import { openSite } from './store-site.js';
+import { payloads } from './xss-payloads.js';
 
 const plain = message(
   'From: Ann <ann@example.org>',
@@ -310,5 +312,67 @@ suite('the store over HTTP', () => {
     }
     assert.ok((await operator.page(`${inbox}?q=nothing-like-this`)).includes('No message fits'));
     assert.ok((await operator.page(`${inbox}?q=PICTURE`)).includes('with a picture'));
+  });
+
+  test('answers are what their description says', async (t) => {
+    const ground = await ReadingGround.open(t);
+    const id = await ground.file(mixed);
+    const { operator } = await openSite(t, ground);
+    const mailbox = '/store/example.org/ann';
+    const inbox = `${mailbox}/folders/INBOX`;
+    for (const [path, schema] of [
+      [mailbox, MailboxAnswer],
+      [inbox, FolderAnswer],
+      [`${inbox}/properties`, PropertiesAnswer],
+      [`${inbox}/messages/${encodeURIComponent(id)}`, MessageAnswer],
+    ] as const) {
+      const answer = await operator.json(path);
+      assert.deepEqual(schema.parse(answer), answer, path);
+    }
+  });
+
+  test('attacks in subject, sender, recipients, file names and text are shown as the text that they are', async (t) => {
+    const ground = await ReadingGround.open(t);
+    const ids: string[] = [];
+    for (const payload of payloads) {
+      const word = `=?utf-8?B?${Buffer.from(payload).toString('base64')}?=`;
+      const encoded = Buffer.from(payload).toString('base64');
+      ids.push(
+        await ground.file(
+          message(
+            `Subject: ${word}`,
+            `From: ${word} <a@b>`,
+            `To: ${word} <a@b>`,
+            `X-Attack: ${word}`,
+            'Content-Type: multipart/mixed; boundary=b',
+            '',
+            '--b',
+            'Content-Type: text/plain; charset=utf-8',
+            'Content-Transfer-Encoding: base64',
+            '',
+            encoded,
+            '--b',
+            `Content-Disposition: attachment; filename="${word}"`,
+            '',
+            '--b--',
+          ),
+        ),
+      );
+    }
+    const { operator } = await openSite(t, ground);
+    const inbox = '/store/example.org/ann/folders/INBOX';
+    const pages = [await operator.page(`${inbox}?limit=1000`)];
+    for (const id of ids) pages.push(await operator.page(`${inbox}/messages/${encodeURIComponent(id)}?view=text`));
+    const own = new Set((await operator.page('/store')).match(/<script[^>]*>/g));
+    for (const page of pages) {
+      for (const [script] of page.matchAll(/<script[^>]*>/gi)) assert.ok(own.has(script), script);
+      for (const payload of payloads) {
+        if (/<[a-z!?]/i.test(payload)) assert.ok(!page.includes(payload), payload);
+      }
+      for (const [tag] of page.matchAll(/<[a-z][^>]*>/gi)) {
+        assert.doesNotMatch(tag.replace(/="[^"]*"/g, ''), /\s(?:on\w+|srcdoc|formaction|style)\b/i, tag);
+        assert.doesNotMatch(tag, /(?:href|src|action)="(?:javascript|data|vbscript|\/\/)/i, tag);
+      }
+    }
   });
 });
