@@ -1,12 +1,17 @@
+const printableAscii = /^[ -~]*$/;
+// eslint-disable-next-line no-control-regex
+const ascii = /^[\0-\x7f]*$/;
+const forbidden =
+  /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\p{Noncharacter_Code_Point}\ufffd]|(?! )\p{Zs}/u;
+
 /**
  * What no address may hold: control and format characters (bidi marks, zero widths), blanks other than the space of a
  * quoted local part, what fonts do not show, lone surrogates, noncharacters, and U+FFFD, which stands for bytes that were
  * not UTF-8 (overlong forms too) and would make different addresses equal.
  */
-export const forbiddenCharacter: RegExp =
-  /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\p{Noncharacter_Code_Point}\ufffd]|(?! )\p{Zs}/u;
-
-const ascii = /^\p{ASCII}*$/u;
+export function hasForbiddenCharacter(text: string): boolean {
+  return !printableAscii.test(text) && forbidden.test(text);
+}
 
 export function isAscii(text: string): boolean {
   return ascii.test(text);

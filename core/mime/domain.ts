@@ -1,7 +1,7 @@
 import { isIPv4, isIPv6, SocketAddress } from 'node:net';
 import { domainToASCII, domainToUnicode } from 'node:url';
 import { problem } from '../problem.js';
-import { forbiddenCharacter, isAscii } from './character.js';
+import { hasForbiddenCharacter, isAscii } from './character.js';
 
 /** A domain name in lower case A-labels without a dot at its end, or, in an address, an address literal in brackets. */
 export type Domain = string & { readonly brand: 'Domain' };
@@ -38,7 +38,8 @@ export function parseAddressLiteral(text: string): Domain {
 
 /** The name in lower case with its U-labels made A-labels; not yet checked for letters, digits and hyphens. */
 function asciiName(text: string): string | undefined {
-  if (text.length > maxDomainLength || forbiddenCharacter.test(text) || !plainAscii.test(text)) return undefined;
+  if (text.length > maxDomainLength || hasForbiddenCharacter(text) || !plainAscii.test(text)) return undefined;
+  if (isAscii(text) && !/xn--/i.test(text)) return text.toLowerCase();
   const labels = text.normalize('NFC').toLowerCase().split('.').map(asciiLabel);
   return labels.includes(undefined) ? undefined : labels.join('.');
 }

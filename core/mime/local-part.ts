@@ -1,4 +1,5 @@
 import { problem } from '../problem.js';
+import { isAscii } from './character.js';
 
 /** A local part in its decoded form (no quoting); case as received. */
 export type LocalPart = string & { readonly brand: 'LocalPart' };
@@ -18,7 +19,8 @@ export function parseLocalPart(text: string): LocalPart {
     throw problem('invalid', `The local part is longer than ${maxLocalPartBytes} octets.`);
   }
   // Two spellings that look the same would be two mailboxes.
-  if (local.normalize('NFC') !== local) throw problem('invalid', 'The local part is not in Unicode form NFC.');
+  if (!isAscii(local) && local.normalize('NFC') !== local)
+    throw problem('invalid', 'The local part is not in Unicode form NFC.');
   return local as LocalPart;
 }
 

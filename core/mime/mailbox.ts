@@ -1,5 +1,5 @@
 import { problem, type Problem } from '../problem.js';
-import { forbiddenCharacter, isAscii } from './character.js';
+import { hasForbiddenCharacter, isAscii } from './character.js';
 import { parseAddressLiteral, parseDomain, type Domain } from './domain.js';
 import { parseLocalPart, quoteLocalPart, type LocalPart } from './local-part.js';
 
@@ -23,7 +23,7 @@ const maxLength = 1024;
  */
 export function parseAddress(text: string): Address {
   if (text.length > maxLength) throw invalid('The address is too long.');
-  if (forbiddenCharacter.test(text)) {
+  if (hasForbiddenCharacter(text)) {
     throw invalid('The address has a control, invisible or malformed character.');
   }
   const at = endOfLocalPart(text);
