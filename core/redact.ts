@@ -16,6 +16,19 @@ const HARMLESS =
 
 /** Whether a field of that name holds a secret: `smtpPassword`, `AWS_KEY_ID`, `x-api-key`, `http.accounts.0.passwordHash`. */
 export function isSecretName(name: string): boolean {
+  const known = judged.get(name);
+  if (known !== undefined) return known;
+  const secret = judge(name);
+  if (judged.size >= MAX_JUDGED) judged.clear();
+  if (name.length <= 100) judged.set(name, secret);
+  return secret;
+}
+
+/** The names of fields are few and come again and again. */
+const judged = new Map<string, boolean>();
+const MAX_JUDGED = 2000;
+
+function judge(name: string): boolean {
   const words = name
     .slice(-200)
     .replace(/([a-z0-9])([A-Z])/g, '$1 $2')
@@ -30,12 +43,7 @@ type Replacement = (found: string, ...groups: readonly string[]) => string;
 /** Every quantifier is bounded or followed by what it cannot match, so that hostile text costs linear time. */
 const patterns: readonly (readonly [RegExp, Replacement])[] = [
   [/-----BEGIN ([A-Z0-9 ]{1,40})-----[^]*?(?:-----END [A-Z0-9 ]{1,40}-----|$)/g, (_, label) => `[${label} ${MASK}]`],
-  // RFC 3986 §3.2.1; the password of a careless hand may hold `/`, `?`, `#` and `@` as well.
-  [/(\b[a-z][a-z0-9+.-]{1,20}:\/\/)[^\s/"'<>]{1,512}@/gi, (_, scheme) => `${scheme}${MASK}@`],
-  [
-    /(\b[a-z][a-z0-9+.-]{1,20}:\/\/)[^\s/:@"'<>]{1,128}:(?!\d{1,5}\/)[^\s"'<>]{1,512}@/gi,
-    (_, scheme) => `${scheme}${MASK}@`,
-  ],
+  [/:\/\/((?:(?!:\/\/)[^\s"'<>]){1,2048})/g, (_, rest) => `://${withoutUserinfo(rest)}`],
   [/\bAUTH\s{1,4}([A-Z0-9-]{3,20})\s{1,4}[^\s"'\\]{2,4096}/gi, (_, mechanism) => `AUTH ${mechanism} ${MASK}`],
   [
     /\b(Basic)\s{1,4}([A-Za-z0-9+/_-]{4,4096}={0,2})/gi,
@@ -55,18 +63,23 @@ const patterns: readonly (readonly [RegExp, Replacement])[] = [
   ],
 ];
 
-/** One look that tells most text from what may hold a secret. */
-const suspicious =
-  /-----BEGIN |:\/\/[^\s"'<>]{1,700}@|\bAUTH\s|\bBasic\s|\bBearer\s|\beyJ|scrypt\$|\$(?:2[abxy]|argon|[156y])|AKIA|ASIA|gh[opsur]_|github_pat|xox|sk-|glpat|pass|pwd|secret|token|key|cookie|authorization|credential|jwt|(?<![a-z])pin/i;
+/** What every secret, or its name, has at least one of; in lower case. */
+const hints = (
+  '-----begin|://|auth |basic |bearer |eyj|scrypt$|$2|$argon|$1$|$5$|$6$|akia|asia|ghp_|gho_|ghs_|ghu_|ghr_|github_pat|xox|sk-|' +
+  'glpat|pass|pwd|secret|token|key|cookie|authorization|credential|jwt|pin'
+).split('|');
+
+/** Whether text could hold a secret, in a name or a value; cheap, and wrong only towards yes. */
+export function mayHoldSecret(text: string): boolean {
+  const lower = text.toLowerCase();
+  return hints.some((hint) => lower.includes(hint));
+}
 
 /** Text without the secrets that are known by their looks. */
 export function redactText(text: string): string {
-  if (!suspicious.test(text)) return text;
+  if (!mayHoldSecret(text)) return text;
   return patterns.reduce((rest, [pattern, replacement]) => rest.replace(pattern, replacement), text);
 }
-
-/** Whether text could hold a secret, in a name or a value; cheap, and wrong only towards yes. */
-export const mayHoldSecret = (text: string): boolean => suspicious.test(text);
 
 /**
  * A copy without secrets: fields by their name, text by its looks. Understands what JSON does, and errors by their
@@ -100,6 +113,18 @@ function fieldsOf(fields: object, depth: number): Record<string, unknown> {
 /** Yes, no and nothing tell no secret; everything else below a secret name does. */
 function masked(value: unknown): unknown {
   return typeof value === 'boolean' || value === null || value === undefined || value === '' ? value : MASK;
+}
+
+/**
+ * What follows `://`, without user name and password (RFC 3986 §3.2.1). The password of a careless hand may hold `/`,
+ * `?`, `#` and `@` as well; `host:port/` is not taken for one.
+ */
+function withoutUserinfo(rest: string): string {
+  const slash = rest.indexOf('/');
+  const inAuthority = rest.lastIndexOf('@', slash === -1 ? rest.length : slash);
+  const careless = /^[^/:@[]{1,128}:(?!\d{1,5}\/)/.test(rest) ? rest.lastIndexOf('@') : -1;
+  const at = Math.max(inAuthority, careless);
+  return at === -1 ? rest : `${MASK}${rest.slice(at)}`;
 }
 
 function isBasic(token: string): boolean {

@@ -2,6 +2,8 @@ import { mayHoldSecret, redactFields } from '../redact.js';
 
 /** Bytes of a line with its line end. Longer ones are cut, so that a reader can trust the bound. */
 export const MAX_LINE_BYTES = 8192;
+/** Characters of a line that are searched for secrets; more is cut before, so that hostile text costs little time. */
+const MAX_SEARCHED = 65_536;
 
 /** Raw in JSON by the letter of RFC 8259, but a line end or a trick to somebody: DEL and C1, U+2028/9, bidi, BOM. */
 const unsafe = /[\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
@@ -19,7 +21,7 @@ export function tidyLine(line: string): string {
   const secret = mayHoldSecret(line);
   const long = line.length * 3 > MAX_LINE_BYTES && Buffer.byteLength(line) > MAX_LINE_BYTES - 1;
   if (!secret && !long) return escape(line.endsWith('\n') ? line : `${line}\n`);
-  const fields = parse(line);
+  const fields = line.length > MAX_SEARCHED ? bound(parse(line)) : parse(line);
   const clean = secret ? redactFields(fields) : fields;
   const text = escape(`${JSON.stringify(clean)}\n`);
   return Buffer.byteLength(text) <= MAX_LINE_BYTES ? text : shorten(clean, Buffer.byteLength(line));
@@ -37,37 +39,59 @@ function parse(line: string): Fields {
   }
 }
 
+type Cutter = (text: string) => string;
+
+/** A secret that is cut in two would not be known any more: the last word goes as a whole. */
+const cutWords =
+  (limit: number): Cutter =>
+  (text) =>
+    text.length <= limit
+      ? text
+      : `${text.slice(0, limit).replace(/\S{0,600}$/, '')}…[+${text.length - limit} characters]`;
+
+const cutText =
+  (limit: number): Cutter =>
+  (text) =>
+    text.length <= limit ? text : `${text.slice(0, limit)}…[+${text.length - limit} characters]`;
+
+function bound(fields: Fields): Fields {
+  const limits = [16_384, 4096, 1024];
+  return (
+    limits
+      .map((limit) => cutFields(fields, cutWords(limit)))
+      .find((shorter) => JSON.stringify(shorter).length <= MAX_SEARCHED) ?? headOf(fields, cutWords(16_384))
+  );
+}
+
 /** Cuts harder until it fits; what cannot be made to fit keeps only its head. */
 function shorten(fields: Fields, bytes: number): string {
   for (const limit of [2000, 500, 120, 40]) {
-    const text = escape(`${JSON.stringify({ ...cutFields(fields, limit), cut: bytes })}\n`);
+    const text = escape(`${JSON.stringify({ ...cutFields(fields, cutText(limit)), cut: bytes })}\n`);
     if (Buffer.byteLength(text) <= MAX_LINE_BYTES) return text;
   }
-  const { level, time, plugin, msg } = fields;
-  const head = { level, time, plugin, msg: typeof msg === 'string' ? cutText(msg, 500) : undefined };
-  return escape(`${JSON.stringify({ ...cutFields(head, 500), cut: bytes })}\n`);
+  return escape(`${JSON.stringify({ ...headOf(fields, cutText(500)), cut: bytes })}\n`);
 }
 
-const cutFields = (fields: Fields, limit: number): Fields =>
+const headOf = ({ level, time, plugin, msg }: Fields, cutter: Cutter): Fields =>
+  cutFields({ level, time, plugin, msg: typeof msg === 'string' ? msg : undefined }, cutter);
+
+const cutName = cutText(100);
+
+const cutFields = (fields: Fields, cutter: Cutter): Fields =>
   Object.fromEntries(
     Object.entries(fields)
       .slice(0, 50)
-      .map(([name, value]) => [cutText(name, 100), cut(value, limit, 0)]),
+      .map(([name, value]) => [cutName(name), cut(value, cutter, 0)]),
   );
 
-function cut(value: unknown, limit: number, depth: number): unknown {
-  if (typeof value === 'string') return cutText(value, limit);
+function cut(value: unknown, cutter: Cutter, depth: number): unknown {
+  if (typeof value === 'string') return cutter(value);
   if (typeof value !== 'object' || value === null) return value;
   if (depth >= 4) return '[cut]';
   if (Array.isArray(value)) {
-    const kept = value.slice(0, 20).map((element) => cut(element, limit, depth + 1));
+    const kept = value.slice(0, 20).map((element) => cut(element, cutter, depth + 1));
     return value.length > 20 ? [...kept, `[+${value.length - 20} more]`] : kept;
   }
-  const entries = Object.entries(value);
-  return Object.fromEntries(
-    entries.slice(0, 20).map(([name, below]) => [cutText(name, 100), cut(below, limit, depth + 1)]),
-  );
+  const entries = Object.entries(value).slice(0, 20);
+  return Object.fromEntries(entries.map(([name, below]) => [cutName(name), cut(below, cutter, depth + 1)]));
 }
-
-const cutText = (text: string, limit: number): string =>
-  text.length <= limit ? text : `${text.slice(0, limit)}…[+${text.length - limit} characters]`;

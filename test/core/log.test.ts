@@ -129,6 +129,18 @@ test('a line of a megabyte is cut to 8 KB with a mark, whatever it is made of', 
   );
 });
 
+test('a secret at the place where a long line is cut is not told in part', async (t) => {
+  const log = await open(t, { maxFileBytes: 10_000_000 });
+  for (let before = 16_300; before < 16_384; before += 7) {
+    log.log.info(
+      { text: `${'x '.repeat(before / 2)}postgres://mail:dbuserpw@db.example/ ${'y '.repeat(40_000)}` },
+      'long',
+    );
+  }
+  await log.flush();
+  assert.doesNotMatch(log.text(), /dbuser/);
+});
+
 test('an error is told with its code and causes, without its fields', async (t) => {
   const log = await open(t);
   const cause = Object.assign(new Error('no space'), { code: 'ENOSPC' });

@@ -41,6 +41,14 @@ test('secret names are found in every spelling', () => {
     assert.ok(!isSecretName(name), name);
 });
 
+test('a URL inside a URL is masked, and host and port are not', () => {
+  assert.equal(
+    redactText('http://127.0.0.1:8080/go?to=postgres://u:pw@db/x and http://[::1]:8080/users/a@b'),
+    `http://127.0.0.1:8080/go?to=postgres://${MASK}@db/x and http://[::1]:8080/users/a@b`,
+  );
+  assert.equal(redactText('smtp://anna@mail.example'), `smtp://${MASK}@mail.example`);
+});
+
 test('hostile text is redacted in linear time', () => {
   const long = [
     'a://',
