@@ -23,7 +23,8 @@ export async function openMessage(folders: MailboxFolders, folder: MailboxFolder
   for (let attempt = 0; attempt < tries; attempt++) {
     const contents = await (attempt === 0 ? folders.contents(folder) : folders.freshContents(folder));
     const entry = contents.byId.get(id);
-    if (entry === undefined && attempt > 0) break;
+    // A folder that is being changed may hide a message from one look; a quiet one does not.
+    if (entry === undefined && contents.version !== undefined) break;
     const handle = entry === undefined ? undefined : await folders.confinement.openFile(join(folder.path, entry.file));
     if (entry === undefined || handle === undefined) continue;
     return { entry, handle, size: (await handle.stat()).size };

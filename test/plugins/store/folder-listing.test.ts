@@ -195,30 +195,16 @@ suite('a message by its id', () => {
     await assert.rejects(ground.view(id), notFound);
   });
 
-  test('is read while another program changes its flags all the time', async (t) => {
+  test('is read while another program changes its flags', async (t) => {
     const ground = await ReadingGround.open(t);
     const [id = ''] = await withMessages(ground, 1);
-    await rename(join(ground.home, 'new', id), join(ground.home, 'cur', `${id}:2,`));
-    const work = { reading: true };
-    const flagger = (async () => {
-      let flags = '';
-      while (work.reading) {
-        const next = flags === '' ? 'S' : '';
-        await rename(join(ground.home, 'cur', `${id}:2,${flags}`), join(ground.home, 'cur', `${id}:2,${next}`));
-        flags = next;
-        await new Promise((resume) => setImmediate(resume));
-      }
-    })();
     const place = { mailbox: ground.mailbox, folder: ground.folder(), id };
-    let found = 0;
-    for (let n = 0; n < 100; n++) {
-      const raw = await ground.reader.rawHead(place).catch((error: unknown) => {
-        assert.ok(notFound(error), String(error));
-      });
-      if (raw !== undefined) found += 1;
+    const nameWith = (flags: string) => join(ground.home, 'cur', `${id}:2,${flags}`);
+    await rename(join(ground.home, 'new', id), nameWith(''));
+    for (let n = 0; n < 200; n++) {
+      const [from, to] = n % 2 === 0 ? ['', 'S'] : ['S', ''];
+      const [raw] = await Promise.all([ground.reader.rawHead(place), rename(nameWith(from), nameWith(to))]);
+      assert.match(raw.bytes.toString(), /^Subject: m1/);
     }
-    work.reading = false;
-    await flagger;
-    assert.ok(found > 50, `found ${found} of 100 times`);
   });
 });
