@@ -1,0 +1,106 @@
+import assert from 'node:assert/strict';
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { before, describe, test } from 'node:test';
+import type { Browser } from 'playwright-core';
+import { suiteEnding } from '../support/ending.js';
+import { deliver, lines } from '../support/delivery.js';
+import { startInProcess, type InProcessServer } from '../support/in-process-server.js';
+import { skipWithout } from '../support/peers.js';
+import { accessibilityFaults, launchBrowser, overflow, visit, type VisitOptions } from './browser.js';
+import { hostileMessage } from './hostile-message.js';
+import { pagePaths } from './site-map.js';
+
+const suite = suiteEnding();
+const screenshots = process.env['POSTERN_SCREENSHOTS'];
+
+const plainMessage = lines(
+  'From: Anna Example <anna@example.org>',
+  'To: postmaster@localhost',
+  'Subject: =?utf-8?q?Gr=C3=BC=C3=9Fe_aus_K=C3=B6ln?=',
+  'Message-ID: <plain@example.org>',
+  'Date: Fri, 20 Nov 2026 10:00:00 +0100',
+  '',
+  'Good day,',
+  '',
+  'a rather long line that has to be broken somewhere when the window is narrow '.repeat(3),
+  `https://example.org/${'a-word-without-any-space-'.repeat(8)}`,
+);
+
+describe('the pages in a browser', { skip: skipWithout('chromium') }, () => {
+  let server: InProcessServer;
+  let browser: Browser;
+  let paths: readonly string[];
+
+  before(async () => {
+    server = await startInProcess(suite);
+    for (const message of [plainMessage, hostileMessage]) {
+      await deliver(server.portOf('mx'), message);
+    }
+    browser = await launchBrowser(suite);
+    paths = await pagePaths(server.admin);
+  });
+
+  test('all of them are reached by links', () => {
+    for (const path of ['/', '/store', '/store/localhost/postmaster', '/users', '/config', '/docs']) {
+      assert.ok(paths.includes(path), `${path} is not among ${paths.join(' ')}`);
+    }
+  });
+
+  /** Visits each page; the faults of all of them, by path. */
+  async function inspect(options: VisitOptions, what: 'everything' | 'contrast'): Promise<readonly string[]> {
+    const { context, page, misdeeds } = await visit(browser, server.base, options);
+    const faults: string[] = [];
+    for (const path of paths) {
+      await page.goto(path);
+      const pixels = await overflow(page);
+      const found = [
+        ...(await accessibilityFaults(page, what)),
+        ...(pixels > 0 ? [`is ${pixels} pixels wider than the window`] : []),
+        ...misdeeds.complaints.splice(0),
+        ...misdeeds.escapes.splice(0),
+      ];
+      faults.push(...found.map((fault) => `${path}: ${fault}`));
+    }
+    await context.close();
+    return faults;
+  }
+
+  test('none has an accessibility fault, a console message or a foreign request', async () => {
+    assert.deepEqual(await inspect({}, 'everything'), []);
+  });
+
+  test('none has to be scrolled sideways on a phone, and the dark colours can be read', async () => {
+    assert.deepEqual(await inspect({ width: 320, colorScheme: 'dark' }, 'contrast'), []);
+  });
+
+  test('a fault would be seen', async () => {
+    const { context, page, misdeeds } = await visit(browser, server.base, { width: 320 });
+    await page.goto('/health');
+    assert.equal(await overflow(page), 0);
+    await page.evaluate(`{
+      document.body.insertAdjacentHTML('beforeend', '<p style="color: white">x</p><img src="http://elsewhere.example/">');
+      document.body.style.width = '900px';
+    }`);
+    assert.ok((await overflow(page)) > 0);
+    assert.match((await accessibilityFaults(page, 'everything')).join('\n'), /^image-alt/m);
+    assert.match(misdeeds.complaints.join('\n'), /style[\s\S]*img/i, 'inline style and foreign picture are refused');
+    await context.close();
+  });
+
+  test('each is looked at', { skip: screenshots === undefined && 'POSTERN_SCREENSHOTS names no folder.' }, async () => {
+    const folder = screenshots ?? '';
+    await mkdir(folder, { recursive: true });
+    for (const width of [1280, 320]) {
+      for (const colorScheme of ['light', 'dark'] as const) {
+        const { context, page } = await visit(browser, server.base, { width, colorScheme });
+        for (const [index, path] of paths.entries()) {
+          await page.goto(path);
+          const name = `${`${index}`.padStart(2, '0')}${path.replace(/[^\w]+/g, '-').slice(0, 60)}-${width}-${colorScheme}.png`;
+          await page.screenshot({ path: join(folder, name), fullPage: true });
+        }
+        await context.close();
+      }
+    }
+  });
+});

@@ -1,0 +1,33 @@
+import type { HttpClient } from '../support/http-client.js';
+
+const mostPages = 80;
+
+/** Paths of all pages that can be reached by links from the landing page, each message and folder once. */
+export async function pagePaths(client: HttpClient): Promise<readonly string[]> {
+  const waiting = ['/'];
+  const seen = new Set(waiting);
+  const pages: string[] = [];
+  for (let path = waiting.shift(); path !== undefined && pages.length < mostPages; path = waiting.shift()) {
+    const { status, headers, text } = await client.request(path, { accept: 'text/html,*/*;q=0.8' });
+    if (headers.get('content-type')?.startsWith('text/html') !== true || isFramed(headers)) continue;
+    if (status !== 200) throw new Error(`a link leads to ${path}, which answers ${status}`);
+    pages.push(path);
+    for (const link of linksOf(text, path)) {
+      if (seen.has(link)) continue;
+      seen.add(link);
+      waiting.push(link);
+    }
+  }
+  return pages;
+}
+
+/** The HTML of a message, a document that is shown in a frame. */
+const isFramed = (headers: Headers) => /\bsandbox\b/.test(headers.get('content-security-policy') ?? '');
+
+/** Links to this server, without fragments; not those that ask for remote content. */
+function linksOf(html: string, path: string): readonly string[] {
+  return [...html.matchAll(/<a\b[^>]*\shref="([^"]*)"(?![^>]*\sdownload)/g)]
+    .map(([, href = '']) => new URL(href.replaceAll('&amp;', '&'), `http://here${path}`))
+    .filter(({ host, searchParams }) => host === 'here' && !searchParams.has('remote'))
+    .map(({ pathname, search }) => `${pathname}${search}`);
+}
