@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
@@ -15,6 +15,13 @@ import { settingsOf, TestClock, TestEngine } from './test-engine.js';
 const pair = selfSigned('mx.test');
 const starttls = { port: 0, tls: 'starttls' as const, ...pair };
 const implicit = { port: 0, tls: 'implicit' as const, ...pair };
+
+/** Resolves when the socket has closed, be it with an error. */
+function closed(socket: Socket): Promise<void> {
+  socket.on('error', () => undefined);
+  socket.resume();
+  return new Promise((resolve) => socket.once('close', () => resolve()));
+}
 
 describe('STARTTLS', () => {
   it('S17 upgrades the session and forgets what was said before', async (test) => {
@@ -137,21 +144,16 @@ describe('implicit TLS', () => {
     const clock = new TestClock();
     const engine = await TestEngine.start(test, { settings: { listeners: [implicit] }, clock, sweepMs: 5 });
     const dripping = connect({ port: engine.port(), host: '127.0.0.1' });
-    dripping.on('error', () => undefined);
-    dripping.write(Buffer.from([0x16]));
-    const closed = once(dripping, 'close');
-    const turning = setInterval(() => {
+    const dripped = closed(dripping);
+    const drip = setInterval(() => {
       clock.advance(10);
-      dripping.write(Buffer.from([3]));
+      dripping.write(Buffer.from([0x16]));
     }, 20);
-    dripping.resume();
-    await closed;
-    clearInterval(turning);
+    test.after(() => clearInterval(drip));
+    await dripped;
     const junk = connect({ port: engine.port(), host: '127.0.0.1' });
-    junk.on('error', () => undefined);
-    junk.resume();
     junk.write('EHLO plain.example\r\n');
-    await once(junk, 'close');
+    await closed(junk);
     const client = await SmtpClient.greeted({ port: engine.port(), tls: true });
     assert.equal((await client.command('NOOP')).code, 250);
     client.close();
