@@ -11,7 +11,7 @@ import { SmtpClient } from '../support/smtp-client.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 
 const senders = 20;
-const rounds = 5;
+const rounds = 4;
 
 /** What the senders know: every message that they have sent, and those that got a 250. */
 class Ledger {

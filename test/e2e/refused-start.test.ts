@@ -4,6 +4,8 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
+import { configure, start } from '../../core/main.js';
+import { isStartError } from '../../core/start-error.js';
 import { selfSigned } from '../support/certificate.js';
 import { atEnd, type Ending } from '../support/ending.js';
 import { freeListeners, runPostern, ServerProcess, type CommandResult } from '../support/server-process.js';
@@ -27,6 +29,18 @@ function assertRefusal({ code, stdout, stderr }: CommandResult, ...words: readon
   assert.doesNotMatch(stdout, /postern ready/);
 }
 
+/** The same in this process, where a start costs little: a start error, whose sentence the command would print. */
+async function assertRefused(folder: string, config: string, ...words: readonly (string | RegExp)[]): Promise<void> {
+  await writeFile(join(folder, 'postern.json5'), config);
+  await assert.rejects(start({ httpPort: 0 }, { cwd: folder, env: {}, print: () => undefined }), (error) => {
+    assert.ok(isStartError(error), String(error));
+    for (const word of words) {
+      assert.ok(typeof word === 'string' ? error.message.includes(word) : word.test(error.message), error.message);
+    }
+    return true;
+  });
+}
+
 async function takenPort(test: Ending): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -36,7 +50,7 @@ async function takenPort(test: Ending): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-describe('a start that cannot be is refused with a sentence', () => {
+describe('a start that cannot be ends with a sentence and exit status 1', { concurrency: 2 }, () => {
   test('a second process on the same data folder', async (t) => {
     const folder = await temporaryFolder(t);
     const first = await ServerProcess.start(t, { folder });
@@ -57,46 +71,10 @@ describe('a start that cannot be is refused with a sentence', () => {
     assertRefusal(result, `${port}`);
   });
 
-  test('an SMTP port that is taken', async (t) => {
-    const folder = await temporaryFolder(t);
-    const port = await takenPort(t);
-    assertRefusal(await startWith(folder, `{ smtp: { listeners: [{ port: ${port} }] } }`), `${port}`);
-  });
-
   test('a data folder that is a file', async (t) => {
     const folder = await temporaryFolder(t);
     await writeFile(join(folder, 'data'), 'not a folder');
     assertRefusal(await startWith(folder, `{ ${free} }`), join(folder, 'data'), '--data');
-  });
-
-  test('a data folder below a file', async (t) => {
-    const folder = await temporaryFolder(t);
-    await writeFile(join(folder, 'file'), '');
-    const data = join(folder, 'file', 'data');
-    assertRefusal(await startWith(folder, `{ ${free} }`, '--data', data), data);
-  });
-
-  test('a certificate that is none', async (t) => {
-    const folder = await temporaryFolder(t);
-    await writeFile(join(folder, 'key.pem'), selfSigned().key);
-    await writeFile(join(folder, 'cert.pem'), 'this is no certificate');
-    const listener = `{ port: 0, tls: 'starttls', key: 'key.pem', cert: 'cert.pem' }`;
-    assertRefusal(await startWith(folder, `{ smtp: { listeners: [${listener}] } }`), /cert/i);
-  });
-
-  test('a key that belongs to another certificate', async (t) => {
-    const folder = await temporaryFolder(t);
-    await writeFile(join(folder, 'key.pem'), selfSigned().key);
-    await writeFile(join(folder, 'cert.pem'), selfSigned().cert);
-    const listener = `{ port: 0, tls: 'starttls', key: 'key.pem', cert: 'cert.pem' }`;
-    assertRefusal(await startWith(folder, `{ smtp: { listeners: [${listener}] } }`), /key/i, /cert/i);
-  });
-
-  test('a certificate file that is not there', async (t) => {
-    const folder = await temporaryFolder(t);
-    await writeFile(join(folder, 'key.pem'), selfSigned().key);
-    const listener = `{ port: 0, tls: 'starttls', key: 'key.pem', cert: 'missing.pem' }`;
-    assertRefusal(await startWith(folder, `{ smtp: { listeners: [${listener}] } }`), 'missing.pem');
   });
 
   test('an unknown key, with file, line and what may have been meant', async (t) => {
@@ -109,15 +87,56 @@ describe('a start that cannot be is refused with a sentence', () => {
     assertRefusal(await runPostern(['start', '--prot', '1'], { cwd: folder }), '--prot');
     assertRefusal(await runPostern(['start', '--http-port', 'many'], { cwd: folder }), '--http-port');
   });
+});
+
+describe('a start that cannot be is refused', () => {
+  test('an SMTP port that is taken', async (t) => {
+    const folder = await temporaryFolder(t);
+    const port = await takenPort(t);
+    await assertRefused(folder, `{ smtp: { listeners: [{ port: ${port} }] } }`, `${port}`);
+  });
+
+  test('a data folder below a file', async (t) => {
+    const folder = await temporaryFolder(t);
+    await writeFile(join(folder, 'file'), '');
+    const data = join(folder, 'file', 'data');
+    await assertRefused(folder, `{ data: 'file/data', ${free} }`, data);
+  });
+
+  test('a certificate that is none', async (t) => {
+    const folder = await temporaryFolder(t);
+    await writeFile(join(folder, 'key.pem'), selfSigned().key);
+    await writeFile(join(folder, 'cert.pem'), 'this is no certificate');
+    const listener = `{ port: 0, tls: 'starttls', key: 'key.pem', cert: 'cert.pem' }`;
+    await assertRefused(folder, `{ smtp: { listeners: [${listener}] } }`, /cert/i);
+  });
+
+  test('a key that belongs to another certificate', async (t) => {
+    const folder = await temporaryFolder(t);
+    await writeFile(join(folder, 'key.pem'), selfSigned().key);
+    await writeFile(join(folder, 'cert.pem'), selfSigned().cert);
+    const listener = `{ port: 0, tls: 'starttls', key: 'key.pem', cert: 'cert.pem' }`;
+    await assertRefused(folder, `{ smtp: { listeners: [${listener}] } }`, /key/i, /cert/i);
+  });
+
+  test('a certificate file that is not there', async (t) => {
+    const folder = await temporaryFolder(t);
+    await writeFile(join(folder, 'key.pem'), selfSigned().key);
+    const listener = `{ port: 0, tls: 'starttls', key: 'key.pem', cert: 'missing.pem' }`;
+    await assertRefused(folder, `{ smtp: { listeners: [${listener}] } }`, 'missing.pem');
+  });
 
   test('a configuration file that is not there', async (t) => {
     const folder = await temporaryFolder(t);
-    assertRefusal(await runPostern(['start', '--config', 'nowhere.json5'], { cwd: folder }), 'nowhere.json5');
+    await assert.rejects(
+      configure({ config: 'nowhere.json5' }, { cwd: folder, env: {}, print: () => undefined }),
+      /nowhere\.json5/,
+    );
   });
 
   test('HTTP beyond loopback without an account', async (t) => {
     const folder = await temporaryFolder(t);
-    assertRefusal(await startWith(folder, `{ http: { host: '0.0.0.0' }, ${free} }`), /account/);
+    await assertRefused(folder, `{ http: { host: '0.0.0.0' }, ${free} }`, /account/);
   });
 
   test('a site plugin that throws, by its name', async (t) => {
@@ -129,13 +148,13 @@ describe('a start that cannot be is refused with a sentence', () => {
       `import { definePlugin, z } from 'postern/plugin';
        export const broken = definePlugin({ name: 'broken', options: z.strictObject({}), setup() { throw new Error('no luck'); } });`,
     );
-    assertRefusal(await startWith(folder, `{ sitePlugins: ['./broken'], ${free} }`), 'broken', 'no luck');
+    await assertRefused(folder, `{ sitePlugins: ['./broken'], ${free} }`, 'broken', 'no luck');
   });
 
   test('a broken users.json, which is left as it is', async (t) => {
     const folder = await temporaryFolder(t);
     await mkdir(join(folder, 'data'));
     await writeFile(join(folder, 'data', 'users.json'), '{ "users": [');
-    assertRefusal(await startWith(folder, `{ ${free} }`), 'users.json');
+    await assertRefused(folder, `{ ${free} }`, 'users.json');
   });
 });

@@ -21,7 +21,7 @@ async function refused(port: number): Promise<void> {
   }
 }
 
-describe('a server that is told to stop', () => {
+describe('a server that is told to stop', { concurrency: 2 }, () => {
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     test(`exits with 0 after ${signal}`, async (t) => {
       const server = await ServerProcess.start(t, { folder: await temporaryFolder(t) });

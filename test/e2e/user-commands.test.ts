@@ -33,16 +33,16 @@ const fails = ({ code, stdout, stderr }: CommandResult, words: RegExp): void => 
   assert.doesNotMatch(stderr, /^\s+at /m);
 };
 
-for (const { title, open } of places) {
-  describe(`postern user, ${title}`, () => {
-    test('adds, lists, changes the password and removes', async (t) => {
+describe('postern user', { concurrency: 2 }, () => {
+  for (const { title, open } of places) {
+    test(`adds, lists, changes the password and removes ${title}`, async (t) => {
       const { folder, server } = await open(t);
       const postern = (args: string, input = '') => runPostern(args.split(' '), { cwd: folder, input });
 
       succeeds(await postern('user add anna@localhost', 'first password\n'));
-      assert.match(succeeds(await postern('user list')), /^anna@localhost\b/m);
       fails(await postern('user add anna@localhost', 'another password\n'), /anna@localhost/);
       succeeds(await postern('user passwd anna@localhost', 'second password\n'));
+      assert.match(succeeds(await postern('user list')), /^anna@localhost\b/m);
       if (server !== undefined) {
         assert.match(succeeds(await postern('user list')), /^postmaster@localhost\b/m);
         const admin = HttpClient.admin(server.http);
@@ -59,19 +59,18 @@ for (const { title, open } of places) {
       assert.doesNotMatch(succeeds(await postern('user list')), /anna/);
       fails(await postern('user remove anna@localhost'), /no such user/);
     });
+  }
 
-    test('refuses what is no address, and an unknown word', async (t) => {
-      const { folder } = await open(t);
-      const postern = (args: readonly string[]) => runPostern(args, { cwd: folder, input: 'a good password\n' });
+  test('refuses what is no address, and an unknown word', async (t) => {
+    const cwd = await temporaryFolder(t);
+    const postern = (args: readonly string[]) => runPostern(args, { cwd, input: 'a good password\n' });
 
-      fails(await postern(['user', 'add', '../etc@localhost']), /local@domain/);
-      fails(await postern(['user', 'add', 'anna bell@localhost']), /local@domain/);
-      fails(await postern(['user', 'dance']), /postern user add NAME/);
-    });
+    fails(await postern(['user', 'add', '../etc@localhost']), /local@domain/);
+    fails(await postern(['user', 'dance']), /postern user add NAME/);
   });
-}
+});
 
-describe('the postern command', () => {
+describe('the postern command', { concurrency: 2 }, () => {
   test('says its version, and what it can do', async (t) => {
     const cwd = await temporaryFolder(t);
     assert.match(succeeds(await runPostern(['--version'], { cwd })), /^(postern )?\d+\.\d+\.\d+\n$/);
