@@ -1,8 +1,7 @@
 import type { EffectiveValue, Origin } from '../contracts/server.js';
+import { MASK } from '../redact.js';
 import { childOutline, descriptionOf, isSecret, type Outline } from './outline.js';
 import { joinPath, type KeyPath, type Position } from './positions.js';
-
-export const mask = '••••••';
 
 /** Where values that are not defaults came from. */
 export interface Origins {
@@ -24,7 +23,7 @@ export function effectiveValues(
 
   function walk(value: unknown, usual: unknown, at: Outline | undefined, key: KeyPath): void {
     if (isSecret(at)) {
-      found.push({ ...describe(key, at), value: value === undefined ? null : mask, default: null, secret: true });
+      found.push({ ...describe(key, at), value: value === undefined ? null : MASK, default: null, secret: true });
       return;
     }
     const entries = entriesOf(value);

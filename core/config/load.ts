@@ -5,7 +5,7 @@ import type { Configuration, EffectiveValue, Origin } from '../contracts/server.
 import { parseDomain } from '../mime/address.js';
 import type { Plugin } from '../plugin.js';
 import { parseNetworks } from '../smtp/networks.js';
-import { isProblem } from '../problem.js';
+import { isProblem, problem } from '../problem.js';
 import { startError } from '../start-error.js';
 import { complaintsOf, printComplaint, type Complaint } from './complaint.js';
 import { effectiveValues, type Origins } from './effective.js';
@@ -36,6 +36,8 @@ export interface LoadInput {
 export interface LoadedConfiguration extends Configuration {
   readonly settings: ServerSettings;
   readonly plugins: readonly Plugin[];
+  /** What relative paths in the configuration refer to. */
+  readonly folder: string;
   /** Checked options of each plugin that runs. */
   readonly options: ReadonlyMap<string, unknown>;
 }
@@ -75,7 +77,7 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
   const domains = settings.domains.map((domain, index) =>
     attempt(() => parseDomain(domain), joinPath('domains', index), complaints, positions),
   );
-  attempt(() => parseNetworks(settings.smtp.relayNetworks), 'smtp.relayNetworks', complaints, positions);
+  attempt(() => relayNetworksOf(settings), 'smtp.relayNetworks', complaints, positions);
   if (complaints.length > 0) throw refuse(complaints, file);
 
   const overridden = override(settings, input.overrides, overrides);
@@ -85,6 +87,7 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
   const origins: Origins = { file: file?.path ?? null, positions, overrides };
   return Object.freeze({
     file: file?.path ?? null,
+    folder,
     hostname: overridden.hostname,
     data,
     domains: domains.filter((domain) => domain !== undefined),
@@ -137,6 +140,17 @@ function override(
       ...(smtpPort !== undefined && first !== undefined && { listeners: [{ ...first, port: smtpPort }, ...others] }),
     },
   };
+}
+
+/** A network that holds everybody would make an open relay of this server. */
+function relayNetworksOf({ smtp }: ServerSettings): void {
+  parseNetworks(smtp.relayNetworks);
+  const everybody = smtp.relayNetworks.find((network) => /\/0+$/.test(network.trim()));
+  if (everybody === undefined) return;
+  throw problem(
+    'invalid',
+    `${everybody} is every address there is: that would be an open relay. Name your own networks.`,
+  );
 }
 
 function unknownPlugins(

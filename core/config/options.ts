@@ -26,6 +26,12 @@ export const ServerOptions = z.strictObject({
     .default(() => hostname().toLowerCase())
     .describe('The name of this server: in the greeting, in Received header fields and as Reporting-MTA.'),
   data: z.string().min(1).default('data').describe('The data folder; relative to the configuration file.'),
+  durability: z
+    .enum(['file', 'log'])
+    .default('file')
+    .describe(
+      'How a message becomes durable before it is acknowledged: "file" fsyncs a file for each message; "log" writes all messages that wait into one log with one fsync, which is faster under load. See docs/on-disk.md.',
+    ),
   domains: z
     .array(z.string().min(1))
     .min(1, 'name at least one domain, for example ["example.org"]')

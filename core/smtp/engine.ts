@@ -9,7 +9,7 @@ import { ClientLimits } from './limits.js';
 import type { ChainSource, EngineSettings } from './listener-ground.js';
 import { Listener } from './listener.js';
 import { EngineMetrics } from './listener-meter.js';
-import type { ListenerSettings } from './listener-options.js';
+import { takesNoMail, type ListenerSettings } from './listener-options.js';
 import type { SmtpSettings } from './options.js';
 import { readTlsMaterial } from './tls-material.js';
 
@@ -66,7 +66,13 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
     };
     return new Listener({ ground, material: readTlsMaterial(listener, folder), clients, sweepMs });
   });
-  const forget = listeners.map((listener) => health.check('smtp', listener.settings.name, () => listener.health()));
+  const forget = listeners.map((listener) =>
+    health.check('smtp', `listener ${listener.settings.name}`, () => listener.health()),
+  );
+
+  for (const { name } of settings.listeners.filter(takesNoMail)) {
+    log.warn({ listener: name }, 'nobody can sign in on this submission listener: give it tls, or allowPlaintextAuth');
+  }
 
   async function close(graceMs: number): Promise<void> {
     await Promise.all(listeners.map((listener) => listener.close(graceMs)));

@@ -5,7 +5,7 @@ import type { ListenerMode } from './transaction.js';
 const usualPorts: Readonly<Record<ListenerMode, number>> = { mx: 2525, submission: 2587, lmtp: 2424 };
 
 /** True for names and addresses that only this machine can reach. */
-export function isLoopback(host: string): boolean {
+function isLoopback(host: string): boolean {
   const address = host.toLowerCase().replace(/^::ffff:/, '');
   return address === 'localhost' || address === '::1' || /^127(\.\d{1,3}){3}$/.test(address);
 }
@@ -45,7 +45,7 @@ export const ListenerOptions = z
     allowPlaintextAuth: z
       .boolean()
       .default(false)
-      .describe('Let users sign in without TLS. A submission listener on loopback without TLS always does.'),
+      .describe('Let users sign in without TLS: for a loopback listener, or one behind something that does TLS.'),
     greetDelayMs: z
       .int()
       .min(0)
@@ -75,3 +75,8 @@ export const ListenerOptions = z
   }));
 
 export type ListenerSettings = z.output<typeof ListenerOptions>;
+
+/** Nobody could ever sign in there, so it takes no mail: neither TLS nor plaintext passwords. */
+export function takesNoMail({ mode, tls, allowPlaintextAuth }: ListenerSettings): boolean {
+  return mode === 'submission' && tls === 'none' && !allowPlaintextAuth;
+}

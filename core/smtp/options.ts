@@ -7,7 +7,7 @@ export const SmtpOptions = z.strictObject({
   listeners: z
     .array(ListenerOptions)
     .min(1, 'name at least one listener, for example [{ mode: "mx", port: 2525 }]')
-    .prefault([{ mode: 'mx' }, { mode: 'submission' }])
+    .prefault([{ mode: 'mx' }])
     .transform(withDistinctNames)
     .describe('Where mail comes in.'),
   limits: LimitOptions.prefault({}).describe('Bounds of sessions and messages.'),

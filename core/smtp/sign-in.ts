@@ -1,4 +1,3 @@
-import { isLoopback } from './listener-options.js';
 import type { ListenerGround } from './listener-ground.js';
 import { replies } from './replies.js';
 import type { Reply } from './reply.js';
@@ -28,9 +27,8 @@ export class SignIn {
 
   /** AUTH may be used now: under TLS, or where the configuration lets passwords pass in the clear. */
   get offered(): boolean {
-    const { allowPlaintextAuth, tls, host } = this.#ground.listener;
     const encrypted = this.#session.tls !== undefined;
-    return this.required && (encrypted || allowPlaintextAuth || (tls === 'none' && isLoopback(host)));
+    return this.required && (encrypted || this.#ground.listener.allowPlaintextAuth);
   }
 
   begin(argument: string): Reply | Promise<Reply> {

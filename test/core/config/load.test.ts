@@ -4,10 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { z } from 'zod';
-import { mask } from '../../../core/config/effective.js';
 import { loadConfiguration, type Overrides } from '../../../core/config/load.js';
 import { secret } from '../../../core/config/outline.js';
 import { definePlugin } from '../../../core/plugin.js';
+import { MASK } from '../../../core/redact.js';
 import { isStartError } from '../../../core/start-error.js';
 
 const clockwork = definePlugin({
@@ -165,7 +165,7 @@ suite('the effective configuration', () => {
     const text = `{ plugins: { clockwork: { key: 'planted-secret' } } }`;
     const values = (await load(text)).effective();
     const key = values.find((value) => value.key === 'plugins.clockwork.key');
-    assert.deepEqual([key?.value, key?.secret, key?.origin], [mask, true, 'file']);
+    assert.deepEqual([key?.value, key?.secret, key?.origin], [MASK, true, 'file']);
     assert.ok(!JSON.stringify(values).includes('planted-secret'));
   });
 });

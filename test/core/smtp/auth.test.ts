@@ -8,7 +8,7 @@ const base64 = (text: string) => Buffer.from(text).toString('base64');
 const plain = (username: string, password: string, authzid = '') =>
   `AUTH PLAIN ${base64(`${authzid}\0${username}\0${password}`)}`;
 
-const submission = { port: 0, mode: 'submission' as const };
+const submission = { port: 0, mode: 'submission' as const, allowPlaintextAuth: true };
 const settings = { listeners: [submission] };
 
 async function login(client: SmtpClient, username: string, password: string): Promise<string> {
@@ -48,7 +48,7 @@ describe('AUTH', () => {
 
   it('S18 where TLS is to come first, AUTH is neither listed nor taken', async (test) => {
     const engine = await TestEngine.start(test, {
-      settings: { listeners: [{ ...submission, tls: 'starttls', ...selfSigned() }] },
+      settings: { listeners: [{ ...submission, allowPlaintextAuth: false, tls: 'starttls', ...selfSigned() }] },
     });
     const client = await engine.connect();
     await client.readReply();
@@ -63,6 +63,16 @@ describe('AUTH', () => {
     assert.ok(after.lines.includes('AUTH PLAIN LOGIN'));
     assert.ok(!after.lines.includes('STARTTLS'));
     assert.equal((await client.command(plain('anna', 'secret'))).code, 235);
+    client.close();
+  });
+
+  it('S18 without TLS nobody signs in, on loopback too, unless the configuration says so', async (test) => {
+    const engine = await TestEngine.start(test, { settings: { listeners: [{ port: 0, mode: 'submission' }] } });
+    const client = await engine.connect();
+    await client.readReply();
+    assert.doesNotMatch((await client.command('EHLO client.example')).raw, /AUTH/);
+    assert.match((await client.command(plain('anna', 'secret'))).raw, /^538 5\.7\.11 /);
+    assert.match((await client.command('MAIL FROM:<anna@localhost>')).raw, /^530 5\.7\.0 /);
     client.close();
   });
 

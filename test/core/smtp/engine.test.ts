@@ -20,14 +20,11 @@ describe('the engine', () => {
     client.close();
   });
 
-  it('listens on two ports by default, loopback only', () => {
+  it('listens on one port by default, loopback only', () => {
     const { listeners } = SmtpOptions.parse({});
     assert.deepEqual(
       listeners.map(({ name, host, port, mode, tls }) => ({ name, host, port, mode, tls })),
-      [
-        { name: 'mx', host: '127.0.0.1', port: 2525, mode: 'mx', tls: 'none' },
-        { name: 'submission', host: '127.0.0.1', port: 2587, mode: 'submission', tls: 'none' },
-      ],
+      [{ name: 'mx', host: '127.0.0.1', port: 2525, mode: 'mx', tls: 'none' }],
     );
   });
 
