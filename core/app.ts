@@ -5,13 +5,14 @@ import { lend, PluginHost } from './boot.js';
 import type { Clock } from './clock.js';
 import type { LoadedConfiguration } from './config/load.js';
 import { catalogue, configuration, healthOverview, metricsExposition } from './contracts/server.js';
-import { openSpool } from './disk/file-spool.js';
+import { openSpool, type FileSpool } from './disk/file-spool.js';
 import { HealthRegistry } from './health-registry.js';
 import type { Accounts } from './http/accounts.js';
 import { createHttpShell, type HttpShell } from './http/shell.js';
 import type { OpenedLog } from './log.js';
 import { Metrics } from './metrics.js';
 import { contextFactory } from './plugin-context.js';
+import { findByOwner } from './recovery.js';
 import { createSmtpEngine, type SmtpEngine } from './smtp/engine.js';
 import { Pipeline } from './smtp/pipeline.js';
 
@@ -48,10 +49,10 @@ export async function createApp(input: AppInput): Promise<App> {
   const { log } = input.log;
   const metrics = new Metrics();
   const health = new HealthRegistry({ clock });
+  health.check('core', 'log', () => input.log.health());
   const pipeline = new Pipeline({ log, clock });
-  const spool = await openSpool(join(data, 'spool'), { log, clock });
-  health.check('core', 'spool', () => spool.report());
-  const probing = setInterval(() => void spool.probe(), probeEveryMs).unref();
+  const spool = await openSpool(join(data, 'spool'), { log, clock, durability: settings.durability });
+  const closeSpool = watchOver(spool, health);
   const http = createHttpShell({
     settings: settings.http,
     accounts: input.accounts,
@@ -74,6 +75,8 @@ export async function createApp(input: AppInput): Promise<App> {
     clock,
     metrics: metrics.scope('smtp'),
     health,
+    domains: input.configuration.domains,
+    folder: input.configuration.folder,
   });
   const plugins = new PluginHost({
     plugins: input.configuration.plugins,
@@ -82,7 +85,11 @@ export async function createApp(input: AppInput): Promise<App> {
       lend(configuration, input.configuration),
       lend(healthOverview, health),
       lend(metricsExposition, metrics.exposition),
-      lend(catalogue, { endpoints: () => http.describe(), hooks: () => pipeline.describe() }),
+      lend(catalogue, {
+        endpoints: () => http.describe(),
+        hooks: () => pipeline.describe(),
+        listeners: () => smtp.addresses(),
+      }),
     ],
     contextOf: contextFactory({ data, log, clock, metrics, health, pipeline, http }),
     log,
@@ -95,15 +102,11 @@ export async function createApp(input: AppInput): Promise<App> {
     await closeSpool();
   }
 
-  async function closeSpool(): Promise<void> {
-    clearInterval(probing);
-    await spool.settled();
-  }
-
   await plugins.start().catch(async (error: unknown) => {
     await closeSpool();
     throw error;
   });
+  await spool.recover(findByOwner(pipeline));
   return {
     http,
     smtp,
@@ -113,5 +116,15 @@ export async function createApp(input: AppInput): Promise<App> {
       await smtp.listen();
     },
     close,
+  };
+}
+
+/** Shows its health, and lets a degraded one try to write again; the answer ends that and closes it. */
+function watchOver(spool: FileSpool, health: HealthRegistry): () => Promise<void> {
+  health.check('core', 'spool', () => spool.report());
+  const probing = setInterval(() => void spool.probe(), probeEveryMs).unref();
+  return async () => {
+    clearInterval(probing);
+    await spool.close();
   };
 }

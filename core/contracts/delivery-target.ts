@@ -1,4 +1,4 @@
-import type { SpooledMessage } from '../disk/spool.js';
+import type { Placement, SpooledMessage } from '../disk/spool.js';
 import type { Reply } from '../smtp/reply.js';
 import type { Recipient, Transaction } from '../smtp/transaction.js';
 
@@ -32,6 +32,11 @@ export interface DeliveryTarget {
   readonly live?: boolean;
   /** Called once for each message with all its recipients for this target, duplicates included. Refuses by a `Problem`. */
   start(transaction: Transaction, recipients: readonly Recipient[]): Promise<Delivery>;
+  /**
+   * For targets that place messages in folders where others move them on. Called once after a crash, before messages come
+   * in; the answer tells where a message of those bytes is now, or undefined when it is nowhere. Placements name their target as `owner`.
+   */
+  finder?(): (placement: Placement, content: Buffer) => Promise<string | undefined>;
 }
 
 export interface Delivery {

@@ -1,5 +1,6 @@
 import {
   closeSync,
+  fdatasync,
   fsync,
   link,
   lstat,
@@ -29,6 +30,8 @@ export interface FileLayer {
   /** Resolves with the number of bytes written, which may be fewer than given. */
   write(fd: number, buffers: readonly Buffer[]): Promise<number>;
   fsync(fd: number): Promise<void>;
+  /** Like fsync, without times and the like that no reader of the data needs. */
+  fdatasync(fd: number): Promise<void>;
   close(fd: number): Promise<void>;
   link(existing: string, path: string): Promise<void>;
   rename(from: string, to: string): Promise<void>;
@@ -56,6 +59,7 @@ export const nodeFiles: FileLayer = {
   read: (fd, buffer, position) => value((then) => read(fd, buffer, 0, buffer.length, position, then)),
   write: (fd, buffers) => value((then) => writev(fd, buffers, then)),
   fsync: (fd) => done((then) => fsync(fd, then)),
+  fdatasync: (fd) => done((then) => fdatasync(fd, then)),
   // Not worth a thread: whoever closes has fsynced or given up, so there is nothing left to wait for.
   close: (fd) => new Promise((resolve) => resolve(closeSync(fd))),
   link: (existing, path) => done((then) => link(existing, path, then)),

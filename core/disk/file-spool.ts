@@ -1,15 +1,19 @@
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { systemClock, type Clock } from '../clock.js';
 import type { HealthReport } from '../health.js';
 import type { Log } from '../log.js';
 import { problem } from '../problem.js';
+import { CommitLog } from './commit-log.js';
 import { DiskRoom } from './disk-room.js';
 import { isMissing } from './fault.js';
 import { nodeFiles, type FileLayer } from './file-layer.js';
 import { folderSyncOf, makeFolder, type FolderSync } from './folder.js';
+import { coreutilsFlush, type FileSystemFlush } from './file-system-flush.js';
 import { HeadCollector } from './head.js';
 import { uniqueId, uniqueIdPattern } from './id.js';
+import { MessageLog } from './message-log.js';
 import { Reaper } from './reaper.js';
+import { findWherePlaced, type FindPlaced } from './restoration.js';
 import { Slots } from './slots.js';
 import { SpoolFile, type SpoolGround } from './spool-file.js';
 import { FileSpoolWriter } from './spool-writer.js';
@@ -17,8 +21,12 @@ import type { MessageGround, Prologue } from './spooled-message.js';
 import type { Spool, SpoolWriter } from './spool.js';
 import { WriteHealth } from './write-health.js';
 
+/** How a message becomes durable before it is acknowledged: by an fsync of its own file, or in a log that many share. */
+export type Durability = 'file' | 'log';
+
 export interface SpoolOptions {
   readonly log: Log;
+  readonly durability?: Durability;
   readonly clock?: Clock;
   readonly files?: FileLayer;
   /** Larger messages are written while they arrive; smaller ones at once, when they must be durable. */
@@ -33,6 +41,12 @@ export interface SpoolOptions {
   readonly openWhileReceiving?: number;
   /** Files that are open because a message is being made durable; more wait. */
   readonly openWhileSyncing?: number;
+  readonly flush?: FileSystemFlush;
+  /** Sizes and times of the commit log; see `CommitLogOptions` and `MessageLogInput`. */
+  readonly segmentBytes?: number;
+  readonly mostSegments?: number;
+  readonly checkpointMs?: number;
+  readonly checkpointBytes?: number;
 }
 
 const defaults = {
@@ -42,25 +56,47 @@ const defaults = {
   reserveBytes: 16 * 1024 * 1024,
   openWhileReceiving: 512,
   openWhileSyncing: 64,
+  checkpointMs: 2000,
+  checkpointBytes: 32 * 1024 * 1024,
 };
 
-/** The spool that keeps each message in a file of its own. */
+/** Messages of no more bytes go into the log; larger ones are files. */
+const logMemoryBytes = 256 * 1024;
+
+/** The spool that keeps each message in a file, which a record of the commit log may make durable. */
 export class FileSpool implements Spool {
   readonly #folder: string;
   readonly #headBytes: number;
   readonly #reserveBytes: number;
   readonly #room: DiskRoom;
   readonly #health: WriteHealth;
+  readonly #messages: MessageLog | undefined;
   readonly #ground: SpoolGround & MessageGround;
 
-  constructor(folder: string, folders: FolderSync, files: FileLayer, options: SpoolOptions) {
-    const settings = { ...defaults, ...options };
+  /** Prefer `openSpool`. */
+  constructor(
+    folder: string,
+    folders: FolderSync,
+    files: FileLayer,
+    options: SpoolOptions,
+    commits: CommitLog | undefined,
+  ) {
+    const inUse = options.durability === 'log' && commits !== undefined;
+    const settings = { ...defaults, ...(inUse && { memoryBytes: logMemoryBytes }), ...options };
     const clock = options.clock ?? systemClock;
     this.#folder = folder;
     this.#headBytes = settings.headBytes;
     this.#reserveBytes = settings.reserveBytes;
     this.#room = new DiskRoom(folder, files, clock);
     this.#health = new WriteHealth(folder, { files, clock });
+    const freshPath = (): string => join(folder, uniqueId());
+    if (commits !== undefined) {
+      const { log, checkpointBytes, checkpointMs, flush = coreutilsFlush } = settings;
+      const find = findWherePlaced(files);
+      const root = dirname(folder);
+      const shared = { files, folders, log, flush, find, freshPath };
+      this.#messages = new MessageLog({ ...shared, commits, root, inUse, checkpointBytes, checkpointMs });
+    }
     this.#ground = {
       files,
       folders,
@@ -72,7 +108,8 @@ export class FileSpool implements Spool {
       backlogBytes: settings.backlogBytes,
       failed: (error) => this.#health.failed(error),
       create: (prologue) => this.#create(prologue),
-      freshPath: () => join(folder, uniqueId()),
+      freshPath,
+      messages: this.#messages,
     };
   }
 
@@ -94,7 +131,17 @@ export class FileSpool implements Spool {
       void this.#room.free();
       return { status: 'degraded', why: 'The disk is almost full. Messages are refused with a temporary answer.' };
     }
-    return this.#health.report();
+    const health = this.#health.report();
+    return health.status === 'up' ? (this.#messages?.report() ?? health) : health;
+  }
+
+  /**
+   * What the commit log has acknowledged before a crash is in its mailbox when this resolves. To be called once, before
+   * messages come in; until then each is a durable file. Never rejects.
+   * @param find where a message is that was placed
+   */
+  async recover(find?: FindPlaced): Promise<void> {
+    await this.#messages?.recover(find);
   }
 
   /** Tries to write while it is degraded; never rejects. */
@@ -107,6 +154,12 @@ export class FileSpool implements Spool {
   settled(): Promise<void> {
     return this.#ground.reaper.settled();
   }
+
+  /** The last thing: everything is on the disk, and a next start has nothing to replay. */
+  async close(): Promise<void> {
+    await this.settled();
+    await this.#messages?.close();
+  }
 }
 
 /** Opens the spool. What a dead process left is removed: none of it was acknowledged under its spool name. */
@@ -117,7 +170,33 @@ export async function openSpool(folder: string, options: SpoolOptions): Promise<
   for (const name of await files.readdir(folder)) {
     if (uniqueIdPattern.test(name) || name.startsWith('.probe-')) await remove(files, join(folder, name), options.log);
   }
-  return new FileSpool(folder, folders, files, options);
+  return new FileSpool(folder, folders, files, options, await openCommits(`${folder}-log`, files, options));
+}
+
+/** The log, if it is asked for or there is one to replay. Without it messages are durable files, and mail still comes in. */
+async function openCommits(folder: string, files: FileLayer, options: SpoolOptions): Promise<CommitLog | undefined> {
+  const { log, durability, segmentBytes, mostSegments } = options;
+  const sizes = {
+    ...(segmentBytes !== undefined && { segmentBytes }),
+    ...(mostSegments !== undefined && { mostSegments }),
+  };
+  try {
+    if (durability !== 'log' && !(await isThere(folder, files))) return undefined;
+    return await CommitLog.open(folder, { files, log, ...sizes });
+  } catch (error) {
+    log.error({ err: error }, 'the commit log cannot be opened; each message is a durable file instead');
+    return undefined;
+  }
+}
+
+async function isThere(path: string, files: FileLayer): Promise<boolean> {
+  try {
+    await files.lstat(path);
+    return true;
+  } catch (error) {
+    if (isMissing(error)) return false;
+    throw error;
+  }
 }
 
 async function remove(files: FileLayer, path: string, log: Log): Promise<void> {

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import type { FileLayer } from './file-layer.js';
 import { writeAll } from './file-layer.js';
-import { writeDurable } from './atomic.js';
+import { writeDurable, writeUnsynced } from './atomic.js';
 import { Blocks } from './blocks.js';
 import type { Reaper } from './reaper.js';
 import type { Slots } from './slots.js';
@@ -40,6 +40,7 @@ export class SpoolFile {
   #pumping: Promise<void> | undefined;
   #drained: (() => void)[] = [];
   #failure: Error | undefined;
+  #stored: Promise<void> | undefined;
   #synced: Promise<void> | undefined;
   #released = false;
 
@@ -132,11 +133,30 @@ export class SpoolFile {
     return this.#synced;
   }
 
+  /** The whole of it while it is in memory; undefined when some of it has left, or it was released. */
+  get memory(): readonly Buffer[] | undefined {
+    return this.#spilled || this.#released ? undefined : this.#blocks.all();
+  }
+
+  /** What is in memory is in the file, durable or not. */
+  store(): Promise<void> {
+    if (this.#released) return Promise.reject(released());
+    this.#stored ??= this.#synced ?? this.#briefly((files) => writeUnsynced(files, this.path, this.#blocks.all()));
+    return this.#stored;
+  }
+
   async #syncMemory(): Promise<void> {
+    await this.#stored;
+    await this.#briefly((files) =>
+      this.#stored === undefined ? writeDurable(files, this.path, this.#blocks.all()) : fsyncFile(files, this.path),
+    );
+  }
+
+  async #briefly(work: (files: FileLayer) => Promise<void>): Promise<void> {
     const { brief, files } = this.#ground;
     await brief.take();
     try {
-      await writeDurable(files, this.path, this.#blocks.all());
+      await work(files);
     } finally {
       brief.free();
     }
@@ -200,10 +220,20 @@ export class SpoolFile {
     await this.#pumping;
     this.#backlog = 0;
     this.#wake();
+    await this.#stored?.catch(() => undefined);
     await this.#synced?.catch(() => undefined);
     await this.#close().catch(() => undefined);
-    const onDisk = this.#spilled || this.#synced !== undefined;
+    const onDisk = this.#spilled || this.#stored !== undefined || this.#synced !== undefined;
     this.#blocks.takeAll();
     if (onDisk) await this.#ground.reaper.add(this.path);
+  }
+}
+
+async function fsyncFile(files: FileLayer, path: string): Promise<void> {
+  const fd = await files.open(path, 'r');
+  try {
+    await files.fsync(fd);
+  } finally {
+    await files.close(fd);
   }
 }

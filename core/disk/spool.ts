@@ -4,11 +4,13 @@ import type { Readable } from 'node:stream';
 export interface Placement {
   readonly folder: string;
   readonly name: string;
+  /** Name of the delivery target that finds the message again after a crash, wherever others have moved it since. */
+  readonly owner?: string;
 }
 
 /**
- * A message that is wholly received. It knows how to become durable, and callers do not: today a file with its own
- * fsync, later a group-committed log.
+ * A message that is wholly received. It knows how to become durable, and callers do not: a file with its own fsync, or
+ * a record in a log that many share.
  *
  * The file is `Return-Path:` line, trace header fields, message; the offsets of the parts are kept.
  */
@@ -23,15 +25,15 @@ export interface SpooledMessage {
   readonly head: Buffer;
   /** The bytes from `offset` (default 0) to the end. */
   open(offset?: number): Readable;
-  /** Everything is on the disk, and nothing is visible. Idempotent; shared by all targets. */
+  /** Whatever can be done before the message is placed is done, and nothing is visible. Idempotent; shared by all targets. */
   sync(): Promise<void>;
   /**
-   * Makes the message visible there; resolves when the folder entry is durable (shared folder fsync). Throws EEXIST and
-   * ENOENT as the system says them, every other fault as a problem; then the message is not there.
+   * Makes the message visible in all these places or in none. Resolves when it is durable and there. Throws EEXIST and
+   * ENOENT as the system says them, every other fault as a problem; then it is in none of them, now or after a crash.
    */
-  place(placement: Placement): Promise<void>;
-  /** Takes a placement back after a sibling failed. Resolves false when it could not be removed. */
-  withdraw(placement: Placement): Promise<boolean>;
+  place(placements: readonly Placement[]): Promise<void>;
+  /** Takes back what one `place` did, after a sibling failed. Resolves false when it could not be removed. */
+  withdraw(placements: readonly Placement[]): Promise<boolean>;
   /** Same message with header fields put in front or taken away: one rewrite of the file. It takes the place of this one, which is released. */
   rewrite(edit: HeaderEdit): Promise<SpooledMessage>;
   /** The spool lets go of it; placements stay. */

@@ -1,11 +1,8 @@
 import type { Readable } from 'node:stream';
-import type { Log } from '../log.js';
 import { problem } from '../problem.js';
-import { writeDurable } from './atomic.js';
-import { asStorageProblem, faultCode, isMissing, isTaken } from './fault.js';
-import type { FileLayer } from './file-layer.js';
-import type { FolderSync } from './folder.js';
+import { asStorageProblem, isMissing, isTaken } from './fault.js';
 import { HeaderFilter } from './header-filter.js';
+import { Placing, type PlacingGround } from './placing.js';
 import type { SpoolFile } from './spool-file.js';
 import type { HeaderEdit, Placement, SpooledMessage, SpoolWriter } from './spool.js';
 
@@ -18,19 +15,12 @@ export interface Prologue {
 }
 
 /** What the spool lends to each message. */
-export interface MessageGround {
-  readonly files: FileLayer;
-  readonly folders: FolderSync;
-  readonly log: Log;
+export interface MessageGround extends PlacingGround {
   /** A fault of the disk, for health. */
   readonly failed: (error: unknown) => void;
   readonly create: (prologue: Prologue) => Promise<SpoolWriter>;
-  /** A fresh path in the spool, for the copy that stands in for a link. */
-  readonly freshPath: () => string;
 }
 
-/** What `link(2)` says on a file system that has no links. */
-const linklessCodes = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS']);
 const fieldName = /^[!-9;-~]+$/;
 /** Text whose line breaks, if any, are folds. */
 const fieldValue = /^(?:[^\r\n\0]|\r\n[ \t])*$/;
@@ -40,12 +30,14 @@ export class FileSpooledMessage implements SpooledMessage {
   readonly #file: SpoolFile;
   readonly #prologue: Prologue;
   readonly #ground: MessageGround;
+  readonly #placing: Placing;
 
   constructor(file: SpoolFile, prologue: Prologue, head: Buffer, ground: MessageGround) {
     this.#file = file;
     this.#prologue = prologue;
     this.head = head;
     this.#ground = ground;
+    this.#placing = new Placing(file, ground);
   }
 
   get size(): number {
@@ -66,62 +58,23 @@ export class FileSpooledMessage implements SpooledMessage {
 
   async sync(): Promise<void> {
     try {
-      await this.#file.sync();
+      await this.#placing.prepare();
     } catch (error) {
       throw this.#fault(error);
     }
   }
 
   /** Throws EEXIST and ENOENT as the system says them, everything else as a problem. */
-  async place(placement: Placement): Promise<void> {
-    await this.sync();
-    const path = pathOf(placement);
+  async place(placements: readonly Placement[]): Promise<void> {
     try {
-      await this.#link(path);
+      await this.#placing.place(placements);
     } catch (error) {
       throw isTaken(error) || isMissing(error) ? error : this.#fault(error);
     }
-    try {
-      await this.#ground.folders.sync(placement.folder);
-    } catch (error) {
-      const withdrawn = await this.withdraw(placement);
-      if (!withdrawn)
-        this.#ground.log.error({ name: placement.name }, 'possible duplicate: not durable, not removable');
-      throw this.#fault(error);
-    }
   }
 
-  async #link(path: string): Promise<void> {
-    try {
-      await this.#ground.files.link(this.#file.path, path);
-    } catch (error) {
-      if (!linklessCodes.has(faultCode(error) ?? '')) throw error;
-      await this.#renameCopy(path);
-    }
-  }
-
-  /** Without links: a durable copy is renamed into place. A rename overwrites, so the name must hold enough chance. */
-  async #renameCopy(path: string): Promise<void> {
-    const { files, freshPath } = this.#ground;
-    const copy = freshPath();
-    try {
-      await writeDurable(files, copy, this.open());
-      if (await exists(files, path)) throw Object.assign(new Error('the name is taken'), { code: 'EEXIST' });
-      await files.rename(copy, path);
-    } catch (error) {
-      await files.unlink(copy).catch(() => undefined);
-      throw error;
-    }
-  }
-
-  async withdraw(placement: Placement): Promise<boolean> {
-    try {
-      await this.#ground.files.unlink(pathOf(placement));
-      return true;
-    } catch (error) {
-      this.#ground.log.warn({ err: error, name: placement.name }, 'a placed message could not be withdrawn');
-      return false;
-    }
+  withdraw(placements: readonly Placement[]): Promise<boolean> {
+    return this.#placing.withdraw(placements);
   }
 
   /** The answer takes the place of this message, which is released. When it rejects, this one stays as it was. */
@@ -151,20 +104,6 @@ export class FileSpooledMessage implements SpooledMessage {
   #fault(error: unknown): Error {
     this.#ground.failed(error);
     return asStorageProblem(error);
-  }
-}
-
-function pathOf({ folder, name }: Placement): string {
-  return `${folder}/${name}`;
-}
-
-async function exists(files: FileLayer, path: string): Promise<boolean> {
-  try {
-    await files.lstat(path);
-    return true;
-  } catch (error) {
-    if (isMissing(error)) return false;
-    throw error;
   }
 }
 

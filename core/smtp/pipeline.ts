@@ -97,6 +97,11 @@ export class Pipeline {
     };
   }
 
+  /** The target that is registered under that name. */
+  target(name: string): DeliveryTarget | undefined {
+    return this.#targets.get(name)?.target;
+  }
+
   /** The chain as it stands; the same one until a registration changes. */
   snapshot(): Chain {
     this.#chain ??= new FrozenChain({

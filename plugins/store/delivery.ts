@@ -10,6 +10,7 @@ import { problem } from '../../core/problem.js';
 import type { Recipient } from '../../core/smtp/transaction.js';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { mailboxNameOfUser } from './mailbox-name.js';
+import { placedMessageFinder } from './placed-message.js';
 import type { MaildirTree } from './maildir.js';
 import type { UniqueNames } from './maildir-name.js';
 import type { StoreMetrics } from './store-metrics.js';
@@ -26,11 +27,15 @@ export interface DeliveryGround {
   readonly log: Log;
 }
 
+/** The name of the target. */
+export const mailboxTarget = 'mailbox';
+
 /** Puts messages into the `new` folder of mailboxes; the destination of a hop is the user's name, `local@domain`. */
 export function maildirTarget(ground: DeliveryGround): DeliveryTarget {
   return {
     // In a promise, so that a destination that cannot be a mailbox rejects and does not throw.
     start: (_transaction, recipients) => Promise.resolve().then(() => new MaildirDelivery(ground, recipients)),
+    finder: () => placedMessageFinder(ground.maildirs.root),
   };
 }
 
@@ -41,7 +46,7 @@ class MaildirDelivery implements Delivery {
   readonly #mailboxes: readonly MailboxName[];
   /** Where `body` found or made them. */
   readonly #folders = new Map<MailboxName, string>();
-  readonly #placed: Placement[] = [];
+  #placed: readonly Placement[] = [];
   #message: SpooledMessage | undefined;
   #aborted = false;
 
@@ -66,7 +71,7 @@ class MaildirDelivery implements Delivery {
     const { clock, metrics } = this.#ground;
     const began = clock.monotonic();
     try {
-      await jointly(this.#mailboxes.map((mailbox) => this.#place(message, mailbox)));
+      await this.#place(message);
     } catch (error) {
       await this.abort();
       throw this.#fault(error);
@@ -80,31 +85,34 @@ class MaildirDelivery implements Delivery {
     this.#aborted = true;
     const message = this.#message;
     if (message === undefined) return;
-    const withdrawn = await Promise.all(this.#placed.splice(0).map((placement) => message.withdraw(placement)));
-    const left = withdrawn.filter((gone) => !gone).length;
-    if (left > 0) this.#ground.log.error({ left }, 'possible duplicate: a delivery could not be taken back');
+    const placed = this.#placed;
+    this.#placed = [];
+    if (placed.length === 0 || (await message.withdraw(placed))) return;
+    this.#ground.log.error('possible duplicate: a delivery could not be taken back');
   }
 
-  async #ensure(mailbox: MailboxName): Promise<string> {
+  async #ensure(mailbox: MailboxName): Promise<void> {
     const folder = join(await this.#ground.maildirs.ensure(mailbox), 'new');
     this.#folders.set(mailbox, folder);
-    return folder;
   }
 
-  async #place(message: SpooledMessage, mailbox: MailboxName): Promise<void> {
-    let folder = this.#folders.get(mailbox);
+  /** In all mailboxes or in none. */
+  async #place(message: SpooledMessage): Promise<void> {
     for (let attempt = 1; ; attempt++) {
-      folder ??= await this.#ensure(mailbox);
-      const placement = { folder, name: this.#ground.names.next(message.size) };
+      const placements = [...this.#folders.values()].map((folder) => this.#placement(folder, message.size));
       try {
-        await message.place(placement);
-        this.#placed.push(placement);
+        await message.place(placements);
+        this.#placed = placements;
         return await this.#unlessAborted();
       } catch (error) {
         if (attempt === tries || !(isTaken(error) || isMissing(error))) throw error;
-        folder = undefined;
+        await jointly(this.#mailboxes.map((mailbox) => this.#ensure(mailbox)));
       }
     }
+  }
+
+  #placement(folder: string, size: number): Placement {
+    return { folder, name: this.#ground.names.next(size), owner: mailboxTarget };
   }
 
   async #unlessAborted(): Promise<void> {

@@ -3,7 +3,7 @@ import { directory } from '../../core/contracts/directory.js';
 import { mailboxes } from '../../core/contracts/mailboxes.js';
 import { WriteHealth } from '../../core/disk/write-health.js';
 import { definePlugin } from '../../core/plugin.js';
-import { maildirTarget } from './delivery.js';
+import { mailboxTarget, maildirTarget } from './delivery.js';
 import { maildirMailboxes } from './maildir-mailboxes.js';
 import { UniqueNames } from './maildir-name.js';
 import { MaildirTree } from './maildir.js';
@@ -30,7 +30,7 @@ export const store = definePlugin({
     health.check('store', () => writable.report());
     context.every(probeSeconds, () => writable.probe());
     smtp.deliverTo(
-      'mailbox',
+      mailboxTarget,
       maildirTarget({
         maildirs,
         names: new UniqueNames({ host: configuration.hostname, clock }),

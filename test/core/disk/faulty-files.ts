@@ -92,6 +92,11 @@ export class FaultyFiles implements FileLayer {
     await nodeFiles.fsync(fd);
   }
 
+  async fdatasync(fd: number): Promise<void> {
+    await this.#before('fdatasync', this.#pathOf(fd));
+    await nodeFiles.fdatasync(fd);
+  }
+
   /** A descriptor is gone even when its close fails. */
   async close(fd: number): Promise<void> {
     const path = this.#pathOf(fd);

@@ -23,8 +23,8 @@ for (const [kind, body] of bodies) {
     const ground = await openGround(t);
     const spooled = await received(ground.spool, body, 777);
     assert.equal(spooled.size, expected.length);
-    await spooled.place({ folder: ground.inbox, name: 'a' });
-    await spooled.place({ folder: ground.inbox, name: 'b' });
+    await spooled.place([{ folder: ground.inbox, name: 'a' }]);
+    await spooled.place([{ folder: ground.inbox, name: 'b' }]);
     await spooled.release();
     await ground.spool.settled();
     assert.ok((await contentOf(ground, 'a')).equals(expected));
@@ -49,7 +49,7 @@ for (const [kind, body] of bodies) {
     const spooled = await received(spool, body);
     files.calls.length = 0;
     await Promise.all([spooled.sync(), spooled.sync()]);
-    await spooled.place({ folder: inbox, name: 'a' });
+    await spooled.place([{ folder: inbox, name: 'a' }]);
     const steps = files.calls
       .map((line) => line.split(' ', 1)[0])
       .filter((call) => call === 'fsync' || call === 'link');
@@ -76,7 +76,7 @@ for (const [kind, body] of bodies) {
     assert.equal(edited.size, returnPath.length + trace.length + changed.length);
     assert.ok((await buffer(edited.open(edited.messageOffset))).equals(changed));
     assert.ok(edited.head.equals(changed.subarray(0, edited.head.length)));
-    await edited.place({ folder: ground.inbox, name: 'a' });
+    await edited.place([{ folder: ground.inbox, name: 'a' }]);
     await edited.release();
     await spooled.release();
     await ground.spool.settled();
@@ -108,7 +108,7 @@ test('of a header block without end only the first bytes are kept', async (t) =>
 test('a message of nothing is delivered with its trace alone', async (t) => {
   const ground = await openGround(t);
   const spooled = await received(ground.spool, Buffer.alloc(0));
-  await spooled.place({ folder: ground.inbox, name: 'a' });
+  await spooled.place([{ folder: ground.inbox, name: 'a' }]);
   assert.ok((await contentOf(ground, 'a')).equals(Buffer.concat([returnPath, trace])));
 });
 
@@ -116,7 +116,7 @@ test('a name that is taken is told as EEXIST and the file there is left alone', 
   const ground = await openGround(t);
   await writeFile(join(ground.inbox, 'a'), 'mine');
   const spooled = await received(ground.spool);
-  await assert.rejects(spooled.place({ folder: ground.inbox, name: 'a' }), { code: 'EEXIST' });
+  await assert.rejects(spooled.place([{ folder: ground.inbox, name: 'a' }]), { code: 'EEXIST' });
   assert.equal((await contentOf(ground, 'a')).toString(), 'mine');
 });
 
@@ -124,21 +124,21 @@ test('a placement is withdrawn, and withdrawing it again says that it could not'
   const ground = await openGround(t);
   const spooled = await received(ground.spool);
   const placement = { folder: ground.inbox, name: 'a' };
-  await spooled.place(placement);
-  assert.equal(await spooled.withdraw(placement), true);
+  await spooled.place([placement]);
+  assert.equal(await spooled.withdraw([placement]), true);
   assert.deepEqual(await readdir(ground.inbox), []);
-  assert.equal(await spooled.withdraw(placement), false);
+  assert.equal(await spooled.withdraw([placement]), false);
 });
 
 test('where there are no links a copy is renamed into place, and never onto another file', async (t) => {
   const ground = await openGround(t);
   ground.files.order({ call: 'link', code: 'EPERM' });
   const spooled = await received(ground.spool);
-  await spooled.place({ folder: ground.inbox, name: 'a' });
-  await spooled.place({ folder: ground.inbox, name: 'b' });
+  await spooled.place([{ folder: ground.inbox, name: 'a' }]);
+  await spooled.place([{ folder: ground.inbox, name: 'b' }]);
   assert.ok((await contentOf(ground, 'a')).equals(whole));
   assert.ok((await contentOf(ground, 'b')).equals(whole));
-  await assert.rejects(spooled.place({ folder: ground.inbox, name: 'b' }), { code: 'EEXIST' });
+  await assert.rejects(spooled.place([{ folder: ground.inbox, name: 'b' }]), { code: 'EEXIST' });
   await spooled.release();
   await ground.spool.settled();
   assert.deepEqual(await readdir(join(ground.root, 'spool')), []);
@@ -150,7 +150,7 @@ test('a released message gives no bytes and becomes nothing', async (t) => {
   const spooled = await received(spool);
   await spooled.release();
   await assert.rejects(buffer(spooled.open()));
-  await assert.rejects(spooled.place({ folder: inbox, name: 'a' }));
+  await assert.rejects(spooled.place([{ folder: inbox, name: 'a' }]));
   assert.deepEqual(await readdir(inbox), []);
 });
 
@@ -191,7 +191,7 @@ test('a writer waits while the disk is behind, and bytes stay in order', async (
   await waiting;
   for (; sent < largeMessage.length; sent += 10_000) await writer.write(largeMessage.subarray(sent, sent + 10_000));
   const spooled = await writer.finish();
-  await spooled.place({ folder: ground.inbox, name: 'a' });
+  await spooled.place([{ folder: ground.inbox, name: 'a' }]);
   assert.ok((await contentOf(ground, 'a')).equals(Buffer.concat([returnPath, trace, largeMessage])));
 });
 
@@ -201,7 +201,7 @@ test('the number of open files stays below its bounds', async (t) => {
   await Promise.all(
     bodies.map(async (body, n) => {
       const spooled = await received(ground.spool, body);
-      await spooled.place({ folder: ground.inbox, name: `m${n}` });
+      await spooled.place([{ folder: ground.inbox, name: `m${n}` }]);
       await spooled.release();
     }),
   );

@@ -33,6 +33,7 @@ export async function openGround(
   const inbox = join(root, 'new');
   await makeFolder(inbox);
   const spool = await openSpool(join(root, 'spool'), { log, files, reserveBytes: 0, ...options });
+  await spool.recover();
   return { root, inbox, files, spool, sentences };
 }
 

@@ -1,6 +1,6 @@
 /**
  * A process that delivers without end and prints the number of each message once it is acknowledged, to be killed.
- * Arguments: the data folder, and a word that is in every message.
+ * Arguments: the data folder, a word that is in every message, and the durability.
  */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -14,9 +14,16 @@ import { rememberingLog } from '../../core/disk/remembering-log.js';
 import { prologue, recipient, transactionOf } from './delivery-ground.js';
 import { numberedMessage } from './numbered-message.js';
 
-const [, , data = '', word = ''] = process.argv;
+const [, , data = '', word = '', durability] = process.argv;
 const { log } = rememberingLog();
-const spool = await openSpool(join(data, 'spool'), { log, reserveBytes: 0 });
+const spool = await openSpool(join(data, 'spool'), {
+  log,
+  reserveBytes: 0,
+  durability: durability === 'log' ? 'log' : 'file',
+  // Small, so that a kill hits segments that change and checkpoints that run.
+  segmentBytes: 1024 * 1024,
+  checkpointMs: 50,
+});
 await mkdir(join(data, 'mail'), { recursive: true });
 const target = maildirTarget({
   maildirs: new MaildirTree(join(data, 'mail')),
@@ -26,6 +33,7 @@ const target = maildirTarget({
   clock: systemClock,
   log,
 });
+await spool.recover(target.finder?.());
 const recipients = [recipient('ann@example.org'), recipient('bob@example.org')];
 let count = 0;
 

@@ -1,0 +1,296 @@
+import type { Log } from '../log.js';
+import type { FileLayer } from './file-layer.js';
+import { LogFolder, type FreeSegment, type SealedSegment } from './log-folder.js';
+import { AppendFailed, LogFull } from './log-failure.js';
+import { bytesOf, recordHeader, recordHeaderBytes, type LogRecord } from './log-record.js';
+import { clearSegment, Segment, segmentHeaderBytes } from './segment.js';
+
+export interface CommitLogOptions {
+  readonly files: FileLayer;
+  readonly log: Log;
+  /** Size of a segment file, preallocated. */
+  readonly segmentBytes?: number;
+  /** With so many segments that hold records that are wanted, the log is full. */
+  readonly mostSegments?: number;
+}
+
+const defaults = { segmentBytes: 16 * 1024 * 1024, mostSegments: 16 };
+
+/** Kind of the records that say up to which number nothing is wanted any more. */
+const releaseKind = 0;
+const numberBytes = 6;
+/** Records of no more payload may use the last bytes of a segment: releasing works in a log that is full. */
+const smallBytes = 64;
+const keptForSmall = 16 * 1024;
+/** So much is written in one go. */
+const batchBytes = 4 * 1024 * 1024;
+
+interface Waiting {
+  readonly kind: number;
+  readonly payload: readonly Buffer[];
+  readonly bytes: number;
+  readonly resolve: (number: number) => void;
+  readonly reject: (error: Error) => void;
+}
+
+/**
+ * A log on the disk that many share: everything that waits is written by one call and made durable by one fdatasync. Its
+ * owner reads what is there by `replay`, appends, and releases what it does not need any more; segment files are then used
+ * again. A crash loses nothing that was acknowledged.
+ */
+export class CommitLog {
+  readonly #folder: LogFolder;
+  readonly #files: FileLayer;
+  readonly #mostSegments: number;
+  readonly #largest: number;
+  readonly #free: FreeSegment[];
+  readonly #sealed: SealedSegment[];
+  #active: Segment | undefined;
+  #creating: Promise<void> | undefined;
+  #waiting: Waiting[] = [];
+  #flushing: Promise<void> | undefined;
+  #next: number;
+  #acknowledged: number;
+  #released = 0;
+  #full = false;
+  /** Newest record that is not about releasing. */
+  #newest = 0;
+
+  private constructor(
+    folder: LogFolder,
+    found: { readonly free: readonly FreeSegment[]; readonly sealed: readonly SealedSegment[] },
+    { files, segmentBytes, mostSegments }: CommitLogOptions & typeof defaults,
+  ) {
+    this.#folder = folder;
+    this.#files = files;
+    this.#mostSegments = mostSegments;
+    this.#largest = segmentBytes - segmentHeaderBytes - recordHeaderBytes - keptForSmall;
+    this.#free = found.free.filter(({ capacity }) => capacity >= segmentBytes);
+    this.#sealed = [...found.sealed];
+    this.#acknowledged = Math.max(0, ...found.sealed.map(({ last }) => last));
+    this.#next = this.#acknowledged + 1;
+  }
+
+  /** Reads what is there. Files that are broken or of somebody else are set aside and do not matter. */
+  static async open(folder: string, options: CommitLogOptions): Promise<CommitLog> {
+    const settings = { ...defaults, ...options };
+    const logFolder = new LogFolder(folder, settings.files, settings.log, settings.segmentBytes);
+    const opened = new CommitLog(logFolder, await logFolder.open(), settings);
+    await opened.#readReleases();
+    return opened;
+  }
+
+  async #readReleases(): Promise<void> {
+    for (const segment of this.#sealed) {
+      for (const { kind, number, payload } of await this.#folder.records(segment.path)) {
+        if (kind === releaseKind) this.#released = Math.max(this.#released, payload.readUIntLE(0, numberBytes));
+        else this.#newest = Math.max(this.#newest, number);
+      }
+    }
+  }
+
+  /** Number of the newest record that is durable; 0 before the first. */
+  get last(): number {
+    return this.#acknowledged;
+  }
+
+  /** True while there are records that nobody has released. */
+  get wanted(): boolean {
+    return this.#newest > this.#released;
+  }
+
+  /** True while records of any size are turned away. */
+  get full(): boolean {
+    return this.#full;
+  }
+
+  /** Bytes that the payload of a record may have. */
+  get largest(): number {
+    return this.#largest;
+  }
+
+  /** True when records that had been acknowledged, and were not released, cannot be read. */
+  get broken(): boolean {
+    return this.#sealed.some(({ lost }) => lost > this.#released);
+  }
+
+  /** How many files have been set aside because they cannot be understood. */
+  countAside(): Promise<number> {
+    return this.#folder.countAside();
+  }
+
+  /** Shows each durable record that was not released, in order. Reads from the disk each time. */
+  async replay(visit: (record: LogRecord) => Promise<void> | void): Promise<void> {
+    const active = this.#active;
+    const unread = this.#sealed.filter(({ last }) => last > this.#released);
+    for (const { path } of active === undefined ? unread : [...unread, active]) {
+      for (const record of await this.#folder.records(path)) {
+        if (record.number > this.#released && record.kind !== releaseKind) await visit(record);
+      }
+    }
+  }
+
+  /**
+   * Resolves with the number of the record when it is durable. Rejects with `LogFull` when nothing was written and with
+   * `AppendFailed` when nobody knows.
+   * @param kind 1 to 255, the owner's own
+   */
+  append(kind: number, payload: readonly Buffer[]): Promise<number> {
+    const bytes = recordHeaderBytes + bytesOf(payload);
+    if (bytes > this.#largest + recordHeaderBytes) return Promise.reject(new LogFull('the record is too large'));
+    const appended = new Promise<number>((resolve, reject) => {
+      this.#waiting.push({ kind, payload, bytes, resolve, reject });
+    });
+    this.#flushing ??= this.#flush();
+    return appended;
+  }
+
+  /** Nothing up to that number is wanted any more; its segments are used again. Resolves when that is durable. */
+  async release(number: number): Promise<void> {
+    if (number > this.#released) {
+      const payload = Buffer.alloc(numberBytes);
+      payload.writeUIntLE(number, 0, numberBytes);
+      await this.append(releaseKind, [payload]);
+      this.#released = Math.max(this.#released, number);
+    }
+    for (let oldest = this.#sealed[0]; oldest !== undefined; oldest = this.#sealed[0]) {
+      if (oldest.last > this.#released) return;
+      this.#sealed.shift();
+      await this.#retire(oldest);
+    }
+  }
+
+  async #retire(segment: SealedSegment): Promise<void> {
+    if (segment.lost > 0) await this.#folder.setAside(segment.path);
+    else this.#free.push({ path: segment.path, capacity: segment.capacity });
+    this.#full = false;
+  }
+
+  /** Sees to it that there is a segment, so that the next record does not wait for it, or is turned away no longer. */
+  async prepare(): Promise<void> {
+    if ((this.#active === undefined || this.#full) && this.#free.length === 0) await this.#create();
+  }
+
+  /** Waits for what was appended. When nothing is wanted any more, the next start has nothing to read. */
+  async close(): Promise<void> {
+    await this.#flushing;
+    await this.#creating?.catch(() => undefined);
+    const active = this.#active;
+    this.#active = undefined;
+    await active?.close();
+    if (this.wanted) return;
+    const used = [...this.#sealed, ...this.#free].map(({ path }) => path);
+    for (const path of active === undefined ? used : [...used, active.path]) await clearSegment(path, this.#files);
+  }
+
+  async #flush(): Promise<void> {
+    // What is appended in the same turn of the event loop goes together.
+    await new Promise(setImmediate);
+    for (let first = this.#waiting[0]; first !== undefined; first = this.#waiting[0]) {
+      try {
+        await this.#write(await this.#segmentFor(first));
+      } catch (error) {
+        for (const { reject } of this.#turnAway(first)) reject(new LogFull('no segment can be had', { cause: error }));
+      }
+    }
+    this.#flushing = undefined;
+  }
+
+  /** Small records may still find room when larger ones do not. */
+  #turnAway(first: Waiting): readonly Waiting[] {
+    const turned = isSmall(first) ? this.#waiting : this.#waiting.filter((record) => !isSmall(record));
+    this.#waiting = this.#waiting.filter((record) => !turned.includes(record));
+    return turned;
+  }
+
+  /** The segment that takes the record: the active one, or the next. */
+  async #segmentFor(record: Waiting): Promise<Segment> {
+    if (this.#active !== undefined && fits(record, this.#active.room)) return this.#active;
+    await this.#creating;
+    if (this.#free.length === 0) await this.#create();
+    const next = this.#free.shift();
+    if (next === undefined) {
+      this.#full = true;
+      throw new Error('all segments are in use');
+    }
+    const segment = await Segment.begin(next.path, this.#files, next.capacity, this.#next);
+    if (this.#active !== undefined) await this.#seal(this.#active);
+    this.#active = segment;
+    if (this.#free.length === 0) this.#createAhead();
+    return segment;
+  }
+
+  async #seal(segment: Segment): Promise<void> {
+    const { path, capacity, first, last } = segment;
+    this.#active = undefined;
+    this.#sealed.push({ path, capacity, first, last, lost: 0 });
+    // Everything in it is durable, or given up.
+    await segment.close().catch(() => undefined);
+  }
+
+  async #write(segment: Segment): Promise<void> {
+    const batch = this.#takeBatch(segment.room);
+    const parts: Buffer[] = [];
+    let bytes = 0;
+    const first = this.#next;
+    for (const { kind, payload, bytes: size } of batch) {
+      const number = this.#next;
+      this.#next += 1;
+      parts.push(
+        recordHeader({ mark: segment.mark, number, kind, acknowledged: this.#acknowledged, payload }),
+        ...payload,
+      );
+      bytes += size;
+      if (kind !== releaseKind) this.#newest = number;
+    }
+    segment.last = this.#next - 1;
+    try {
+      await segment.write(parts, bytes);
+    } catch (error) {
+      await this.#seal(segment);
+      batch.forEach(({ reject }, index) => reject(new AppendFailed(first + index, error)));
+      return;
+    }
+    this.#acknowledged = segment.last;
+    batch.forEach(({ resolve }, index) => resolve(first + index));
+  }
+
+  #takeBatch(room: number): readonly Waiting[] {
+    let count = 0;
+    let bytes = 0;
+    for (const record of this.#waiting) {
+      if (count > 0 && (bytes > batchBytes || !fits(record, room - bytes))) break;
+      bytes += record.bytes;
+      count += 1;
+    }
+    return this.#waiting.splice(0, count);
+  }
+
+  #createAhead(): void {
+    this.#creating = this.#create()
+      .catch(() => undefined)
+      .finally(() => {
+        this.#creating = undefined;
+      });
+  }
+
+  async #create(): Promise<void> {
+    const count = this.#free.length + this.#sealed.length + (this.#active === undefined ? 0 : 1);
+    if (count >= this.#mostSegments) return;
+    try {
+      this.#free.push(await this.#folder.create());
+      this.#full = false;
+    } catch (error) {
+      this.#full = this.#free.length === 0;
+      throw error;
+    }
+  }
+}
+
+function isSmall({ bytes }: Waiting): boolean {
+  return bytes <= recordHeaderBytes + smallBytes;
+}
+
+function fits(record: Waiting, room: number): boolean {
+  return record.bytes + (isSmall(record) ? 0 : keptForSmall) <= room;
+}

@@ -1,0 +1,237 @@
+import type { HealthReport } from '../health.js';
+import type { Log } from '../log.js';
+import type { CommitLog } from './commit-log.js';
+import type { FileSystemFlush } from './file-system-flush.js';
+import type { LogRecord } from './log-record.js';
+import {
+  decodeMessage,
+  decodeVoid,
+  encodeMessage,
+  encodeVoid,
+  messageKind,
+  voidKind,
+  type MessageRecord,
+} from './message-record.js';
+import {
+  makeDurable,
+  removePlaced,
+  restore,
+  rewriteAll,
+  type FindPlaced,
+  type RestorationGround,
+} from './restoration.js';
+import type { Placement } from './spool.js';
+
+export interface MessageLogInput extends RestorationGround {
+  readonly commits: CommitLog;
+  readonly flush: FileSystemFlush;
+  readonly log: Log;
+  /** The data folder: folders below it are kept relative to it, and its file system is flushed. */
+  readonly root: string;
+  /** False: what is there is replayed, and nothing is added. */
+  readonly inUse: boolean;
+  /** So long after a message at the latest, its file is brought to the disk and its record is not wanted any more. */
+  readonly checkpointMs: number;
+  /** So many bytes of messages do not wait for that time. */
+  readonly checkpointBytes: number;
+}
+
+/** A checkpoint that failed is tried again after so many times the usual wait. */
+const patience = 10;
+
+/**
+ * The messages whose files may be in memory only. Each is durable by its record until a checkpoint has brought the
+ * files to the disk.
+ */
+export class MessageLog {
+  readonly #input: MessageLogInput;
+  #find: FindPlaced;
+  #ready = false;
+  readonly #placing = new Set<Promise<unknown>>();
+  #timer: NodeJS.Timeout | undefined;
+  #bytes = 0;
+  #checkpoint: Promise<void> | undefined;
+  #failed = false;
+  #unrestored = 0;
+  #aside = 0;
+
+  constructor(input: MessageLogInput) {
+    this.#input = input;
+    this.#find = input.find;
+  }
+
+  /** True when it takes a message of that size now. */
+  takes(size: number): boolean {
+    const { commits, inUse } = this.#input;
+    return inUse && this.#ready && !commits.full && size <= commits.largest - 64 * 1024;
+  }
+
+  /** A checkpoint waits for what is being placed. */
+  async placing<T>(work: Promise<T>): Promise<T> {
+    this.#placing.add(work);
+    try {
+      return await work;
+    } finally {
+      this.#placing.delete(work);
+    }
+  }
+
+  /** Resolves with the number of the record when the message is durable. Throws as the log does. */
+  async commit(placements: readonly Placement[], content: readonly Buffer[], size: number): Promise<number> {
+    const { commits, root, checkpointBytes, checkpointMs } = this.#input;
+    const number = await commits.append(messageKind, encodeMessage(root, placements, content));
+    this.#bytes += size;
+    if (this.#bytes >= checkpointBytes && !this.#failed) void this.checkpoint();
+    else this.#schedule(checkpointMs);
+    return number;
+  }
+
+  /** The message of that number was taken back: after a crash it does not come again. */
+  async void(number: number): Promise<void> {
+    await this.#input.commits.append(voidKind, [encodeVoid(number)]);
+  }
+
+  #schedule(ms: number): void {
+    this.#timer ??= setTimeout(() => void this.checkpoint(), this.#failed ? ms * patience : ms).unref();
+  }
+
+  /** Brings the files of all messages so far to the disk and releases their records. Never rejects; one at a time. */
+  checkpoint(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#checkpoint ??= this.#run().finally(() => {
+      this.#checkpoint = undefined;
+    });
+    return this.#checkpoint;
+  }
+
+  async #run(): Promise<void> {
+    const { commits, log, checkpointMs } = this.#input;
+    // Records that were not replayed are wanted until a start that can.
+    if (!this.#ready) return;
+    this.#bytes = 0;
+    try {
+      const newest = commits.last;
+      if (commits.wanted) {
+        await Promise.allSettled(this.#placing);
+        await this.#bringToDisk(newest);
+        await commits.release(newest);
+      }
+      await commits.prepare();
+      this.#failed = false;
+    } catch (error) {
+      this.#failed = true;
+      log.error({ err: error }, 'the messages of the commit log could not be brought to the disk; it is tried again');
+    }
+    if (this.#failed || commits.wanted) this.#schedule(checkpointMs);
+  }
+
+  /** After a fault the system takes lost pages for written ones, so that everything is written anew. */
+  async #bringToDisk(newest: number): Promise<void> {
+    const { flush, root, log } = this.#input;
+    try {
+      if (await flush.flush(root)) return;
+    } catch (error) {
+      log.error({ err: error }, 'the disk has lost files that are in the commit log; they are written again');
+      await this.#each((record) => rewriteAll(record, this.#ground), newest);
+      return;
+    }
+    await this.#each((record) => makeDurable(record, this.#ground), newest);
+  }
+
+  get #ground(): RestorationGround {
+    return { ...this.#input, find: this.#find };
+  }
+
+  /**
+   * What was acknowledged before a crash is in its mailbox when this resolves. Before that no message is taken. Never
+   * rejects: what cannot be restored stays in the log and is tried again at the next start.
+   */
+  async recover(find: FindPlaced = this.#input.find): Promise<void> {
+    const { commits, log } = this.#input;
+    this.#find = find;
+    const newest = commits.last;
+    const counts = { there: 0, written: 0, gone: 0, removed: 0 };
+    try {
+      await this.#countAside();
+      await this.#each(
+        async (record) => {
+          for (const restored of await restore(record, this.#ground)) counts[restored] += 1;
+        },
+        newest,
+        async (record) => {
+          counts.removed += 1;
+          await removePlaced(record, this.#ground);
+        },
+      );
+      if (commits.broken)
+        log.error('a segment of the commit log is broken: messages may be lost; it will be set aside');
+      if (this.#unrestored === 0 && commits.wanted) {
+        await this.#bringToDisk(newest);
+        await commits.release(newest);
+        await this.#countAside();
+      }
+      if (this.#input.inUse) await commits.prepare();
+    } catch (error) {
+      log.error({ err: error }, 'the commit log could not be replayed wholly; the next start tries again');
+      this.#failed = true;
+    }
+    if (counts.there + counts.written + counts.gone + counts.removed > 0)
+      log.info(counts, 'the commit log was replayed');
+    this.#ready = this.#unrestored === 0 && !this.#failed;
+  }
+
+  /** Every message up to that number that is not void. One that fails is logged and counted. */
+  async #each(
+    visit: (record: MessageRecord) => Promise<void>,
+    newest: number,
+    visitVoid?: (record: MessageRecord) => Promise<void>,
+  ): Promise<void> {
+    const { commits, root, log } = this.#input;
+    const voids = new Set<number>();
+    await commits.replay(({ kind, payload }) => {
+      if (kind === voidKind) voids.add(decodeVoid(payload));
+    });
+    this.#unrestored = 0;
+    await commits.replay(async (found: LogRecord) => {
+      if (found.kind !== messageKind || found.number > newest) return;
+      try {
+        const record = decodeMessage(root, found.payload);
+        if (record === undefined) throw new Error('the record cannot be understood');
+        await (voids.has(found.number) ? visitVoid?.(record) : visit(record));
+      } catch (error) {
+        this.#unrestored += 1;
+        log.error({ err: error, record: found.number }, 'a message of the commit log could not be restored');
+      }
+    });
+    if (this.#unrestored > 0 && this.#ready) throw new Error('some messages of the log could not be written');
+  }
+
+  async #countAside(): Promise<void> {
+    this.#aside = await this.#input.commits.countAside();
+  }
+
+  report(): HealthReport {
+    if (this.#unrestored > 0) {
+      const why = `${this.#unrestored} messages of the commit log could not be written; the log file says why.`;
+      return { status: 'degraded', why };
+    }
+    if (this.#failed) {
+      return { status: 'degraded', why: 'Messages of the commit log could not be brought to the disk.' };
+    }
+    if (this.#aside === 0) return { status: 'up' };
+    void this.#countAside().catch(() => undefined);
+    const files = this.#aside === 1 ? '1 file' : `${this.#aside} files`;
+    return {
+      status: 'degraded',
+      why: `${files} of the commit log could not be understood and ${this.#aside === 1 ? 'was' : 'were'} set aside in spool-log/aside. Look at them, then remove them.`,
+    };
+  }
+
+  async close(): Promise<void> {
+    clearTimeout(this.#timer);
+    await this.checkpoint();
+    clearTimeout(this.#timer);
+    await this.#input.commits.close();
+  }
+}

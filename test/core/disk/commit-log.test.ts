@@ -1,0 +1,228 @@
+import assert from 'node:assert/strict';
+import { mkdir, readdir, readFile, symlink, truncate, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { CommitLog, type CommitLogOptions } from '../../../core/disk/commit-log.js';
+import { uniqueId } from '../../../core/disk/id.js';
+import { AppendFailed, LogFull } from '../../../core/disk/log-failure.js';
+import { temporaryFolder } from '../../support/temporary-folder.js';
+import { FaultyFiles } from './faulty-files.js';
+import { rememberingLog } from './remembering-log.js';
+
+const segmentBytes = 64 * 1024;
+
+interface Ground {
+  readonly folder: string;
+  readonly files: FaultyFiles;
+  readonly open: (options?: Partial<CommitLogOptions>) => Promise<CommitLog>;
+}
+
+async function groundOf(t: Parameters<typeof temporaryFolder>[0]): Promise<Ground> {
+  const folder = join(await temporaryFolder(t), 'log');
+  const files = new FaultyFiles();
+  const { log } = rememberingLog();
+  return { folder, files, open: (options = {}) => CommitLog.open(folder, { files, log, segmentBytes, ...options }) };
+}
+
+const append = (log: CommitLog, text: string) => log.append(7, [Buffer.from(text)]);
+
+async function textsIn(log: CommitLog): Promise<readonly string[]> {
+  const texts: string[] = [];
+  await log.replay(({ payload }) => void texts.push(payload.toString()));
+  return texts;
+}
+
+test('what was appended is replayed by the next life, in order', async (t) => {
+  const { open } = await groundOf(t);
+  const log = await open();
+  const numbers = await Promise.all(Array.from({ length: 500 }, (_, n) => append(log, `record ${n} ${'x'.repeat(n)}`)));
+  assert.deepEqual(
+    numbers,
+    Array.from({ length: 500 }, (_, n) => n + 1),
+  );
+  const next = await open();
+  assert.deepEqual(
+    (await textsIn(next)).map((text) => text.trimEnd().split(' ')[1]),
+    Array.from({ length: 500 }, (_, n) => String(n)),
+  );
+  assert.equal(await append(next, 'later'), 501);
+});
+
+test('all who wait share one write and one fdatasync', async (t) => {
+  const { files, open } = await groundOf(t);
+  const log = await open({ mostSegments: 1 });
+  await append(log, 'first');
+  files.calls.length = 0;
+  await Promise.all(Array.from({ length: 100 }, (_, n) => append(log, `record ${n}`)));
+  assert.deepEqual([files.count('write'), files.count('fdatasync'), files.calls.length], [1, 1, 2]);
+});
+
+test('nothing is acknowledged before it is durable', async (t) => {
+  const { files, open } = await groundOf(t);
+  const log = await open();
+  const release = files.hold('fdatasync');
+  let acknowledged = false;
+  const appended = append(log, 'waits').then(() => (acknowledged = true));
+  while (files.count('fdatasync') === 0) await new Promise(setImmediate);
+  assert.equal(acknowledged, false);
+  release();
+  await appended;
+});
+
+test('segments that were released are used again, and their records do not come back', async (t) => {
+  const { folder, open } = await groundOf(t);
+  const log = await open();
+  for (let n = 0; n < 100; n += 1) {
+    await append(log, `${n} ${'x'.repeat(10_000)}`);
+    await log.release(log.last);
+  }
+  assert.ok((await readdir(folder)).length <= 3);
+  await append(log, 'wanted');
+  assert.deepEqual(await textsIn(await open()), ['wanted']);
+});
+
+test('what was released stays released after a crash, whatever is left of older segments', async (t) => {
+  const { open } = await groundOf(t);
+  const log = await open();
+  for (let n = 0; n < 20; n += 1) await append(log, `${n} ${'x'.repeat(10_000)}`);
+  await log.release(15);
+  const texts = await textsIn(await open());
+  assert.deepEqual(
+    texts.map((text) => text.split(' ')[0]),
+    ['15', '16', '17', '18', '19'],
+  );
+});
+
+test('a log that was closed with nothing wanted has nothing to read', async (t) => {
+  const { folder, open } = await groundOf(t);
+  const log = await open();
+  await append(log, 'a');
+  await log.release(log.last);
+  await log.close();
+  for (const name of await readdir(folder)) {
+    assert.ok((await readFile(join(folder, name))).subarray(0, 32).every((byte) => byte === 0));
+  }
+  assert.equal((await open()).wanted, false);
+});
+
+test('a full log turns records away without writing them, and takes them again when it was released', async (t) => {
+  const { open } = await groundOf(t);
+  const log = await open({ mostSegments: 2 });
+  let taken = 0;
+  await assert.rejects(async () => {
+    for (; ; taken += 1) await append(log, 'x'.repeat(10_000));
+  }, LogFull);
+  assert.equal(log.full, true);
+  assert.ok(taken >= 6);
+  await log.release(log.last);
+  assert.equal(log.full, false);
+  assert.equal(await append(log, 'taken again'), taken + 2);
+});
+
+test('on a full disk, the log is full and nothing is left of the segment that could not be made', async (t) => {
+  const { folder, files, open } = await groundOf(t);
+  const log = await open();
+  files.order({ call: 'write', code: 'ENOSPC' });
+  await assert.rejects(append(log, 'a'), LogFull);
+  assert.equal(log.full, true);
+  assert.deepEqual(await readdir(folder), []);
+  files.order();
+  await log.prepare();
+  await append(log, 'b');
+  assert.deepEqual(await textsIn(await open()), ['b']);
+});
+
+for (const call of ['write', 'fdatasync'] as const) {
+  test(`when ${call} fails, all who waited are told, and the next record goes into another segment`, async (t) => {
+    const { files, open } = await groundOf(t);
+    const log = await open();
+    await append(log, 'before');
+    files.order({ call, code: 'EIO', nth: 1 });
+    const results = await Promise.allSettled([append(log, 'a'), append(log, 'b')]);
+    const numbers = results.map((result) => {
+      assert.ok(result.status === 'rejected' && result.reason instanceof AppendFailed);
+      return result.reason.number;
+    });
+    assert.deepEqual(numbers, [2, 3]);
+    assert.equal(await append(log, 'after'), 4);
+    const texts = await textsIn(await open());
+    assert.deepEqual([texts[0], texts.at(-1)], ['before', 'after']);
+  });
+}
+
+test('no call to the disk that fails loses what was acknowledged or leaves a descriptor open', async (t) => {
+  for (const call of ['open', 'write', 'fdatasync', 'fsync', 'close', 'rename', 'lstat', 'readdir', 'mkdir'] as const) {
+    for (let nth = 1; nth <= 8; nth += 1) {
+      const { files, open } = await groundOf(t);
+      files.order({ call, code: 'EIO', nth });
+      const log = await open().catch(() => undefined);
+      const kept: string[] = [];
+      const attempts = log === undefined ? [] : Array.from({ length: 20 }, (_, n) => `${n} ${'x'.repeat(9000)}`);
+      for (const text of attempts) {
+        await log?.append(7, [Buffer.from(text)]).then(
+          () => kept.push(text),
+          () => undefined,
+        );
+      }
+      files.order();
+      const texts = new Set(await textsIn(await open()));
+      assert.deepEqual(
+        kept.filter((text) => !texts.has(text)),
+        [],
+        `${call} ${nth}`,
+      );
+      assert.ok(log === undefined || kept.length >= 10, `${call} ${nth}: only ${kept.length} were taken`);
+      await log?.close().catch(() => undefined);
+      assert.equal(files.opened.size, 0, `${call} ${nth}`);
+    }
+  }
+});
+
+test('files that cannot be understood are set aside, whatever they are, and the log goes on', async (t) => {
+  const { folder, open } = await groundOf(t);
+  const log = await open();
+  await append(log, 'kept');
+  await writeFile(join(folder, 'notes.txt'), 'somebody else');
+  await writeFile(join(folder, `${uniqueId()}.segment`), 'no segment at all, and long enough to hold a header');
+  await writeFile(join(folder, `${uniqueId()}.segment`), '');
+  await mkdir(join(folder, `${uniqueId()}.segment`));
+  await symlink('/etc/hostname', join(folder, `${uniqueId()}.segment`));
+  const next = await open();
+  assert.equal(await next.countAside(), 5);
+  assert.deepEqual(await textsIn(next), ['kept']);
+  assert.equal((await readdir(join(folder, 'aside'))).length, 5);
+});
+
+test('a segment that was cut short keeps what is whole', async (t) => {
+  const { folder, open } = await groundOf(t);
+  const log = await open();
+  await append(log, 'kept');
+  await append(log, 'cut');
+  const [name = ''] = await readdir(folder);
+  await truncate(join(folder, name), 32 + 32 + 'kept'.length + 10);
+  assert.deepEqual(await textsIn(await open()), ['kept']);
+});
+
+test('a segment with damage inside is read around it, told as broken, and set aside when it is not wanted', async (t) => {
+  const { folder, open } = await groundOf(t);
+  const log = await open();
+  for (const text of ['one', 'two', 'three']) await append(log, text);
+  const [name = ''] = await readdir(folder);
+  const bytes = await readFile(join(folder, name));
+  bytes.fill(0, bytes.indexOf('two'), bytes.indexOf('two') + 3);
+  await writeFile(join(folder, name), bytes);
+  const next = await open();
+  assert.equal(next.broken, true);
+  assert.deepEqual(await textsIn(next), ['one', 'three']);
+  await next.release(next.last);
+  assert.equal(next.broken, false);
+  assert.equal(await next.countAside(), 1);
+});
+
+test('a segment that was being made when the process died is removed', async (t) => {
+  const { folder, open } = await groundOf(t);
+  await open();
+  await writeFile(join(folder, `${uniqueId()}.segment.tmp`), Buffer.alloc(100));
+  await open();
+  assert.deepEqual(await readdir(folder), []);
+});
