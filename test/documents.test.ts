@@ -38,6 +38,15 @@ describe('the documents', () => {
     assert.deepEqual(fileLinks('[a](b.md#c) [d](https://example.org/)'), ['b.md']);
   });
 
+  test('the index names every page of docs', () => {
+    const index = fileLinks(read('docs/README.md'));
+    const pages = below('docs').filter((path) => path.endsWith('.md') && path !== join('docs', 'README.md'));
+    assert.deepEqual(
+      pages.filter((path) => !index.includes(path.replace(/^docs./, ''))),
+      [],
+    );
+  });
+
   test('every script that they name exists', () => {
     const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
     const unknown = documents.flatMap((document) =>
@@ -56,7 +65,7 @@ describe('the documents', () => {
     for (const name of readdirSync(join(projectRoot, 'docs', 'decisions'))) {
       const text = read(join('docs', 'decisions', name));
       assert.ok(text.split('\n').length <= 41, `${name} is longer than 40 lines`);
-      assert.match(text, /^# \d+\. [\s\S]*^## Context[\s\S]*^## Choice[\s\S]*^## Consequence/m, name);
+      assert.match(text, /^# \d+[.:] [\s\S]*^## Context$[\s\S]*^## Choice$[\s\S]*^## Consequences?$/m, name);
     }
   });
 });

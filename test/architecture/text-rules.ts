@@ -21,7 +21,9 @@ function globalsIn(file: SourceFile): readonly string[] {
   return matches(file.code, globals).filter((found) => !allowed.some((word) => found.includes(word)));
 }
 
+/** Of the server; tests are lists of cases, and may be longer. */
 const longest = 300;
+const longestTest = 500;
 const longestFunction = 70;
 
 /** Functions by their first and last line, as prettier lays them out: the closing brace stands below the first word. */
@@ -49,10 +51,10 @@ export const textRules: readonly Rule[] = [
     allowed: { path: 'core/smtp/session.ts', text: "// Date.now() may jump\nconst text = 'console.log';" },
   },
   {
-    title: `no file has more than ${longest} lines`,
+    title: `no file has more than ${longest} lines, no test more than ${longestTest}`,
     faults: (file) => {
       const lines = file.text.split('\n').length - 1;
-      return lines > longest ? [`${lines} lines`] : [];
+      return lines > (file.path.endsWith('.test.ts') ? longestTest : longest) ? [`${lines} lines`] : [];
     },
     breach: { path: 'core/long.ts', text: 'x;\n'.repeat(longest + 1) },
     allowed: { path: 'core/long.ts', text: 'x;\n'.repeat(longest) },
