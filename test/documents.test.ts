@@ -65,7 +65,7 @@ describe('the documents', () => {
     for (const name of readdirSync(join(projectRoot, 'docs', 'decisions'))) {
       const text = read(join('docs', 'decisions', name));
       assert.ok(text.split('\n').length <= 41, `${name} is longer than 40 lines`);
-      assert.match(text, /^# \d+[.:] [\s\S]*^## Context$[\s\S]*^## Choice$[\s\S]*^## Consequences?$/m, name);
+      assert.match(text, /^# \d+[.:]? [\s\S]*^## Context$[\s\S]*^## Choice$[\s\S]*^## Consequences?$/m, name);
     }
   });
 });
