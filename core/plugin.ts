@@ -51,11 +51,11 @@ export interface PluginContext {
   };
   readonly health: { check(component: string, check: HealthCheck): void };
   /** Runs `task` every `seconds`, never two at once; a failure is logged. */
-  every(seconds: number, task: () => void | Promise<void>): void;
+  readonly every: (seconds: number, task: () => void | Promise<void>) => void;
   /** A folder below the data folder that is the plugin's own: `data/<folder>`, made 0700. */
-  folder(name: string): Promise<string>;
+  readonly folder: (name: string) => Promise<string>;
   /** Runs when the plugin stops, the last registered first. */
-  onClose(release: () => void | Promise<void>): void;
+  readonly onClose: (release: () => void | Promise<void>) => void;
 }
 
 /** What `setup` may return beside its services. */
@@ -131,7 +131,7 @@ export function definePlugin<
     uses,
     provides,
     views,
-    commands: (definition.commands ?? []) as readonly PluginCommand[],
+    commands: definition.commands ?? [],
     reload,
     setup: (context: PluginContext, given: Readonly<Record<string, unknown>>) =>
       definition.setup(context, given as Parameters<typeof definition.setup>[1]),

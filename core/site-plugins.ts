@@ -18,16 +18,21 @@ export async function loadSitePlugins(names: readonly string[], folder: string):
 
 async function loadOne(name: string, folder: string): Promise<readonly Plugin[]> {
   const url = pathToFileURL(entryOf(name, folder)).href;
-  const module = await import(url).catch((cause: unknown) => {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw startError(`Site plugin ${name} cannot be loaded: ${reason}`, cause);
-  });
-  const plugins = [...new Set(Object.values(module as Record<string, unknown>))].filter(isPlugin);
+  const plugins = [...new Set(Object.values(await importModule(name, url)))].filter(isPlugin);
   if (plugins.length === 0) {
     throw startError(`Site plugin ${name} exports no plugin: export what definePlugin returns.`);
   }
   for (const plugin of plugins) refuseOtherKit(name, plugin);
   return plugins;
+}
+
+async function importModule(name: string, url: string): Promise<Readonly<Record<string, unknown>>> {
+  try {
+    return (await import(url)) as Record<string, unknown>;
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw startError(`Site plugin ${name} cannot be loaded: ${reason}`, cause);
+  }
 }
 
 function refuseOtherKit(name: string, plugin: Plugin): void {
