@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { projectRoot } from './support/project.js';
 
@@ -34,4 +36,16 @@ test('the package holds the built server, its views, its assets and its document
     (path) => !/^(dist\/(core|plugins)|views|public|docs|deploy)\/|^[\w-]+(\.md|\.json)?$/.test(path),
   );
   assert.deepEqual(strange, []);
+});
+
+test('the lock file names every optional package, for each platform, as npm ci wants it', () => {
+  const { packages } = JSON.parse(readFileSync(join(projectRoot, 'package-lock.json'), 'utf8')) as {
+    packages: Record<string, { optionalDependencies?: Record<string, string> }>;
+  };
+  const missing = Object.entries(packages).flatMap(([path, { optionalDependencies = {} }]) =>
+    Object.keys(optionalDependencies).filter(
+      (name) => packages[`node_modules/${name}`] === undefined && packages[`${path}/node_modules/${name}`] === undefined,
+    ),
+  );
+  assert.deepEqual(missing, []);
 });
