@@ -2,8 +2,6 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { test } from 'node:test';
 import { projectRoot } from './support/project.js';
 
@@ -49,19 +47,5 @@ test('the lock file names every optional package, for each platform, as npm ci w
       (name) => packages[`node_modules/${name}`] === undefined && packages[`${path}/node_modules/${name}`] === undefined,
     ),
   );
-  assert.deepEqual(missing, []);
-});
-
-interface LockedPackage {
-  readonly optionalDependencies?: Readonly<Record<string, string>>;
-}
-
-test('the lock file names the optional packages of every platform, without which npm ci refuses it', () => {
-  const { packages } = JSON.parse(readFileSync(join(projectRoot, 'package-lock.json'), 'utf8')) as {
-    packages: Readonly<Record<string, LockedPackage>>;
-  };
-  const missing = Object.values(packages)
-    .flatMap(({ optionalDependencies = {} }) => Object.keys(optionalDependencies))
-    .filter((name) => packages[`node_modules/${name}`] === undefined);
   assert.deepEqual(missing, []);
 });
