@@ -44,7 +44,8 @@ test('the lock file names every optional package, for each platform, as npm ci w
   };
   const missing = Object.entries(packages).flatMap(([path, { optionalDependencies = {} }]) =>
     Object.keys(optionalDependencies).filter(
-      (name) => packages[`node_modules/${name}`] === undefined && packages[`${path}/node_modules/${name}`] === undefined,
+      (name) =>
+        packages[`node_modules/${name}`] === undefined && packages[`${path}/node_modules/${name}`] === undefined,
     ),
   );
   assert.deepEqual(missing, []);
