@@ -8,6 +8,8 @@ export interface ListedMessage {
   readonly internetMessageId: string | null;
   readonly size: number;
   readonly unread: boolean;
+  readonly flagged: boolean;
+  readonly answered: boolean;
 }
 
 interface MessagePage {

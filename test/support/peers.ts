@@ -9,6 +9,8 @@ const peers = {
   promtool: 'the metrics are not read by Prometheus',
   openssl: 'no certificate is made',
   dovecot: 'no mailbox is served by IMAP',
+  postfix: 'no mail comes from its queue',
+  setpriv: 'nothing is run as another user',
 } as const;
 
 export type Peer = keyof typeof peers;

@@ -18,6 +18,8 @@ export interface CommandOptions {
   readonly cwd: string;
   readonly env?: Readonly<Record<string, string>>;
   readonly input?: string;
+  /** A command that starts the given one in its place: under limits, as somebody else. */
+  readonly launcher?: readonly string[];
 }
 
 export interface CommandResult {
@@ -27,9 +29,10 @@ export interface CommandResult {
 }
 
 /** Starts the built `postern` with nothing of our environment but the path. */
-function spawnPostern(args: readonly string[], { cwd, env = {} }: CommandOptions): ChildProcess {
+function spawnPostern(args: readonly string[], { cwd, env = {}, launcher = [] }: CommandOptions): ChildProcess {
   const { PATH = '' } = process.env;
-  return spawn(process.execPath, [cli, ...args], { cwd, env: { PATH, ...env }, stdio: ['pipe', 'pipe', 'pipe'] });
+  const [program = process.execPath, ...words] = [...launcher, process.execPath, cli, ...args];
+  return spawn(program, words, { cwd, env: { PATH, ...env }, stdio: ['pipe', 'pipe', 'pipe'] });
 }
 
 /** Runs a command that ends by itself. One that goes on is killed after 30 seconds, and its code is null. */
@@ -51,6 +54,7 @@ export interface ServerOptions {
   readonly args?: readonly string[];
   /** `POSTERN_ADMIN_PASSWORD` is `adminPassword` if absent. */
   readonly env?: Readonly<Record<string, string>>;
+  readonly launcher?: readonly string[];
 }
 
 /** A server in a process of its own, from its ready line to its end. */
@@ -72,12 +76,16 @@ export class ServerProcess {
   }
 
   /** Resolves with the ready line; rejects with what the server said when it ends before. Killed when the test ends. */
-  static async start(test: Ending, { folder, config, args = [], env }: ServerOptions): Promise<ServerProcess> {
+  static async start(
+    test: Ending,
+    { folder, config, args = [], env, launcher = [] }: ServerOptions,
+  ): Promise<ServerProcess> {
     const text = config === undefined ? `{ smtp: { listeners: ${freeListeners} } }` : config;
     if (text !== null) await writeFile(join(folder, 'postern.json5'), text);
     const child = spawnPostern(['start', '--http-port', '0', '--smtp-port', '0', ...args], {
       cwd: folder,
       env: env ?? { POSTERN_ADMIN_PASSWORD: adminPassword },
+      launcher,
     });
     const output = new Output(child);
     const exit = exitOf(child);

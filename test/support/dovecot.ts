@@ -1,0 +1,102 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { userInfo } from 'node:os';
+import { join } from 'node:path';
+import { isRoot, type MailAccount } from './account.js';
+import { atEnd, type Ending } from './ending.js';
+import { freePort } from './free-port.js';
+import { findPeer } from './peers.js';
+import { temporaryFolder } from './temporary-folder.js';
+
+export interface DovecotOptions {
+  /** `…/data/mail`: below it are `<domain>/<user>`. */
+  readonly mailRoot: string;
+  readonly account: MailAccount;
+}
+
+/** Users of the system that Dovecot's own processes become; without root they stay who they are. */
+function internalUsers(): readonly string[] {
+  if (isRoot()) return [];
+  const { username } = userInfo();
+  return [
+    `default_internal_user = ${username}`,
+    `default_login_user = ${username}`,
+    'service imap-login {\n chroot =\n}',
+    'service anvil {\n chroot =\n}',
+    'service stats {\n chroot =\n}',
+  ];
+}
+
+function configurationText(folder: string, port: number, { mailRoot, account: { uid, gid } }: DovecotOptions): string {
+  return `${[
+    `base_dir = ${join(folder, 'base')}`,
+    `state_dir = ${join(folder, 'state')}`,
+    `log_path = ${join(folder, 'dovecot.log')}`,
+    'protocols = imap',
+    'listen = 127.0.0.1',
+    'ssl = no',
+    'disable_plaintext_auth = no',
+    'mail_max_userip_connections = 50',
+    `first_valid_uid = ${uid}`,
+    `first_valid_gid = ${gid}`,
+    `mail_location = maildir:${mailRoot}/%d/%n`,
+    ...internalUsers(),
+    `service imap-login {\n inet_listener imap {\n  port = ${port}\n }\n inet_listener imaps {\n  port = 0\n }\n}`,
+    'passdb {\n driver = static\n args = nopassword=y\n}',
+    `userdb {\n driver = static\n args = uid=${uid} gid=${gid} home=${mailRoot}/%d/%n\n}`,
+  ].join('\n')}\n`;
+}
+
+/** A Dovecot of our own that serves a tree of Maildirs by IMAP; every password is right. */
+export class Dovecot {
+  readonly port: number;
+  readonly #log: string;
+
+  private constructor(port: number, log: string) {
+    this.port = port;
+    this.#log = log;
+  }
+
+  /** Resolves when it listens; stopped when the test ends. */
+  static async start(test: Ending, options: DovecotOptions): Promise<Dovecot> {
+    const folder = await temporaryFolder(test);
+    await chmod(folder, 0o711);
+    await mkdir(join(folder, 'state'));
+    const port = await freePort();
+    const file = join(folder, 'dovecot.conf');
+    await writeFile(file, configurationText(folder, port, options));
+    const child = spawn(findPeer('dovecot') ?? 'dovecot', ['-F', '-c', file], { stdio: 'ignore' });
+    atEnd(test, () => stop(child));
+    const dovecot = new Dovecot(port, join(folder, 'dovecot.log'));
+    await dovecot.#untilStarted(child);
+    return dovecot;
+  }
+
+  /** What it complains about; at its start it mends the modes of its own folders. */
+  async complaints(): Promise<readonly string[]> {
+    const lines = (await this.#text()).split('\n');
+    return lines.filter((line) => /Error|Warning|Fatal|Panic/.test(line) && !line.includes('Corrected permissions'));
+  }
+
+  async #untilStarted(child: ChildProcess): Promise<void> {
+    const until = performance.now() + 10_000;
+    while (!(await this.#text()).includes('starting up')) {
+      if (child.exitCode !== null || performance.now() > until) {
+        throw new Error(`Dovecot does not start: ${await this.#text()}`);
+      }
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  }
+
+  #text(): Promise<string> {
+    return readFile(this.#log, 'utf8').catch(() => '');
+  }
+}
+
+async function stop(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const ended = once(child, 'exit');
+  child.kill('SIGTERM');
+  await ended;
+}
