@@ -5,7 +5,18 @@
  *   node build.mjs --watch     builds, then compiles on every change and restarts the server
  */
 import { spawn, spawnSync } from 'node:child_process';
-import { copyFileSync, existsSync, mkdirSync, readdirSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -45,16 +56,41 @@ function vendor() {
   }
 }
 
+/** What was compiled from a source that is gone would be tested and packed for ever. */
+function sweep() {
+  for (const folder of ['core', 'plugins', 'test', 'bench'].map((name) => join('dist', name))) {
+    if (!existsSync(join(root, folder))) continue;
+    for (const name of readdirSync(join(root, folder), { recursive: true })) {
+      const compiled = /^(.*?)(?:\.d)?\.([cm]?)[jt]s(?:\.map)?$/.exec(join(folder, name));
+      if (compiled === null) continue;
+      const source = join(root, `${compiled[1].slice('dist/'.length)}.${compiled[2]}ts`);
+      if (!existsSync(source)) rmSync(join(root, folder, name));
+    }
+  }
+}
+
+/** `npx postern` runs this checkout, as it runs an installed package. */
+function link() {
+  const command = join(root, 'dist', 'core', 'postern.cjs');
+  const bin = join(root, 'node_modules', '.bin');
+  if (!existsSync(command) || !existsSync(bin) || process.platform === 'win32') return;
+  chmodSync(command, 0o755);
+  rmSync(join(bin, 'postern'), { force: true });
+  symlinkSync(join('..', '..', 'dist', 'core', 'postern.cjs'), join(bin, 'postern'));
+}
+
 function build() {
   const started = new Date();
   vendor();
   if (!compile()) process.exit(1);
+  sweep();
   writeFileSync(stamp, '');
   utimesSync(stamp, started, started);
 }
 
 const argument = process.argv[2];
 if (argument !== '--if-stale' || stale()) build();
+link();
 if (argument === '--watch') {
   const tsc = createRequire(import.meta.url).resolve('typescript/package.json');
   const run = (args) => spawn(process.execPath, args, { stdio: 'inherit', cwd: root });
