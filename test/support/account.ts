@@ -29,3 +29,8 @@ export function mailAccount(): MailAccount {
 export async function giveTo({ uid, gid }: MailAccount, folder: string): Promise<void> {
   if (isRoot()) await chown(folder, uid, gid);
 }
+
+/** For the `skip` option of a test: false for root, else a sentence. */
+export function skipWithoutRoot(reason: string): string | false {
+  return isRoot() ? false : `This needs root: ${reason}.`;
+}
