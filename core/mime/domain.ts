@@ -46,10 +46,17 @@ function asciiName(text: string): string | undefined {
 
 /** Undefined for a label that does not come back: something in it was mapped to something else, so it is no U-label. */
 function asciiLabel(one: string): string | undefined {
-  const isPlain = isAscii(one);
-  if (isPlain && !one.startsWith('xn--')) return one;
-  const name = domainToASCII(one);
-  return one === (isPlain ? name : domainToUnicode(name)) ? name : undefined;
+  if (!isAscii(one)) {
+    const name = domainToASCII(one);
+    return one === domainToUnicode(name) ? name : undefined;
+  }
+  return one.startsWith('xn--') && !isALabel(one) ? undefined : one;
+}
+
+/** Newer releases of Node leave an A-label that stands for nothing as it is; older ones make it empty. */
+function isALabel(one: string): boolean {
+  const decoded = domainToUnicode(one);
+  return !isAscii(decoded) && domainToASCII(decoded) === one;
 }
 
 function isDomainName(name: string): name is Domain {

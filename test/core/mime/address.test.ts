@@ -91,6 +91,7 @@ const refused: readonly (readonly [why: string, text: string])[] = [
   ['full-width letters', 'user@ｅxample.com'],
   ['an ideographic full stop', 'user@example\u3002com'],
   ['an A-label of nothing', 'user@xn--a.example'],
+  ['an A-label of what is ASCII anyway', 'user@xn--abc-.example'],
   ['a literal without brackets', 'user@IPv6:::1'],
   ['an open literal', 'user@[192.0.2.1'],
   ['a literal of no address', 'user@[192.0.2.256]'],
