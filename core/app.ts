@@ -4,6 +4,8 @@ import { fileURLToPath } from 'node:url';
 import { lend, PluginHost } from './boot.js';
 import type { Clock } from './clock.js';
 import type { LoadedConfiguration } from './config/load.js';
+import { lifecycle } from './contracts/lifecycle.js';
+import { serverLog } from './contracts/server-log.js';
 import { catalogue, configuration, healthOverview, metricsExposition } from './contracts/server.js';
 import { openSpool, type FileSpool } from './disk/file-spool.js';
 import { HealthRegistry } from './health-registry.js';
@@ -50,6 +52,10 @@ export async function createApp(input: AppInput): Promise<App> {
   const metrics = new Metrics();
   const health = new HealthRegistry({ clock });
   health.check('core', 'log', () => input.log.health());
+  const stopping = new AbortController();
+  health.check('core', 'server', () =>
+    stopping.signal.aborted ? { status: 'down', why: 'The server is stopping.' } : { status: 'up' },
+  );
   const pipeline = new Pipeline({ log, clock });
   const spool = await openSpool(join(data, 'spool'), { log, clock, durability: settings.durability });
   const closeSpool = watchOver(spool, health);
@@ -85,6 +91,8 @@ export async function createApp(input: AppInput): Promise<App> {
       lend(configuration, input.configuration),
       lend(healthOverview, health),
       lend(metricsExposition, metrics.exposition),
+      lend(serverLog, input.log.source),
+      lend(lifecycle, { stopping: stopping.signal }),
       lend(catalogue, {
         endpoints: () => http.describe(),
         hooks: () => pipeline.describe(),
@@ -97,7 +105,10 @@ export async function createApp(input: AppInput): Promise<App> {
 
   async function close(): Promise<void> {
     const graceMs = settings.shutdownSeconds * 1000;
-    await Promise.all([smtp.close(graceMs), http.close(graceMs)]);
+    stopping.abort();
+    // Pages answer while sessions finish, and /health says 503: a balancer sees why nothing is accepted.
+    await smtp.close(graceMs);
+    await http.close(graceMs);
     await plugins.stop();
     await closeSpool();
   }

@@ -1,7 +1,8 @@
 import { pino, type Logger } from 'pino';
+import type { ServerLog } from './contracts/server-log.js';
 import type { HealthReport } from './health.js';
 import { errorFields } from './log/error-fields.js';
-import { LogFile, type LogFileOptions } from './log/file.js';
+import { listLogFiles, LogFile, type LogFileOptions } from './log/file.js';
 import { tidyLine } from './log/line.js';
 import { prettyLine } from './log/pretty.js';
 import { LineRing, type LogRing } from './log/ring.js';
@@ -27,6 +28,8 @@ export interface LogSettings extends LogFileOptions {
 export interface OpenedLog {
   readonly log: Log;
   readonly ring: LogRing;
+  /** For those who read it. */
+  readonly source: ServerLog;
   /** `degraded` while the disk refuses lines. */
   health(): HealthReport;
   /** Everything said so far is in the file, or the disk has refused it. */
@@ -61,6 +64,12 @@ export function openLog(settings: LogSettings): OpenedLog {
       { write },
     ),
     ring,
+    source: {
+      folder: settings.folder,
+      files: () => listLogFiles(settings.folder),
+      flush: () => file.flush(),
+      subscribe: (listener) => ring.subscribe(listener),
+    },
     health: () => file.health(),
     flush: () => file.flush(),
     close: () => file.close(),

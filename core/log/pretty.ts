@@ -7,15 +7,24 @@ const placed = new Set(['level', 'time', 'plugin', 'msg']);
  * @param line one JSON object, already redacted
  */
 export function prettyLine(line: string): string {
+  return lineWith(line, (time) => time.slice(11, 19));
+}
+
+/** The same with date and milliseconds, for a file or a pipe. */
+export function fullLine(line: string): string {
+  return lineWith(line, (time) => time);
+}
+
+function lineWith(line: string, clockOf: (time: string) => string): string {
   const fields = parse(line);
-  if (fields === undefined) return line;
+  if (fields === undefined) return `${visible(line.replace(/\n$/, ''))}\n`;
   const { level, time, plugin, msg } = fields;
   const rest = Object.entries(fields)
     .filter(([name]) => !placed.has(name))
     .map(([name, value]) => ` ${visible(name)}=${visible(JSON.stringify(value) ?? '')}`);
-  const clock = typeof time === 'string' ? time.slice(11, 19) : '';
+  const clock = typeof time === 'string' ? visible(clockOf(time)) : '';
   const who = typeof plugin === 'string' ? `${visible(plugin)}: ` : '';
-  return `${clock} ${String(level).padEnd(5)} ${who}${visible(typeof msg === 'string' ? msg : '')}${rest.join('')}\n`;
+  return `${clock} ${visible(String(level)).padEnd(5)} ${who}${visible(typeof msg === 'string' ? msg : '')}${rest.join('')}\n`;
 }
 
 function parse(line: string): Readonly<Record<string, unknown>> | undefined {

@@ -1,24 +1,33 @@
+import { lifecycle } from '../../core/contracts/lifecycle.js';
+import { serverLog } from '../../core/contracts/server-log.js';
 import { catalogue, configuration, healthOverview, metricsExposition } from '../../core/contracts/server.js';
 import { definePlugin, next } from '../../core/plugin.js';
 import { Activity } from './activity.js';
 import { DiskSpace, spaceOf } from './disk-space.js';
 import { EventLoop } from './event-loop.js';
 import { HealthChanges } from './health-report.js';
+import { LogSearch } from './log-search.js';
+import { LogTail } from './log-tail.js';
 import { countMail } from './mail-metrics.js';
 import { MonitoringOptions } from './options.js';
 import { monitoringEndpoints } from './routes.js';
+import { logEndpoints } from './routes/logs.js';
 import { gaugeServer } from './server-metrics.js';
 
 /** How often disk, event loop and health are looked at. */
 const SAMPLE_SECONDS = 10;
+/** Proxies close connections that are silent for a minute, some after half of it. */
+const BEAT_SECONDS = 15;
 
-/** The landing page, health and metrics. It watches mail and decides nothing. */
+/** The landing page, health, metrics and the log. It watches mail and decides nothing. */
 export const monitoring = definePlugin({
   name: 'monitoring',
   options: MonitoringOptions,
-  needs: { catalogue, configuration, healthOverview, metricsExposition },
-  async setup(context, { options, catalogue, configuration, healthOverview, metricsExposition }) {
+  needs: { catalogue, configuration, healthOverview, lifecycle, metricsExposition, serverLog },
+  async setup(context, given) {
+    const { options, catalogue, configuration, healthOverview, lifecycle, metricsExposition, serverLog } = given;
     const { clock, health, http, log, metrics, smtp } = context;
+    let settings = options;
     const disk = new DiskSpace(() => spaceOf(configuration.data), options.disk);
     const eventLoop = new EventLoop(options.eventLoop);
     context.onClose(() => eventLoop.close());
@@ -43,6 +52,11 @@ export const monitoring = definePlugin({
     countMail(context);
     gaugeServer(metrics, { disk, eventLoop, health: healthOverview });
 
+    const tail = new LogTail(serverLog);
+    context.every(BEAT_SECONDS, () => tail.beat());
+    context.onClose(() => tail.close());
+    lifecycle.stopping.addEventListener('abort', () => tail.close(), { once: true });
+
     http.mount(
       monitoringEndpoints({
         catalogue,
@@ -53,10 +67,13 @@ export const monitoring = definePlugin({
         metrics: metricsExposition,
       }),
     );
+    http.mount(logEndpoints({ search: new LogSearch(serverLog, () => settings.logs.maxSearchBytes), tail, clock }));
     http.navigate({ title: 'Overview', href: '/', order: 0, role: 'read' });
     http.navigate({ title: 'Health', href: '/health/extended', order: 80, role: 'read' });
+    http.navigate({ title: 'Log', href: '/logs', order: 84, role: 'admin' });
     return {
       reconfigure: (changed) => {
+        settings = changed;
         disk.reconfigure(changed.disk);
         eventLoop.reconfigure(changed.eventLoop);
       },

@@ -29,5 +29,13 @@ export const MonitoringOptions = z.strictObject({
     })
     .prefault({})
     .describe('Threshold of the health component "event loop".'),
+  logs: z
+    .strictObject({
+      maxSearchBytes: bytes()
+        .default(512 * 1024 * 1024)
+        .describe('How much of the log one search looks through, in bytes; its answer says where to go on.'),
+    })
+    .prefault({})
+    .describe('Search of the log at /logs.'),
 });
 export type MonitoringSettings = z.output<typeof MonitoringOptions>;

@@ -1,9 +1,13 @@
+import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { pino } from 'pino';
 import { lend } from '../../core/boot.js';
 import type { Clock } from '../../core/clock.js';
-import { catalogue, configuration, healthOverview, metricsExposition } from '../../core/contracts/server.js';
-import type { Configuration, EffectiveValue } from '../../core/contracts/server.js';
+import { lifecycle } from '../../core/contracts/lifecycle.js';
+import { serverLog } from '../../core/contracts/server-log.js';
+import { catalogue, configuration, healthOverview, metricsExposition, reloading } from '../../core/contracts/server.js';
+import type { Configuration, EffectiveValue, Reloading } from '../../core/contracts/server.js';
+import { openLog, type OpenedLog } from '../../core/log.js';
 import { HealthRegistry } from '../../core/health-registry.js';
 import { parseAddress } from '../../core/mime/address.js';
 import { contextFactory } from '../../core/plugin-context.js';
@@ -18,6 +22,10 @@ export interface PluginSite extends OpenedShell {
   readonly running: RunningPlugin;
   readonly pipeline: Pipeline;
   readonly health: HealthRegistry;
+  /** What the plugin reads as the log of the server; nothing but the test writes to it. */
+  readonly serverLog: OpenedLog;
+  /** Aborted, the server is said to stop. */
+  readonly stopping: AbortController;
   /** The model that a script gets; fails unless the status is the expected one. */
   json(path: string, status?: number): Promise<Record<string, unknown>>;
   /** The page; fails unless it is there. */
@@ -28,7 +36,14 @@ export interface PluginSiteInput {
   readonly options?: object;
   readonly configuration: Configuration;
   readonly clock?: Clock;
+  /** A configuration that never changes if absent. */
+  readonly reloading?: Reloading;
 }
+
+const unchanging: Reloading = {
+  reload: () => Promise.resolve({ status: 'unchanged', changed: [], restartRequired: [], differences: [] }),
+  last: () => null,
+};
 
 export const noon = Date.UTC(2026, 10, 21, 12);
 
@@ -41,10 +56,23 @@ export async function openPluginSite(t: TestContext, plugin: Plugin, input: Plug
   const pipeline = new Pipeline({ log, clock });
   const health = new HealthRegistry({ clock });
   const { shell: http, metrics, data } = opened;
+  const stopping = new AbortController();
+  const logged = openLog({
+    folder: join(data, 'logs'),
+    level: 'trace',
+    ringLines: 100,
+    maxFileBytes: 2 ** 20,
+    keepFiles: 10,
+    clock,
+  });
+  atEnd(t, () => logged.close());
   const lent = [
     lend(configuration, { ...input.configuration, data }),
+    lend(reloading, input.reloading ?? unchanging),
     lend(healthOverview, health),
     lend(metricsExposition, metrics.exposition),
+    lend(serverLog, logged.source),
+    lend(lifecycle, { stopping: stopping.signal }),
     lend(catalogue, { endpoints: () => http.describe(), hooks: () => pipeline.describe() }),
   ];
   const services = Object.fromEntries(
@@ -71,6 +99,8 @@ export async function openPluginSite(t: TestContext, plugin: Plugin, input: Plug
     running,
     pipeline,
     health,
+    serverLog: logged,
+    stopping,
     json: async (path, status = 200) =>
       JSON.parse(await expect(await opened.get(path, { headers: { accept: 'application/json' } }), status)) as Record<
         string,

@@ -1,0 +1,8 @@
+import { service } from '../service.js';
+
+/** For what must end when the server is told to stop, before it has stopped. */
+export interface Lifecycle {
+  /** Aborted as soon as the server takes no more mail; sessions and requests under way still finish. */
+  readonly stopping: AbortSignal;
+}
+export const lifecycle = service<Lifecycle>('postern.lifecycle');

@@ -1,0 +1,47 @@
+import type { FileHandle } from 'node:fs/promises';
+
+const BLOCK_BYTES = 256 * 1024;
+/** More without a line end is no line of ours. */
+const MAX_CARRIED = 1024 * 1024;
+const LF = 0x0a;
+
+/** Whole lines of a file, and where the first of them begins. */
+export interface LogBlock {
+  readonly start: number;
+  readonly bytes: Buffer;
+}
+
+/** The lines of a file before byte `end`, last block first; each read lets the event loop go on. */
+export async function* blocksBackwards(file: FileHandle, end: number): AsyncGenerator<LogBlock> {
+  let carried = Buffer.alloc(0);
+  for (let position = end; position > 0;) {
+    const size = Math.min(BLOCK_BYTES, position);
+    position -= size;
+    const { buffer, bytesRead } = await file.read(Buffer.allocUnsafe(size), 0, size, position);
+    const block = Buffer.concat([buffer.subarray(0, bytesRead), carried]);
+    const first = position === 0 ? 0 : block.indexOf(LF) + 1;
+    if (first === 0 && position > 0) {
+      carried = block.length > MAX_CARRIED ? Buffer.alloc(0) : block;
+      continue;
+    }
+    carried = block.subarray(0, first);
+    if (first < block.length) yield { start: position + first, bytes: block.subarray(first) };
+  }
+}
+
+export interface RawLine {
+  /** Byte in the file. */
+  readonly offset: number;
+  /** Without its line end. */
+  readonly bytes: Buffer;
+}
+
+/** The lines of a block, the last first. */
+export function* linesBackwards({ start, bytes }: LogBlock): Generator<RawLine> {
+  let end = bytes.at(-1) === LF ? bytes.length - 1 : bytes.length;
+  while (end >= 0) {
+    const before = end === 0 ? -1 : bytes.lastIndexOf(LF, end - 1);
+    if (before + 1 < end) yield { offset: start + before + 1, bytes: bytes.subarray(before + 1, end) };
+    end = before;
+  }
+}
