@@ -2,6 +2,7 @@
  * Builds, then runs the tests of dist/test. Arguments select files by a part of their path:
  *   npm test                     everything
  *   npm test -- core/smtp        only those
+ * Every process of a test runs on the node that runs this one: PATH="/folder/of/another/node:$PATH" npm test
  */
 import { spawnSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
