@@ -3,7 +3,7 @@ import {
   fdatasync,
   fsync,
   link,
-  lstat,
+  lstatSync,
   mkdir,
   open,
   read,
@@ -67,7 +67,8 @@ export const nodeFiles: FileLayer = {
   unlink: (path) => done((then) => unlink(path, then)),
   mkdir: (path, mode) => done((then) => mkdir(path, { mode }, then)),
   rmdir: (path) => done((then) => rmdir(path, then)),
-  lstat: (path) => value((then) => lstat(path, then)),
+  // Nor that: the entries on the way to a mailbox in use are in memory.
+  lstat: (path) => new Promise((resolve) => resolve(lstatSync(path))),
   readdir: (path) => value((then) => readdir(path, then)),
   statfs: (path) => value((then) => statfs(path, then)),
 };

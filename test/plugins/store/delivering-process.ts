@@ -1,6 +1,8 @@
 /**
- * A process that delivers without end and prints the number of each message once it is acknowledged, to be killed.
- * Arguments: the data folder, a word that is in every message, and the durability.
+ * A process that delivers and prints the number of each message once it is acknowledged, to be killed. Every seventh is
+ * taken back again; then its number is printed with a minus.
+ * Arguments: the data folder, a word that is in every message, the durability, and after how many messages it ends;
+ * without that it goes on without end.
  */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -14,7 +16,8 @@ import { rememberingLog } from '../../core/disk/remembering-log.js';
 import { prologue, recipient, transactionOf } from './delivery-ground.js';
 import { numberedMessage } from './numbered-message.js';
 
-const [, , data = '', word = '', durability] = process.argv;
+const [, , data = '', word = '', durability, limit] = process.argv;
+const most = limit === undefined ? Infinity : Number(limit);
 const { log } = rememberingLog();
 const spool = await openSpool(join(data, 'spool'), {
   log,
@@ -37,8 +40,8 @@ await spool.recover(target.finder?.());
 const recipients = [recipient('ann@example.org'), recipient('bob@example.org')];
 let count = 0;
 
-async function deliverWithoutEnd(): Promise<never> {
-  for (;;) {
+async function deliver(): Promise<void> {
+  while (count < most) {
     const number = ++count;
     const writer = await spool.create(prologue.returnPath, prologue.trace);
     await writer.write(numberedMessage(word, number));
@@ -46,9 +49,11 @@ async function deliverWithoutEnd(): Promise<never> {
     const delivery = await target.start(transactionOf(recipients), recipients);
     await delivery.body(message);
     await delivery.commit();
-    process.stdout.write(`${number}\n`);
+    if (number % 7 === 0) await delivery.abort();
+    process.stdout.write(`${number % 7 === 0 ? -number : number}\n`);
     await message.release();
   }
 }
 
-await Promise.all(Array.from({ length: 20 }, deliverWithoutEnd));
+await Promise.all(Array.from({ length: limit === undefined ? 20 : 3 }, deliver));
+await spool.close();
