@@ -1,26 +1,38 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import { connect, createServer, type AddressInfo } from 'node:net';
 import { createInterface } from 'node:readline';
+import { setTimeout as pause } from 'node:timers/promises';
 
-/** A server under test: a process that prints `… smtp=HOST:PORT` when it is ready. */
+/** A server under test. */
 export interface Peer {
   readonly name: string;
   readonly port: number;
+  /** Folder where a file for each message appears. */
+  readonly inbox: string;
   stop(): Promise<void>;
 }
 
-export async function startPeer(name: string, script: string, args: readonly string[]): Promise<Peer> {
-  const child = spawn(process.execPath, [script, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+/** A process of ours that prints `… smtp=HOST:PORT` when it is ready. */
+export async function startPeer(name: string, script: string, args: readonly string[], inbox: string): Promise<Peer> {
+  const child = spawn(process.execPath, [...nodeOptions(name), script, ...args], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   const port = await readyPort(child, name);
-  return {
-    name,
-    port,
-    stop: async () => {
-      if (child.exitCode !== null) return;
-      child.kill('SIGTERM');
-      await once(child, 'exit');
-    },
-  };
+  return { name, port, inbox, stop: () => stopChild(child) };
+}
+
+/** `BENCH_PROFILE=NAME` writes a processor profile of that peer into the working folder. */
+function nodeOptions(name: string): readonly string[] {
+  return process.env['BENCH_PROFILE'] === name
+    ? ['--cpu-prof', '--cpu-prof-name', `${name.replace(' ', '-')}.cpuprofile`]
+    : [];
+}
+
+export async function stopChild(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null) return;
+  child.kill('SIGTERM');
+  await once(child, 'exit');
 }
 
 async function readyPort(child: ChildProcess, name: string): Promise<number> {
@@ -33,4 +45,28 @@ async function readyPort(child: ChildProcess, name: string): Promise<number> {
     }
   }
   throw new Error(`${name} ended before it was ready`);
+}
+
+/** A port that was free a moment ago, for servers that cannot choose one. */
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return port;
+}
+
+/** Waits until somebody listens there; false when nobody does within the time. */
+export async function listening(port: number, seconds: number): Promise<boolean> {
+  for (let left = seconds * 10; left > 0; left -= 1) {
+    const socket = connect(port, '127.0.0.1');
+    const open = await new Promise<boolean>((resolve) => {
+      socket.once('connect', () => resolve(true)).once('error', () => resolve(false));
+    });
+    socket.destroy();
+    if (open) return true;
+    await pause(100);
+  }
+  return false;
 }

@@ -1,66 +1,85 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { printTable, median } from './table.js';
-import { startPeer, type Peer } from './peer.js';
-import { runSenders } from './senders.js';
+import { setTimeout as pause } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+import { loadsOf, type Load } from './loads.js';
+import type { Peer } from './peer.js';
+import { startPeers } from './receive-peers.js';
+import { chooseSender, type Sender } from './sender.js';
+import { median, printTable } from './table.js';
 
-const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
-const rounds = 3;
+/** `--quick`: one round of fewer messages. `--only TEXT`: rows whose title has it. `--peers NAME,…`: only these. */
+const options = {
+  quick: { type: 'boolean', default: false },
+  only: { type: 'string', default: '' },
+  peers: { type: 'string', default: '' },
+} as const;
 
-interface Load {
-  readonly title: string;
-  readonly messages: number;
-  readonly bytes: number;
-  readonly sessions: number;
-  readonly keep: boolean;
-}
+/** Larger files are removed behind their row, for a disk is not endless; many small ones stay, as removing them slows the next run. */
+const largeBytes = 500_000;
 
-const loads: readonly Load[] = [
-  { title: '5 KB, 1 kept session', messages: 1000, bytes: 5000, sessions: 1, keep: true },
-  { title: '5 KB, 10 kept sessions', messages: 4000, bytes: 5000, sessions: 10, keep: true },
-  { title: '5 KB, 50 kept sessions', messages: 5000, bytes: 5000, sessions: 50, keep: true },
-  { title: '5 KB, 10 sessions, one per message', messages: 2000, bytes: 5000, sessions: 10, keep: false },
-  { title: '1 MB, 10 kept sessions', messages: 200, bytes: 1_000_000, sessions: 10, keep: true },
-];
-
-/** Messages a second until the last one has its 250, beside a bare smtp-server that writes as durably. */
-export async function receive(): Promise<void> {
+/** Messages a second until the last one is in the Maildir, peers in turn, so that a machine that slows down slows all. */
+export async function receive(args: readonly string[]): Promise<void> {
+  const { values } = parseArgs({ args: [...args], options });
   const folder = mkdtempSync(join(process.env['BENCH_FOLDER'] ?? tmpdir(), 'postern-bench-'));
   const peers: Peer[] = [];
   try {
-    peers.push(
-      await startPeer('postern', here('../core/postern.cjs'), [
-        'start',
-        '--data',
-        join(folder, 'postern'),
-        '--http-port',
-        '0',
-        '--smtp-port',
-        '0',
-      ]),
-      await startPeer('bare smtp-server', here('./bare-server.js'), [join(folder, 'bare')]),
-    );
+    const sender = await chooseSender();
+    const wanted = values.peers === '' ? undefined : values.peers.split(',');
+    for await (const peer of startPeers(folder, wanted)) peers.push(peer);
+    const loads = loadsOf(values.quick).filter(({ title }) => title.includes(values.only));
     const rows: string[][] = [];
-    for (const load of loads) rows.push(await measure(load, peers));
-    printTable(['load', ...peers.map(({ name }) => `${name} msg/s`), 'ratio'], rows);
+    for (const load of loads) {
+      rows.push(await measure(load, peers, sender, values.quick ? 1 : 3));
+      process.stderr.write(`${rows.at(-1)?.join('  ')}\n`);
+    }
+    process.stdout.write(`Messages a second until the last one is in the Maildir, sent by ${sender.name}; medians.\n`);
+    printTable(['load', ...peers.map(({ name }) => name), ...ratioNames(peers)], rows);
   } finally {
     for (const peer of peers) await peer.stop();
     rmSync(folder, { recursive: true, force: true });
   }
 }
 
-/** Peers take turns, so that a machine that slows down slows both. */
-async function measure(load: Load, peers: readonly Peer[]): Promise<string[]> {
+function ratioNames(peers: readonly Peer[]): readonly string[] {
+  return ownPeers(peers).map(({ name }) => `${name.replace('postern ', '')} / bare`);
+}
+
+const ownPeers = (peers: readonly Peer[]) => peers.filter(({ name }) => name.startsWith('postern'));
+
+/** One round to get warm, then those that count. */
+async function measure(load: Load, peers: readonly Peer[], sender: Sender, rounds: number): Promise<string[]> {
   const rates = new Map<Peer, number[]>(peers.map((peer) => [peer, []]));
   for (let round = 0; round <= rounds; round += 1) {
     for (const peer of peers) {
-      const seconds = await runSenders({ ...load, port: peer.port });
+      const seconds = await timeOne(load, peer, sender);
       if (round > 0) rates.get(peer)?.push(load.messages / seconds);
     }
   }
-  const medians = peers.map((peer) => median(rates.get(peer) ?? []));
-  const [own = 0, bare = 1] = medians;
-  return [load.title, ...medians.map((rate) => rate.toFixed(0)), (own / bare).toFixed(2)];
+  if (load.bytes > largeBytes) for (const peer of peers) removeAll(peer);
+  const medians = new Map(peers.map((peer) => [peer.name, median(rates.get(peer) ?? [])]));
+  const bare = medians.get('bare') ?? Number.NaN;
+  const ratios = ownPeers(peers).map(({ name }) => ((medians.get(name) ?? Number.NaN) / bare).toFixed(2));
+  return [load.title, ...peers.map(({ name }) => (medians.get(name) ?? 0).toFixed(0)), ...ratios];
+}
+
+async function timeOne(load: Load, peer: Peer, sender: Sender): Promise<number> {
+  const expected = countOf(peer) + load.messages;
+  const started = performance.now();
+  await sender.send({ ...load, port: peer.port });
+  while (countOf(peer) < expected) await pause(2);
+  return (performance.now() - started) / 1000;
+}
+
+function countOf({ inbox }: Peer): number {
+  try {
+    return readdirSync(inbox).length;
+  } catch {
+    return 0;
+  }
+}
+
+function removeAll({ inbox }: Peer): void {
+  for (const name of readdirSync(inbox)) rmSync(join(inbox, name));
 }

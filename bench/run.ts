@@ -1,13 +1,13 @@
 import { receive } from './receive.js';
 
-/** `npm run bench -- NAME`: each benchmark runs Postern and its peers in turn on this machine and prints ratios. */
-const benchmarks: Readonly<Record<string, () => Promise<void>>> = { receive };
+/** `npm run bench -- NAME [options]`: each benchmark runs Postern and its peers in turn on this machine and prints ratios. */
+const benchmarks: Readonly<Record<string, (args: readonly string[]) => Promise<void>>> = { receive };
 
-const name = process.argv[2] ?? 'receive';
+const [name = 'receive', ...args] = process.argv.slice(2);
 const chosen = benchmarks[name];
 if (chosen === undefined) {
   process.stderr.write(`No benchmark is called ${name}. There are: ${Object.keys(benchmarks).join(', ')}.\n`);
   process.exitCode = 2;
 } else {
-  await chosen();
+  await chosen(args);
 }
