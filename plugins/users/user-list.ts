@@ -1,3 +1,4 @@
+import { problem } from '../../core/problem.js';
 import type { UserDetails } from './roster.js';
 import { lowerCase, orderOf } from './username.js';
 
@@ -19,7 +20,10 @@ export interface UserPage {
   readonly prevCursor: string | null;
 }
 
-/** A part of the users in the order of their names. A cursor is the name that a page begins with, so additions do not shift it. */
+/**
+ * A part of the users in the order of their names. A cursor is the name that a page begins with, so additions do not
+ * shift it. Throws the problem `bad-request` for what is no cursor.
+ */
 export function pageOf(users: readonly UserDetails[], { q, limit = Infinity, cursor }: UserQuery): UserPage {
   const found = q === undefined ? users : users.filter((user) => matches(user, lowerCase(q.trim())));
   const start = startOf(found, cursor);
@@ -39,11 +43,15 @@ const matches = ({ username, aliases }: UserDetails, part: string): boolean =>
 function startOf(users: readonly UserDetails[], cursor: string | undefined): number {
   if (cursor === undefined) return 0;
   const name = Buffer.from(cursor, 'base64url').toString();
+  const isOurs = cursorOf(name) === cursor && /^[^\p{Cc}@]+@[^\p{Cc}@]+$/u.test(name);
+  if (!isOurs) throw problem('bad-request', { detail: 'That is no cursor of this list.' });
   const start = users.findIndex((user) => orderOf(user.username) >= orderOf(name));
   return start === -1 ? users.length : start;
 }
 
 function cursorAt(users: readonly UserDetails[], index: number): string | null {
   const user = users[index];
-  return user === undefined ? null : Buffer.from(user.username).toString('base64url');
+  return user === undefined ? null : cursorOf(user.username);
 }
+
+const cursorOf = (name: string): string => Buffer.from(name).toString('base64url');

@@ -43,8 +43,9 @@ describe('the users over JSON', () => {
       path = typeof next === 'string' ? `/users?limit=1&cursor=${next}` : '';
     }
     assert.deepEqual(seen, names);
-    assert.equal((await call('GET', '/users?limit=0')).status, 400);
-    assert.equal((await call('GET', '/users?queue=x')).status, 400);
+    for (const query of ['limit=0', 'queue=x', 'cursor=junk', 'cursor=%3D', `cursor=${'A'.repeat(40)}`]) {
+      assert.equal((await call('GET', `/users?${query}`)).status, 400, query);
+    }
   });
 
   it('exist or not, with 200 for both', async (test) => {

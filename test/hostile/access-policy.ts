@@ -1,0 +1,37 @@
+import type { EndpointDescription } from '../../core/http/endpoint.js';
+
+type Mounted = Pick<EndpointDescription, 'method' | 'path' | 'access'>;
+
+interface Rule {
+  readonly match: RegExp;
+  readonly access: readonly string[];
+}
+
+/**
+ * Who may reach what, as docs/http-api.md says it; the first match counts. An endpoint that no rule speaks of fails the
+ * test: whoever adds one decides here who may reach it.
+ */
+const policy: readonly Rule[] = [
+  { match: /^GET \/(?:health|favicon\.ico)$/, access: ['public'] },
+  { match: /^GET \/(?:docs|openapi\.json|health\/extended|metrics(?:\/\w+)?)?$/, access: ['read'] },
+  { match: /^(?:GET|POST) \/pipeline(?:\/explain)?$/, access: ['read', 'admin'] },
+  { match: /^\w+ \/store(?:\/|$)/, access: ['operate'] },
+  { match: /^GET \/users(?:\/\{username\}\/exists)?$/, access: ['read'] },
+  { match: /^POST \/users\/authenticate$/, access: ['operate'] },
+  { match: /^\w+ \/users(?:\/\{username\})?$/, access: ['admin'] },
+  { match: /^GET \/client\/queue(?:\/list|\/statistics|\/\{uid\})?$/, access: ['read'] },
+  { match: /^GET \/client\/destinations/, access: ['read'] },
+  { match: /^\w+ \/client\//, access: ['operate'] },
+  { match: /^GET \/config\/sync\/status$/, access: ['read', 'admin'] },
+  { match: /^\w+ \/(?:config|system|logs|audit)(?:\/|$)/, access: ['admin'] },
+];
+
+/** A line for each endpoint that has no rule, or another access than its rule says. */
+export function breaches(endpoints: readonly Mounted[]): readonly string[] {
+  return endpoints.flatMap(({ method, path, access }) => {
+    const name = `${method} ${path}`;
+    const rule = policy.find(({ match }) => match.test(name));
+    if (rule === undefined) return [`${name} has no rule`];
+    return rule.access.includes(access) ? [] : [`${name} is ${access}, not ${rule.access.join(' or ')}`];
+  });
+}

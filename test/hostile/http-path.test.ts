@@ -1,0 +1,129 @@
+import assert from 'node:assert/strict';
+import { mkdir, symlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { before, describe, test } from 'node:test';
+import { statusOf } from '../core/http/raw-exchange.js';
+import { suiteEnding } from '../support/ending.js';
+import { bodyOf, examplePath, HttpGround, json, parameters } from './http-ground.js';
+
+const suite = suiteEnding();
+
+/** Names that can be read in two ways, or hold what no name holds. */
+const unreadable: Readonly<Record<string, string>> = {
+  dots: '..',
+  dot: '.',
+  'encoded dots': '%2e%2e',
+  'dots and a slash': '..%2f..%2fetc%2fpasswd',
+  'an absolute path': '%2fetc%2fpasswd',
+  'a backslash': '..%5c..%5cetc',
+  'a raw backslash': 'a\\b',
+  'overlong UTF-8': '%c0%ae%c0%ae',
+  'a lone surrogate': '%ed%a0%80',
+  'no UTF-8': '%ff',
+  'malformed percent': '%zz',
+  'cut percent': 'a%2',
+  NUL: 'a%00b',
+  CRLF: 'a%0d%0aX:%20y',
+  LF: '%0a',
+  DEL: '%7f',
+  'a C1 control': '%c2%85',
+  'U+202E': 'a%e2%80%aeb',
+  'U+200B': 'a%e2%80%8bb',
+};
+
+/** Names that can be read and that nothing here has. */
+const foreign: Readonly<Record<string, string>> = {
+  'dots encoded twice': '%252e%252e',
+  'a drive': 'C:',
+  'a home': '~root',
+  'a space': '%20',
+  'a trailing dot': 'x.',
+  'three dots': '...',
+  NFD: 'cafe%cc%81',
+  '256 bytes': 'a'.repeat(256),
+  '4 KB': 'a'.repeat(4096),
+  'a working folder': 'tmp',
+  'a control file': 'dovecot-uidlist',
+  'a name of an object member': '__proto__',
+  markup: '%3Cscript%3E',
+  template: '%7B%7B7*7%7D%7D',
+};
+
+describe('names in paths of the whole server', () => {
+  let ground: HttpGround;
+  let tree: string;
+  before(async () => {
+    ground = await HttpGround.start(suite);
+    tree = await ground.tree();
+  });
+
+  /** Asks every endpoint with this name in place of each of its parameters in turn. */
+  async function askAll(name: string, expected: (status: number, path: string) => boolean): Promise<void> {
+    let asked = 0;
+    for (const { method, path } of ground.endpoints) {
+      for (const parameter of parameters(path)) {
+        const target = examplePath(path, { [parameter]: name });
+        const answer = await ground.ask(method, target, { headers: json, body: method === 'GET' ? '' : '{}' });
+        assert.ok(expected(statusOf(answer), path), `${method} ${target.slice(0, 200)}: ${answer.slice(0, 300)}`);
+        assert.doesNotMatch(answer, /ENOENT|EINVAL|ERR_INVALID|\/tmp\/|root:x:/);
+        asked += 1;
+      }
+    }
+    assert.ok(asked > 10);
+    assert.equal(await ground.tree(), tree);
+  }
+
+  for (const [title, name] of Object.entries(unreadable)) {
+    test(`H01 H02 ${title} is 400 wherever a name can stand, and nothing on disk has changed`, () =>
+      askAll(name, (status) => status === 400));
+  }
+
+  for (const [title, name] of Object.entries(foreign)) {
+    test(`H01 H03 H06 ${title} is nothing that is there, and nothing on disk has changed`, () =>
+      askAll(name, (status, path) => [400, 404, 422].includes(status) || (status === 200 && path.endsWith('/exists'))));
+  }
+
+  test('H03 a path over 8 KB is 414, one over 16 KB 431', async () => {
+    assert.equal(statusOf(await ground.ask('GET', `/store/${'a'.repeat(9000)}`)), 414);
+    assert.equal(statusOf(await ground.ask('GET', `/store/${'a'.repeat(17_000)}`)), 431);
+  });
+
+  test('H01 an empty name is another address', async () => {
+    for (const target of ['/store//postmaster', '/store/localhost//folders', '/users//exists']) {
+      assert.ok([400, 404].includes(statusOf(await ground.ask('GET', target))), target);
+    }
+  });
+
+  test('H05 other mailboxes are 404, and a domain is the same in any case', async () => {
+    for (const target of ['/store/elsewhere.example/postmaster', '/store/localhost/nobody']) {
+      assert.equal(statusOf(await ground.ask('GET', target)), 404, target);
+    }
+    const [lower, upper] = [
+      await ground.ask('GET', '/store/localhost/postmaster'),
+      await ground.ask('GET', '/store/LocalHost/postmaster'),
+    ];
+    assert.deepEqual([statusOf(lower), statusOf(upper)], [200, 200]);
+    assert.equal(bodyOf(lower), bodyOf(upper));
+  });
+
+  test('H04 links, folders and FIFOs in a mailbox are passed over', async () => {
+    const mailbox = join(ground.server.folder, 'data', 'mail', 'localhost', 'postmaster');
+    const secret = join(ground.server.folder, 'secret');
+    await writeFile(secret, 'Subject: planted-secret\r\n\r\nplanted-secret\r\n');
+    await symlink(secret, join(mailbox, 'cur', '1.link.host:2,S'));
+    await symlink('/nowhere', join(mailbox, 'new', '2.dangling.host'));
+    await mkdir(join(mailbox, 'cur', '3.folder.host'));
+    await symlink('/etc', join(mailbox, '.Linked'));
+    const folders = '/store/localhost/postmaster/folders';
+    for (const target of [folders, `${folders}/INBOX`, `${folders}/INBOX/properties`]) {
+      const answer = await ground.ask('GET', target);
+      assert.equal(statusOf(answer), 200, target);
+      assert.doesNotMatch(answer, /planted-secret|1\.link|2\.dangling|3\.folder|passwd/);
+    }
+    for (const target of [`${folders}/Linked`, `${folders}/INBOX/messages/1.link.host`]) {
+      const answer = await ground.ask('GET', target);
+      assert.equal(statusOf(answer), 404, target);
+      assert.doesNotMatch(answer, /planted-secret/);
+    }
+  });
+});

@@ -1,0 +1,152 @@
+import assert from 'node:assert/strict';
+import { connect } from 'node:net';
+import { before, describe, test } from 'node:test';
+import { basic } from '../core/http/opened-shell.js';
+import { rawExchange, statusOf } from '../core/http/raw-exchange.js';
+import { suiteEnding } from '../support/ending.js';
+import { deliver } from '../support/delivery.js';
+import { examplePath, HttpGround, json } from './http-ground.js';
+import { until } from './smtp-ground.js';
+
+const suite = suiteEnding();
+const authorization = `Authorization: ${basic('boss', 'boss-secret')}`;
+
+/** Bodies that are no object of ours. */
+const hostileJson: Readonly<Record<string, string>> = {
+  'a million arrays': '['.repeat(500_000),
+  'a million objects': '{"a":'.repeat(100_000),
+  NaN: '{"username":NaN}',
+  'a byte order mark': '\xef\xbb\xbf{}',
+  'UTF-16': '\xff\xfe{\0}\0',
+  'an array': '[]',
+  null: 'null',
+  'a number': '1e400',
+  'a cut object': '{"username":"a',
+  'two objects': '{}{}',
+  'arrays for texts': '{"username":["a","b"],"password":["c"]}',
+  'objects for texts': '{"username":{"$ne":""},"password":{"$ne":""}}',
+  prototypes: '{"__proto__":{"admin":true},"constructor":{"prototype":{"admin":true}}}',
+  'unknown keys': '{"username":"a@localhost","password":"b","role":"admin"}',
+};
+
+describe('requests to the whole server that are not what they seem', () => {
+  let ground: HttpGround;
+  before(async () => {
+    ground = await HttpGround.start(suite, { http: { limits: { headersSeconds: 1, requestSeconds: 2 } } });
+  });
+
+  const withBody = () => ground.endpoints.filter(({ method }) => method !== 'GET' && method !== 'DELETE');
+
+  for (const [name, body] of Object.entries(hostileJson)) {
+    test(`H31 ${name} as JSON is refused by every endpoint, and changes nothing`, async () => {
+      const tree = await ground.tree();
+      for (const { method, path } of withBody()) {
+        const answer = await ground.ask(method, examplePath(path), { headers: json, body });
+        assert.ok([400, 404, 413, 415, 422].includes(statusOf(answer)), `${method} ${path}: ${answer.slice(0, 200)}`);
+      }
+      assert.equal(await ground.tree(), tree);
+      assert.equal(Object.hasOwn(Object.prototype, 'admin'), false);
+    });
+  }
+
+  test('H31 a body over the limit is 413 before it is sent', async () => {
+    const head = ['POST /users HTTP/1.1', 'Host: localhost', authorization, ...json, 'Content-Length: 999999999', ''];
+    const answer = await rawExchange(ground.port, `${head.join('\r\n')}\r\n`);
+    assert.equal(statusOf(answer), 413);
+  });
+
+  test('H33 pages, limits and cursors that are none are 400', async () => {
+    const lists = ['/users', '/store', '/store/localhost', '/store/localhost/postmaster/folders/INBOX'];
+    const queries = ['limit=-1', 'limit=0', 'limit=1001', 'limit=1000000000', 'limit=1e3', 'limit=NaN', 'limit=1.5'];
+    const others = ['cursor=junk', 'cursor=%00', 'order=sideways', 'sort=__proto__', 'page=-1', 'nothing=1'];
+    for (const path of lists) {
+      for (const query of [...queries, ...others, 'limit=1&limit=2']) {
+        const status = statusOf(await ground.ask('GET', `${path}?${query}`));
+        assert.ok([400, 422].includes(status), `${path}?${query}: ${status}`);
+      }
+    }
+  });
+
+  const hidden = 'GET /users HTTP/1.1\r\nHost: localhost\r\n\r\n';
+  const smuggling: Readonly<Record<string, readonly [headers: readonly string[], body: string]>> = {
+    'CL.TE': [['Content-Length: 5', 'Transfer-Encoding: chunked'], `0\r\n\r\n${hidden}`],
+    'TE.CL': [['Transfer-Encoding: chunked', 'Content-Length: 5'], `0\r\n\r\n${hidden}`],
+    'two lengths': [['Content-Length: 5', 'Content-Length: 6'], `hello${hidden}`],
+    'a signed length': [['Content-Length: +5'], `hello${hidden}`],
+    'a list of lengths': [['Content-Length: 5, 5'], `hello${hidden}`],
+    'a space before the colon': [['Content-Length : 5'], `hello${hidden}`],
+    'chunked and identity': [['Transfer-Encoding: chunked, identity'], `0\r\n\r\n${hidden}`],
+    'an unknown coding': [['Transfer-Encoding: xchunked'], `0\r\n\r\n${hidden}`],
+    'a vertical tab': [['Transfer-Encoding:\x0bchunked'], `0\r\n\r\n${hidden}`],
+    'a folded field': [['Transfer-Encoding:', ' chunked'], `0\r\n\r\n${hidden}`],
+    'a bare LF in a chunk extension': [['Transfer-Encoding: chunked'], `5;a\nb\r\nhello\r\n0\r\n\r\n${hidden}`],
+    'a bad chunk size': [['Transfer-Encoding: chunked'], `0x5\r\nhello\r\n0\r\n\r\n${hidden}`],
+    'a bare LF between fields': [['X: y\nContent-Length: 5'], `hello${hidden}`],
+  };
+  for (const [name, [headers, body]] of Object.entries(smuggling)) {
+    test(`H34 ${name} is one 400 and the end`, async () => {
+      const head = ['POST /users HTTP/1.1', 'Host: localhost', authorization, ...json, ...headers].join('\r\n');
+      const answer = await rawExchange(ground.port, `${head}\r\n\r\n${body}`);
+      assert.equal(statusOf(answer), 400, answer.slice(0, 200));
+      assert.equal(answer.split('HTTP/1.1 ').length - 1, 1);
+    });
+  }
+
+  test('H35 slow heads and slow bodies are 408, and a thousand pipelined requests are answered in order', async () => {
+    const slow = [
+      'GET /health HTTP/1.1\r\nHost: localhost\r\n',
+      `POST /users HTTP/1.1\r\nHost: localhost\r\n${authorization}\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{`,
+    ];
+    const [head, body, many] = await Promise.all([
+      ...slow.map((text) => rawExchange(ground.port, text)),
+      rawExchange(
+        ground.port,
+        `${'GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(999)}GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`,
+      ),
+    ]);
+    assert.deepEqual(
+      [head, body].map((answer) => statusOf(answer ?? '')),
+      [408, 408],
+    );
+    assert.equal((many ?? '').split('HTTP/1.1 200 ').length - 1, 1000);
+  });
+
+  test('H36 a form leads to another site by no field and no header', async () => {
+    const form = ['Content-Type: application/x-www-form-urlencoded', 'Accept: text/html'];
+    const places = ['//evil.example', '/\\evil.example', 'https://evil.example', 'javascript:alert(1)', '/%0d%0aX:y'];
+    for (const place of places) {
+      const body = `username=nobody%40localhost&password=x&next=${encodeURIComponent(place)}`;
+      const headers = [...form, `Referer: ${place}`, 'Sec-Fetch-Site: same-origin'];
+      const answer = await ground.ask('POST', '/users/authenticate', { headers, body });
+      assert.doesNotMatch(answer, /\r\n(?:Location|HX-Redirect|Refresh): (?!\/[^/\\])/i, place);
+    }
+  });
+
+  test('H39 SMTP on the HTTP port is one 400 and the end', async () => {
+    for (const text of ['EHLO localhost\r\n', 'MAIL FROM:<a@b>\r\nDATA\r\n', '\x16\x03\x01\x00\xa5\x01']) {
+      const answer = await rawExchange(ground.port, text);
+      assert.equal(statusOf(answer), 400, text);
+      assert.equal(answer.split('HTTP/1.1 ').length - 1, 1);
+    }
+  });
+});
+
+describe('more HTTP connections than there may be', () => {
+  test('H35 are closed, and mail comes in all the same', async (t) => {
+    const ground = await HttpGround.start(t, { http: { limits: { maxConnections: 5 } } });
+    const idle = Array.from({ length: 50 }, () => connect(ground.port, '127.0.0.1'));
+    const ended = idle.map(
+      (socket) =>
+        new Promise<void>((resolve) => {
+          socket.on('error', () => undefined).on('close', () => resolve());
+        }),
+    );
+    await Promise.race(ended);
+    await deliver(ground.server.portOf('mx'), 'Subject: through\r\n\r\nall the same\r\n');
+    for (const socket of idle) socket.destroy();
+    await Promise.all(ended);
+    await until('an answer', async () =>
+      (await ground.ask('GET', '/health').catch(() => '')).includes('"status":"UP"') ? true : undefined,
+    );
+  });
+});
