@@ -7,6 +7,7 @@ import type { LoadedConfiguration } from './config/load.js';
 import { lifecycle } from './contracts/lifecycle.js';
 import { serverLog } from './contracts/server-log.js';
 import { catalogue, configuration, healthOverview, metricsExposition } from './contracts/server.js';
+import { submission } from './contracts/submission.js';
 import { openSpool, type FileSpool } from './disk/file-spool.js';
 import { HealthRegistry } from './health-registry.js';
 import type { Accounts } from './http/accounts.js';
@@ -17,6 +18,7 @@ import { contextFactory } from './plugin-context.js';
 import { findByOwner } from './recovery.js';
 import { createSmtpEngine, type SmtpEngine } from './smtp/engine.js';
 import { Pipeline } from './smtp/pipeline.js';
+import { PipelineSubmission } from './smtp/submission.js';
 
 /** The package's own folder: views and public lie beside the built code. */
 export const packageRoot = fileURLToPath(new URL('../..', import.meta.url));
@@ -93,6 +95,7 @@ export async function createApp(input: AppInput): Promise<App> {
       lend(metricsExposition, metrics.exposition),
       lend(serverLog, input.log.source),
       lend(lifecycle, { stopping: stopping.signal }),
+      lend(submission, new PipelineSubmission({ pipeline, spool, hostname, clock, log })),
       lend(catalogue, {
         endpoints: () => http.describe(),
         hooks: () => pipeline.describe(),

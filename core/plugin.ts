@@ -152,4 +152,5 @@ export { defineEndpoint, respond } from './http/endpoint.js';
 export type { AnyEndpoint, Endpoint, EndpointRequest, Response } from './http/endpoint.js';
 export { directory } from './contracts/directory.js';
 export { mailboxes } from './contracts/mailboxes.js';
+export { submission } from './contracts/submission.js';
 export { catalogue, configuration, healthOverview, metricsExposition } from './contracts/server.js';

@@ -15,7 +15,13 @@ export type ReadBody =
   | { readonly kind: 'none' }
   | { readonly kind: 'json'; readonly value: unknown }
   | { readonly kind: 'form'; readonly fields: Fields }
-  | { readonly kind: 'raw'; readonly stream: Readable | undefined; readonly files: readonly UploadedFile[] };
+  | {
+      readonly kind: 'raw';
+      readonly stream: Readable | undefined;
+      readonly files: readonly UploadedFile[];
+      /** Text fields beside the files. */
+      readonly fields: Fields;
+    };
 
 export interface BodyLimits {
   readonly jsonBytes: number;
@@ -56,7 +62,8 @@ export async function readBody(
   }
   refuseLength(ctx, limit);
   if (type !== 'multipart/form-data') return rawBody(ctx, limit);
-  return { kind: 'raw', stream: undefined, files: await uploads.receive(ctx, limit, limits.uploadFiles) };
+  const bounds = { limit, maxFiles: limits.uploadFiles, maxFieldBytes: limits.jsonBytes };
+  return { kind: 'raw', stream: undefined, ...(await uploads.receive(ctx, bounds)) };
 }
 
 const isFields = (type: string): boolean => type === 'application/json' || type === 'application/x-www-form-urlencoded';
@@ -122,7 +129,7 @@ function rawBody(ctx: Context, limit: number): ReadBody {
   bounded.once('error', () => ctx.req.unpipe(bounded));
   const source: Readable = hasBody(ctx) ? ctx.req : new PassThrough().end();
   source.pipe(bounded);
-  return { kind: 'raw', stream: bounded, files: [] };
+  return { kind: 'raw', stream: bounded, files: [], fields: {} };
 }
 
 const cutOff = () => problem('bad-request', 'The body was cut off.');

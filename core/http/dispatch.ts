@@ -8,11 +8,13 @@ import type { HandlerInput, Method, Representation, Response } from './endpoint.
 import { namesTag } from './entity-tag.js';
 import { wantsFragment, type Context } from './exchange.js';
 import { negotiate, prefersHtml } from './negotiation.js';
+import type { KeptAnswers } from './idempotency.js';
 import type { Notices } from './notices.js';
 import type { HttpSettings } from './options.js';
 import { listPath, type Pages } from './page.js';
 import { parseFields, type Fields } from './request-target.js';
 import { schemaOf } from './route.js';
+import { onlyOnce } from './only-once.js';
 import type { Found, MatchedRoute, RouteTable } from './route-table.js';
 import type { Uploads } from './uploads.js';
 import { validate } from './validation.js';
@@ -25,6 +27,7 @@ export interface DispatchParts {
   readonly pages: Pages;
   readonly notices: Notices;
   readonly uploads: Uploads;
+  readonly answers: KeptAnswers;
   /** Bytes. */
   readonly uploadLimit: number;
 }
@@ -107,17 +110,19 @@ export class Dispatcher {
       form === undefined
         ? await readBody(ctx, endpoint.body, { ...settings().limits, uploadBytes: this.#parts.uploadLimit }, uploads)
         : { kind: 'form', fields: form };
-    const input = buildInput(ctx, matched, representation, read);
-    if (endpoint.confirm !== undefined && !input.request.confirmed) {
-      askToConfirm(ctx, endpoint.confirm, read.kind === 'form' ? read.fields : {}, pages);
-      return;
-    }
-    await refuseOldTag(matched, input);
-    const result = await endpoint.handle(input);
-    const response: Response = isResponse(result) ? result : { postern: 'response', model: result };
-    ctx.state.exchange.audit = response.audit;
-    const pageModel = (): object => endpoint.page?.(response.model, input) ?? asObject(response.model);
-    await writeAnswer(ctx, { matched, representation, response, pageModel }, this.#parts);
+    await onlyOnce(ctx, matched, read, this.#parts.answers, async (body) => {
+      const input = buildInput(ctx, matched, representation, body);
+      if (endpoint.confirm !== undefined && !input.request.confirmed) {
+        askToConfirm(ctx, endpoint.confirm, body.kind === 'form' ? body.fields : {}, pages);
+        return;
+      }
+      await refuseOldTag(matched, input);
+      const result = await endpoint.handle(input);
+      const response: Response = isResponse(result) ? result : { postern: 'response', model: result };
+      ctx.state.exchange.audit = response.audit;
+      const pageModel = (): object => endpoint.page?.(response.model, input) ?? asObject(response.model);
+      await writeAnswer(ctx, { matched, representation, response, pageModel }, this.#parts);
+    });
   }
 }
 
@@ -173,6 +178,7 @@ function buildInput(ctx: Context, matched: MatchedRoute, representation: Represe
       ifNoneMatch: ctx.get('If-None-Match') || undefined,
       stream: read.kind === 'raw' ? read.stream : undefined,
       files: read.kind === 'raw' ? read.files : [],
+      fields: read.kind === 'raw' ? read.fields : {},
       contentType: ctx.get('Content-Type') || undefined,
       get signal() {
         return abortSignal(ctx);

@@ -29,6 +29,8 @@ export interface EndpointRequest {
   readonly contentType: string | undefined;
   /** The files of a multipart body, for endpoints whose raw types include `multipart/form-data`. Gone after the answer. */
   readonly files: readonly UploadedFile[];
+  /** The text fields of such a body, unchecked. */
+  readonly fields: Readonly<Record<string, string | readonly string[]>>;
   /** Path and query without cursor, page, format and notice: what a pager or a filter form continues. */
   readonly listPath: string;
   /** For streams that may be long: aborted when the client is gone. */
@@ -160,6 +162,11 @@ export interface Endpoint<
   ) => string | undefined | Promise<string | undefined>;
   /** A form must carry `confirm=yes`, else it gets a confirmation page with this question. */
   readonly confirm?: string;
+  /**
+   * Takes an `Idempotency-Key`: the answer of a request that succeeded is kept for 24 hours and given again, without another
+   * call of `handle`. Only for answers that are sent whole.
+   */
+  readonly idempotent?: boolean;
   /** Not on the landing page (favicon). */
   readonly hidden?: boolean;
   /** For the page, the model as the view needs it; JSON callers get the model itself. */

@@ -20,6 +20,7 @@ import { docsEndpoints } from './docs-page.js';
 import type { AnyEndpoint, EndpointDescription } from './endpoint.js';
 import type { ExchangeState } from './exchange.js';
 import { hostCheck, isLoopbackHost } from './host.js';
+import { KeptAnswers } from './idempotency.js';
 import { Notices } from './notices.js';
 import { openApiDocument } from './openapi.js';
 import type { HttpSettings } from './options.js';
@@ -81,6 +82,7 @@ class Shell implements HttpShell {
   readonly #views: Views;
   readonly #pages: Pages;
   readonly #uploads: Uploads;
+  readonly #answers: KeptAnswers;
   readonly #audit: AuditSink;
   readonly #koa = new Koa<ExchangeState>();
   readonly #server: HttpServer;
@@ -107,6 +109,7 @@ class Shell implements HttpShell {
     const notices = new Notices();
     this.#pages = new Pages({ views: this.#views, notices, version, hostname });
     this.#uploads = new Uploads(join(input.dataRoot, 'uploads'));
+    this.#answers = new KeptAnswers({ folder: join(input.dataRoot, 'idempotency'), clock, log });
     this.#audit = input.audit ?? new AuditFile(join(input.dataRoot, 'logs', 'audit.log'), log);
     this.#buildStages(notices);
     this.#server = new HttpServer(this.callback(), settings.limits, log);
@@ -142,6 +145,7 @@ class Shell implements HttpShell {
 
   async listen(): Promise<void> {
     this.#uploads.sweep();
+    this.#answers.load();
     await this.#server.listen(this.#settings.host, this.#settings.port);
     this.#assets
       .compress()
@@ -189,6 +193,7 @@ class Shell implements HttpShell {
       pages: this.#pages,
       notices,
       uploads: this.#uploads,
+      answers: this.#answers,
       uploadLimit: this.#input.uploadLimit,
     });
     const stages = [

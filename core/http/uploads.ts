@@ -5,6 +5,7 @@ import { koaBody } from 'koa-body';
 import { problem } from '../problem.js';
 import type { UploadedFile } from './endpoint.js';
 import type { Context, Stage } from './exchange.js';
+import type { Fields } from './request-target.js';
 
 /** The part of a received file that we rely on. */
 interface TemporaryFile {
@@ -12,6 +13,19 @@ interface TemporaryFile {
   readonly originalFilename: string | null;
   readonly mimetype: string | null;
   readonly size: number;
+}
+
+export interface UploadBounds {
+  /** Bytes of all files together. */
+  readonly limit: number;
+  readonly maxFiles: number;
+  /** Bytes of all text fields together. */
+  readonly maxFieldBytes: number;
+}
+
+export interface Upload {
+  readonly files: readonly UploadedFile[];
+  readonly fields: Fields;
 }
 
 /** Multipart bodies, in a folder of our own that is emptied at start. */
@@ -29,8 +43,7 @@ export class Uploads {
     for (const name of readdirSync(this.#folder)) rmSync(join(this.#folder, name), { force: true });
   }
 
-  /** @param limit bytes of all files together */
-  async receive(ctx: Context, limit: number, maxFiles: number): Promise<readonly UploadedFile[]> {
+  async receive(ctx: Context, { limit, maxFiles, maxFieldBytes }: UploadBounds): Promise<Upload> {
     const paths = new Set<string>();
     this.#files.set(ctx, paths);
     const read = koaBody({
@@ -44,7 +57,7 @@ export class Uploads {
         maxTotalFileSize: limit,
         maxFiles,
         maxFields: 100,
-        maxFieldsSize: 64 * 1024,
+        maxFieldsSize: maxFieldBytes,
         allowEmptyFiles: true,
         minFileSize: 0,
         // formidable leaves a file behind when there are too many: every path is noted before a byte is written.
@@ -52,13 +65,15 @@ export class Uploads {
       },
     });
     await read(ctx, () => Promise.resolve());
-    const received = (ctx.request as { files?: Readonly<Record<string, TemporaryFile | readonly TemporaryFile[]>> })
-      .files;
+    const { files: received, body } = ctx.request as {
+      readonly files?: Readonly<Record<string, TemporaryFile | readonly TemporaryFile[]>>;
+      readonly body?: Fields;
+    };
     const files = Object.entries(received ?? {}).flatMap(([field, value]) =>
       [value].flat().map((file) => uploadedFile(field, file)),
     );
     if (files.length === 0) throw problem('bad-request', 'There is no file in the form.');
-    return files;
+    return { files, fields: body ?? {} };
   }
 
   /** The files of a request are gone when it is answered, whatever the answer was. */

@@ -1,5 +1,8 @@
 import type { Part, Structure } from './structure.js';
 
+/** Header field that names an attachment of a draft, so that it keeps its id when parts come and go. */
+export const attachmentField = 'X-Postern-Attachment';
+
 /**
  * What a reader calls an attachment: a leaf that is neither text to read nor an image that the HTML shows. A forwarded
  * message counts as one, and what is inside of it does not.

@@ -1,4 +1,5 @@
 import { scanHeader } from '../mime/header.js';
+import { mailDate } from '../mime/mail-date.js';
 import type { Address } from '../mime/address.js';
 import type { SmtpSession, Transaction } from './transaction.js';
 
@@ -30,11 +31,6 @@ export function receivedField(transaction: TracedTransaction, hostname: string, 
 /** How often the message has been received already, by its header block (RFC 5321 §6.3). */
 export function loopCount(head: Buffer): number {
   return scanHeader(head).fields.filter(({ key }) => key === 'received').length;
-}
-
-/** RFC 5322 §3.3, in UTC: `Sat, 21 Nov 2026 00:43:14 +0000`. */
-export function mailDate(date: Date): string {
-  return date.toUTCString().replace('GMT', '+0000');
 }
 
 /** Protocol types of RFC 3848 and RFC 6531 §4.3. */

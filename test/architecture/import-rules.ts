@@ -29,7 +29,7 @@ const mailRoles = ['core/smtp', 'plugins/proxy', 'plugins/lmtp', 'plugins/client
 
 const opensSockets = ({ specifier, names, typeOnly }: ImportLine) => {
   if (typeOnly) return false;
-  if (/^smtp-server\b|^nodemailer\b|^(node:)?(tls|dgram)$/.test(specifier)) return true;
+  if (/^smtp-server\b|^nodemailer(?!\/lib\/mime-node$)\b|^(node:)?(tls|dgram)$/.test(specifier)) return true;
   return /^(node:)?net$/.test(specifier) && !(names.length > 0 && names.every((name) => pureNet.has(name)));
 };
 

@@ -1,0 +1,135 @@
+import type { Clock } from '../clock.js';
+import type { Submission, SubmissionService, Submitted } from '../contracts/submission.js';
+import { asStorageProblem } from '../disk/fault.js';
+import { uniqueId } from '../disk/id.js';
+import type { Spool, SpooledMessage } from '../disk/spool.js';
+import type { Log } from '../log.js';
+import type { Address } from '../mime/address.js';
+import { mailDate } from '../mime/mail-date.js';
+import { problem, type Problem } from '../problem.js';
+import type { Chain, Decision } from './chain.js';
+import type { Reply } from './reply.js';
+import { returnPathLine } from './trace.js';
+import type { Recipient, SmtpSession, Transaction } from './transaction.js';
+
+export interface SubmissionInput {
+  readonly pipeline: { snapshot(): Chain };
+  readonly spool: Spool;
+  readonly hostname: string;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+interface Refusal {
+  readonly address: Address;
+  readonly reply: Reply;
+}
+
+/** Mail that is handed in from inside takes the way of mail that comes by SMTP, from MAIL on. */
+export class PipelineSubmission implements SubmissionService {
+  readonly #input: SubmissionInput;
+
+  constructor(input: SubmissionInput) {
+    this.#input = input;
+  }
+
+  async submit(submission: Submission): Promise<Submitted> {
+    const chain = this.#input.pipeline.snapshot();
+    const started = this.#input.clock.monotonic();
+    const begun = this.#begin(submission);
+    const sender = await chain.decide('mailFrom', { transaction: begun });
+    if (sender.outcome === 'refuse') throw refused('The sender is refused', sender.reply);
+    if (sender.outcome === 'discard') throw problem('internal', { cause: new Error('a sender cannot be discarded') });
+    const transaction = await this.#address(chain, begun, submission.recipients);
+    const message = await this.#spool(submission, transaction);
+    const { size } = message;
+    // The chain lets go of the message, whatever becomes of it.
+    const { summary } = await chain.deliver(transaction, message);
+    if (summary.code >= 300) throw refused('The message is refused', summary);
+    const ms = this.#input.clock.monotonic() - started;
+    chain.emit('accepted', { transaction, size, ms });
+    const { id, recipients } = transaction;
+    this.#input.log.info({ transaction: id, recipients: recipients.length, size, ms: Math.round(ms) }, 'submitted');
+    return { id, recipients: recipients.map(({ address, hop }) => ({ address, target: hop?.target ?? 'none' })) };
+  }
+
+  #begin({ username, remoteAddress = '127.0.0.1', via, reversePath, recipients }: Submission): Transaction {
+    const session: SmtpSession = {
+      id: uniqueId(),
+      listener: { name: via?.toLowerCase() ?? 'internal', mode: 'submission' },
+      remote: { address: remoteAddress, port: 0 },
+      exempt: true,
+      hello: undefined,
+      tls: undefined,
+      user: username === undefined ? undefined : { username },
+      since: new Date(this.#input.clock.now()).toISOString(),
+      notes: new Map(),
+    };
+    return {
+      id: uniqueId(),
+      session,
+      reversePath,
+      declaredSize: undefined,
+      body: '8BITMIME',
+      smtputf8: [reversePath, ...recipients].some((address) => address?.international === true),
+      recipients: [],
+      notes: new Map(),
+    };
+  }
+
+  /** Asks for each recipient; one that is refused is named, with all the others that are. */
+  async #address(chain: Chain, begun: Transaction, addresses: readonly Address[]): Promise<Transaction> {
+    const recipients: Recipient[] = [];
+    const transaction: Transaction = { ...begun, recipients };
+    const refusals: Refusal[] = [];
+    for (const address of addresses) {
+      const decision = await chain.decide('rcptTo', { transaction, address });
+      const taken = recipientOf(address, decision);
+      if ('reply' in taken) refusals.push(taken);
+      else recipients.push(taken);
+    }
+    if (refusals.length > 0) throw refusedRecipients(refusals);
+    return transaction;
+  }
+
+  async #spool({ content, via, reversePath }: Submission, { id }: Transaction): Promise<SpooledMessage> {
+    const { spool, hostname, clock } = this.#input;
+    const protocol = via === undefined ? '' : ` with ${via}`;
+    const date = mailDate(new Date(clock.now()));
+    const trace = Buffer.from(`Received: by ${hostname}${protocol} id ${id};\r\n\t${date}\r\n`);
+    const writer = await spool.create(returnPathLine(reversePath), trace);
+    try {
+      for await (const chunk of content()) await writer.write(chunk);
+      return await writer.finish();
+    } catch (error) {
+      await writer.discard();
+      throw asStorageProblem(error);
+    }
+  }
+}
+
+function recipientOf(address: Address, decision: Decision): Recipient | Refusal {
+  if (decision.outcome === 'discard') return { address, hop: undefined, discarded: true };
+  if (decision.outcome === 'refuse') return { address, reply: decision.reply };
+  if (decision.hop !== undefined) return { address, hop: decision.hop, discarded: false };
+  return { address, reply: { code: 550, status: '5.7.1', lines: ['Nobody delivers to this address'] } };
+}
+
+function refusedRecipients(refusals: readonly Refusal[]): Problem {
+  const errors = refusals.map(({ address, reply }) => ({ pointer: address.address, message: textOf(reply) }));
+  const shown = errors
+    .slice(0, 10)
+    .map(({ pointer, message }) => `${pointer} (${message})`)
+    .join(', ');
+  const more = errors.length > 10 ? ` and ${errors.length - 10} more` : '';
+  const isTemporary = refusals.every(({ reply }) => reply.code < 500);
+  const detail = `Nothing was sent, because of these recipients: ${shown}${more}.`;
+  return problem(isTemporary ? 'unavailable' : 'invalid', { detail, errors });
+}
+
+function refused(sentence: string, reply: Reply): Problem {
+  const name = reply.code < 500 ? 'unavailable' : 'invalid';
+  return problem(name, `${sentence}: ${textOf(reply)}. Nothing was sent.`);
+}
+
+const textOf = ({ lines }: Reply): string => lines.join(' ').replace(/\.$/, '');
