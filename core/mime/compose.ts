@@ -106,7 +106,7 @@ function bodyNode({ text, html }: Composition, parent: MimeNode | undefined): Mi
 }
 
 /** The last line is ended, whatever follows: a reader takes that one line end off again. */
-const ended = (text: string): string => `${text.replaceAll(/\r\n?/g, '\n')}\n`;
+const ended = (text: string): string => `${text.replaceAll(/\r\n?|\n/g, '\r\n')}\r\n`;
 
 /** Bytes of a line of 76 characters. */
 const lineBytes = 57;
