@@ -10,6 +10,7 @@ import { problem } from '../../core/problem.js';
 import type { Recipient } from '../../core/smtp/transaction.js';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { mailboxNameOfUser } from './mailbox-name.js';
+import type { MailboxQuotas } from './mailbox-quota.js';
 import { placedMessageFinder } from './placed-message.js';
 import type { MaildirTree } from './maildir.js';
 import type { UniqueNames } from './maildir-name.js';
@@ -21,6 +22,8 @@ const tries = 3;
 export interface DeliveryGround {
   readonly maildirs: MaildirTree;
   readonly names: UniqueNames;
+  /** None are kept if absent. */
+  readonly quotas?: Pick<MailboxQuotas, 'admit' | 'changed'>;
   readonly health: WriteHealth;
   readonly metrics: StoreMetrics;
   readonly clock: Clock;
@@ -49,6 +52,7 @@ class MaildirDelivery implements Delivery {
   #placed: readonly Placement[] = [];
   #message: SpooledMessage | undefined;
   #aborted = false;
+  #isCommitted = false;
 
   constructor(ground: DeliveryGround, recipients: readonly Recipient[]) {
     this.#ground = ground;
@@ -58,6 +62,7 @@ class MaildirDelivery implements Delivery {
 
   async body(message: SpooledMessage): Promise<void> {
     this.#message = message;
+    await this.#admit(message.size);
     try {
       await jointly([message.sync(), ...this.#mailboxes.map((mailbox) => this.#ensure(mailbox))]);
     } catch (error) {
@@ -76,6 +81,8 @@ class MaildirDelivery implements Delivery {
       await this.abort();
       throw this.#fault(error);
     }
+    this.#isCommitted = true;
+    this.#note(message.size, 1);
     metrics.delivered(this.#mailboxes.length, message.size, (clock.monotonic() - began) / 1000);
     return this.#recipients.map((recipient) => ({ recipient, outcome: 'delivered' }));
   }
@@ -87,8 +94,24 @@ class MaildirDelivery implements Delivery {
     if (message === undefined) return;
     const placed = this.#placed;
     this.#placed = [];
-    if (placed.length === 0 || (await message.withdraw(placed))) return;
+    if (placed.length === 0) return;
+    if (this.#isCommitted) this.#note(-message.size, -1);
+    if (await message.withdraw(placed)) return;
     this.#ground.log.error('possible duplicate: a delivery could not be taken back');
+  }
+
+  /**
+   * A full mailbox has been refused at RCPT, by the size that was declared. One message more than its quota is better than
+   * that the others of the transaction wait until somebody tidies up.
+   */
+  async #admit(size: number): Promise<void> {
+    const [mailbox, ...others] = this.#mailboxes;
+    if (mailbox !== undefined && others.length === 0) await this.#ground.quotas?.admit(mailbox, size);
+  }
+
+  /** In the background: nobody waits for an estimate. */
+  #note(size: number, count: number): void {
+    for (const mailbox of this.#mailboxes) void this.#ground.quotas?.changed(mailbox, size, count);
   }
 
   async #ensure(mailbox: MailboxName): Promise<void> {

@@ -5,7 +5,8 @@ import type { MailboxFolder, MailboxFolders } from './mailbox-folder.js';
 import type { MessageSummaries, MessageSummary } from './message-summaries.js';
 import { type Page, pageOf } from './page.js';
 
-export interface ListingRequest {
+/** Which messages. */
+export interface MessageFilter {
   /** Words that all must occur in subject, sender, recipients or the first words; case does not matter. */
   readonly q?: string | undefined;
   readonly unread?: boolean | undefined;
@@ -13,6 +14,9 @@ export interface ListingRequest {
   /** Received at or after / before, in milliseconds since 1970. */
   readonly since?: number | undefined;
   readonly before?: number | undefined;
+}
+
+export interface ListingRequest extends MessageFilter {
   readonly order: 'newest' | 'oldest';
   readonly limit: number;
   readonly cursor?: string | undefined;
@@ -36,9 +40,7 @@ export async function listFolder(
   folder: MailboxFolder,
   request: ListingRequest,
 ): Promise<Listing> {
-  const contents = await folders.contents(folder);
-  const named = contents.entries.filter((entry) => passes(entry, request));
-  const { found, searchedAll } = await search(summaries, folder, named, wordsOf(request.q));
+  const { found, searchedAll } = await matchingMessages(folders, summaries, folder, request);
   const newest = request.order === 'newest';
   const page = pageOf(newest ? found : found.toReversed(), request, newest ? compareNewestFirst : oldestFirst);
   return {
@@ -48,7 +50,25 @@ export async function listFolder(
   };
 }
 
-function passes(entry: MessageEntry, { unread, flagged, since, before }: ListingRequest): boolean {
+export interface Matching {
+  /** Newest first. */
+  readonly found: readonly MessageEntry[];
+  readonly searchedAll: boolean;
+}
+
+/** Every message that fits. @throws Problem `not-found` */
+export async function matchingMessages(
+  folders: MailboxFolders,
+  summaries: MessageSummaries,
+  folder: MailboxFolder,
+  filter: MessageFilter,
+): Promise<Matching> {
+  const contents = await folders.contents(folder);
+  const named = contents.entries.filter((entry) => passes(entry, filter));
+  return search(summaries, folder, named, wordsOf(filter.q));
+}
+
+function passes(entry: MessageEntry, { unread, flagged, since, before }: MessageFilter): boolean {
   return (
     (unread === undefined || unread === isUnread(entry)) &&
     (flagged === undefined || flagged === entry.flags.includes('F')) &&
@@ -70,7 +90,7 @@ async function search(
   folder: MailboxFolder,
   entries: readonly MessageEntry[],
   words: readonly string[],
-): Promise<{ readonly found: readonly MessageEntry[]; readonly searchedAll: boolean }> {
+): Promise<Matching> {
   if (words.length === 0) return { found: entries, searchedAll: true };
   let looks = 0;
   const looked = await mapBounded(entries.slice(0, maxSearched), readsAtOnce, async (entry) => {

@@ -73,6 +73,58 @@ const specials: Readonly<Record<string, SpecialUse>> = {
   archive: 'archive',
 };
 
+/** The canonical names of the folders that have a use; they are made when something is to be put into them. */
+export const specialNames = ['Sent', 'Drafts', 'Trash', 'Junk', 'Archive'] as const;
+
+/** Last level of the name. */
+export function levelOf(folder: FolderName): string {
+  return folder.name.slice(folder.name.lastIndexOf('.') + 1);
+}
+
+export function isBelow(folder: FolderName, top: FolderName): boolean {
+  return folder.name.startsWith(`${top.name}.`);
+}
+
+/** Names that fold alike are too alike to stand side by side: some file systems and most people take them for one. */
+export function foldedName(name: string): string {
+  return name.normalize('NFC').toUpperCase().toLowerCase().normalize('NFC');
+}
+
+/** What other programs keep in a mailbox, with a dot in front or without. */
+const reservedLevel = /^(?:new|cur|tmp|inbox|dovecot(?:[-.].*)?|maildirfolder|maildirsize|subscriptions)$/i;
+
+/**
+ * The name of a folder to be made: one level, below `parent` or on the first one.
+ * @throws Problem `invalid`
+ */
+export function folderBelow(parent: FolderName | null, level: string): FolderName {
+  const fault = level.includes('.') ? 'it may not hold a dot, which separates levels' : faultOfLevel(parent, level);
+  if (fault !== undefined) throw invalidName(fault);
+  return named(parent === null ? level : `${parent.name}.${level}`);
+}
+
+function faultOfLevel(parent: FolderName | null, level: string): string | undefined {
+  if (parent?.directory === '') return 'INBOX has no folders below it';
+  if (reservedLevel.test(level)) return 'it is reserved';
+  return faultOf(level);
+}
+
+/** The name that a folder gets when `from`, the folder itself or one above it, becomes `to`. @throws Problem `invalid` */
+export function rebased(folder: FolderName, from: FolderName, to: FolderName): FolderName {
+  return folder.name === from.name ? to : named(to.name + folder.name.slice(from.name.length));
+}
+
+function named(name: string): FolderName {
+  const directory = `.${encodeModifiedUtf7(name)}`;
+  if (Buffer.byteLength(directory) > maxDirectoryBytes) throw invalidName('it is too long');
+  return { postern: 'folder-name', name, directory };
+}
+
+function invalidName(fault: string) {
+  const errors = [{ pointer: '/name', message: `must be a folder name, and ${fault}` }];
+  return problem('invalid', { detail: `That cannot be the name of a folder: ${fault}.`, errors });
+}
+
 /** What the folder is for (RFC 6154), by its name on the first level. */
 export function specialUseOf(folder: FolderName): SpecialUse | null {
   return Object.hasOwn(specials, folder.name.toLowerCase()) ? (specials[folder.name.toLowerCase()] ?? null) : null;

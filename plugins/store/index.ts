@@ -1,16 +1,23 @@
 import { configuration } from '../../core/contracts/server.js';
 import { directory } from '../../core/contracts/directory.js';
-import { mailboxes } from '../../core/contracts/mailboxes.js';
+import { type MailboxName, mailboxes } from '../../core/contracts/mailboxes.js';
 import { WriteHealth } from '../../core/disk/write-health.js';
 import { definePlugin } from '../../core/plugin.js';
 import { mailboxTarget, maildirTarget } from './delivery.js';
+import { emptyingEndpoints } from './emptying-endpoints.js';
+import { folderChangeEndpoints } from './folder-endpoints.js';
+import { MailboxNames } from './mailbox-names.js';
+import { MailboxProvision } from './mailbox-provision.js';
 import { maildirMailboxes } from './maildir-mailboxes.js';
 import { UniqueNames } from './maildir-name.js';
 import { MaildirTree } from './maildir.js';
-import { makeMissingMailboxes } from './missing-mailboxes.js';
+import { messageChangeEndpoints } from './message-endpoints.js';
 import { StoreOptions } from './options.js';
+import { quotaHook } from './quota-hook.js';
 import { openRoot } from './root.js';
 import { storeEndpoints } from './routes.js';
+import { selectionEndpoint } from './selection-endpoint.js';
+import { openStoreEditor } from './store-editor.js';
 import { storeMetrics } from './store-metrics.js';
 import { StoreReader } from './store-reader.js';
 
@@ -29,21 +36,35 @@ export const store = definePlugin({
     const writable = new WriteHealth(maildirs.root, { clock });
     health.check('store', () => writable.report());
     context.every(probeSeconds, () => writable.probe());
+    const reader = await StoreReader.open({ root: maildirs.root, clock });
+    context.onClose(() => reader.close());
+    const unique = new UniqueNames({ host: configuration.hostname, clock });
+    const provision = new MailboxProvision(maildirs, directory, log);
+    const names = new MailboxNames(directory, provision);
+    const limitOf = (mailbox: MailboxName) => names.quota(mailbox);
+    const editor = await openStoreEditor({ reader, root: maildirs.root, names: unique, limitOf, clock, log });
+    smtp.on('rcptTo', { order: 'last' }, quotaHook(directory, editor.quotas));
     smtp.deliverTo(
       mailboxTarget,
       maildirTarget({
         maildirs,
-        names: new UniqueNames({ host: configuration.hostname, clock }),
+        names: unique,
+        quotas: editor.quotas,
         health: writable,
         metrics: storeMetrics(metrics),
         clock,
         log,
       }),
     );
-    await makeMissingMailboxes(maildirs, directory, log);
-    const reader = await StoreReader.open({ root: maildirs.root, clock });
-    context.onClose(() => reader.close());
-    http.mount(storeEndpoints({ reader, directory, domains: configuration.domains }));
+    await provision.all();
+    const site = { reader, editor, names, clock };
+    http.mount([
+      ...storeEndpoints({ reader, names, domains: configuration.domains }),
+      ...folderChangeEndpoints(site),
+      ...messageChangeEndpoints(site),
+      ...emptyingEndpoints(site),
+      selectionEndpoint(site),
+    ]);
     http.navigate({ title: 'Mailboxes', href: '/store', order: 20, role: 'operate' });
     return { mailboxes: maildirMailboxes(maildirs) };
   },

@@ -2,6 +2,7 @@ import type { Directory } from '../../core/contracts/directory.js';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { isProblem } from '../../core/problem.js';
 import { type MailboxParameters, mailboxNameOf, parseMailboxName } from './mailbox-name.js';
+import { type MailboxProvision, usernameOf } from './mailbox-provision.js';
 
 /** A mailbox as answers name it. */
 export interface MailboxIdentity {
@@ -14,13 +15,27 @@ export interface MailboxIdentity {
 /** Mailboxes by the names that requests give. */
 export class MailboxNames {
   readonly #directory: Pick<Directory, 'find'>;
+  readonly #provision: Pick<MailboxProvision, 'one' | 'all'> | undefined;
 
-  constructor(directory: Pick<Directory, 'find'>) {
+  /** @param provision makes the mailbox of a user that has none yet */
+  constructor(directory: Pick<Directory, 'find'>, provision?: Pick<MailboxProvision, 'one' | 'all'>) {
     this.#directory = directory;
+    this.#provision = provision;
   }
 
   /** What the allow-list does not know may still be a user of the directory. @throws Problem `bad-request` */
   async parse(params: MailboxParameters): Promise<MailboxName> {
+    const name = await this.#read(params);
+    await this.#provision?.one(name);
+    return name;
+  }
+
+  /** Before mailboxes are listed. */
+  async provideAll(): Promise<void> {
+    await this.#provision?.all();
+  }
+
+  async #read(params: MailboxParameters): Promise<MailboxName> {
     try {
       return parseMailboxName(params);
     } catch (error) {
@@ -36,7 +51,7 @@ export class MailboxNames {
   }
 
   /** Bytes, or null for none. */
-  async quota({ domain, user }: MailboxName): Promise<number | null> {
-    return (await this.#directory.find(`${user}@${domain}`))?.quota ?? null;
+  async quota(mailbox: MailboxName): Promise<number | null> {
+    return (await this.#directory.find(usernameOf(mailbox)))?.quota ?? null;
   }
 }

@@ -30,10 +30,23 @@ export class UniqueNames {
   next(size: number): string {
     const micros = Math.max(this.#lastMicros + 1, Math.floor(this.#clock.now() * 1000));
     this.#lastMicros = micros;
+    return this.#unique(micros, `,S=${size},W=${size}`);
+  }
+
+  /**
+   * A name of its own for a message that has one already and goes to another folder: it keeps the received time, by which
+   * lists are ordered, and whatever sizes the old name told.
+   * @param receivedAt milliseconds since 1970
+   */
+  again(id: string, receivedAt: number): string {
+    const sizes = (id.match(/,[SW]=\d{1,15}(?=,|$)/g) ?? []).join('');
+    return this.#unique(Math.max(0, Math.round(receivedAt * 1000)), sizes);
+  }
+
+  #unique(micros: number, sizes: string): string {
     this.#count += 1;
     const time = `${Math.floor(micros / 1e6)}.M${micros % 1e6}`;
     const unique = `${time}P${this.#pid}Q${this.#count}R${randomPiece(16).toString('hex')}.`;
-    const sizes = `,S=${size},W=${size}`;
     return unique + escapeHost(this.#host, longestName - unique.length - sizes.length) + sizes;
   }
 }

@@ -9,7 +9,11 @@ const atOnce = 32;
  * Makes the mailboxes that users of the directory do not have yet, so that a user who never got mail has an empty one.
  * A failure is logged: the first delivery tries again.
  */
-export async function makeMissingMailboxes(maildirs: MaildirTree, directory: Directory, log: Log): Promise<void> {
+export async function makeMissingMailboxes(
+  maildirs: MaildirTree,
+  directory: Pick<Directory, 'list'>,
+  log: Log,
+): Promise<void> {
   const users = [...(await directory.list())];
   async function work(): Promise<void> {
     for (let user = users.pop(); user !== undefined; user = users.pop()) {

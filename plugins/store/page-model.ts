@@ -27,7 +27,7 @@ export function mailboxHref({ domain, user }: MailboxIdentity): string {
   return `/store/${encode(domain)}/${encode(user)}`;
 }
 
-function folderHref(mailbox: MailboxIdentity, folder: string): string {
+export function folderHref(mailbox: MailboxIdentity, folder: string): string {
   return `${mailboxHref(mailbox)}/folders/${encode(folder)}`;
 }
 

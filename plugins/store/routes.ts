@@ -1,10 +1,9 @@
 import { Readable } from 'node:stream';
-import type { Directory } from '../../core/contracts/directory.js';
 import { type AnyEndpoint, type ByteSource, defineEndpoint, respond } from '../../core/http/endpoint.js';
 import { namesTag } from '../../core/http/entity-tag.js';
 import { parseFolderName } from './folder-name.js';
 import { folderPage, mailboxPage, messagePage, usualView } from './page-model.js';
-import { MailboxNames } from './mailbox-names.js';
+import type { MailboxNames } from './mailbox-names.js';
 import { listDomains, listMailboxes } from './mailbox-list.js';
 import type { MessageFile } from './message-file.js';
 import { parseMessageId } from './message-name.js';
@@ -15,7 +14,7 @@ import type { MessagePlace, StoreReader } from './store-reader.js';
 
 export interface StoreRoutesInput {
   readonly reader: StoreReader;
-  readonly directory: Pick<Directory, 'find'>;
+  readonly names: MailboxNames;
   /** Local domains: listed even before the first message comes. */
   readonly domains: readonly string[];
 }
@@ -26,15 +25,8 @@ const folderPath = `${mailboxPath}/folders/{folder}`;
 const messagePath = `${folderPath}/messages/{messageId}`;
 
 /** The reading side of `/store`. Nothing here marks a message as read. */
-export function storeEndpoints({ reader, directory, domains }: StoreRoutesInput): readonly AnyEndpoint[] {
-  const site: Site = { reader, domains, names: new MailboxNames(directory) };
+export function storeEndpoints(site: StoreRoutesInput): readonly AnyEndpoint[] {
   return [...mailboxEndpoints(site), ...folderEndpoints(site), ...messageEndpoints(site), ...contentEndpoints(site)];
-}
-
-interface Site {
-  readonly reader: StoreReader;
-  readonly domains: readonly string[];
-  readonly names: MailboxNames;
 }
 
 interface PlaceParams {
@@ -50,7 +42,7 @@ async function placeOf(names: MailboxNames, params: PlaceParams): Promise<Messag
   return { mailbox: await names.parse(params), folder, id };
 }
 
-function mailboxEndpoints({ reader, domains, names }: Site): readonly AnyEndpoint[] {
+function mailboxEndpoints({ reader, domains, names }: StoreRoutesInput): readonly AnyEndpoint[] {
   return [
     defineEndpoint({
       method: 'GET',
@@ -61,7 +53,10 @@ function mailboxEndpoints({ reader, domains, names }: Site): readonly AnyEndpoin
       answer: answer.DomainsAnswer,
       query: schema.ListQuery,
       view: 'domains.njk',
-      handle: ({ query }) => listDomains(reader, domains, query),
+      async handle({ query }) {
+        await names.provideAll();
+        return listDomains(reader, domains, query);
+      },
     }),
     defineEndpoint({
       method: 'GET',
@@ -73,7 +68,10 @@ function mailboxEndpoints({ reader, domains, names }: Site): readonly AnyEndpoin
       params: schema.MailboxParams.pick({ domain: true }),
       query: schema.ListQuery,
       view: 'domain.njk',
-      handle: ({ params, query }) => listMailboxes(reader, domains, params.domain, query),
+      async handle({ params, query }) {
+        await names.provideAll();
+        return listMailboxes(reader, domains, params.domain, query);
+      },
     }),
     defineEndpoint({
       method: 'GET',
@@ -95,7 +93,7 @@ function mailboxEndpoints({ reader, domains, names }: Site): readonly AnyEndpoin
   ];
 }
 
-function folderEndpoints({ reader, names }: Site): readonly AnyEndpoint[] {
+function folderEndpoints({ reader, names }: StoreRoutesInput): readonly AnyEndpoint[] {
   return [
     defineEndpoint({
       method: 'GET',
@@ -145,13 +143,15 @@ function folderEndpoints({ reader, names }: Site): readonly AnyEndpoint[] {
       params: schema.FolderParams,
       async handle({ params }) {
         const folder = parseFolderName(params.folder);
-        return reader.properties(await names.parse(params), folder);
+        const mailbox = await names.parse(params);
+        const etag = await reader.version(mailbox, folder);
+        return respond({ model: await reader.properties(mailbox, folder), ...(etag === undefined ? {} : { etag }) });
       },
     }),
   ];
 }
 
-function messageEndpoints({ reader, names }: Site): readonly AnyEndpoint[] {
+function messageEndpoints({ reader, names }: StoreRoutesInput): readonly AnyEndpoint[] {
   return [
     defineEndpoint({
       method: 'GET',
@@ -182,7 +182,7 @@ function messageEndpoints({ reader, names }: Site): readonly AnyEndpoint[] {
   ];
 }
 
-function contentEndpoints({ reader, names }: Site): readonly AnyEndpoint[] {
+function contentEndpoints({ reader, names }: StoreRoutesInput): readonly AnyEndpoint[] {
   return [
     defineEndpoint({
       method: 'GET',

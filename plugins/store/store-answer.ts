@@ -24,6 +24,8 @@ const Folder = z.object({
   size: count('Bytes of all messages'),
 });
 
+export const FolderSummary = Folder;
+
 const Summary = z.object({
   id: z.string().describe('Unique name of the message, without flags'),
   folder: z.string(),

@@ -2,8 +2,14 @@ import type { Clock } from '../../core/clock.js';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { problem } from '../../core/problem.js';
 import { Confinement } from './confined-file.js';
-import { currentVersion } from './folder-contents.js';
-import { listFolder, type ListingRequest } from './folder-listing.js';
+import { currentVersion, type MessageEntry } from './folder-contents.js';
+import {
+  listFolder,
+  type ListingRequest,
+  type Matching,
+  matchingMessages,
+  type MessageFilter,
+} from './folder-listing.js';
 import type { FolderName } from './folder-name.js';
 import { type FolderProperties, type FolderSummary, FolderTree } from './folder-tree.js';
 import { isDomain, localOfFolder, mailboxFolder } from './mailbox-name.js';
@@ -71,6 +77,11 @@ export class StoreReader {
     return this.#parser.close();
   }
 
+  /** For those who change what is in folders. */
+  get mailboxFolders(): MailboxFolders {
+    return this.#folders;
+  }
+
   /** Domains that have a folder, sorted. */
   async domains(): Promise<readonly string[]> {
     const found = (await this.#confinement.list(this.#confinement.root)) ?? [];
@@ -119,6 +130,21 @@ export class StoreReader {
       request,
     );
     return { items, total, limit, nextCursor, prevCursor, searchedAll, folder: await this.#tree.summary(folder) };
+  }
+
+  /** All messages that fit. @throws Problem `not-found` */
+  async matching(mailbox: MailboxName, name: FolderName, filter: MessageFilter): Promise<Matching> {
+    return matchingMessages(this.#folders, this.#summaries, await this.#folders.find(mailbox, name), filter);
+  }
+
+  /** In the order of `entries`; messages that are gone meanwhile are left out. */
+  summariesOf(folder: MailboxFolder, entries: readonly MessageEntry[]): Promise<readonly MessageSummary[]> {
+    return this.#summaries.of(folder, entries);
+  }
+
+  /** In the order of `entries`; messages that are gone meanwhile are left out. */
+  summaries(folder: MailboxFolder, entries: readonly MessageEntry[]): Promise<readonly MessageSummary[]> {
+    return this.#summaries.of(folder, entries);
   }
 
   /** Changes with the folder; undefined while it may be changing. @throws Problem `not-found` */

@@ -5,11 +5,17 @@ import { openAccounts } from '../../../core/http/accounts.js';
 import { HttpOptions } from '../../../core/http/options.js';
 import { createHttpShell } from '../../../core/http/shell.js';
 import { Metrics } from '../../../core/metrics.js';
+import { MailboxNames } from '../../../plugins/store/mailbox-names.js';
+import { emptyingEndpoints } from '../../../plugins/store/emptying-endpoints.js';
+import { folderChangeEndpoints } from '../../../plugins/store/folder-endpoints.js';
+import { messageChangeEndpoints } from '../../../plugins/store/message-endpoints.js';
+import { selectionEndpoint } from '../../../plugins/store/selection-endpoint.js';
 import { storeEndpoints } from '../../../plugins/store/routes.js';
 import { atEnd, type Ending } from '../../support/ending.js';
 import { HttpClient } from '../../support/http-client.js';
 import { projectRoot } from '../../support/project.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
+import { EditingGround } from './editing-ground.js';
 import type { ReadingGround } from './reading-ground.js';
 
 export interface StoreSite {
@@ -17,6 +23,12 @@ export interface StoreSite {
   readonly operator: HttpClient;
   /** May see pages of the service, but no mail. */
   readonly reader: HttpClient;
+}
+
+export interface SiteOptions {
+  readonly signIn?: boolean;
+  /** Bytes of every mailbox. */
+  readonly quota?: number;
 }
 
 const accounts = [
@@ -28,7 +40,11 @@ const accounts = [
  * The endpoints of the store behind the real shell, over real HTTP. A missing value in a view is an error. Nobody has to
  * sign in unless `signIn`: to check a password takes a quarter of a second.
  */
-export async function openSite(test: Ending, ground: ReadingGround, { signIn = false } = {}): Promise<StoreSite> {
+export async function openSite(
+  test: Ending,
+  ground: ReadingGround,
+  { signIn = false, quota }: SiteOptions = {},
+): Promise<StoreSite> {
   const data = await temporaryFolder(test);
   const settings = HttpOptions.parse({
     port: 0,
@@ -55,14 +71,17 @@ export async function openSite(test: Ending, ground: ReadingGround, { signIn = f
     uploadLimit: 1000,
     strictViews: true,
   });
-  shell.mount(
-    { name: 'store' },
-    storeEndpoints({
-      reader: ground.reader,
-      directory: { find: () => Promise.resolve(undefined) },
-      domains: ['localhost'],
-    }),
-  );
+  const names = new MailboxNames({ find: () => Promise.resolve(undefined) });
+  const { reader } = ground;
+  const { editor } = await EditingGround.over(ground, quota === undefined ? {} : { quota });
+  const site = { reader, editor, names, clock: systemClock };
+  shell.mount({ name: 'store' }, [
+    ...storeEndpoints({ reader, names, domains: ['localhost'] }),
+    ...folderChangeEndpoints(site),
+    ...messageChangeEndpoints(site),
+    ...emptyingEndpoints(site),
+    selectionEndpoint(site),
+  ]);
   await shell.listen();
   atEnd(test, () => shell.close(0));
   const base = `http://127.0.0.1:${shell.address().port}`;

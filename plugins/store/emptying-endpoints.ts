@@ -1,0 +1,150 @@
+import { z } from 'zod';
+import type { MailboxName } from '../../core/contracts/mailboxes.js';
+import { type AnyEndpoint, defineEndpoint, respond, type Response } from '../../core/http/endpoint.js';
+import { isUnread } from './folder-contents.js';
+import type { FolderName } from './folder-name.js';
+import { expectCount, FolderField, preview } from './message-selection.js';
+import { folderHref } from './page-model.js';
+import * as schema from './store-query.js';
+import { ask, counted, group, mailboxPath, type StoreSite } from './store-site.js';
+
+const access = 'operate';
+const dryRun = z.boolean().optional().describe('Only count, and show some of them.');
+const expect = z.int().min(0).optional().describe('How many it must be; another number is 409.');
+
+/** Whole folders are marked read, emptied and cleaned up. */
+export function emptyingEndpoints(site: StoreSite): readonly AnyEndpoint[] {
+  return [markingAll(site), deletingAll(site), cleaning(site)];
+}
+
+function markingAll({ reader, editor, names }: StoreSite): AnyEndpoint {
+  return defineEndpoint({
+    method: 'POST',
+    path: `${mailboxPath}/messages/mark-all-read`,
+    summary: 'Mark every message of a folder read',
+    group,
+    access,
+    params: schema.MailboxParams,
+    body: { kind: 'fields', schema: z.strictObject({ folder: FolderField, expect, dryRun }) },
+    answer: z.object({ updated: z.int() }),
+    async handle({ params, body }) {
+      const mailbox = await names.parse(params);
+      const { folder } = body;
+      const ids = (await reader.matching(mailbox, folder, { unread: true })).found.map(({ id }) => id);
+      expectCount(ids.length, body.expect);
+      if (body.dryRun === true) return respond({ model: { updated: ids.length, dryRun: true } });
+      const { updated } = await editor.messages.mark(mailbox, folder, ids, 'read');
+      return respond({
+        status: 200,
+        model: { updated },
+        location: folderHref(names.describe(mailbox), folder.name),
+        notice: `${counted(updated, 'message')} marked read.`,
+        audit: { action: 'messages.mark-all-read', selector: { folder: folder.name }, counts: { updated } },
+      });
+    },
+  });
+}
+
+function deletingAll(site: StoreSite): AnyEndpoint {
+  const { reader, names } = site;
+  return defineEndpoint({
+    method: 'POST',
+    path: `${mailboxPath}/messages/delete-all`,
+    summary: 'Delete every message of a folder for good',
+    group,
+    access,
+    params: schema.MailboxParams,
+    body: { kind: 'fields', schema: z.strictObject({ folder: FolderField, expect, dryRun }) },
+    answer: z.object({ deleted: z.int() }),
+    async handle({ params, body, request }) {
+      const mailbox = await names.parse(params);
+      const { folder } = body;
+      const { found } = await reader.matching(mailbox, folder, {});
+      const ids = found.map(({ id }) => id);
+      expectCount(ids.length, body.expect);
+      if (body.dryRun === true) return respond({ model: await dryDelete(site, mailbox, folder, ids, 'deleted') });
+      if (!request.confirmed) {
+        const unread = found.filter(isUnread).length;
+        return ask(request, {
+          question: `Delete all ${counted(ids.length, 'message')} of ${folder.name} for good? ${counted(unread, 'message')} of them nobody has read.`,
+          fields: { folder: folder.name, expect: String(ids.length) },
+          label: 'Delete all of them',
+          back: folderHref(names.describe(mailbox), folder.name),
+        });
+      }
+      return removeForGood(site, mailbox, folder, ids, { action: 'messages.delete-all', count: 'deleted' });
+    },
+  });
+}
+
+function cleaning(site: StoreSite): AnyEndpoint {
+  const { reader, names, clock } = site;
+  const months = z.int().min(1).max(1200).default(3).describe('Messages that came longer ago are deleted for good.');
+  return defineEndpoint({
+    method: 'POST',
+    path: `${mailboxPath}/messages/cleanup`,
+    summary: 'Delete the old messages of a folder for good',
+    group,
+    access,
+    params: schema.MailboxParams,
+    body: { kind: 'fields', schema: z.strictObject({ folder: FolderField, months, expect, dryRun }) },
+    answer: z.object({ affected: z.int() }),
+    async handle({ params, body, request }) {
+      const mailbox = await names.parse(params);
+      const { folder } = body;
+      const before = monthsBefore(clock.now(), body.months);
+      const ids = (await reader.matching(mailbox, folder, { before })).found.map(({ id }) => id);
+      expectCount(ids.length, body.expect);
+      if (body.dryRun === true) return respond({ model: await dryDelete(site, mailbox, folder, ids, 'affected') });
+      if (!request.confirmed) {
+        const day = new Date(before).toISOString().slice(0, 10);
+        return ask(request, {
+          question: `Delete ${counted(ids.length, 'message')} of ${folder.name} that came before ${day} for good?`,
+          fields: { folder: folder.name, months: String(body.months), expect: String(ids.length) },
+          label: 'Delete them',
+          back: folderHref(names.describe(mailbox), folder.name),
+        });
+      }
+      return removeForGood(site, mailbox, folder, ids, { action: 'messages.cleanup', count: 'affected' });
+    },
+  });
+}
+
+async function dryDelete(
+  { reader }: StoreSite,
+  mailbox: MailboxName,
+  folder: FolderName,
+  ids: readonly string[],
+  count: string,
+): Promise<object> {
+  const { sample } = await preview(reader, mailbox, folder, ids);
+  return { [count]: ids.length, dryRun: true, sample };
+}
+
+async function removeForGood(
+  { editor, names }: StoreSite,
+  mailbox: MailboxName,
+  folder: FolderName,
+  ids: readonly string[],
+  { action, count }: { readonly action: string; readonly count: string },
+): Promise<Response<object>> {
+  const { deleted } = await editor.messages.remove(mailbox, folder, ids);
+  return respond<object>({
+    status: 200,
+    model: { [count]: deleted },
+    location: folderHref(names.describe(mailbox), folder.name),
+    notice: `${counted(deleted, 'message')} deleted for good.`,
+    audit: { action, selector: { folder: folder.name }, counts: { deleted } },
+  });
+}
+
+/** The same time of day so many months earlier; on the last day of a shorter month. */
+export function monthsBefore(time: number, months: number): number {
+  const date = new Date(time);
+  const day = date.getUTCDate();
+  date.setUTCDate(1);
+  date.setUTCMonth(date.getUTCMonth() - months);
+  const last = new Date(Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1, 0)).getUTCDate();
+  date.setUTCDate(Math.min(day, last));
+  return date.getTime();
+}

@@ -1,0 +1,191 @@
+import { z } from 'zod';
+import type { MailboxName } from '../../core/contracts/mailboxes.js';
+import { type AnyEndpoint, defineEndpoint, respond } from '../../core/http/endpoint.js';
+import { problem } from '../../core/problem.js';
+import { folderBelow, type FolderName, levelOf, parentOf, parseFolderName } from './folder-name.js';
+import { folderHref, mailboxHref } from './page-model.js';
+import { folderEtag } from './folder-tag.js';
+import * as answer from './store-answer.js';
+import * as schema from './store-query.js';
+import { ask, counted, folderOf, folderPath, group, mailboxPath, missingParent, type StoreSite } from './store-site.js';
+import { FolderField } from './message-selection.js';
+
+const Level = z.string().max(250).describe('One level, without a dot.');
+const Parent = FolderField.nullable().optional().describe('Folder above; null or absent: the first level.');
+
+const access = 'operate';
+
+/** Folders are made, renamed, copied, moved and removed. */
+export function folderChangeEndpoints(site: StoreSite): readonly AnyEndpoint[] {
+  return [creation(site), renaming(site), copying(site), moving(site), removal(site)];
+}
+
+function creation(site: StoreSite): AnyEndpoint {
+  const { editor, names } = site;
+  return defineEndpoint({
+    method: 'POST',
+    path: `${mailboxPath}/folders`,
+    summary: 'Make a folder',
+    group,
+    access,
+    params: schema.MailboxParams,
+    body: { kind: 'fields', schema: z.strictObject({ name: Level, parent: Parent }) },
+    answer: answer.FolderSummary,
+    async handle({ params, body }) {
+      const mailbox = await names.parse(params);
+      const name = folderBelow(await parentIn(site, mailbox, body.parent), body.name);
+      await editor.folders.create(mailbox, name);
+      return described(site, mailbox, name, { status: 201, action: 'folder.create', notice: `${name.name} was made.` });
+    },
+  });
+}
+
+function renaming(site: StoreSite): AnyEndpoint {
+  const { editor, names } = site;
+  return defineEndpoint({
+    method: 'PATCH',
+    path: folderPath,
+    summary: 'Rename a folder, with those below it',
+    group,
+    access,
+    params: schema.FolderParams,
+    body: { kind: 'fields', schema: z.strictObject({ name: Level }) },
+    answer: answer.FolderSummary,
+    etag: folderEtag(site),
+    async handle({ params, body }) {
+      const mailbox = await names.parse(params);
+      const folder = folderOf(params);
+      const above = parentOf(folder);
+      const name = folderBelow(above === null ? null : parseFolderName(above), body.name);
+      await editor.folders.rename(mailbox, folder, name);
+      return described(site, mailbox, name, {
+        action: 'folder.rename',
+        notice: `${folder.name} is called ${name.name} now.`,
+      });
+    },
+  });
+}
+
+function copying(site: StoreSite): AnyEndpoint {
+  const { editor, names } = site;
+  const fields = z.strictObject({ destinationParent: Parent, newName: Level.optional() });
+  return defineEndpoint({
+    method: 'POST',
+    path: `${folderPath}/copy`,
+    summary: 'Copy a folder with its messages and those below it',
+    group,
+    access,
+    params: schema.FolderParams,
+    body: { kind: 'fields', schema: fields },
+    answer: answer.FolderSummary,
+    async handle({ params, body }) {
+      const mailbox = await names.parse(params);
+      const folder = folderOf(params);
+      const { destinationParent = parentFolder(folder), newName } = body;
+      const level = newName === undefined || newName === '' ? levelOf(folder) : newName;
+      const name = folderBelow(await parentIn(site, mailbox, destinationParent), level);
+      await editor.folders.copy(mailbox, folder, name);
+      return described(site, mailbox, name, {
+        status: 201,
+        action: 'folder.copy',
+        notice: `${folder.name} was copied to ${name.name}.`,
+      });
+    },
+  });
+}
+
+function moving(site: StoreSite): AnyEndpoint {
+  const { editor, names } = site;
+  return defineEndpoint({
+    method: 'POST',
+    path: `${folderPath}/move`,
+    summary: 'Move a folder below another one, or to the first level',
+    group,
+    access,
+    params: schema.FolderParams,
+    body: { kind: 'fields', schema: z.strictObject({ destinationParent: Parent }) },
+    answer: answer.FolderSummary,
+    etag: folderEtag(site),
+    async handle({ params, body }) {
+      const mailbox = await names.parse(params);
+      const folder = folderOf(params);
+      const parent = body.destinationParent ?? null;
+      if (parent?.name === folder.name) throw problem('invalid', 'A folder cannot be moved into itself.');
+      const name = folderBelow(await parentIn(site, mailbox, parent), levelOf(folder));
+      await editor.folders.rename(mailbox, folder, name);
+      return described(site, mailbox, name, { action: 'folder.move', notice: `${folder.name} is ${name.name} now.` });
+    },
+  });
+}
+
+function removal(site: StoreSite): AnyEndpoint {
+  const { editor, names, reader } = site;
+  const query = z.strictObject({
+    recursive: z.boolean().optional().describe('With its messages and the folders below.'),
+  });
+  return defineEndpoint({
+    method: 'DELETE',
+    path: folderPath,
+    summary: 'Remove a folder for good; recursive=true if it is not empty',
+    group,
+    access,
+    params: schema.FolderParams,
+    query,
+    answer: z.object({ name: z.string(), folders: z.int(), messages: z.int(), size: z.int() }),
+    etag: folderEtag(site),
+    async handle({ params, query: { recursive = false }, request }) {
+      const mailbox = await names.parse(params);
+      const folder = folderOf(params);
+      const home = mailboxHref(names.describe(mailbox));
+      if (!request.confirmed) {
+        const going = (await reader.folders(mailbox)).filter(
+          ({ name }) => name === folder.name || name.startsWith(`${folder.name}.`),
+        );
+        const messages = going.reduce((sum, { total }) => sum + total, 0);
+        const below = going.length > 1 ? ` and ${counted(going.length - 1, 'folder')} below it` : '';
+        const question = `Delete the folder ${folder.name}${below}, with ${counted(messages, 'message')}, for good?`;
+        return ask(request, { question, fields: { _method: 'DELETE' }, label: 'Delete it', back: home });
+      }
+      const { count, size, folders } = await editor.folders.remove(mailbox, folder, recursive);
+      return respond({
+        model: { name: folder.name, folders, messages: count, size },
+        location: home,
+        notice: `${folder.name} was deleted, with ${counted(count, 'message')}.`,
+        audit: { action: 'folder.delete', selector: { folder: folder.name }, counts: { folders, messages: count } },
+      });
+    },
+  });
+}
+
+interface Done {
+  /** 200 if absent. */
+  readonly status?: number;
+  readonly action: string;
+  readonly notice: string;
+}
+
+async function described({ reader, names }: StoreSite, mailbox: MailboxName, folder: FolderName, done: Done) {
+  const { action, status = 200, notice } = done;
+  const model = (await reader.folders(mailbox)).find(({ name }) => name === folder.name);
+  const location = folderHref(names.describe(mailbox), folder.name);
+  return respond({ status, notice, model, location, audit: { action, selector: { folder: folder.name } } });
+}
+
+function parentFolder(folder: FolderName): FolderName | null {
+  const above = parentOf(folder);
+  return above === null ? null : parseFolderName(above);
+}
+
+/** A folder above others need not be there itself. @throws Problem `invalid` */
+async function parentIn(
+  { reader }: StoreSite,
+  mailbox: MailboxName,
+  parent: FolderName | null | undefined,
+): Promise<FolderName | null> {
+  if (parent === null || parent === undefined) return null;
+  if (parent.directory === '') return parent;
+  const all = await reader.mailboxFolders.list(mailbox);
+  const isThere = all.some(({ name: { name } }) => name === parent.name || name.startsWith(`${parent.name}.`));
+  if (!isThere) throw missingParent(parent.name);
+  return parent;
+}

@@ -1,0 +1,58 @@
+import { setTimeout as wait } from 'node:timers/promises';
+import { isMissing } from '../../core/disk/fault.js';
+import { mapBounded } from './concurrency.js';
+import type { MessageEntry } from './folder-contents.js';
+import type { MailboxFolder, MailboxFolders } from './mailbox-folder.js';
+
+export interface ChangeOutcome {
+  /** Ids that were changed. */
+  readonly done: readonly string[];
+  /** Ids that are not in the folder, or that another program moved away each time. */
+  readonly notFound: readonly string[];
+}
+
+/** A program that renames each time we look must be very quick to outrun that many looks. */
+const tries = 5;
+const changesAtOnce = 32;
+const waitMs = 25;
+
+/**
+ * Does something to the files of messages that are named by their ids. Another program may rename a file between the look
+ * and the deed (a flag, or from `new` to `cur`); then it is looked for again.
+ * @param act rejects with ENOENT when the file is not there
+ */
+export async function repeatedly(
+  folders: MailboxFolders,
+  folder: MailboxFolder,
+  ids: readonly string[],
+  act: (entry: MessageEntry) => Promise<void>,
+): Promise<ChangeOutcome> {
+  const done: string[] = [];
+  let left: readonly string[] = [...new Set(ids)];
+  for (let attempt = 0; attempt < tries && left.length > 0; attempt++) {
+    if (attempt > 1) await wait(waitMs * attempt);
+    const { byId, version } = await (attempt === 0 ? folders.contents(folder) : folders.freshContents(folder));
+    const missed: string[] = [];
+    let isElsewhere = false;
+    await mapBounded(left, changesAtOnce, async (id) => {
+      const entry = byId.get(id);
+      if (entry !== undefined && (await unlessMoved(() => act(entry)))) return done.push(id);
+      isElsewhere ||= entry !== undefined;
+      return missed.push(id);
+    });
+    left = missed;
+    // Only a folder in which nothing moves is believed that a message is gone.
+    if (attempt > 0 && !isElsewhere && version !== undefined) break;
+  }
+  return { done, notFound: left };
+}
+
+async function unlessMoved(act: () => Promise<void>): Promise<boolean> {
+  try {
+    await act();
+    return true;
+  } catch (error) {
+    if (isMissing(error)) return false;
+    throw error;
+  }
+}

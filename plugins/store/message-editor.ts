@@ -1,0 +1,159 @@
+import { join } from 'node:path';
+import type { Readable } from 'node:stream';
+import type { MailboxName } from '../../core/contracts/mailboxes.js';
+import { isTaken } from '../../core/disk/fault.js';
+import { jointly } from '../../core/disk/joint.js';
+import { problem } from '../../core/problem.js';
+import { isUnread, type MessageEntry } from './folder-contents.js';
+import { type EditorGround, type FolderEditor, lockKey } from './folder-editor.js';
+import { type FolderName, parseFolderName, specialUseOf } from './folder-name.js';
+import type { MailboxFolder } from './mailbox-folder.js';
+import { maildirParts } from './maildir.js';
+import { repeatedly } from './message-change.js';
+import { fileMessage, type FiledMessage } from './message-filing.js';
+
+export type ReadStatus = 'read' | 'unread';
+
+/** How many messages changed, and which were not there. */
+export interface Marked {
+  readonly updated: number;
+  /** Had that status already. */
+  readonly unchanged: number;
+  readonly notFound: readonly string[];
+}
+
+export interface Moved {
+  readonly moved: number;
+  readonly notFound: readonly string[];
+  /** Ids in the other folder, by the ids before. */
+  readonly newIds: Readonly<Record<string, string>>;
+}
+
+export interface Deleted {
+  readonly deleted: number;
+  readonly notFound: readonly string[];
+}
+
+const trash = parseFolderName('Trash');
+
+/** True where what is deleted is gone for good. */
+export function deletesForGood(folder: FolderName): boolean {
+  const use = specialUseOf(folder);
+  return use === 'trash' || use === 'junk';
+}
+
+/** Changes messages that other programs may change at the same time. Everything is durable when it resolves. */
+export class MessageEditor {
+  readonly #ground: EditorGround;
+  readonly #editor: FolderEditor;
+
+  constructor(ground: EditorGround, editor: FolderEditor) {
+    this.#ground = ground;
+    this.#editor = editor;
+  }
+
+  /** @throws Problem `not-found` for the folder */
+  mark(mailbox: MailboxName, name: FolderName, ids: readonly string[], status: ReadStatus): Promise<Marked> {
+    return this.#together(mailbox, name, async (folder) => {
+      await this.#complete(folder.path);
+      let unchanged = 0;
+      const { done, notFound } = await repeatedly(this.#ground.folders, folder, ids, (entry) => {
+        if (isUnread(entry) === (status === 'unread')) return Promise.resolve(void (unchanged += 1));
+        return this.#ground.files.rename(join(folder.path, entry.file), join(folder.path, marked(entry, status)));
+      });
+      if (done.length > unchanged) await this.#sync([folder.path]);
+      return { updated: done.length - unchanged, unchanged, notFound };
+    });
+  }
+
+  /** Flags and the received time stay; the id is a new one. @throws Problem `not-found`, `invalid` */
+  async move(mailbox: MailboxName, from: FolderName, to: FolderName, ids: readonly string[]): Promise<Moved> {
+    if (from.name === to.name) throw problem('invalid', 'The messages are in that folder already.');
+    await this.#ground.folders.find(mailbox, from);
+    const target = await this.#editor.provide(mailbox, to);
+    return this.#together(mailbox, from, async (folder) => {
+      await this.#complete(target.path);
+      const newIds = new Map<string, string>();
+      const { done, notFound } = await repeatedly(this.#ground.folders, folder, ids, async (entry) => {
+        const id = this.#ground.names.again(entry.id, entry.receivedAt);
+        const path = join(target.path, 'cur', `${id}:2,${entry.flags}`);
+        await this.#ground.files.rename(join(folder.path, entry.file), path);
+        newIds.set(entry.id, id);
+      });
+      if (done.length > 0) await this.#sync([target.path, folder.path]);
+      if (notFound.length > 0) await this.#ground.folders.find(mailbox, to);
+      return { moved: done.length, notFound, newIds: Object.fromEntries(newIds) };
+    });
+  }
+
+  /** Into Trash; from Trash and Junk, for good. @throws Problem `not-found` for the folder */
+  async discard(mailbox: MailboxName, name: FolderName, ids: readonly string[]): Promise<Deleted> {
+    if (deletesForGood(name)) return this.remove(mailbox, name, ids);
+    const { moved, notFound } = await this.move(mailbox, name, trash, ids);
+    return { deleted: moved, notFound };
+  }
+
+  /** For good. @throws Problem `not-found` for the folder */
+  remove(mailbox: MailboxName, name: FolderName, ids: readonly string[]): Promise<Deleted> {
+    return this.#together(mailbox, name, async (folder) => {
+      let size = 0;
+      const { done, notFound } = await repeatedly(this.#ground.folders, folder, ids, async (entry) => {
+        const path = join(folder.path, entry.file);
+        const bytes = entry.size ?? (await this.#ground.files.lstat(path)).size;
+        await this.#ground.files.unlink(path);
+        size += bytes;
+      });
+      if (done.length > 0) await this.#sync([folder.path]);
+      await this.#ground.quotas.changed(mailbox, -size, -done.length);
+      return { deleted: done.length, notFound };
+    });
+  }
+
+  /** Puts a message into a folder. @throws Problem `not-found`, `mailbox-full`, `invalid`, and those of the stream */
+  async append(mailbox: MailboxName, name: FolderName, source: Readable, status: ReadStatus): Promise<FiledMessage> {
+    await this.#editor.provide(mailbox, name);
+    const { quotas } = this.#ground;
+    await quotas.admit(mailbox, 0);
+    return this.#together(mailbox, name, async (folder) => {
+      await this.#complete(folder.path);
+      const as = status === 'unread' ? ({ part: 'new' } as const) : ({ part: 'cur', flags: 'S' } as const);
+      const admit = (size: number) => quotas.admit(mailbox, size);
+      const filed = await fileMessage(source, { folder: folder.path, as, admit }, this.#ground);
+      await quotas.changed(mailbox, filed.size, 1);
+      return filed;
+    });
+  }
+
+  #together<T>(mailbox: MailboxName, name: FolderName, task: (folder: MailboxFolder) => Promise<T>): Promise<T> {
+    const { locks, folders } = this.#ground;
+    return locks.together(lockKey(mailbox), async () => task(await folders.find(mailbox, name)));
+  }
+
+  /** Other programs leave out what a folder does not need yet. */
+  async #complete(path: string): Promise<void> {
+    const { folders, files } = this.#ground;
+    for (const part of maildirParts) {
+      const there = (): Promise<boolean> => folders.confinement.hasFolder(join(path, part));
+      if (await there()) continue;
+      try {
+        await files.mkdir(join(path, part), 0o700);
+      } catch (error) {
+        if (!isTaken(error)) throw error;
+        if (!(await there())) throw problem('internal', { detail: 'The folder is not in order.', cause: error });
+      }
+    }
+  }
+
+  async #sync(paths: readonly string[]): Promise<void> {
+    const parts = paths.flatMap((path) => [join(path, 'cur'), join(path, 'new')]);
+    await jointly(parts.map((part) => this.#ground.sync.sync(part)));
+  }
+}
+
+/** The file of the message with that status. A message with a status has been seen by a reader: it is in `cur`. */
+function marked(entry: MessageEntry, status: ReadStatus): string {
+  const letters = new Set(entry.flags);
+  if (status === 'read') letters.add('S');
+  else letters.delete('S');
+  return `cur/${entry.id}:2,${[...letters].toSorted().join('')}`;
+}

@@ -1,0 +1,179 @@
+import { z } from 'zod';
+import { type AnyEndpoint, defineEndpoint, respond } from '../../core/http/endpoint.js';
+import { problem } from '../../core/problem.js';
+import { deletesForGood } from './message-editor.js';
+import {
+  FolderField,
+  oneSelector,
+  preview,
+  select,
+  selectionBytes,
+  selectionFields,
+  writtenFilter,
+} from './message-selection.js';
+import { folderHref } from './page-model.js';
+import * as schema from './store-query.js';
+import { ask, counted, folderOf, folderPath, group, mailboxPath, type StoreSite } from './store-site.js';
+
+const access = 'operate';
+const notFound = z.array(z.string()).describe('Ids that are not in the folder');
+
+/** Messages are moved, deleted, marked and filed. */
+export function messageChangeEndpoints(site: StoreSite): readonly AnyEndpoint[] {
+  return [moving(site), deleting(site), marking(site), filing(site)];
+}
+
+function moving({ reader, editor, names }: StoreSite): AnyEndpoint {
+  return defineEndpoint({
+    method: 'POST',
+    path: `${mailboxPath}/messages/move`,
+    summary: 'Move messages to another folder',
+    group,
+    access,
+    params: schema.MailboxParams,
+    body: {
+      kind: 'fields',
+      limit: selectionBytes,
+      schema: z
+        .strictObject({ fromFolder: FolderField, toFolder: FolderField, ...selectionFields })
+        .superRefine(oneSelector),
+    },
+    answer: z.object({ moved: z.int(), notFound, newIds: z.record(z.string(), z.string()) }),
+    async handle({ params, body }) {
+      const mailbox = await names.parse(params);
+      const { fromFolder, toFolder } = body;
+      const { ids } = await select(reader, mailbox, fromFolder, body);
+      if (body.dryRun === true) {
+        const { count, ...rest } = await preview(reader, mailbox, fromFolder, ids);
+        return respond({ model: { moved: count, newIds: {}, ...rest } });
+      }
+      const model = await editor.messages.move(mailbox, fromFolder, toFolder, ids);
+      return respond({
+        status: 200,
+        model,
+        location: folderHref(names.describe(mailbox), fromFolder.name),
+        notice: `${counted(model.moved, 'message')} moved to ${toFolder.name}.`,
+        audit: {
+          action: 'messages.move',
+          selector: { from: fromFolder.name, to: toFolder.name },
+          counts: { moved: model.moved, notFound: model.notFound.length },
+        },
+      });
+    },
+  });
+}
+
+function deleting({ reader, editor, names }: StoreSite): AnyEndpoint {
+  const permanent = z.boolean().optional().describe('For good; else to Trash, unless the folder is Trash or Junk.');
+  return defineEndpoint({
+    method: 'POST',
+    path: `${mailboxPath}/messages/delete`,
+    summary: 'Delete messages: to Trash, or for good',
+    group,
+    access,
+    params: schema.MailboxParams,
+    body: {
+      kind: 'fields',
+      limit: selectionBytes,
+      schema: z.strictObject({ folder: FolderField, permanent, ...selectionFields }).superRefine(oneSelector),
+    },
+    answer: z.object({ deleted: z.int(), notFound }),
+    async handle({ params, body, request }) {
+      const mailbox = await names.parse(params);
+      const { folder } = body;
+      const { ids } = await select(reader, mailbox, folder, body);
+      const back = folderHref(names.describe(mailbox), folder.name);
+      if (body.dryRun === true) {
+        const { count, ...rest } = await preview(reader, mailbox, folder, ids);
+        return respond({ model: { deleted: count, ...rest } });
+      }
+      const forGood = body.permanent === true || deletesForGood(folder);
+      if (forGood && !request.confirmed) {
+        const question = `Delete ${counted(ids.length, 'message')} of ${folder.name} for good?`;
+        const chosen =
+          body.messageIds === undefined ? { filter: writtenFilter(body.filter ?? {}) } : { messageIds: ids };
+        const fields = { folder: folder.name, permanent: 'true', ...chosen, expect: String(ids.length) };
+        return ask(request, { question, fields, label: 'Delete for good', back });
+      }
+      const model = forGood
+        ? await editor.messages.remove(mailbox, folder, ids)
+        : await editor.messages.discard(mailbox, folder, ids);
+      return respond({
+        status: 200,
+        model,
+        location: back,
+        notice: `${counted(model.deleted, 'message')} ${forGood ? 'deleted for good' : 'moved to Trash'}.`,
+        audit: {
+          action: forGood ? 'messages.delete' : 'messages.trash',
+          selector: { folder: folder.name },
+          counts: { deleted: model.deleted, notFound: model.notFound.length },
+        },
+      });
+    },
+  });
+}
+
+function marking({ reader, editor, names }: StoreSite): AnyEndpoint {
+  return defineEndpoint({
+    method: 'POST',
+    path: `${mailboxPath}/messages/read-status`,
+    summary: 'Mark messages read or unread',
+    group,
+    access,
+    params: schema.MailboxParams,
+    body: {
+      kind: 'fields',
+      limit: selectionBytes,
+      schema: z
+        .strictObject({ folder: FolderField, action: z.enum(['read', 'unread']), ...selectionFields })
+        .superRefine(oneSelector),
+    },
+    answer: z.object({ updated: z.int(), unchanged: z.int().describe('Had that status already'), notFound }),
+    async handle({ params, body }) {
+      const mailbox = await names.parse(params);
+      const { folder, action } = body;
+      const { ids } = await select(reader, mailbox, folder, body);
+      if (body.dryRun === true) {
+        const { count, ...rest } = await preview(reader, mailbox, folder, ids);
+        return respond({ model: { updated: count, unchanged: 0, ...rest } });
+      }
+      const model = await editor.messages.mark(mailbox, folder, ids, action);
+      return respond({
+        status: 200,
+        model,
+        notice: `${counted(model.updated, 'message')} marked ${action}.`,
+        audit: { action: `messages.${action}`, selector: { folder: folder.name }, counts: { updated: model.updated } },
+      });
+    },
+  });
+}
+
+function filing({ editor, names }: StoreSite): AnyEndpoint {
+  const query = z.strictObject({
+    unread: z.boolean().optional().describe('As a new message; else as one that was read.'),
+  });
+  return defineEndpoint({
+    method: 'POST',
+    path: `${folderPath}/messages`,
+    summary: 'Put a raw message into a folder',
+    group,
+    access,
+    params: schema.FolderParams,
+    query,
+    body: { kind: 'raw', types: ['message/rfc822', 'application/octet-stream', 'text/plain'] },
+    answer: z.object({ id: z.string(), folder: z.string(), size: z.int() }),
+    async handle({ params, query: { unread }, request }) {
+      const mailbox = await names.parse(params);
+      const folder = folderOf(params);
+      if (request.stream === undefined) throw problem('bad-request', 'Send the message as the body.');
+      const status = unread === true ? 'unread' : 'read';
+      const filed = await editor.messages.append(mailbox, folder, request.stream, status);
+      return respond({
+        status: 201,
+        model: { ...filed, folder: folder.name },
+        location: `${folderHref(names.describe(mailbox), folder.name)}/messages/${encodeURIComponent(filed.id)}`,
+        audit: { action: 'messages.append', selector: { folder: folder.name }, counts: { bytes: filed.size } },
+      });
+    },
+  });
+}

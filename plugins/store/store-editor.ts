@@ -1,0 +1,57 @@
+import type { Clock } from '../../core/clock.js';
+import { type FileLayer, nodeFiles } from '../../core/disk/file-layer.js';
+import { folderSyncOf } from '../../core/disk/folder.js';
+import type { MailboxName } from '../../core/contracts/mailboxes.js';
+import type { Log } from '../../core/log.js';
+import { FolderEditor } from './folder-editor.js';
+import { FolderIntents } from './folder-intent.js';
+import { mailboxFolder } from './mailbox-name.js';
+import { MailboxLocks } from './mailbox-locks.js';
+import { MailboxQuotas } from './mailbox-quota.js';
+import type { UniqueNames } from './maildir-name.js';
+import { MessageEditor } from './message-editor.js';
+import type { StoreReader } from './store-reader.js';
+
+export interface StoreEditorInput {
+  readonly reader: StoreReader;
+  /** Absolute and resolved. */
+  readonly root: string;
+  readonly names: UniqueNames;
+  /** Bytes; null for none. */
+  readonly limitOf: (mailbox: MailboxName) => Promise<number | null>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly files?: FileLayer;
+}
+
+/** The writing side of the store. */
+export interface StoreEditor {
+  readonly folders: FolderEditor;
+  readonly messages: MessageEditor;
+  readonly quotas: MailboxQuotas;
+}
+
+/** Opens it, and completes the changes of folders that a dead process began. */
+export async function openStoreEditor(input: StoreEditorInput): Promise<StoreEditor> {
+  const { reader, root, names, limitOf, clock, log, files = nodeFiles } = input;
+  const sync = folderSyncOf(files);
+  const intents = new FolderIntents({ root, files, sync, clock, log });
+  await intents.resume();
+  const quotas = new MailboxQuotas({
+    files,
+    clock,
+    log,
+    limitOf,
+    pathOf: (mailbox) => mailboxFolder(root, mailbox),
+    count: async (mailbox) => {
+      const folders = await reader.folders(mailbox);
+      return {
+        size: folders.reduce((sum, { size }) => sum + size, 0),
+        count: folders.reduce((sum, { total }) => sum + total, 0),
+      };
+    },
+  });
+  const ground = { folders: reader.mailboxFolders, files, sync, locks: new MailboxLocks(), intents, names, quotas };
+  const folders = new FolderEditor(ground);
+  return { folders, messages: new MessageEditor(ground, folders), quotas };
+}

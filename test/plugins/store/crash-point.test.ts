@@ -1,0 +1,146 @@
+import assert from 'node:assert/strict';
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { suite, test } from 'node:test';
+import type { Ending } from '../../support/ending.js';
+import { DyingFiles } from './dying-files.js';
+import { EditingGround } from './editing-ground.js';
+
+type Change = (ground: EditingGround) => Promise<unknown>;
+type Contents = Record<string, readonly string[]>;
+
+/** More than any of these changes takes. */
+const mostSteps = 200;
+
+async function prepared(t: Ending): Promise<EditingGround> {
+  const ground = await EditingGround.open(t);
+  for (const name of ['A', 'A.sub', 'B', 'Trash']) {
+    await ground.editor.folders.create(ground.mailbox, ground.folder(name));
+  }
+  for (const number of [1, 2, 3]) await ground.append(`Subject: ${number}\r\n\r\n`, 'A');
+  await ground.append('Subject: sub\r\n\r\n', 'A.sub');
+  await writeFile(join(ground.reading.home, 'subscriptions'), 'A\nA.sub\nB\n');
+  return ground;
+}
+
+/** Dies at each step of the change in turn, starts again, and asks what is there then. */
+async function dieEverywhere(
+  t: Ending,
+  change: Change,
+  check: (after: Contents, ground: EditingGround) => void | Promise<void>,
+) {
+  for (let steps = 0; steps < mostSteps; steps++) {
+    const ground = await prepared(t);
+    const files = new DyingFiles(steps);
+    const dying = await EditingGround.over(ground.reading, { files });
+    const outcome = await change(dying).then(
+      () => 'done',
+      () => 'failed',
+    );
+    const restarted = await EditingGround.over(ground.reading);
+    assert.deepEqual(await restarted.intents(), [], `after ${steps} steps`);
+    assert.deepEqual(await restarted.hidden(), [], `after ${steps} steps`);
+    await check(await restarted.contents(), restarted);
+    if (!files.died) {
+      assert.equal(outcome, 'done');
+      assert.ok(steps >= 3, 'it did die on the way');
+      return;
+    }
+  }
+  assert.fail('the change never ends');
+}
+
+const before: Contents = {
+  A: ['Subject: 1\r\n\r\n', 'Subject: 2\r\n\r\n', 'Subject: 3\r\n\r\n'],
+  'A.sub': ['Subject: sub\r\n\r\n'],
+  B: [],
+  INBOX: [],
+  Trash: [],
+};
+
+/** It happened, or it did not. */
+const oneOf =
+  (...states: readonly Contents[]) =>
+  (found: Contents) => {
+    assert.ok(
+      states.some((state) => JSON.stringify(state) === JSON.stringify(found)),
+      JSON.stringify(found),
+    );
+  };
+
+const all = Object.values(before).flat().toSorted();
+
+suite('a process that dies at any step of a change', () => {
+  test('leaves a renamed folder whole, and its subscriptions with it', async (t) => {
+    const { A: top = [], 'A.sub': sub = [] } = before;
+    const after = { B: [], C: top, 'C.sub': sub, INBOX: [], Trash: [] };
+    await dieEverywhere(
+      t,
+      ({ editor, mailbox, folder }) => editor.folders.rename(mailbox, folder('A'), folder('C')),
+      async (found, ground) => {
+        oneOf(before, after)(found);
+        const names = found['C'] === undefined ? 'A\nA.sub\nB\n' : 'C\nC.sub\nB\n';
+        assert.equal(await readFile(join(ground.reading.home, 'subscriptions'), 'utf8'), names);
+      },
+    );
+  });
+
+  test('leaves a copied folder whole or not at all', async (t) => {
+    const { A: top = [], 'A.sub': sub = [] } = before;
+    await dieEverywhere(
+      t,
+      ({ editor, mailbox, folder }) => editor.folders.copy(mailbox, folder('A'), folder('C')),
+      oneOf(before, { A: top, 'A.sub': sub, B: [], C: top, 'C.sub': sub, INBOX: [], Trash: [] }),
+    );
+  });
+
+  test('leaves a removed folder whole or not at all', async (t) => {
+    await dieEverywhere(
+      t,
+      ({ editor, mailbox, folder }) => editor.folders.remove(mailbox, folder('A'), true),
+      oneOf(before, { B: [], INBOX: [], Trash: [] }),
+    );
+  });
+
+  test('leaves each message that was to be moved or deleted in one place, once', async (t) => {
+    for (const to of ['B', 'Trash', 'Archive']) {
+      await dieEverywhere(
+        t,
+        async ({ editor, mailbox, folder, reading }) => {
+          const { found } = await reading.reader.matching(mailbox, folder('A'), {});
+          const ids = found.map(({ id }) => id);
+          if (to === 'Trash') return editor.messages.discard(mailbox, folder('A'), ids);
+          return editor.messages.move(mailbox, folder('A'), folder(to), ids);
+        },
+        (found) => assert.deepEqual(Object.values(found).flat().toSorted(), all),
+      );
+    }
+  });
+
+  test('leaves each message of a folder that was to be emptied whole or not at all, and all others', async (t) => {
+    await dieEverywhere(
+      t,
+      async ({ editor, mailbox, folder, reading }) => {
+        const { found } = await reading.reader.matching(mailbox, folder('A'), {});
+        return editor.messages.remove(
+          mailbox,
+          folder('A'),
+          found.map(({ id }) => id),
+        );
+      },
+      (found) => {
+        assert.ok(found['A']?.every((content) => before['A']?.includes(content)));
+        assert.deepEqual({ ...found, A: before['A'] }, before);
+      },
+    );
+  });
+
+  test('leaves a message that was to be filed whole or not at all', async (t) => {
+    const added = 'Subject: added\r\n\r\n';
+    await dieEverywhere(
+      t,
+      (ground) => ground.append(added.replaceAll('\r\n', '\n'), 'B'),
+      oneOf(before, { ...before, B: [added] }),
+    );
+  });
+});
