@@ -6,6 +6,7 @@
  */
 import { spawnSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -24,5 +25,11 @@ if (files.length === 0) {
   process.stderr.write(`no test file matches ${wanted.join(' ')} in ${relative(process.cwd(), join(root, 'test'))}\n`);
   process.exit(1);
 }
-const result = run(['--enable-source-maps', '--test', '--test-timeout=120000', ...files]);
+const result = run([
+  '--enable-source-maps',
+  '--test',
+  `--test-concurrency=${availableParallelism()}`,
+  '--test-timeout=120000',
+  ...files,
+]);
 process.exit(result.status ?? 1);
