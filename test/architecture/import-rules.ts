@@ -20,8 +20,8 @@ const isIn = (path: string, folder: string) => path.startsWith(`${folder}/`);
 const isShipped = (path: string) => isIn(path, 'core') || isIn(path, 'plugins');
 const pluginOf = (path: string) => /^plugins\/([^/]+)\//.exec(path)?.[1];
 
-/** Koa and nunjucks are known to `routes.ts`, or to the files of a `routes/` folder, of each plugin. */
-const isRoutes = (path: string) => /^plugins\/[^/]+\/(routes\.ts$|routes\/)/.test(path);
+/** HTTP is known to `routes.ts`, to a `routes/` folder and to files named for their endpoints. */
+const isRoutes = (path: string) => /^plugins\/[^/]+\/(routes\.ts$|routes\/|[a-z-]+-endpoints?\.ts$)/.test(path);
 
 /** Of node:net, only what touches no network. */
 const pureNet = new Set(['isIP', 'isIPv4', 'isIPv6', 'BlockList', 'SocketAddress']);
