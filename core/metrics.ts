@@ -1,5 +1,5 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
-import type { MetricsExposition } from './contracts/server.js';
+import type { MetricFamily, MetricsExposition } from './contracts/server.js';
 import { contentTypes, expose, type CollectedMetric } from './metrics/exposition.js';
 import { nameComplaint, type MetricKind } from './metrics/name.js';
 import { processMetrics } from './metrics/process.js';
@@ -48,6 +48,7 @@ export class Metrics {
   readonly #options: Required<MetricsOptions>;
 
   readonly exposition: MetricsExposition = {
+    collect: async () => (await this.#collect()).map(familyOf),
     render: async (format) => ({ body: expose(await this.#collect(), format), contentType: contentTypes[format] }),
   };
 
@@ -141,6 +142,18 @@ export class Metrics {
     );
   }
 }
+
+const familyOf = ({ name, values }: CollectedMetric): MetricFamily => ({
+  name,
+  samples: values.map((value: CollectedMetric['values'][number] & { readonly metricName?: string }) => ({
+    name: value.metricName ?? name,
+    labels: withoutGaps(value.labels),
+    value: value.value,
+  })),
+});
+
+const withoutGaps = (labels: Readonly<Record<string, string | number | undefined>>): Record<string, string | number> =>
+  Object.fromEntries(Object.entries(labels).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])));
 
 const taken = (wanted: Declaration, known: Declaration): Error =>
   new Error(

@@ -43,8 +43,22 @@ export interface HealthOverview {
 }
 export const healthOverview = service<HealthOverview>('postern.health');
 
+export interface MetricSample {
+  /** With the suffix of a histogram: `…_bucket`, `…_sum`, `…_count`. */
+  readonly name: string;
+  readonly labels: Readonly<Record<string, string | number>>;
+  readonly value: number;
+}
+
+export interface MetricFamily {
+  readonly name: string;
+  readonly samples: readonly MetricSample[];
+}
+
 /** The prom-client registry behind `metrics`, to be exposed. */
 export interface MetricsExposition {
+  /** Every sample as it is now, for other formats. */
+  collect(): Promise<readonly MetricFamily[]>;
   /** Prometheus text format 0.0.4, or OpenMetrics 1.0. */
   render(format: 'prometheus' | 'openmetrics'): Promise<{ readonly body: string; readonly contentType: string }>;
 }

@@ -3,15 +3,18 @@ import { serverLog } from '../../core/contracts/server-log.js';
 import { catalogue, configuration, healthOverview, metricsExposition } from '../../core/contracts/server.js';
 import { definePlugin, next } from '../../core/plugin.js';
 import { Activity } from './activity.js';
+import { charts } from './charts.js';
 import { DiskSpace, spaceOf } from './disk-space.js';
 import { EventLoop } from './event-loop.js';
 import { HealthChanges } from './health-report.js';
+import { MetricHistory, STEP_SECONDS } from './history.js';
 import { LogSearch } from './log-search.js';
 import { LogTail } from './log-tail.js';
 import { countMail } from './mail-metrics.js';
 import { MonitoringOptions } from './options.js';
 import { monitoringEndpoints } from './routes.js';
 import { logEndpoints } from './routes/logs.js';
+import { metricsEndpoints } from './routes/metrics.js';
 import { gaugeServer } from './server-metrics.js';
 
 /** How often disk, event loop and health are looked at. */
@@ -52,6 +55,10 @@ export const monitoring = definePlugin({
     countMail(context);
     gaugeServer(metrics, { disk, eventLoop, health: healthOverview });
 
+    const history = new MetricHistory(metricsExposition, charts, clock);
+    await history.look();
+    context.every(STEP_SECONDS, () => history.look());
+
     const tail = new LogTail(serverLog);
     context.every(BEAT_SECONDS, () => tail.beat());
     context.onClose(() => tail.close());
@@ -68,8 +75,18 @@ export const monitoring = definePlugin({
       }),
     );
     http.mount(logEndpoints({ search: new LogSearch(serverLog, () => settings.logs.maxSearchBytes), tail, clock }));
+    http.mount(
+      metricsEndpoints({
+        metrics: metricsExposition,
+        history,
+        health: healthOverview,
+        clock,
+        prefix: () => settings.graphite.prefix,
+      }),
+    );
     http.navigate({ title: 'Overview', href: '/', order: 0, role: 'read' });
     http.navigate({ title: 'Health', href: '/health/extended', order: 80, role: 'read' });
+    http.navigate({ title: 'Metrics', href: '/metrics', order: 82, role: 'read' });
     http.navigate({ title: 'Log', href: '/logs', order: 84, role: 'admin' });
     return {
       reconfigure: (changed) => {

@@ -37,5 +37,16 @@ export const MonitoringOptions = z.strictObject({
     })
     .prefault({})
     .describe('Search of the log at /logs.'),
+  graphite: z
+    .strictObject({
+      prefix: z
+        .string()
+        .max(100)
+        .regex(/^(?:[\w-]+(?:\.[\w-]+)*)?$/)
+        .default('postern')
+        .describe('Dotted path before every name at /metrics/graphite; empty for none.'),
+    })
+    .prefault({})
+    .describe('Metrics for Graphite.'),
 });
 export type MonitoringSettings = z.output<typeof MonitoringOptions>;

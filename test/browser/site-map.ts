@@ -24,10 +24,11 @@ export async function pagePaths(client: HttpClient): Promise<readonly string[]> 
 /** The HTML of a message, a document that is shown in a frame. */
 const isFramed = (headers: Headers) => /\bsandbox\b/.test(headers.get('content-security-policy') ?? '');
 
-/** Links to this server, without fragments; not those that ask for remote content. */
+/** Links to this server, without fragments; not those that ask for remote content, and not each line of the log. */
 function linksOf(html: string, path: string): readonly string[] {
   return [...html.matchAll(/<a\b[^>]*\shref="([^"]*)"(?![^>]*\sdownload)/g)]
     .map(([, href = '']) => new URL(href.replaceAll('&amp;', '&'), `http://here${path}`))
     .filter(({ host, searchParams }) => host === 'here' && !searchParams.has('remote'))
+    .filter(({ pathname, search }) => pathname !== '/logs' || search === '' || search === '?live=on')
     .map(({ pathname, search }) => `${pathname}${search}`);
 }

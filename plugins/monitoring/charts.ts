@@ -1,0 +1,179 @@
+export type ChartUnit = 'rate' | 'seconds' | 'bytes' | 'count' | 'share';
+
+type Labels = Readonly<Record<string, string>>;
+
+/** One line of a chart: how it comes from the metrics, here and in Prometheus. */
+export interface SeriesSource {
+  readonly id: string;
+  readonly label: string;
+  /** `rate` of a counter per second, the sum of a `gauge`, a `quantile` of a histogram, or one rate as a `share` of another. */
+  readonly kind: 'rate' | 'gauge' | 'quantile' | 'share';
+  readonly metric: string;
+  readonly where?: Labels;
+  readonly quantile?: number;
+  /** For a share: the counter of the whole. */
+  readonly of?: string;
+  readonly promql: string;
+}
+
+export interface Chart {
+  readonly id: string;
+  readonly title: string;
+  readonly unit: ChartUnit;
+  readonly series: readonly SeriesSource[];
+}
+
+const selector = (metric: string, where: Labels | undefined): string => {
+  const labels = Object.entries(where ?? {}).map(([name, value]) => `${name}="${value}"`);
+  return labels.length === 0 ? metric : `${metric}{${labels.join(', ')}}`;
+};
+
+const rate = (id: string, label: string, metric: string, where?: Labels): SeriesSource => ({
+  id,
+  label,
+  kind: 'rate',
+  metric,
+  ...(where && { where }),
+  promql: `sum(rate(${selector(metric, where)}[5m]))`,
+});
+const gauge = (id: string, label: string, metric: string): SeriesSource => ({
+  id,
+  label,
+  kind: 'gauge',
+  metric,
+  promql: `sum(${metric})`,
+});
+const quantile = (id: string, percent: number, metric: string): SeriesSource => ({
+  id,
+  label: `${percent} %`,
+  kind: 'quantile',
+  metric,
+  quantile: percent / 100,
+  promql: `histogram_quantile(${percent / 100}, sum by (le) (rate(${metric}_bucket[5m])))`,
+});
+
+/** In the order in which an operator wants to know: first whether mail flows, last what it costs. */
+export const charts: readonly Chart[] = [
+  {
+    id: 'flow',
+    title: 'Messages',
+    unit: 'rate',
+    series: [
+      rate('accepted', 'accepted', 'postern_mail_accepted_total'),
+      rate('deferred', 'refused for now (4xx)', 'postern_mail_rejected_total', { class: '4xx' }),
+      rate('rejected', 'refused for good (5xx)', 'postern_mail_rejected_total', { class: '5xx' }),
+    ],
+  },
+  {
+    id: 'delivery',
+    title: 'From the end of a message to its 250',
+    unit: 'seconds',
+    series: [
+      quantile('delivery50', 50, 'postern_mail_delivery_seconds'),
+      quantile('delivery95', 95, 'postern_mail_delivery_seconds'),
+      quantile('delivery99', 99, 'postern_mail_delivery_seconds'),
+    ],
+  },
+  {
+    id: 'deliveries',
+    title: 'Recipients by what became of them',
+    unit: 'rate',
+    series: [
+      rate('delivered', 'delivered', 'postern_mail_deliveries_total', { result: 'delivered' }),
+      rate('postponed', 'deferred', 'postern_mail_deliveries_total', { result: 'deferred' }),
+      rate('bounced', 'bounced', 'postern_mail_deliveries_total', { result: 'bounced' }),
+    ],
+  },
+  {
+    id: 'commit',
+    title: 'Writing to mailboxes',
+    unit: 'seconds',
+    series: [
+      quantile('commit50', 50, 'postern_store_commit_seconds'),
+      quantile('commit95', 95, 'postern_store_commit_seconds'),
+    ],
+  },
+  {
+    id: 'sessions',
+    title: 'SMTP sessions open',
+    unit: 'count',
+    series: [gauge('sessions', 'open', 'postern_smtp_sessions_open')],
+  },
+  {
+    id: 'connections',
+    title: 'SMTP connections',
+    unit: 'rate',
+    series: [
+      rate('opened', 'opened', 'postern_smtp_sessions_total'),
+      rate('turnedAway', 'turned away', 'postern_smtp_sessions_refused_total'),
+      rate('authFailures', 'failed sign-ins', 'postern_smtp_auth_total', { result: 'refused' }),
+    ],
+  },
+  {
+    id: 'tls',
+    title: 'Sessions that use TLS',
+    unit: 'share',
+    series: [
+      {
+        id: 'tls',
+        label: 'share',
+        kind: 'share',
+        metric: 'postern_smtp_tls_sessions_total',
+        of: 'postern_smtp_sessions_total',
+        promql: 'sum(rate(postern_smtp_tls_sessions_total[5m])) / sum(rate(postern_smtp_sessions_total[5m]))',
+      },
+    ],
+  },
+  {
+    id: 'http',
+    title: 'HTTP requests',
+    unit: 'rate',
+    series: [
+      rate('requests', 'all', 'postern_http_requests_total'),
+      rate('refused', '4xx', 'postern_http_requests_total', { status: '4xx' }),
+      rate('failed', '5xx', 'postern_http_requests_total', { status: '5xx' }),
+    ],
+  },
+  {
+    id: 'httpSeconds',
+    title: 'HTTP answers',
+    unit: 'seconds',
+    series: [
+      quantile('http50', 50, 'postern_http_request_seconds'),
+      quantile('http95', 95, 'postern_http_request_seconds'),
+    ],
+  },
+  {
+    id: 'loop',
+    title: 'Delay of the event loop',
+    unit: 'seconds',
+    series: [gauge('lag', '99 %', 'postern_event_loop_lag_seconds')],
+  },
+  {
+    id: 'memory',
+    title: 'Memory',
+    unit: 'bytes',
+    series: [
+      gauge('resident', 'of the process', 'process_resident_memory_bytes'),
+      gauge('heap', 'heap in use', 'nodejs_heap_size_used_bytes'),
+    ],
+  },
+  {
+    id: 'cpu',
+    title: 'Processor time',
+    unit: 'share',
+    series: [rate('cpu', 'of one processor', 'process_cpu_seconds_total')],
+  },
+  {
+    id: 'descriptors',
+    title: 'Open file descriptors',
+    unit: 'count',
+    series: [gauge('descriptors', 'open', 'process_open_fds')],
+  },
+  {
+    id: 'disk',
+    title: 'Free on the disk of the data folder',
+    unit: 'bytes',
+    series: [gauge('disk', 'free', 'postern_disk_free_bytes')],
+  },
+];

@@ -1,0 +1,40 @@
+import type { MetricFamily } from '../../core/contracts/server.js';
+
+/** What our own names begin with in the other formats; here the prefix stands for it. */
+const OWN = 'postern_';
+
+/**
+ * Lines of Graphite's plaintext protocol: `path;tag=value value unixSeconds`. Numbers that are none are left out, for
+ * Graphite has no word for them.
+ *
+ * @param prefix dotted path before every name; empty for none
+ */
+export function graphiteLines(families: readonly MetricFamily[], prefix: string, now: number): string {
+  const seconds = Math.floor(now / 1000);
+  const start = prefix === '' ? '' : `${prefix}.`;
+  const lines = families.flatMap(({ samples }) =>
+    samples
+      .filter(({ value }) => Number.isFinite(value))
+      .map(({ name, labels, value }) => `${start}${pathOf(name)}${tagsOf(labels)} ${value} ${seconds}\n`),
+  );
+  return lines.join('');
+}
+
+const pathOf = (name: string): string => (name.startsWith(OWN) ? name.slice(OWN.length) : name).replaceAll('_', '.');
+
+/** A tag's value has neither spaces nor semicolons, does not begin with a tilde, and is not empty. */
+function tagsOf(labels: Readonly<Record<string, string | number>>): string {
+  return Object.entries(labels)
+    .map(
+      ([name, value]) =>
+        [
+          name,
+          String(value)
+            .replace(/[^\x21-\x7e]|;/g, '_')
+            .replace(/^~/, '_'),
+        ] as const,
+    )
+    .filter(([, value]) => value !== '')
+    .map(([name, value]) => `;${name}=${value}`)
+    .join('');
+}
