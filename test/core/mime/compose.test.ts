@@ -136,8 +136,8 @@ print(json.dumps({"subject": m["subject"], "defects": [str(d) for p in m.walk() 
       subject: 'Grüße',
       defects: [],
       parts: [
-        ['text/plain', null, 'Hällo\n\n'],
-        ['text/html', null, '<p>Hällo</p>\n'],
+        ['text/plain', null, 'Hällo\r\n\r\n'],
+        ['text/html', null, '<p>Hällo</p>\r\n'],
         ['application/pdf', 'ä b.pdf', 'PDF'],
         ['application/pdf', 'second.pdf', 'two'],
       ],
