@@ -32,36 +32,20 @@ export async function writeFileAtomic(
 }
 
 /** Writes a new file and fsyncs it; a failing close counts, for some file systems report a failed write there. */
-export function writeDurable(
+export async function writeDurable(
   files: FileLayer,
   path: string,
   data: readonly Buffer[] | Readable,
   mode = 0o600,
 ): Promise<void> {
-  return writeNew(files, path, mode, async (fd) => {
+  const fd = await files.open(path, 'wx', mode);
+  try {
     if (data instanceof Readable) {
       for await (const chunk of data as AsyncIterable<Buffer>) await writeAll(files, fd, [chunk]);
     } else {
       await writeAll(files, fd, data);
     }
     await files.fsync(fd);
-  });
-}
-
-/** Writes a new file and leaves it to the system when it comes to the disk. */
-export function writeUnsynced(files: FileLayer, path: string, data: readonly Buffer[]): Promise<void> {
-  return writeNew(files, path, 0o600, (fd) => writeAll(files, fd, data));
-}
-
-async function writeNew(
-  files: FileLayer,
-  path: string,
-  mode: number,
-  write: (fd: number) => Promise<void>,
-): Promise<void> {
-  const fd = await files.open(path, 'wx', mode);
-  try {
-    await write(fd);
   } catch (error) {
     await files.close(fd).catch(() => undefined);
     throw error;

@@ -3,9 +3,11 @@ import {
   fdatasync,
   fsync,
   link,
+  linkSync,
   lstatSync,
   mkdir,
   open,
+  openSync,
   read,
   readdir,
   rename,
@@ -13,6 +15,7 @@ import {
   statfs,
   unlink,
   writev,
+  writevSync,
   type StatsFs,
   type Stats,
 } from 'node:fs';
@@ -34,6 +37,12 @@ export interface FileLayer {
   fdatasync(fd: number): Promise<void>;
   close(fd: number): Promise<void>;
   link(existing: string, path: string): Promise<void>;
+  /**
+   * Creates a file with these bytes, and gives it another name: blocking, for many small files that are not fsynced. The
+   * memory of the system answers in less time than it takes to hand such a call to a thread.
+   */
+  createNow(path: string, buffers: readonly Buffer[]): Promise<void>;
+  linkNow(existing: string, path: string): Promise<void>;
   rename(from: string, to: string): Promise<void>;
   unlink(path: string): Promise<void>;
   mkdir(path: string, mode: number): Promise<void>;
@@ -54,6 +63,19 @@ function done(run: (finished: Finished) => void): Promise<void> {
   return new Promise((resolve, reject) => run((error) => (error === null ? resolve() : reject(error))));
 }
 
+function now<T>(run: () => T): Promise<T> {
+  return new Promise((resolve) => resolve(run()));
+}
+
+function createFile(path: string, buffers: readonly Buffer[]): void {
+  const fd = openSync(path, 'wx', 0o600);
+  try {
+    for (let rest = [...buffers]; rest.length > 0;) rest = behind(rest, writevSync(fd, rest));
+  } finally {
+    closeSync(fd);
+  }
+}
+
 export const nodeFiles: FileLayer = {
   open: (path, flags, mode) => value((then) => open(path, flags, mode, then)),
   read: (fd, buffer, position) => value((then) => read(fd, buffer, 0, buffer.length, position, then)),
@@ -61,14 +83,16 @@ export const nodeFiles: FileLayer = {
   fsync: (fd) => done((then) => fsync(fd, then)),
   fdatasync: (fd) => done((then) => fdatasync(fd, then)),
   // Not worth a thread: whoever closes has fsynced or given up, so there is nothing left to wait for.
-  close: (fd) => new Promise((resolve) => resolve(closeSync(fd))),
+  close: (fd) => now(() => closeSync(fd)),
   link: (existing, path) => done((then) => link(existing, path, then)),
+  createNow: (path, buffers) => now(() => createFile(path, buffers)),
+  linkNow: (existing, path) => now(() => linkSync(existing, path)),
   rename: (from, to) => done((then) => rename(from, to, then)),
   unlink: (path) => done((then) => unlink(path, then)),
   mkdir: (path, mode) => done((then) => mkdir(path, { mode }, then)),
   rmdir: (path) => done((then) => rmdir(path, then)),
   // Nor that: the entries on the way to a mailbox in use are in memory.
-  lstat: (path) => new Promise((resolve) => resolve(lstatSync(path))),
+  lstat: (path) => now(() => lstatSync(path)),
   readdir: (path) => value((then) => readdir(path, then)),
   statfs: (path) => value((then) => statfs(path, then)),
 };

@@ -55,7 +55,7 @@ export class Placing {
 
   async #placeFile(placements: readonly Placement[]): Promise<void> {
     await this.#file.sync();
-    await this.#linkAll(placements);
+    await this.#linkAll(placements, (path) => this.#ground.files.link(this.#file.path, path));
     try {
       await jointly(
         [...new Set(placements.map(({ folder }) => folder))].map((path) => this.#ground.folders.sync(path)),
@@ -66,12 +66,9 @@ export class Placing {
     }
   }
 
-  /** While the record is on its way to the disk, the file is made that will be linked: visible only behind the record. */
+  /** Nothing is visible before the record is durable. The file follows at once, and comes to the disk later. */
   async #placeByLog(log: MessageLog, placements: readonly Placement[]): Promise<void> {
     const content = this.#file.memory ?? [];
-    const stored = this.#file.store();
-    // Looked at below, whatever becomes of the record.
-    stored.catch(() => undefined);
     const number = await log
       .commit(placements, content, this.#file.size)
       .catch((error: unknown) => this.#refused(log, error));
@@ -80,8 +77,8 @@ export class Placing {
       return;
     }
     try {
-      await stored;
-      await this.#linkAll(placements);
+      await this.#file.store();
+      await this.#linkAll(placements, (path) => this.#ground.files.linkNow(this.#file.path, path));
     } catch (error) {
       await this.#void(log, number);
       throw error;
@@ -109,12 +106,12 @@ export class Placing {
     }
   }
 
-  async #linkAll(placements: readonly Placement[]): Promise<void> {
+  async #linkAll(placements: readonly Placement[], link: (path: string) => Promise<void>): Promise<void> {
     const linked: Placement[] = [];
     try {
       await jointly(
         placements.map(async (placement) => {
-          await this.#link(pathOf(placement));
+          await this.#link(pathOf(placement), link);
           linked.push(placement);
         }),
       );
@@ -132,9 +129,9 @@ export class Placing {
     }
   }
 
-  async #link(path: string): Promise<void> {
+  async #link(path: string, link: (path: string) => Promise<void>): Promise<void> {
     try {
-      await this.#ground.files.link(this.#file.path, path);
+      await link(path);
     } catch (error) {
       if (!linklessCodes.has(faultCode(error) ?? '')) throw error;
       await this.#renameCopy(path);

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import type { FileLayer } from './file-layer.js';
 import { writeAll } from './file-layer.js';
-import { writeDurable, writeUnsynced } from './atomic.js';
+import { writeDurable } from './atomic.js';
 import { Blocks } from './blocks.js';
 import type { Reaper } from './reaper.js';
 import type { Slots } from './slots.js';
@@ -141,7 +141,7 @@ export class SpoolFile {
   /** What is in memory is in the file, durable or not. */
   store(): Promise<void> {
     if (this.#released) return Promise.reject(released());
-    this.#stored ??= this.#synced ?? this.#briefly((files) => writeUnsynced(files, this.path, this.#blocks.all()));
+    this.#stored ??= this.#synced ?? this.#ground.files.createNow(this.path, this.#blocks.all());
     return this.#stored;
   }
 

@@ -19,6 +19,9 @@ export interface LogFileOptions {
   readonly write?: (file: FileHandle, bytes: Buffer) => Promise<{ readonly bytesWritten: number }>;
 }
 
+/** Between two writes: under load each write then takes many lines, for a write costs more than the lines do. */
+const restMs = 20;
+
 /** `postern-2026-11-21.log`, then `postern-2026-11-21.1.log`: a file never changes its name, so readers can hold it. */
 const pattern = /^postern-(\d{4}-\d{2}-\d{2})(?:\.(\d{1,6}))?\.log$/;
 
@@ -116,6 +119,7 @@ export class LogFile {
     await new Promise((resolve) => setImmediate(resolve));
     try {
       await this.#drain();
+      await new Promise((resolve) => setTimeout(resolve, restMs));
     } catch (error) {
       await this.#fail(error);
     }

@@ -110,6 +110,16 @@ export class FaultyFiles implements FileLayer {
     await nodeFiles.link(existing, path);
   }
 
+  async createNow(path: string, buffers: readonly Buffer[]): Promise<void> {
+    for (const call of ['open', 'write', 'close'] as const) await this.#before(call, path);
+    await nodeFiles.createNow(path, buffers);
+  }
+
+  async linkNow(existing: string, path: string): Promise<void> {
+    await this.#before('link', path);
+    await nodeFiles.linkNow(existing, path);
+  }
+
   async rename(from: string, to: string): Promise<void> {
     await this.#before('rename', to);
     await nodeFiles.rename(from, to);

@@ -50,7 +50,7 @@ test('nothing is visible before the record is durable', async (t) => {
   await delivered(ground, 'first');
   const release = ground.files.hold('fdatasync');
   const placed = delivered(ground, 'a');
-  while (ground.files.count('close', 'spool/') < 2) await new Promise(setImmediate);
+  while (ground.files.count('fdatasync') < 2) await new Promise(setImmediate);
   assert.deepEqual(await readdir(ground.inbox), ['first']);
   release();
   await placed;
