@@ -3,10 +3,12 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { lend, PluginHost } from './boot.js';
 import type { Clock } from './clock.js';
+import { LiveConfiguration } from './config/live.js';
 import type { LoadedConfiguration } from './config/load.js';
 import { lifecycle } from './contracts/lifecycle.js';
 import { serverLog } from './contracts/server-log.js';
-import { catalogue, configuration, healthOverview, metricsExposition } from './contracts/server.js';
+import { catalogue, configuration, healthOverview, metricsExposition, reloading } from './contracts/server.js';
+import type { Catalogue, Reloading } from './contracts/server.js';
 import { submission } from './contracts/submission.js';
 import { openSpool, type FileSpool } from './disk/file-spool.js';
 import { HealthRegistry } from './health-registry.js';
@@ -16,6 +18,7 @@ import type { OpenedLog } from './log.js';
 import { Metrics } from './metrics.js';
 import { contextFactory } from './plugin-context.js';
 import { findByOwner } from './recovery.js';
+import { Reload } from './reload.js';
 import { createSmtpEngine, type SmtpEngine } from './smtp/engine.js';
 import { Pipeline } from './smtp/pipeline.js';
 import { PipelineSubmission } from './smtp/submission.js';
@@ -30,6 +33,8 @@ const probeEveryMs = 10_000;
 
 export interface AppInput {
   readonly configuration: LoadedConfiguration;
+  /** Reads the configuration again, for a reload. */
+  readonly load: () => Promise<LoadedConfiguration>;
   readonly accounts: Accounts;
   readonly log: OpenedLog;
   readonly clock: Clock;
@@ -40,6 +45,8 @@ export interface App {
   readonly http: HttpShell;
   readonly smtp: SmtpEngine;
   readonly plugins: PluginHost;
+  readonly configuration: LiveConfiguration;
+  readonly reloading: Reloading;
   /** Opens the listeners: HTTP first, so that an operator can look when mail cannot come in. */
   listen(): Promise<void>;
   /** Stops accepting, lets sessions finish within the configured time, then closes in reverse order. */
@@ -51,6 +58,7 @@ export async function createApp(input: AppInput): Promise<App> {
   const { clock } = input;
   const { settings, data, hostname } = input.configuration;
   const { log } = input.log;
+  const live = new LiveConfiguration(input.configuration, log);
   const metrics = new Metrics();
   const health = new HealthRegistry({ clock });
   health.check('core', 'log', () => input.log.health());
@@ -61,53 +69,29 @@ export async function createApp(input: AppInput): Promise<App> {
   const pipeline = new Pipeline({ log, clock });
   const spool = await openSpool(join(data, 'spool'), { log, clock, durability: settings.durability });
   const closeSpool = watchOver(spool, health);
-  const http = createHttpShell({
-    settings: settings.http,
-    accounts: input.accounts,
-    log,
-    clock,
-    metrics: metrics.scope('http'),
-    viewsRoot: join(packageRoot, 'views'),
-    publicRoot: join(packageRoot, 'public'),
-    dataRoot: data,
-    version,
-    hostname,
-    uploadLimit: settings.smtp.limits.messageBytes,
-  });
-  const smtp = createSmtpEngine({
-    settings: settings.smtp,
-    hostname,
-    spool,
-    pipeline,
-    log,
-    clock,
-    metrics: metrics.scope('smtp'),
-    health,
-    domains: input.configuration.domains,
-    folder: input.configuration.folder,
-  });
+  const http = openHttp(input, metrics);
+  const smtp = openSmtp(input, { spool, pipeline, metrics, health });
+  const reload = new Reload({ live, load: input.load, plugins: () => plugins, http, smtp, log, clock });
   const plugins = new PluginHost({
     plugins: input.configuration.plugins,
     options: input.configuration.options,
     lent: [
-      lend(configuration, input.configuration),
+      lend(configuration, live),
+      lend(reloading, reload),
       lend(healthOverview, health),
       lend(metricsExposition, metrics.exposition),
       lend(serverLog, input.log.source),
       lend(lifecycle, { stopping: stopping.signal }),
       lend(submission, new PipelineSubmission({ pipeline, spool, hostname, clock, log })),
-      lend(catalogue, {
-        endpoints: () => http.describe(),
-        hooks: () => pipeline.describe(),
-        listeners: () => smtp.addresses(),
-      }),
+      lend(catalogue, catalogueOf({ http, smtp, pipeline })),
     ],
     contextOf: contextFactory({ data, log, clock, metrics, health, pipeline, http }),
     log,
   });
+  live.askPlugins((name) => plugins.takesOptions(name));
 
   async function close(): Promise<void> {
-    const graceMs = settings.shutdownSeconds * 1000;
+    const graceMs = live.current.settings.shutdownSeconds * 1000;
     stopping.abort();
     // Pages answer while sessions finish, and /health says 503: a balancer sees why nothing is accepted.
     await smtp.close(graceMs);
@@ -125,6 +109,8 @@ export async function createApp(input: AppInput): Promise<App> {
     http,
     smtp,
     plugins,
+    configuration: live,
+    reloading: reload,
     listen: async () => {
       await http.listen();
       await smtp.listen();
@@ -132,6 +118,54 @@ export async function createApp(input: AppInput): Promise<App> {
     close,
   };
 }
+
+function openHttp({ configuration, accounts, log, clock }: AppInput, metrics: Metrics): HttpShell {
+  const { settings, data, hostname } = configuration;
+  return createHttpShell({
+    settings: settings.http,
+    accounts,
+    log: log.log,
+    clock,
+    metrics: metrics.scope('http'),
+    viewsRoot: join(packageRoot, 'views'),
+    publicRoot: join(packageRoot, 'public'),
+    dataRoot: data,
+    version,
+    hostname,
+    uploadLimit: settings.smtp.limits.messageBytes,
+    auditBounds: { maxFileBytes: settings.log.auditFileBytes, keepFiles: settings.log.keepAuditFiles },
+  });
+}
+
+interface MailParts {
+  readonly spool: FileSpool;
+  readonly pipeline: Pipeline;
+  readonly metrics: Metrics;
+  readonly health: HealthRegistry;
+}
+
+function openSmtp({ configuration, log, clock }: AppInput, parts: MailParts): SmtpEngine {
+  const { settings, hostname, domains, folder } = configuration;
+  const { spool, pipeline, metrics, health } = parts;
+  return createSmtpEngine({
+    settings: settings.smtp,
+    hostname,
+    spool,
+    pipeline,
+    log: log.log,
+    clock,
+    metrics: metrics.scope('smtp'),
+    health,
+    domains,
+    folder,
+  });
+}
+
+const catalogueOf = (parts: Pick<App, 'http' | 'smtp'> & { readonly pipeline: Pipeline }): Catalogue => ({
+  endpoints: () => parts.http.describe(),
+  hooks: () => parts.pipeline.describe(),
+  listeners: () => parts.smtp.addresses(),
+});
 
 /** Shows its health, and lets a degraded one try to write again; the answer ends that and closes it. */
 function watchOver(spool: FileSpool, health: HealthRegistry): () => Promise<void> {

@@ -2,6 +2,8 @@ import { isDeepStrictEqual } from 'node:util';
 import { bootOrder } from './boot-order.js';
 import type { Log } from './log.js';
 import type { Plugin } from './plugin.js';
+import { problem } from './problem.js';
+import { redactText } from './redact.js';
 import { RunningPlugin, type ContextFactory } from './running-plugin.js';
 import type { Service, Services } from './service.js';
 import { isStartError, startError } from './start-error.js';
@@ -53,6 +55,12 @@ export class PluginHost {
     for (const plugin of ordered) await this.#startOne(plugin);
   }
 
+  /** Whether that plugin runs and can take new options while it does. */
+  takesOptions(name: string): boolean {
+    const running = this.#running.find(({ plugin }) => plugin.name === name);
+    return running !== undefined && (running.plugin.reload === 'replace' || running.reconfigure !== undefined);
+  }
+
   /** Stops all plugins, the last started first. */
   async stop(): Promise<void> {
     for (let running = this.#running.pop(); running !== undefined; running = this.#running.pop()) await running.stop();
@@ -60,18 +68,25 @@ export class PluginHost {
 
   /**
    * Hands changed options to the plugins that can take them. When one refuses, those before it get their old options
-   * back and the error is thrown: nothing has changed.
+   * back: nothing has changed.
+   *
+   * @throws Problem `invalid` that names the plugin
    */
-  async reconfigure(options: ReadonlyMap<string, unknown>): Promise<Reconfigured> {
+  async reconfigure(
+    options: ReadonlyMap<string, unknown>,
+    beforeTakingBack: () => void = () => undefined,
+  ): Promise<Reconfigured> {
     const affected = this.#running.filter(
       ({ plugin, options: old }) => options.has(plugin.name) && !isDeepStrictEqual(old, options.get(plugin.name)),
     );
     const undo: (() => Promise<void>)[] = [];
     const changed: string[] = [];
     const restartRequired: string[] = [];
+    let asked = '';
     try {
       for (const running of affected) {
         const { name } = running.plugin;
+        asked = name;
         const old = running.options;
         if (running.plugin.reload === 'replace') undo.push(await this.#replace(running, options.get(name)));
         else if (running.reconfigure === undefined) {
@@ -85,8 +100,9 @@ export class PluginHost {
         changed.push(name);
       }
     } catch (error) {
-      for (const takeBack of undo.toReversed()) await takeBack();
-      throw error;
+      beforeTakingBack();
+      for (const takeBack of undo.toReversed()) await this.#takeBack(takeBack);
+      throw refusedOptions(asked, error);
     }
     return { changed, restartRequired };
   }
@@ -119,6 +135,14 @@ export class PluginHost {
     return running;
   }
 
+  async #takeBack(undo: () => Promise<void>): Promise<void> {
+    try {
+      await undo();
+    } catch (error) {
+      this.#input.log.error({ err: error }, 'a plugin could not go back to its old options');
+    }
+  }
+
   /** Sets the plugin up anew beside the old one and swaps the two in one step; resolves with the way back. */
   async #replace(old: RunningPlugin, options: unknown): Promise<() => Promise<void>> {
     const successor = await this.#setUp(old.plugin, options);
@@ -142,6 +166,16 @@ export class PluginHost {
   #lendTo(services: Services): Readonly<Record<string, unknown>> {
     return Object.fromEntries(Object.entries(services).map(([key, token]) => [key, this.#services.get(token.id)]));
   }
+}
+
+function refusedOptions(name: string, cause: unknown) {
+  const why = redactText(cause instanceof Error ? cause.message : String(cause));
+  const sentence = `The plugin ${name} refuses its options: ${why}`;
+  return problem('invalid', {
+    detail: sentence,
+    errors: [{ pointer: `/plugins/${name}`, message: sentence }],
+    cause,
+  });
 }
 
 function notStarted(plugin: Plugin, error: unknown) {

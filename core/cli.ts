@@ -6,6 +6,7 @@ import { shareDataFolder } from './data-folder.js';
 import { builtIns, configure, start, type RunningServer, type Surroundings } from './main.js';
 import type { Plugin, PluginCommand } from './plugin.js';
 import { isProblem } from './problem.js';
+import { redactText } from './redact.js';
 import { isStartError, startError } from './start-error.js';
 import { ProcessTerminal } from './terminal.js';
 import { usage } from './usage.js';
@@ -38,15 +39,34 @@ async function checkConfiguration({ options }: CommandLine): Promise<void> {
   surroundings.print(`${file ?? 'No configuration file here: the defaults'} — no mistakes found. Plugins: ${names}.`);
 }
 
-/** Runs until SIGTERM or SIGINT, heard from the first moment on; a second signal does not wait for sessions. */
+/**
+ * Runs until SIGTERM or SIGINT, heard from the first moment on; a second signal does not wait for sessions. SIGHUP, which
+ * would end a process that does not listen to it, brings a changed configuration into force.
+ */
 async function serve({ options }: CommandLine): Promise<void> {
   const signalled = nextSignal();
+  let reload = (): Promise<void> => Promise.resolve();
+  process.on('SIGHUP', () => void reload());
   const server = await start(options, surroundings);
+  reload = () => reloadBySignal(server);
   const signal = await signalled;
-  surroundings.print(`${signal}: finishing what runs, at most ${server.configuration.settings.shutdownSeconds} s.`);
+  const { shutdownSeconds } = server.app.configuration.current.settings;
+  surroundings.print(`${signal}: finishing what runs, at most ${shutdownSeconds} s.`);
   void nextSignal().then(() => process.exit(1));
   await finish(server);
 }
+
+async function reloadBySignal({ app }: RunningServer): Promise<void> {
+  try {
+    const { changed, restartRequired } = await app.reloading.reload({ by: 'SIGHUP' });
+    surroundings.print(`SIGHUP: changed: ${listOf(changed)}; waiting for a restart: ${listOf(restartRequired)}.`);
+  } catch (error) {
+    const why = isProblem(error) ? redactText(sentenceOf(error)) : 'it failed; the log says why';
+    surroundings.print(`SIGHUP: nothing changed: ${why}`);
+  }
+}
+
+const listOf = (keys: readonly string[]): string => keys.join(', ') || 'nothing';
 
 async function finish(server: RunningServer): Promise<void> {
   await server.stop();

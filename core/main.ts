@@ -69,7 +69,13 @@ export async function start(options: StartOptions, surroundings: Surroundings): 
       clock: systemClock,
       rememberSeconds: settings.http.limits.credentialSeconds,
     });
-    const app = await createApp({ configuration, accounts: accounts.accounts, log, clock: systemClock });
+    const app = await createApp({
+      configuration,
+      load: () => configure(options, surroundings),
+      accounts: accounts.accounts,
+      log,
+      clock: systemClock,
+    });
     opened.push(() => app.close());
     await app.listen();
     await lock.update({ http: urlOf(app), token: ownerToken });

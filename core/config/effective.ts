@@ -45,6 +45,18 @@ export function effectiveValues(
   return found;
 }
 
+/** Every value of `settings` by its key, in the same grain as `effectiveValues`; secrets as they are. */
+export function leavesOf(settings: unknown): ReadonlyMap<KeyPath, unknown> {
+  const found = new Map<KeyPath, unknown>();
+  function walk(value: unknown, key: KeyPath): void {
+    const entries = entriesOf(value);
+    if (entries === undefined) found.set(key, value);
+    else for (const [name, below] of entries) walk(below, joinPath(key, name));
+  }
+  walk(settings, '');
+  return found;
+}
+
 /** The members to walk into; undefined for what is shown as one value: scalars, lists of scalars, empty containers. */
 function entriesOf(value: unknown): readonly (readonly [string, unknown])[] | undefined {
   if (typeof value !== 'object' || value === null) return undefined;

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import JSON5 from 'json5';
 import { startError } from '../start-error.js';
 import { positionsOf, type KeyPath, type Position } from './positions.js';
@@ -8,6 +8,7 @@ const largest = 1024 * 1024;
 /** A configuration file as it was read. */
 export interface ConfigFile {
   readonly path: string;
+  readonly text: string;
   readonly content: Readonly<Record<string, unknown>>;
   readonly positions: ReadonlyMap<KeyPath, Position>;
 }
@@ -19,13 +20,23 @@ export function readConfigFile(path: string): ConfigFile {
   if (typeof content !== 'object' || content === null || Array.isArray(content)) {
     throw startError(`${path}: the configuration must be an object: { hostname: 'mail.example.org', … }`);
   }
-  return { path, content: content as Record<string, unknown>, positions: positionsOf(text) };
+  return { path, text, content: content as Record<string, unknown>, positions: positionsIn(path, text) };
+}
+
+function positionsIn(path: string, text: string): ConfigFile['positions'] {
+  try {
+    return positionsOf(text);
+  } catch (cause) {
+    if (!(cause instanceof RangeError)) throw cause;
+    throw startError(`${path}: the configuration is ${cause.message}.`, cause);
+  }
 }
 
 function readText(path: string): string {
   try {
-    const text = readFileSync(path, 'utf8');
-    if (text.length <= largest) return text;
+    // A file that is far too large is not even read.
+    const text = statSync(path).size > 4 * largest ? undefined : readFileSync(path, 'utf8');
+    if (text !== undefined && text.length <= largest) return text;
   } catch (cause) {
     const missing = (cause as NodeJS.ErrnoException).code === 'ENOENT';
     throw startError(

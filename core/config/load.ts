@@ -1,18 +1,19 @@
 import { existsSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import type { z } from 'zod';
-import type { Configuration, EffectiveValue, Origin } from '../contracts/server.js';
+import type { Configuration, ConfigurationFile, EffectiveValue, Origin } from '../contracts/server.js';
 import { parseDomain } from '../mime/address.js';
 import type { Plugin } from '../plugin.js';
 import { parseNetworks } from '../smtp/networks.js';
 import { isProblem, problem } from '../problem.js';
-import { startError } from '../start-error.js';
-import { complaintsOf, printComplaint, type Complaint } from './complaint.js';
-import { effectiveValues, type Origins } from './effective.js';
+import { complaintsOf, type Complaint } from './complaint.js';
+import { effectiveValues, leavesOf, type Origins } from './effective.js';
 import { readConfigFile, type ConfigFile } from './file.js';
+import { maskedText } from './masked-text.js';
 import { ServerOptions, type ServerSettings } from './options.js';
-import { outlineOf } from './outline.js';
+import { outlineOf, type Outline } from './outline.js';
 import { joinPath, type KeyPath } from './positions.js';
+import { refusal } from './refusal.js';
 import { resolveSecrets } from './secrets.js';
 
 /** What the command line may say of the configuration. */
@@ -40,6 +41,10 @@ export interface LoadedConfiguration extends Configuration {
   readonly folder: string;
   /** Checked options of each plugin that runs. */
   readonly options: ReadonlyMap<string, unknown>;
+  /** Every value by its key, secrets as they are: to be compared, never to be shown. */
+  leaves(): ReadonlyMap<KeyPath, unknown>;
+  effective(): readonly EffectiveValue[];
+  files(): readonly ConfigurationFile[];
 }
 
 /** Reads, checks and freezes the configuration. Everything that is wrong is told at once, as one start error. */
@@ -64,7 +69,7 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
   };
 
   const settings = checkPart(ServerOptions, file?.content ?? {}, '');
-  if (settings === undefined) throw refuse(complaints, file);
+  if (settings === undefined) throw refusal(complaints, file?.path ?? null);
   const plugins = await input.plugins(settings.sitePlugins, folder);
   const running = plugins.filter((plugin) => settings.plugins[plugin.name] !== false);
   complaints.push(...unknownPlugins(settings, plugins, positions));
@@ -78,7 +83,7 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
     attempt(() => parseDomain(domain), joinPath('domains', index), complaints, positions),
   );
   attempt(() => relayNetworksOf(settings), 'smtp.relayNetworks', complaints, positions);
-  if (complaints.length > 0) throw refuse(complaints, file);
+  if (complaints.length > 0) throw refusal(complaints, file?.path ?? null);
 
   const overridden = override(settings, input.overrides, overrides);
   if (!positions.has('hostname')) overrides.set('hostname', { origin: 'generated', where: 'operating system' });
@@ -96,6 +101,12 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
     plugins: running,
     options: new Map([...options].map(([name, value]) => [name, deepFreeze(value)])),
     effective: () => effective({ ...overridden, data }, running, options, origins),
+    leaves: () => {
+      const { plugins: _, ...core } = { ...overridden, data };
+      return leavesOf({ ...core, plugins: Object.fromEntries(options) });
+    },
+    files: () =>
+      file === undefined ? [] : [{ path: file.path, text: maskedText(file.text, outlineOfAll(outline, running)) }],
   });
 }
 
@@ -103,6 +114,12 @@ function findFile({ overrides, cwd }: LoadInput): ConfigFile | undefined {
   if (overrides.config !== undefined) return readConfigFile(resolve(cwd, overrides.config));
   const usual = resolve(cwd, 'postern.json5');
   return existsSync(usual) ? readConfigFile(usual) : undefined;
+}
+
+/** The outline of the whole file, the options of the plugins included. */
+function outlineOfAll(outline: Outline, running: readonly Plugin[]): Outline {
+  const plugins = Object.fromEntries(running.map((plugin) => [plugin.name, outlineOf(plugin.options)]));
+  return { ...outline, properties: { ...outline.properties, plugins: { properties: plugins } } };
 }
 
 function effective(
@@ -187,10 +204,6 @@ function attempt<T>(
 }
 
 const below = (base: KeyPath, key: KeyPath): KeyPath => (base === '' ? key : joinPath(base, key));
-
-function refuse(complaints: readonly Complaint[], file: ConfigFile | undefined) {
-  return startError(complaints.map((complaint) => printComplaint(complaint, file?.path ?? null)).join('\n'));
-}
 
 function deepFreeze<T>(value: T): T {
   if (typeof value === 'object' && value !== null && !Object.isFrozen(value)) {

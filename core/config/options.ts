@@ -15,6 +15,18 @@ export const LogOptions = z.strictObject({
     .default(64 * 1024 * 1024)
     .describe('A log file that has grown to this size, in bytes, is closed and the next one begun.'),
   keepFiles: z.int().min(1).max(1000).default(14).describe('How many log files are kept, the current one included.'),
+  auditFileBytes: z
+    .int()
+    .min(64 * 1024)
+    .max(1024 ** 3)
+    .default(16 * 1024 * 1024)
+    .describe('The audit log is set aside when it has grown to this size, in bytes.'),
+  keepAuditFiles: z
+    .int()
+    .min(1)
+    .max(1000)
+    .default(10)
+    .describe('How many files of the audit log are kept, the current one included.'),
   ringLines: z.int().min(100).max(100_000).default(2000).describe('How many of the newest lines are kept in memory.'),
 });
 

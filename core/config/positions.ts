@@ -15,33 +15,49 @@ export const joinPath = (parent: KeyPath, key: string | number): KeyPath =>
  * it, because the parser keeps no positions.
  */
 export function positionsOf(text: string): ReadonlyMap<KeyPath, Position> {
-  return new Walk(text).run();
+  return new Walk(text).run().found;
 }
+
+/** Where every value of a JSON5 text begins, and what it ends before: offsets. */
+export function spansOf(text: string): ReadonlyMap<KeyPath, readonly [start: number, end: number]> {
+  return new Walk(text).run().spans;
+}
+
+/** Deeper nesting is no configuration; the walk is recursive. */
+const deepest = 100;
 
 class Walk {
   readonly #text: string;
-  readonly #found = new Map<KeyPath, Position>();
+  readonly found = new Map<KeyPath, Position>();
+  readonly spans = new Map<KeyPath, readonly [start: number, end: number]>();
   #at = 0;
   #line = 1;
   #lineStart = 0;
   #counted = 0;
+  #depth = 0;
 
   constructor(text: string) {
     this.#text = text;
   }
 
-  run(): ReadonlyMap<KeyPath, Position> {
+  /** Throws a RangeError when the text is nested too deeply. */
+  run(): this {
     this.#value('');
-    return this.#found;
+    return this;
   }
 
   #value(path: KeyPath): void {
     this.#skipSpace();
-    const first = this.#text[this.#at];
+    const start = this.#at;
+    const first = this.#text[start];
+    this.#depth += 1;
+    if (this.#depth > deepest) throw new RangeError(`nested deeper than ${deepest} levels`);
     if (first === '{') this.#members(path);
     else if (first === '[') this.#elements(path);
     else if (first === '"' || first === "'") this.#quoted();
     else this.#bare();
+    this.#depth -= 1;
+    this.spans.set(path, [start, this.#at]);
   }
 
   #members(path: KeyPath): void {
@@ -116,6 +132,6 @@ class Walk {
       this.#line += 1;
       this.#lineStart = this.#counted + 1;
     }
-    this.#found.set(path, { line: this.#line, column: offset - this.#lineStart + 1 });
+    this.found.set(path, { line: this.#line, column: offset - this.#lineStart + 1 });
   }
 }

@@ -18,6 +18,16 @@ export interface EffectiveValue {
   readonly default: unknown;
   readonly description: string | null;
   readonly secret: boolean;
+  /** Another value was in force when the server started: that one. */
+  readonly atStart?: unknown;
+  /** The files say something else by now, which only a restart brings into force: that value. */
+  readonly pending?: unknown;
+}
+
+/** A configuration file as it was read, secrets masked. */
+export interface ConfigurationFile {
+  readonly path: string;
+  readonly text: string;
 }
 
 /** The effective configuration: frozen, validated, secrets resolved. */
@@ -32,8 +42,53 @@ export interface Configuration {
   readonly relayNetworks: readonly string[];
   /** Every key with value, origin and description; secrets masked. */
   effective(): readonly EffectiveValue[];
+  /** The files that the configuration was read from. */
+  files?(): readonly ConfigurationFile[];
+  /**
+   * The values are read anew by whoever asks; a watcher is for those who keep what they made of them. It runs when a reload
+   * has put new values into force; when it throws, the reload is taken back and it runs again. Returns the undo.
+   */
+  watch?(watcher: () => void | Promise<void>): () => void;
 }
 export const configuration = service<Configuration>('postern.configuration');
+
+export interface Difference {
+  readonly key: string;
+  /** Values as they may be shown; null where there is none. */
+  readonly before: unknown;
+  readonly after: unknown;
+  /** Only a restart brings it into force. */
+  readonly restart: boolean;
+}
+
+export interface ReloadOutcome {
+  readonly status: 'reloaded' | 'unchanged' | 'dryRun';
+  /** Keys whose new values are in force, or would be. */
+  readonly changed: readonly string[];
+  /** Keys that differ from what the server started with and wait for a restart. */
+  readonly restartRequired: readonly string[];
+  readonly differences: readonly Difference[];
+}
+
+/** How the last reload ended; a dry run is none. */
+export interface LastReload {
+  readonly at: string;
+  /** Who asked: an account, `SIGHUP`, `file watch`. */
+  readonly by: string;
+  /** Why it was refused; null when it was not. */
+  readonly refused: string | null;
+}
+
+/** Brings a changed configuration into force while the server runs. */
+export interface Reloading {
+  /**
+   * All or nothing. @throws Problem `invalid` with every mistake and its place, or the plugin that refused; `conflict` while
+   * another one runs
+   */
+  reload(input: { readonly by: string; readonly dryRun?: boolean }): Promise<ReloadOutcome>;
+  last(): LastReload | null;
+}
+export const reloading = service<Reloading>('postern.reloading');
 
 export interface HealthOverview {
   status(): HealthState;

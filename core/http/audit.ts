@@ -1,5 +1,14 @@
-import { createWriteStream, mkdirSync, type WriteStream } from 'node:fs';
-import { dirname } from 'node:path';
+import {
+  createWriteStream,
+  existsSync,
+  mkdirSync,
+  openSync,
+  renameSync,
+  rmSync,
+  statSync,
+  type WriteStream,
+} from 'node:fs';
+import { join } from 'node:path';
 import type { Clock } from '../clock.js';
 import type { Log } from '../log.js';
 import type { Context, Next, Stage } from './exchange.js';
@@ -10,35 +19,79 @@ export interface AuditSink {
   close(): Promise<void>;
 }
 
-/** Appends to a file that only this user may read; it is made with the first line. */
-export class AuditFile implements AuditSink {
-  readonly #path: string;
-  readonly #log: Log;
-  #stream: WriteStream | undefined;
+/** A file that has grown to `maxFileBytes` is set aside as `audit.1.log`, that one as `audit.2.log`, up to `keepFiles`. */
+export interface AuditBounds {
+  readonly maxFileBytes: number;
+  /** The one that is written included. */
+  readonly keepFiles: number;
+}
 
-  constructor(path: string, log: Log) {
-    this.#path = path;
+const usualBounds: AuditBounds = { maxFileBytes: 16 * 1024 * 1024, keepFiles: 10 };
+
+/** Appends to files that only this user may read; the first is made with the first line. */
+export class AuditFile implements AuditSink {
+  readonly #folder: string;
+  readonly #log: Log;
+  readonly #bounds: AuditBounds;
+  #stream: WriteStream | undefined;
+  #size = 0;
+
+  constructor(folder: string, log: Log, bounds = usualBounds) {
+    this.#folder = folder;
     this.#log = log;
+    this.#bounds = bounds;
   }
 
   write(line: string): void {
-    this.#stream ??= this.#open();
-    this.#stream.write(`${line}\n`);
+    try {
+      const bytes = Buffer.from(`${line}\n`);
+      if (this.#stream !== undefined && this.#size + bytes.length > this.#bounds.maxFileBytes) this.#setAside();
+      this.#stream ??= this.#open();
+      this.#size += bytes.length;
+      this.#stream.write(bytes);
+    } catch (error) {
+      this.#fail(error);
+    }
   }
 
   async close(): Promise<void> {
     const stream = this.#stream;
     this.#stream = undefined;
-    if (stream !== undefined) await new Promise<void>((resolve) => stream.end(() => resolve()));
+    if (stream !== undefined && !stream.destroyed) await new Promise<void>((resolve) => stream.end(() => resolve()));
   }
 
   #open(): WriteStream {
-    mkdirSync(dirname(this.#path), { recursive: true, mode: 0o700 });
-    const stream = createWriteStream(this.#path, { flags: 'a', mode: 0o600 });
-    stream.on('error', (error) => this.#log.error({ err: error }, 'the audit log cannot be written'));
+    mkdirSync(this.#folder, { recursive: true, mode: 0o700 });
+    const path = auditPath(this.#folder, 0);
+    // Opened at once: a file that is set aside must be the one that the stream writes to.
+    const stream = createWriteStream(path, { fd: openSync(path, 'a', 0o600) });
+    this.#size = statSync(path).size;
+    stream.on('error', (error) => {
+      if (this.#stream === stream) this.#stream = undefined;
+      this.#fail(error);
+    });
     return stream;
   }
+
+  #setAside(): void {
+    this.#stream?.end();
+    this.#stream = undefined;
+    const { keepFiles } = this.#bounds;
+    rmSync(auditPath(this.#folder, keepFiles - 1), { force: true });
+    for (let number = keepFiles - 2; number >= 0; number -= 1) {
+      const path = auditPath(this.#folder, number);
+      if (existsSync(path)) renameSync(path, auditPath(this.#folder, number + 1));
+    }
+  }
+
+  #fail(error: unknown): void {
+    this.#log.error({ err: error }, 'the audit log cannot be written');
+  }
 }
+
+/** 0 is the file that is written, 1 the newest that was set aside. */
+export const auditPath = (folder: string, number: number): string =>
+  join(folder, number === 0 ? 'audit.log' : `audit.${number}.log`);
 
 const mutating = new Set(['POST', 'PUT', 'PATCH', 'DELETE']);
 

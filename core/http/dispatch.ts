@@ -8,12 +8,12 @@ import type { HandlerInput, Method, Representation, Response } from './endpoint.
 import { namesTag } from './entity-tag.js';
 import { wantsFragment, type Context } from './exchange.js';
 import { negotiate, prefersHtml } from './negotiation.js';
-import type { KeptAnswers } from './idempotency.js';
 import type { Notices } from './notices.js';
 import type { HttpSettings } from './options.js';
 import { listPath, type Pages } from './page.js';
 import { parseFields, type Fields } from './request-target.js';
 import { schemaOf } from './route.js';
+import type { KeptAnswers } from './idempotency.js';
 import { onlyOnce } from './only-once.js';
 import type { Found, MatchedRoute, RouteTable } from './route-table.js';
 import type { Uploads } from './uploads.js';
@@ -29,7 +29,7 @@ export interface DispatchParts {
   readonly uploads: Uploads;
   readonly answers: KeptAnswers;
   /** Bytes. */
-  readonly uploadLimit: number;
+  readonly uploadLimit: () => number;
 }
 
 type Input = HandlerInput<unknown, unknown, unknown>;
@@ -108,7 +108,7 @@ export class Dispatcher {
     const representation = chooseRepresentation(ctx, matched);
     const read: ReadBody =
       form === undefined
-        ? await readBody(ctx, endpoint.body, { ...settings().limits, uploadBytes: this.#parts.uploadLimit }, uploads)
+        ? await readBody(ctx, endpoint.body, { ...settings().limits, uploadBytes: this.#parts.uploadLimit() }, uploads)
         : { kind: 'form', fields: form };
     await onlyOnce(ctx, matched, read, this.#parts.answers, async (body) => {
       const input = buildInput(ctx, matched, representation, body);

@@ -11,7 +11,7 @@ import { accessLog, beginExchange } from './access-log.js';
 import { AccessRules } from './access-rules.js';
 import type { Accounts } from './accounts.js';
 import { Assets } from './assets.js';
-import { AuditFile, auditTrail, type AuditSink } from './audit.js';
+import { AuditFile, auditTrail, type AuditBounds, type AuditSink } from './audit.js';
 import { compression } from './compression.js';
 import { crossSiteCheck } from './cross-site.js';
 import { declaredGate, describeRoute } from './description.js';
@@ -52,6 +52,8 @@ export interface ShellInput {
   readonly viewOverrides?: string;
   /** Where the audit trail goes, instead of `logs/audit.log` in the data folder. */
   readonly audit?: AuditSink;
+  /** How large that log may grow. */
+  readonly auditBounds?: AuditBounds;
   /** A missing value in a view is an error; for tests. */
   readonly strictViews?: boolean;
 }
@@ -68,7 +70,7 @@ export interface HttpShell {
   address(): { readonly host: string; readonly port: number };
   close(graceMs: number): Promise<void>;
   /** Takes new rules, limits and public URLs. Host, port and accounts need a restart. */
-  reconfigure(settings: HttpSettings): void;
+  reconfigure(settings: HttpSettings, uploadLimit?: number): void;
   callback(): RequestListener;
 }
 
@@ -89,6 +91,7 @@ class Shell implements HttpShell {
   readonly #mounted = new Set<readonly Route[]>();
   #table = new RouteTable([]);
   #settings: HttpSettings;
+  #uploadLimit: number;
   #rules: AccessRules;
   #document: object | undefined;
 
@@ -97,6 +100,7 @@ class Shell implements HttpShell {
     refuseOpenDoor(settings, input.accounts);
     this.#input = input;
     this.#settings = settings;
+    this.#uploadLimit = input.uploadLimit;
     this.#rules = new AccessRules(settings.access);
     this.#assets = new Assets(input.publicRoot);
     this.#views = new Views({
@@ -110,7 +114,7 @@ class Shell implements HttpShell {
     this.#pages = new Pages({ views: this.#views, notices, version, hostname });
     this.#uploads = new Uploads(join(input.dataRoot, 'uploads'));
     this.#answers = new KeptAnswers({ folder: join(input.dataRoot, 'idempotency'), clock, log });
-    this.#audit = input.audit ?? new AuditFile(join(input.dataRoot, 'logs', 'audit.log'), log);
+    this.#audit = input.audit ?? new AuditFile(join(input.dataRoot, 'logs'), log, input.auditBounds);
     this.#buildStages(notices);
     this.#server = new HttpServer(this.callback(), settings.limits, log);
     const describe = () => this.describe();
@@ -161,9 +165,10 @@ class Shell implements HttpShell {
     await this.#audit.close();
   }
 
-  reconfigure(settings: HttpSettings): void {
+  reconfigure(settings: HttpSettings, uploadLimit = this.#uploadLimit): void {
     const rules = new AccessRules(settings.access);
     this.#settings = settings;
+    this.#uploadLimit = uploadLimit;
     this.#rules = rules;
     this.#document = undefined;
     this.#server.limit(settings.limits);
@@ -194,7 +199,7 @@ class Shell implements HttpShell {
       notices,
       uploads: this.#uploads,
       answers: this.#answers,
-      uploadLimit: this.#input.uploadLimit,
+      uploadLimit: () => this.#uploadLimit,
     });
     const stages = [
       beginExchange(clock),

@@ -2,16 +2,14 @@ import type { Clock } from '../clock.js';
 import type { Spool } from '../disk/spool.js';
 import type { HealthCheck } from '../health.js';
 import type { Log } from '../log.js';
-import { parseDomain } from '../mime/address.js';
 import type { PluginContext } from '../plugin.js';
-import { startError } from '../start-error.js';
 import { ClientLimits } from './limits.js';
-import type { ChainSource, EngineSettings } from './listener-ground.js';
+import type { ChainSource } from './listener-ground.js';
 import { Listener } from './listener.js';
 import { EngineMetrics } from './listener-meter.js';
-import { takesNoMail, type ListenerSettings } from './listener-options.js';
+import { takesNoMail } from './listener-options.js';
 import type { SmtpSettings } from './options.js';
-import { readTlsMaterial } from './tls-material.js';
+import { SettingsInForce, type PreparedSettings } from './settings-in-force.js';
 
 export interface SmtpEngineInput {
   readonly settings: SmtpSettings;
@@ -39,38 +37,37 @@ export interface SmtpEngine {
   close(graceMs: number): Promise<void>;
   /** Puts new limits and certificates into force. Throws a start error, and changes nothing, when listeners differ. */
   reconfigure(settings: SmtpSettings): void;
+  /** The first half of `reconfigure`: reads and checks everything, changes nothing. */
+  prepare(settings: SmtpSettings, domains?: readonly string[]): PreparedSettings;
 }
 
 /** Throws a start error when a key or certificate cannot be used. */
 export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
   const { hostname, spool, pipeline, log, clock, health, folder = '.', sweepMs = 1000 } = input;
-  const [firstDomain] = input.domains ?? [];
-  const postmasterDomain = firstDomain === undefined ? undefined : parseDomain(firstDomain);
   const metrics = new EngineMetrics(input.metrics);
   const clients = new ClientLimits(input.settings.limits, clock);
-  let settings: SmtpSettings = input.settings;
-  const current = (): EngineSettings => settings;
+  const inForce = new SettingsInForce(input.settings, { folder, domains: input.domains ?? [] });
 
-  const listeners = settings.listeners.map((listener) => {
+  const listeners = input.settings.listeners.map((listener) => {
     const ground = {
       listener,
       hostname,
-      postmasterDomain,
+      postmasterDomain: () => inForce.postmasterDomain,
       spool,
       pipeline,
       clock,
       log,
       meter: metrics.meter(listener.name),
       throttle: clients,
-      settings: current,
+      settings: () => inForce.settings,
     };
-    return new Listener({ ground, material: readTlsMaterial(listener, folder), clients, sweepMs });
+    return new Listener({ ground, material: inForce.material(listener.name), clients, sweepMs });
   });
   const forget = listeners.map((listener) =>
     health.check('smtp', `listener ${listener.settings.name}`, () => listener.health()),
   );
 
-  for (const { name } of settings.listeners.filter(takesNoMail)) {
+  for (const { name } of input.settings.listeners.filter(takesNoMail)) {
     log.warn({ listener: name }, 'nobody can sign in on this submission listener: give it tls, or allowPlaintextAuth');
   }
 
@@ -90,28 +87,7 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
     },
     addresses: () => listeners.map((listener) => listener.address()),
     close,
-    reconfigure: (next) => {
-      const materials = listeners.map((listener) =>
-        readTlsMaterial(sameListener(listener.settings, next.listeners), folder),
-      );
-      if (next.listeners.length !== listeners.length) throw needsRestart('the number of listeners');
-      listeners.forEach((listener, index) => {
-        const material = materials[index];
-        if (material !== undefined) listener.renew(material);
-      });
-      settings = next;
-      clients.reconfigure(next.limits);
-    },
+    prepare: (next, domains) => inForce.prepare(next, domains, { listeners, clients }),
+    reconfigure: (next) => void inForce.prepare(next, undefined, { listeners, clients }).commit(),
   };
 }
-
-/** The new settings of a listener; all but its key and certificate must be as they are. */
-function sameListener(old: ListenerSettings, next: readonly ListenerSettings[]): ListenerSettings {
-  const found = next.find(({ name }) => name === old.name);
-  const fixed = ['host', 'port', 'fd', 'mode', 'tls', 'allowPlaintextAuth', 'greetDelayMs'] as const;
-  if (found === undefined) throw needsRestart(`listener ${old.name}`);
-  for (const key of fixed) if (found[key] !== old[key]) throw needsRestart(`${key} of listener ${old.name}`);
-  return found;
-}
-
-const needsRestart = (what: string): Error => startError(`A change of ${what} takes a restart.`);

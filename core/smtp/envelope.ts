@@ -75,7 +75,7 @@ export class Envelope {
     // No parameter of RCPT is offered: DSN is not.
     if (command.parameters.size > 0) return replies.unknownParameter;
     if (transaction.recipients.length >= this.#ground.settings().limits.recipients) return replies.tooManyRecipients;
-    const address = readPath(command, '5.1.3', this.#ground.postmasterDomain);
+    const address = readPath(command, '5.1.3', this.#ground.postmasterDomain());
     if (address === null) return replies.badArguments;
     if (isReply(address)) return address;
     if (!command.ascii && !transaction.smtputf8) return replies.needsSmtputf8;

@@ -32,7 +32,7 @@ export interface ListenerGround {
   readonly listener: ListenerSettings;
   readonly hostname: string;
   /** Where mail for `<postmaster>` goes (RFC 5321 §4.5.1); undefined when no local domain is known. */
-  readonly postmasterDomain: Domain | undefined;
+  readonly postmasterDomain: () => Domain | undefined;
   readonly spool: Spool;
   readonly pipeline: ChainSource;
   readonly clock: Clock;

@@ -16,11 +16,11 @@ export const maintenanceHook =
 
 /** Defers new messages of open sessions in maintenance mode, and marks the sessions that may relay. */
 export const senderHook =
-  (settings: () => ConfigSettings, relayNetworks: NetworkSet): Hook<'mailFrom'> =>
+  (settings: () => ConfigSettings, relayNetworks: () => NetworkSet): Hook<'mailFrom'> =>
   ({ transaction }) => {
     const { maintenance, maintenanceText } = settings();
     if (maintenance) return defer(451, '4.3.2', maintenanceText);
     const { notes, remote } = transaction.session;
-    if (relayNetworks.has(remote.address)) notes.set(RELAY_NOTE, true);
+    if (relayNetworks().has(remote.address)) notes.set(RELAY_NOTE, true);
     return next();
   };

@@ -10,5 +10,6 @@ export const ConfigOptions = z.strictObject({
     .regex(/^[\x20-\x7e]{1,400}$/, 'one line of printable ASCII')
     .default('Down for maintenance, try again later')
     .describe('What clients are told in maintenance mode.'),
+  watch: z.boolean().default(false).describe('Reload as soon as the configuration file has another content.'),
 });
 export type ConfigSettings = z.output<typeof ConfigOptions>;

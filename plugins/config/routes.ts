@@ -1,7 +1,8 @@
 import { z } from 'zod';
-import type { Configuration } from '../../core/contracts/server.js';
+import type { Configuration, EffectiveValue, LastReload, Reloading } from '../../core/contracts/server.js';
 import { defineEndpoint, type AnyEndpoint } from '../../core/http/endpoint.js';
 import type { ConfigSettings } from './options.js';
+import { reloadEndpoint, shown } from './reload-endpoint.js';
 import { originFilters, viewer, type Viewer } from './viewer.js';
 
 const Item = z.object({
@@ -12,6 +13,8 @@ const Item = z.object({
   default: z.unknown(),
   description: z.string().nullable(),
   secret: z.boolean(),
+  atStart: z.unknown().optional().describe('When it is another value than at the start: that one.'),
+  pending: z.unknown().optional().describe('The value that a restart would bring into force.'),
 });
 const count = (): z.ZodInt => z.int().min(0).max(1_000_000);
 const Answer = z.object({
@@ -20,11 +23,28 @@ const Answer = z.object({
   origin: z.enum(originFilters),
   shown: count(),
   total: count(),
+  changed: count().describe('Keys with other values than at the start.'),
+  restartRequired: count().describe('Keys that wait for a restart.'),
+  lastReload: z
+    .object({ at: z.iso.datetime(), by: z.string(), refused: z.string().nullable().describe('Why, or null.') })
+    .nullable(),
   sections: z.array(z.object({ name: z.string(), items: z.array(Item) })),
+  files: z.array(z.object({ path: z.string(), text: z.string().describe('As it was read, secrets masked.') })),
 });
 
-export function configEndpoints(configuration: Configuration, settings: () => ConfigSettings): readonly AnyEndpoint[] {
+export interface ConfigParts {
+  readonly configuration: Configuration;
+  readonly reloading: Reloading;
+  readonly settings: () => ConfigSettings;
+}
+
+interface Model extends Viewer {
+  readonly lastReload: LastReload | null;
+}
+
+export function configEndpoints({ configuration, reloading, settings }: ConfigParts): readonly AnyEndpoint[] {
   return [
+    reloadEndpoint(reloading),
     defineEndpoint({
       method: 'GET',
       path: '/config',
@@ -39,29 +59,37 @@ export function configEndpoints(configuration: Configuration, settings: () => Co
       view: 'config.njk',
       fallback: 'html',
       cache: 'no-store',
-      page: (model: Viewer) => ({
+      page: (model: Model) => ({
         ...model,
         origins: originFilters.map((value) => ({ value, label: originLabels[value] })),
         maintenance: settings().maintenance,
         sections: model.sections.map(({ name, items }) => ({
           name,
           title: titles[name] ?? name.replace(/^plugins\./, 'Plugin '),
-          items: items.map((item) => ({
-            ...item,
-            shown: shown(item.value),
-            usual: shown(item.default),
-            place: placeIn(model.file, item.where),
-          })),
+          items: items.map((item) => rowOf(item, model.file)),
         })),
       }),
-      handle: ({ query }): Viewer => viewer(configuration, query.q.trim(), query.origin),
+      handle: ({ query }): Model => ({
+        ...viewer(configuration, query.q.trim(), query.origin),
+        lastReload: reloading.last(),
+      }),
     }),
   ];
 }
 
+const rowOf = (item: EffectiveValue, file: string | null) => ({
+  ...item,
+  shown: shown(item.value),
+  usual: shown(item.default),
+  place: placeIn(file, item.where),
+  ...(item.atStart !== undefined && { before: shown(item.atStart) }),
+  ...(item.pending !== undefined && { later: shown(item.pending) }),
+});
+
 const originLabels: Readonly<Record<(typeof originFilters)[number], string>> = {
   all: 'everything',
   set: 'all but defaults',
+  changed: 'changed since the start',
   default: 'defaults',
   file: 'the file',
   environment: 'the environment',
@@ -74,6 +102,3 @@ const titles: Readonly<Record<string, string>> = { server: 'Server', http: 'HTTP
 /** The page names the file once, on its top. */
 const placeIn = (file: string | null, where: string | null): string | null =>
   file !== null && where !== null && where.startsWith(`${file}:`) ? `line ${where.slice(file.length + 1)}` : where;
-
-/** A value as one reads it in the file. */
-const shown = (value: unknown): string => (typeof value === 'string' ? value : (JSON.stringify(value) ?? ''));

@@ -1,5 +1,5 @@
-import type { Configuration, EffectiveValue, Origin } from '../../core/contracts/server.js';
-import { isSecretName, MASK, redact } from '../../core/redact.js';
+import { masked } from '../../core/config/masked.js';
+import type { Configuration, ConfigurationFile, EffectiveValue } from '../../core/contracts/server.js';
 
 export interface ViewerSection {
   /** `server`, `http`, `smtp`, `plugins.users`. */
@@ -15,17 +15,31 @@ export interface Viewer {
   /** Keys shown, of all. */
   readonly shown: number;
   readonly total: number;
+  /** Keys that have changed since the start, and keys that wait for a restart. */
+  readonly changed: number;
+  readonly restartRequired: number;
   readonly sections: readonly ViewerSection[];
+  /** The files as they were read, secrets masked. */
+  readonly files: readonly ConfigurationFile[];
 }
 
-export const originFilters = ['all', 'set', 'default', 'file', 'environment', 'command line', 'generated'] as const;
-/** `set`: everything but defaults. */
+export const originFilters = [
+  'all',
+  'set',
+  'changed',
+  'default',
+  'file',
+  'environment',
+  'command line',
+  'generated',
+] as const;
+/** `set`: everything but defaults; `changed`: other than at the start, now or with the next one. */
 export type OriginFilter = (typeof originFilters)[number];
 
 /** The effective configuration by section, every secret masked, filtered by words and origin. */
 export function viewer(configuration: Configuration, q: string, origin: OriginFilter): Viewer {
   const all = configuration.effective().map(masked);
-  const shown = all.filter((entry) => hasOrigin(entry.origin, origin) && matches(entry, q));
+  const shown = all.filter((entry) => hasOrigin(entry, origin) && matches(entry, q));
   const sections = new Map<string, EffectiveValue[]>();
   for (const entry of shown) {
     const name = sectionOf(entry.key);
@@ -37,23 +51,18 @@ export function viewer(configuration: Configuration, q: string, origin: OriginFi
     origin,
     shown: shown.length,
     total: all.length,
+    changed: all.filter(({ atStart }) => atStart !== undefined).length,
+    restartRequired: all.filter(({ pending }) => pending !== undefined).length,
     sections: [...sections].map(([name, items]) => ({ name, items })),
+    files: configuration.files?.() ?? [],
   };
 }
 
-/** The schema has marked most secrets; an option of a plugin whose author forgot is known by its name or its looks. */
-function masked(entry: EffectiveValue): EffectiveValue {
-  const secret = entry.secret || (isSecretName(entry.key) && isText(entry.value));
-  if (!secret) return { ...entry, value: redact(entry.value), default: redact(entry.default) };
-  const shown = entry.value === null || entry.value === '' ? entry.value : MASK;
-  return { ...entry, value: shown, default: isText(entry.default) ? MASK : entry.default, secret: true };
+function hasOrigin({ origin, atStart, pending }: EffectiveValue, wanted: OriginFilter): boolean {
+  if (wanted === 'all') return true;
+  if (wanted === 'changed') return atStart !== undefined || pending !== undefined;
+  return wanted === 'set' ? origin !== 'default' : origin === wanted;
 }
-
-const isText = (value: unknown): boolean =>
-  (typeof value === 'string' && value !== '') || (typeof value === 'object' && value !== null);
-
-const hasOrigin = (origin: Origin, wanted: OriginFilter): boolean =>
-  wanted === 'all' || (wanted === 'set' ? origin !== 'default' : origin === wanted);
 
 /** What is searched is what is shown: a secret cannot be guessed letter by letter. */
 function matches({ key, value, description, where }: EffectiveValue, q: string): boolean {

@@ -25,7 +25,7 @@ export const users = definePlugin({
   needs: { configuration },
   provides: { directory },
   commands: [userCommand],
-  async setup({ http, smtp, metrics, health, clock, log }, { options, configuration }) {
+  async setup({ http, smtp, metrics, health, clock, log, onClose }, { options, configuration }) {
     let settings: UsersSettings = options;
     const records = await openUserRecords(join(configuration.data, options.file));
     await ensurePostmaster(records, { settings, configuration, clock });
@@ -34,6 +34,10 @@ export const users = definePlugin({
     const signIns = new SignIns(userDirectory, limiter(settings));
     const count = usersMetrics(metrics, () => records.count);
     const postmaster = () => postmasterName(settings, configuration.domains);
+    // The first domain is where postmaster lives.
+    onClose(
+      configuration.watch?.(() => ensurePostmaster(records, { settings, configuration, clock })) ?? (() => undefined),
+    );
     const roster = new LocalRoster({ records, configuration, postmaster, clock });
 
     smtp.on('auth', { timeLimitMs: signInLimitMs }, signInHook(signIns, count));

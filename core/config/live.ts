@@ -1,0 +1,122 @@
+import type { Configuration, ConfigurationFile, Difference, EffectiveValue } from '../contracts/server.js';
+import type { Log } from '../log.js';
+import type { LoadedConfiguration } from './load.js';
+import { masked } from './masked.js';
+import type { KeyPath } from './positions.js';
+import { differingKeys, waitsForRestart } from './restart.js';
+
+type Watcher = () => void | Promise<void>;
+
+/** The configuration of a running server: the values in force, beside those that it started with. */
+export class LiveConfiguration implements Configuration {
+  readonly started: LoadedConfiguration;
+  readonly #log: Log;
+  readonly #watchers = new Set<Watcher>();
+  #current: LoadedConfiguration;
+  #takesOptions: (plugin: string) => boolean = () => false;
+
+  constructor(started: LoadedConfiguration, log: Log) {
+    this.started = started;
+    this.#current = started;
+    this.#log = log;
+  }
+
+  /** What the files said when they were last taken; some of it may wait for a restart. */
+  get current(): LoadedConfiguration {
+    return this.#current;
+  }
+
+  get file(): string | null {
+    return this.started.file;
+  }
+
+  get hostname(): string {
+    return this.started.hostname;
+  }
+
+  get data(): string {
+    return this.started.data;
+  }
+
+  get domains(): readonly string[] {
+    return this.#current.domains;
+  }
+
+  get relayNetworks(): readonly string[] {
+    return this.#current.relayNetworks;
+  }
+
+  files(): readonly ConfigurationFile[] {
+    return this.#current.files();
+  }
+
+  effective(): readonly EffectiveValue[] {
+    const changed = new Set(differingKeys(this.started.leaves(), this.#current.leaves()));
+    const then = byKey(this.started);
+    const now = byKey(this.#current);
+    return [...new Set([...now.keys(), ...then.keys()])].flatMap((key) => {
+      const [old, entry] = [then.get(key), now.get(key)];
+      if (!changed.has(key)) return entry ?? [];
+      const pending = this.#waits(key, this.#current);
+      if (pending && old !== undefined) return { ...old, pending: entry?.value ?? null };
+      if (pending && entry !== undefined)
+        return { ...entry, value: null, origin: 'default', where: null, pending: entry.value };
+      return entry === undefined ? [] : { ...entry, atStart: old?.value ?? null };
+    });
+  }
+
+  watch(watcher: Watcher): () => void {
+    this.#watchers.add(watcher);
+    return () => void this.#watchers.delete(watcher);
+  }
+
+  /** The plugins are started behind the configuration; from then on it can tell whose options may change. */
+  askPlugins(takesOptions: (plugin: string) => boolean): void {
+    this.#takesOptions = takesOptions;
+  }
+
+  use(next: LoadedConfiguration): void {
+    this.#current = next;
+  }
+
+  /** Tells all watchers; the first that throws ends it. */
+  async tell(): Promise<void> {
+    for (const watcher of this.#watchers) await watcher();
+  }
+
+  /** Tells all watchers that the old values are back; what they throw is logged. */
+  async tellBack(): Promise<void> {
+    for (const watcher of this.#watchers) {
+      try {
+        await watcher();
+      } catch (error) {
+        this.#log.error({ err: error }, 'a watcher of the configuration could not go back to the old values');
+      }
+    }
+  }
+
+  /** What `next` would change: live keys against what is in force, the others against the start. */
+  differences(next: LoadedConfiguration): readonly Difference[] {
+    const leaves = next.leaves();
+    const live = differingKeys(this.#current.leaves(), leaves).filter((key) => !this.#waits(key, next));
+    const waiting = differingKeys(this.started.leaves(), leaves).filter((key) => this.#waits(key, next));
+    const after = byKey(next);
+    const describe = (keys: readonly KeyPath[], from: LoadedConfiguration, restart: boolean): readonly Difference[] => {
+      const before = byKey(from);
+      return keys.map((key) => ({
+        key,
+        before: before.get(key)?.value ?? null,
+        after: after.get(key)?.value ?? null,
+        restart,
+      }));
+    };
+    return [...describe(live, this.#current, false), ...describe(waiting, this.started, true)];
+  }
+
+  #waits(key: KeyPath, next: LoadedConfiguration): boolean {
+    return waitsForRestart(key, { started: this.started, next, takesOptions: this.#takesOptions });
+  }
+}
+
+const byKey = (configuration: LoadedConfiguration): ReadonlyMap<KeyPath, EffectiveValue> =>
+  new Map(configuration.effective().map((entry) => [entry.key, masked(entry)]));

@@ -1,0 +1,77 @@
+import { z } from 'zod';
+import type { Difference, Reloading, ReloadOutcome } from '../../core/contracts/server.js';
+import { defineEndpoint, respond, type AnyEndpoint } from '../../core/http/endpoint.js';
+
+const keys = z.array(z.string());
+const DryRun = z.boolean().optional().describe('Only tell what would change.');
+
+const Answer = z.object({
+  status: z.enum(['reloaded', 'unchanged', 'dryRun']),
+  changed: keys.describe('Keys whose new values are in force, or would be.'),
+  restartRequired: keys.describe('Keys that wait for a restart.'),
+  differences: z.array(
+    z.object({
+      key: z.string(),
+      before: z.unknown().describe('Null where there was none; a mask for a secret.'),
+      after: z.unknown(),
+      restart: z.boolean(),
+    }),
+  ),
+});
+
+/** Brings the changed files into force. A page shows first what would change, and asks. */
+export function reloadEndpoint(reloading: Reloading): AnyEndpoint {
+  return defineEndpoint({
+    method: 'POST',
+    path: '/config/reload',
+    summary: 'Bring the changed configuration files into force, all or nothing',
+    group: 'Configuration',
+    access: 'admin',
+    query: z.strictObject({ dryRun: DryRun }),
+    body: { kind: 'fields', schema: z.strictObject({ dryRun: DryRun }) },
+    answer: Answer,
+    cache: 'no-store',
+    handle: async ({ query, body, request }) => {
+      const wanted = query.dryRun === true || body.dryRun === true;
+      // A form that was not confirmed gets the dry run as its question.
+      const dryRun = wanted || !request.confirmed;
+      const outcome = await reloading.reload({ by: request.account?.username ?? request.remoteAddress, dryRun });
+      const page = request.representation === 'html';
+      return respond<object>({
+        model: page ? questionOf(outcome) : outcome,
+        audit: {
+          action: dryRun ? 'config.reload, dry run' : 'config.reload',
+          selector: { changed: outcome.changed, restartRequired: outcome.restartRequired },
+          counts: { changed: outcome.changed.length, restartRequired: outcome.restartRequired.length },
+        },
+        ...(page && dryRun ? { view: 'config/reload.njk' } : { location: '/config', notice: sentenceOf(outcome) }),
+        status: 200,
+      });
+    },
+  });
+}
+
+function sentenceOf({ changed, restartRequired }: ReloadOutcome): string {
+  const waiting =
+    restartRequired.length === 0 ? '' : ` ${count(restartRequired)} for a restart: ${few(restartRequired)}.`;
+  if (changed.length === 0) return `Nothing that can change now has changed.${waiting}`;
+  return `In force: ${few(changed)}.${waiting}`;
+}
+
+const count = ({ length }: readonly string[]): string => (length === 1 ? '1 key waits' : `${length} keys wait`);
+
+/** A notice is a sentence, not a list. */
+function few(all: readonly string[]): string {
+  const shown = all.slice(0, 5).join(', ');
+  return all.length > 5 ? `${shown} and ${all.length - 5} more` : shown;
+}
+
+function questionOf({ differences }: ReloadOutcome): object {
+  const rows = (restart: boolean) => differences.filter((one) => one.restart === restart).map(rowOf);
+  return { now: rows(false), later: rows(true) };
+}
+
+const rowOf = ({ key, before, after }: Difference) => ({ key, before: shown(before), after: shown(after) });
+
+/** A value as one reads it in the file. */
+export const shown = (value: unknown): string => (typeof value === 'string' ? value : (JSON.stringify(value) ?? ''));
