@@ -11,6 +11,7 @@ import { catalogue, configuration, healthOverview, metricsExposition, reloading 
 import type { Catalogue, Reloading } from './contracts/server.js';
 import { submission } from './contracts/submission.js';
 import { openSpool, type FileSpool } from './disk/file-spool.js';
+import { watchDataFolder } from './foreign-entries.js';
 import { HealthRegistry } from './health-registry.js';
 import type { Accounts } from './http/accounts.js';
 import { createHttpShell, type HttpShell } from './http/shell.js';
@@ -66,6 +67,7 @@ export async function createApp(input: AppInput): Promise<App> {
   health.check('core', 'server', () =>
     stopping.signal.aborted ? { status: 'down', why: 'The server is stopping.' } : { status: 'up' },
   );
+  const foreign = watchDataFolder({ data, health, clock, log });
   const pipeline = new Pipeline({ log, clock });
   const spool = await openSpool(join(data, 'spool'), { log, clock, durability: settings.durability });
   const closeSpool = watchOver(spool, health);
@@ -113,6 +115,7 @@ export async function createApp(input: AppInput): Promise<App> {
     reloading: reload,
     listen: async () => {
       await http.listen();
+      await foreign.look();
       await smtp.listen();
     },
     close,

@@ -1,3 +1,5 @@
+import { stat } from 'node:fs/promises';
+import { join } from 'node:path';
 import { ownerOf } from './owner-call.js';
 import type { OwnerCall } from './command.js';
 import { makeFolder } from './disk/folder.js';
@@ -6,7 +8,17 @@ import { isStartError, startError } from './start-error.js';
 
 /** Makes the data folder if need be and becomes its owner. */
 export function takeDataFolder(data: string): Promise<FolderLock> {
-  return inFolder(data, () => lockFolder(data, { http: null }));
+  return inFolder(data, async () => {
+    for (const part of ['spool', 'uploads']) await refuseFile(join(data, part));
+    return lockFolder(data, { http: null });
+  });
+}
+
+/** What we cannot do without, and would neither remove nor move away. */
+async function refuseFile(path: string): Promise<void> {
+  const entry = await stat(path).catch(() => undefined);
+  if (entry === undefined || entry.isDirectory()) return;
+  throw startError(`${path} is not a folder. Move it away; the next start makes the folder.`);
 }
 
 /** The owner of the data folder if one runs; else the folder becomes ours. */

@@ -2,6 +2,7 @@ import { createReadStream, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { koaBody } from 'koa-body';
+import { uniqueId, uniqueIdPattern } from '../disk/id.js';
 import { problem } from '../problem.js';
 import type { UploadedFile } from './endpoint.js';
 import type { Context, Stage } from './exchange.js';
@@ -28,7 +29,7 @@ export interface Upload {
   readonly fields: Fields;
 }
 
-/** Multipart bodies, in a folder of our own that is emptied at start. */
+/** Multipart bodies, in a folder of our own, from which the leftovers of a dead process go at start. */
 export class Uploads {
   readonly #folder: string;
   readonly #files = new WeakMap<object, Set<string>>();
@@ -37,10 +38,12 @@ export class Uploads {
     this.#folder = folder;
   }
 
-  /** What a killed process left behind goes. */
+  /** What a killed process left behind goes; what is not ours stays. */
   sweep(): void {
     mkdirSync(this.#folder, { recursive: true, mode: 0o700 });
-    for (const name of readdirSync(this.#folder)) rmSync(join(this.#folder, name), { force: true });
+    for (const entry of readdirSync(this.#folder, { withFileTypes: true })) {
+      if (entry.isFile() && uniqueIdPattern.test(entry.name)) rmSync(join(this.#folder, entry.name), { force: true });
+    }
   }
 
   async receive(ctx: Context, { limit, maxFiles, maxFieldBytes }: UploadBounds): Promise<Upload> {
@@ -53,6 +56,7 @@ export class Uploads {
       text: false,
       formidable: {
         uploadDir: this.#folder,
+        filename: () => uniqueId(),
         maxFileSize: limit,
         maxTotalFileSize: limit,
         maxFiles,
@@ -70,10 +74,13 @@ export class Uploads {
       readonly body?: Fields;
     };
     const files = Object.entries(received ?? {}).flatMap(([field, value]) =>
-      [value].flat().map((file) => uploadedFile(field, file)),
+      [value].flat().map((file) => ({ field, file })),
     );
+    // formidable has them in the order in which they ended; a form has an order of its own.
+    const order = [...paths];
+    files.sort((a, b) => order.indexOf(a.file.filepath) - order.indexOf(b.file.filepath));
     if (files.length === 0) throw problem('bad-request', 'There is no file in the form.');
-    return { files, fields: body ?? {} };
+    return { files: files.map(({ field, file }) => uploadedFile(field, file)), fields: body ?? {} };
   }
 
   /** The files of a request are gone when it is answered, whatever the answer was. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
@@ -150,6 +150,16 @@ describe('a start that cannot be is refused', () => {
     );
     await assertRefused(folder, `{ sitePlugins: ['./broken'], ${free} }`, 'broken', 'no luck');
   });
+
+  for (const name of ['spool', 'uploads', 'mail']) {
+    test(`a file where the folder ${name} belongs, which is left as it is`, async (t) => {
+      const folder = await temporaryFolder(t);
+      await mkdir(join(folder, 'data'));
+      await writeFile(join(folder, 'data', name), 'not a folder');
+      await assertRefused(folder, `{ ${free} }`, join(folder, 'data', name), 'is not a folder');
+      assert.equal(await readFile(join(folder, 'data', name), 'utf8'), 'not a folder');
+    });
+  }
 
   test('a broken users.json, which is left as it is', async (t) => {
     const folder = await temporaryFolder(t);

@@ -14,14 +14,16 @@ export interface InProcessServer {
   portOf(listener: string): number;
 }
 
-/** The whole server in this process, in a folder of its own; stopped when the test ends. */
+/** The whole server in this process, in a folder of its own that may be prepared; stopped when the test ends. */
 export async function startInProcess(
   test: Ending,
   config = `{ smtp: { listeners: ${freeListeners} } }`,
   options: StartOptions = {},
+  prepare: (folder: string) => Promise<void> = () => Promise.resolve(),
 ): Promise<InProcessServer> {
   const folder = await temporaryFolder(test);
   await writeFile(join(folder, 'postern.json5'), config);
+  await prepare(folder);
   const server = await start(
     { httpPort: 0, ...options },
     { cwd: folder, env: { POSTERN_ADMIN_PASSWORD: adminPassword }, print: () => undefined },
