@@ -14,6 +14,7 @@ import {
   rmdir,
   statfs,
   unlink,
+  unlinkSync,
   writev,
   writevSync,
   type StatsFs,
@@ -38,11 +39,12 @@ export interface FileLayer {
   close(fd: number): Promise<void>;
   link(existing: string, path: string): Promise<void>;
   /**
-   * Creates a file with these bytes, and gives it another name: blocking, for many small files that are not fsynced. The
+   * Creates a file with these bytes, gives it another name, removes a name: blocking, for many small files that are not fsynced. The
    * memory of the system answers in less time than it takes to hand such a call to a thread.
    */
   createNow(path: string, buffers: readonly Buffer[]): Promise<void>;
   linkNow(existing: string, path: string): Promise<void>;
+  unlinkNow(path: string): Promise<void>;
   rename(from: string, to: string): Promise<void>;
   unlink(path: string): Promise<void>;
   mkdir(path: string, mode: number): Promise<void>;
@@ -87,6 +89,7 @@ export const nodeFiles: FileLayer = {
   link: (existing, path) => done((then) => link(existing, path, then)),
   createNow: (path, buffers) => now(() => createFile(path, buffers)),
   linkNow: (existing, path) => now(() => linkSync(existing, path)),
+  unlinkNow: (path) => now(() => unlinkSync(path)),
   rename: (from, to) => done((then) => rename(from, to, then)),
   unlink: (path) => done((then) => unlink(path, then)),
   mkdir: (path, mode) => done((then) => mkdir(path, { mode }, then)),

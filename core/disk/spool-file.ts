@@ -225,7 +225,15 @@ export class SpoolFile {
     await this.#close().catch(() => undefined);
     const onDisk = this.#spilled || this.#stored !== undefined || this.#synced !== undefined;
     this.#blocks.takeAll();
-    if (onDisk) await this.#ground.reaper.add(this.path);
+    if (!onDisk || (this.#stored !== undefined && (await this.#removeNow()))) return;
+    await this.#ground.reaper.add(this.path);
+  }
+  /** What was made without a thread goes without one. */
+  async #removeNow(): Promise<boolean> {
+    return this.#ground.files.unlinkNow(this.path).then(
+      () => true,
+      () => false,
+    );
   }
 }
 

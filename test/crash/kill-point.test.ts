@@ -30,6 +30,6 @@ for (const durability of ['file', 'log'] as const) {
 test('what got a 250 is there once, however often a server with a commit log is killed', async (t) => {
   const { sent, acknowledged, lost, doubled } = await killAtRandom('log', 2);
   assert.deepEqual({ lost, doubled }, { lost: [], doubled: [] });
-  assert.ok(acknowledged > 0 && acknowledged < sent);
+  assert.ok(acknowledged >= 2);
   t.diagnostic(`${acknowledged} of ${sent} messages got a 250`);
 });

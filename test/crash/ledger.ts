@@ -7,6 +7,20 @@ export class Ledger {
   readonly sent = new Map<string, string>();
   readonly acknowledged = new Set<string>();
 
+  #waiting: { readonly count: number; readonly resolve: () => void } | undefined;
+
+  /** Resolves when so many more messages have got a 250. */
+  more(count: number): Promise<void> {
+    return new Promise((resolve) => {
+      this.#waiting = { count: this.acknowledged.size + count, resolve };
+    });
+  }
+
+  #acknowledge(text: string): void {
+    this.acknowledged.add(idOf(text));
+    if (this.acknowledged.size >= (this.#waiting?.count ?? Infinity)) this.#waiting?.resolve();
+  }
+
   compose(): string {
     const id = `<${randomBytes(9).toString('hex')}@sender.example>`;
     const lines = Array.from({ length: randomInt(1, 400) }, (_, n) => `${'.'.repeat(n % 3)}line ${n} of ${id}`);
@@ -23,7 +37,7 @@ export class Ledger {
         const text = this.compose();
         await client.pipeline(['MAIL FROM:<a@sender.example>', 'RCPT TO:<postmaster@localhost>']);
         const { code } = await client.data(text);
-        if (code === 250) this.acknowledged.add(idOf(text));
+        if (code === 250) this.#acknowledge(text);
       }
     } catch {
       // The connection ended: that is what this waits for.

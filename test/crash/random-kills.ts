@@ -31,7 +31,8 @@ export async function killAtRandom(durability: Durability, rounds: number): Prom
     for (let round = 0; round < rounds; round += 1) {
       const server = await ServerProcess.start(ending, { folder, config });
       const sending = Array.from({ length: senders }, () => ledger.sendUntilGone(server.smtpPort));
-      await pause(randomInt(50, 1500));
+      await Promise.race([ledger.more(randomInt(1, 500)), Promise.all(sending)]);
+      await pause(randomInt(0, 20));
       await server.kill('SIGKILL');
       await Promise.all(sending);
     }

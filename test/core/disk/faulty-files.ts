@@ -120,6 +120,11 @@ export class FaultyFiles implements FileLayer {
     await nodeFiles.linkNow(existing, path);
   }
 
+  async unlinkNow(path: string): Promise<void> {
+    await this.#before('unlink', path);
+    await nodeFiles.unlinkNow(path);
+  }
+
   async rename(from: string, to: string): Promise<void> {
     await this.#before('rename', to);
     await nodeFiles.rename(from, to);
