@@ -6,7 +6,7 @@ import type { FolderName } from './folder-name.js';
 import { expectCount, FolderField, preview } from './message-selection.js';
 import { folderHref } from './page-model.js';
 import * as schema from './store-query.js';
-import { ask, counted, group, mailboxPath, type StoreSite } from './store-site.js';
+import { ask, counted, group, mailboxPath, type StoreSite } from './store-endpoints.js';
 
 const access = 'operate';
 const dryRun = z.boolean().optional().describe('Only count, and show some of them.');

@@ -7,7 +7,16 @@ import { folderHref, mailboxHref } from './page-model.js';
 import { folderEtag } from './folder-tag.js';
 import * as answer from './store-answer.js';
 import * as schema from './store-query.js';
-import { ask, counted, folderOf, folderPath, group, mailboxPath, missingParent, type StoreSite } from './store-site.js';
+import {
+  ask,
+  counted,
+  folderOf,
+  folderPath,
+  group,
+  mailboxPath,
+  missingParent,
+  type StoreSite,
+} from './store-endpoints.js';
 import { FolderField } from './message-selection.js';
 
 const Level = z.string().max(250).describe('One level, without a dot.');

@@ -1,6 +1,6 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import type { EndpointRequest } from '../../core/http/endpoint.js';
-import { folderOf, type StoreSite } from './store-site.js';
+import { folderOf, type StoreSite } from './store-endpoints.js';
 
 interface Asked {
   readonly params: { readonly domain: string; readonly user: string; readonly folder: string };

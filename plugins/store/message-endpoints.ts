@@ -13,7 +13,7 @@ import {
 } from './message-selection.js';
 import { folderHref } from './page-model.js';
 import * as schema from './store-query.js';
-import { ask, counted, folderOf, folderPath, group, mailboxPath, type StoreSite } from './store-site.js';
+import { ask, counted, folderOf, folderPath, group, mailboxPath, type StoreSite } from './store-endpoints.js';
 
 const access = 'operate';
 const notFound = z.array(z.string()).describe('Ids that are not in the folder');

@@ -1,7 +1,9 @@
 import type { DisplayAddress } from '../../core/mime/address-list.js';
 import { decodeCharset } from '../../core/mime/charset.js';
+import { specialNames } from './folder-name.js';
 import type { FolderSummary } from './folder-tree.js';
 import type { MailboxIdentity } from './mailbox-names.js';
+import { writtenFilter } from './message-selection.js';
 import type { MessageSummary } from './message-summaries.js';
 import type { MessageView } from './message-view.js';
 import { textBlocks } from './quoted-text.js';
@@ -55,9 +57,20 @@ export function mailboxPage(answer: MailboxAnswer) {
   return {
     ...answer,
     ...folderLinks(answer, answer.folders),
+    foldersHref: `${mailboxHref(answer)}/folders`,
+    parents: [{ value: '', label: 'the first level' }, ...answer.folders.filter(isNotInbox).map(choiceOf)],
     total: answer.folders.reduce((sum, folder) => sum + folder.total, 0),
     unread: answer.folders.reduce((sum, folder) => sum + folder.unread, 0),
   };
+}
+
+const isNotInbox = ({ special }: FolderSummary): boolean => special !== 'inbox';
+const choiceOf = ({ name }: FolderSummary) => ({ value: name, label: name });
+
+/** Where messages of a folder can go: the special folders are offered before they are there. */
+function destinations(folders: readonly FolderSummary[], current: string) {
+  const names = new Set([...folders.map(({ name }) => name), ...specialNames]);
+  return [...names].filter((name) => name !== current).map((name) => ({ value: name, label: name }));
 }
 
 export function folderPage(
@@ -80,6 +93,11 @@ export function folderPage(
     })),
     path,
     listPath,
+    messagesHref: `${mailboxHref(mailbox)}/messages`,
+    destinations: destinations(folders, answer.folder.name),
+    deletesForGood: ['trash', 'junk'].includes(answer.folder.special ?? ''),
+    // A search that did not look at all messages cannot stand for all that match.
+    matching: answer.searchedAll ? writtenFilter(filters) || 'all=true' : null,
     filters: { q, unread, flagged, order, since: dayOf(filters.since), before: dayOf(filters.before) },
     filtered: q !== '' || [unread, flagged, filters.since, filters.before].some((value) => value !== undefined),
   };
@@ -133,6 +151,9 @@ export function messagePage(mailbox: MailboxIdentity, message: MessageView, inpu
     ...mailbox,
     ...folderLinks(mailbox, input.folders, message.folder),
     folderHref: folder,
+    messagesHref: `${mailboxHref(mailbox)}/messages`,
+    destinations: destinations(input.folders, message.folder),
+    deletesForGood: ['Trash', 'Junk'].includes(message.folder),
     path,
     view,
     tabs: messageViews

@@ -14,7 +14,7 @@ import {
 } from './message-selection.js';
 import { folderHref } from './page-model.js';
 import * as schema from './store-query.js';
-import { ask, counted, folderOf, folderPath, group, type StoreSite } from './store-site.js';
+import { ask, counted, folderOf, folderPath, group, type StoreSite } from './store-endpoints.js';
 
 const { messageIds, filter, expect } = selectionFields;
 

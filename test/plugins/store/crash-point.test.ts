@@ -3,7 +3,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import type { Ending } from '../../support/ending.js';
-import { DyingFiles } from './dying-files.js';
+import { dyingFiles } from './dying-files.js';
 import { EditingGround } from './editing-ground.js';
 
 type Change = (ground: EditingGround) => Promise<unknown>;
@@ -14,11 +14,9 @@ const mostSteps = 200;
 
 async function prepared(t: Ending): Promise<EditingGround> {
   const ground = await EditingGround.open(t);
-  for (const name of ['A', 'A.sub', 'B', 'Trash']) {
-    await ground.editor.folders.create(ground.mailbox, ground.folder(name));
-  }
-  for (const number of [1, 2, 3]) await ground.append(`Subject: ${number}\r\n\r\n`, 'A');
-  await ground.append('Subject: sub\r\n\r\n', 'A.sub');
+  for (const name of ['A', 'A.sub', 'B', 'Trash']) await ground.reading.makeFolder(name);
+  for (const number of [1, 2, 3]) await ground.reading.file(`Subject: ${number}\r\n\r\n`, { folder: 'A', flags: 'S' });
+  await ground.reading.file('Subject: sub\r\n\r\n', { folder: 'A.sub' });
   await writeFile(join(ground.reading.home, 'subscriptions'), 'A\nA.sub\nB\n');
   return ground;
 }
@@ -31,7 +29,7 @@ async function dieEverywhere(
 ) {
   for (let steps = 0; steps < mostSteps; steps++) {
     const ground = await prepared(t);
-    const files = new DyingFiles(steps);
+    const { files, died } = dyingFiles(steps);
     const dying = await EditingGround.over(ground.reading, { files });
     const outcome = await change(dying).then(
       () => 'done',
@@ -41,7 +39,7 @@ async function dieEverywhere(
     assert.deepEqual(await restarted.intents(), [], `after ${steps} steps`);
     assert.deepEqual(await restarted.hidden(), [], `after ${steps} steps`);
     await check(await restarted.contents(), restarted);
-    if (!files.died) {
+    if (!died()) {
       assert.equal(outcome, 'done');
       assert.ok(steps >= 3, 'it did die on the way');
       return;

@@ -363,7 +363,10 @@ suite('the store over HTTP', () => {
     const inbox = '/store/example.org/ann/folders/INBOX';
     const pages = [await operator.page(`${inbox}?limit=1000`)];
     for (const id of ids) pages.push(await operator.page(`${inbox}/messages/${encodeURIComponent(id)}?view=text`));
-    const own = new Set((await operator.page('/store')).match(/<script[^>]*>/g));
+    await ground.makeFolder('Harmless');
+    await ground.file(plain, { folder: 'Harmless' });
+    const harmless = ['/store', '/store/example.org/ann/folders/Harmless'].map((path) => operator.page(path));
+    const own = new Set((await Promise.all(harmless)).flatMap((page) => page.match(/<script[^>]*>/g) ?? []));
     for (const page of pages) {
       for (const [script] of page.matchAll(/<script[^>]*>/gi)) assert.ok(own.has(script), script);
       for (const payload of payloads) {
