@@ -1,4 +1,4 @@
-import { spawn, type ChildProcess } from 'node:child_process';
+import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { userInfo } from 'node:os';
@@ -21,6 +21,7 @@ function internalUsers(): readonly string[] {
   const { username } = userInfo();
   return [
     `default_internal_user = ${username}`,
+    `default_internal_group = ${execFileSync('id', ['-gn'], { encoding: 'utf8' }).trim()}`,
     `default_login_user = ${username}`,
     'service imap-login {\n chroot =\n}',
     'service anvil {\n chroot =\n}',
