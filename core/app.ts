@@ -102,11 +102,14 @@ export async function createApp(input: AppInput): Promise<App> {
     await closeSpool();
   }
 
-  await plugins.start().catch(async (error: unknown) => {
+  try {
+    await plugins.start();
+    await spool.recover(findByOwner(pipeline));
+  } catch (error) {
+    await plugins.stop();
     await closeSpool();
     throw error;
-  });
-  await spool.recover(findByOwner(pipeline));
+  }
   return {
     http,
     smtp,
