@@ -1,11 +1,14 @@
 import type { HttpClient } from '../support/http-client.js';
 
 const mostPages = 80;
+/** Of one path with different queries: the views of a message are six, the places in a log are thousands. */
+const mostQueries = 6;
 
 /** Paths of all pages that can be reached by links from the landing page, each message and folder once. */
 export async function pagePaths(client: HttpClient): Promise<readonly string[]> {
   const waiting = ['/'];
   const seen = new Set(waiting);
+  const queries = new Map<string, number>();
   const pages: string[] = [];
   for (let path = waiting.shift(); path !== undefined && pages.length < mostPages; path = waiting.shift()) {
     const { status, headers, text } = await client.request(path, { accept: 'text/html,*/*;q=0.8' });
@@ -13,8 +16,11 @@ export async function pagePaths(client: HttpClient): Promise<readonly string[]> 
     if (status !== 200) throw new Error(`a link leads to ${path}, which answers ${status}`);
     pages.push(path);
     for (const link of linksOf(text, path)) {
-      if (seen.has(link)) continue;
+      const [place = ''] = link.split('?');
+      const known = queries.get(place) ?? 0;
+      if (seen.has(link) || known >= mostQueries) continue;
       seen.add(link);
+      queries.set(place, known + 1);
       waiting.push(link);
     }
   }

@@ -42,6 +42,7 @@ export class HttpClient {
     const response = await fetch(new URL(path, this.#base), {
       method: options.method ?? (body === undefined ? 'GET' : 'POST'),
       redirect: 'manual',
+      signal: AbortSignal.timeout(30_000),
       headers: {
         ...(options.accept !== undefined && { Accept: options.accept }),
         ...this.#authorization(),
@@ -50,7 +51,7 @@ export class HttpClient {
       },
       ...(body !== undefined && { body: body.content }),
     });
-    const bytes = Buffer.from(await response.arrayBuffer());
+    const bytes = await bodyOfAnswer(response);
     return { status: response.status, headers: response.headers, bytes, text: bytes.toString('utf8') };
   }
 
@@ -79,4 +80,13 @@ function bodyOf({ json, form, body }: RequestOptions) {
   if (json !== undefined) return { content: JSON.stringify(json), headers: { 'Content-Type': 'application/json' } };
   if (form !== undefined) return { content: new URLSearchParams(form), headers: {} };
   return body === undefined ? undefined : { content: body, headers: {} };
+}
+
+/** A stream of events has no end: of it there is only the head. */
+async function bodyOfAnswer(response: Response): Promise<Buffer> {
+  if (response.headers.get('content-type')?.startsWith('text/event-stream') !== true) {
+    return Buffer.from(await response.arrayBuffer());
+  }
+  await response.body?.cancel();
+  return Buffer.alloc(0);
 }
