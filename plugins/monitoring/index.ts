@@ -1,21 +1,27 @@
 import { lifecycle } from '../../core/contracts/lifecycle.js';
-import { serverLog } from '../../core/contracts/server-log.js';
+import { serverLog, type ServerLog } from '../../core/contracts/server-log.js';
 import { catalogue, configuration, healthOverview, metricsExposition } from '../../core/contracts/server.js';
-import { definePlugin, next } from '../../core/plugin.js';
+import type { Configuration } from '../../core/contracts/server.js';
+import { definePlugin, next, type PluginContext } from '../../core/plugin.js';
 import { Activity } from './activity.js';
 import { charts } from './charts.js';
 import { DiskSpace, spaceOf } from './disk-space.js';
+import { Environment } from './environment.js';
 import { EventLoop } from './event-loop.js';
 import { HealthChanges } from './health-report.js';
+import { HeapDumps } from './heap-dumps.js';
 import { MetricHistory, STEP_SECONDS } from './history.js';
 import { LogSearch } from './log-search.js';
 import { LogTail } from './log-tail.js';
 import { countMail } from './mail-metrics.js';
-import { MonitoringOptions } from './options.js';
+import { MonitoringOptions, type MonitoringSettings } from './options.js';
 import { monitoringEndpoints } from './routes.js';
 import { logEndpoints } from './routes/logs.js';
+import { heapDumpEndpoints } from './routes/heap-dumps.js';
 import { metricsEndpoints } from './routes/metrics.js';
+import { systemEndpoints } from './routes/system.js';
 import { gaugeServer } from './server-metrics.js';
+import { ThreadDumps } from './thread-dump.js';
 
 /** How often disk, event loop and health are looked at. */
 const SAMPLE_SECONDS = 10;
@@ -59,11 +65,6 @@ export const monitoring = definePlugin({
     await history.look();
     context.every(STEP_SECONDS, () => history.look());
 
-    const tail = new LogTail(serverLog);
-    context.every(BEAT_SECONDS, () => tail.beat());
-    context.onClose(() => tail.close());
-    lifecycle.stopping.addEventListener('abort', () => tail.close(), { once: true });
-
     http.mount(
       monitoringEndpoints({
         catalogue,
@@ -74,7 +75,6 @@ export const monitoring = definePlugin({
         metrics: metricsExposition,
       }),
     );
-    http.mount(logEndpoints({ search: new LogSearch(serverLog, () => settings.logs.maxSearchBytes), tail, clock }));
     http.mount(
       metricsEndpoints({
         metrics: metricsExposition,
@@ -84,10 +84,13 @@ export const monitoring = definePlugin({
         prefix: () => settings.graphite.prefix,
       }),
     );
+    mountLog(context, { serverLog, stopping: lifecycle.stopping, settings: () => settings });
+    await mountSystem(context, { configuration, settings: () => settings });
     http.navigate({ title: 'Overview', href: '/', order: 0, role: 'read' });
     http.navigate({ title: 'Health', href: '/health/extended', order: 80, role: 'read' });
     http.navigate({ title: 'Metrics', href: '/metrics', order: 82, role: 'read' });
     http.navigate({ title: 'Log', href: '/logs', order: 84, role: 'admin' });
+    http.navigate({ title: 'System', href: '/system/props', order: 86, role: 'admin' });
     return {
       reconfigure: (changed) => {
         settings = changed;
@@ -97,3 +100,34 @@ export const monitoring = definePlugin({
     };
   },
 });
+
+type Settings = () => MonitoringSettings;
+
+interface LogGround {
+  readonly serverLog: ServerLog;
+  readonly stopping: AbortSignal;
+  readonly settings: Settings;
+}
+
+function mountLog(context: PluginContext, { serverLog: log, stopping, settings }: LogGround): void {
+  const tail = new LogTail(log);
+  context.every(BEAT_SECONDS, () => tail.beat());
+  context.onClose(() => tail.close());
+  stopping.addEventListener('abort', () => tail.close(), { once: true });
+  const search = new LogSearch(log, () => settings().logs.maxSearchBytes);
+  context.http.mount(logEndpoints({ search, tail, clock: context.clock }));
+}
+
+interface SystemGround {
+  readonly configuration: Configuration;
+  readonly settings: Settings;
+}
+
+async function mountSystem(context: PluginContext, { configuration: place, settings }: SystemGround): Promise<void> {
+  const { clock, http, log } = context;
+  const shown = (): readonly string[] => settings().environment.show;
+  const threads = new ThreadDumps(clock);
+  http.mount(systemEndpoints({ configuration: place, environment: new Environment(), shown, threads }));
+  const folder = await context.folder('heapdumps');
+  http.mount(heapDumpEndpoints(new HeapDumps({ folder, keep: () => settings().heapDumps.keep, clock, log })));
+}

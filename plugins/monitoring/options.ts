@@ -48,5 +48,21 @@ export const MonitoringOptions = z.strictObject({
     })
     .prefault({})
     .describe('Metrics for Graphite.'),
+  environment: z
+    .strictObject({
+      show: z
+        .array(z.string().max(200))
+        .max(200)
+        .default([])
+        .describe('Further names of the environment whose values /system/env shows; names of secrets stay masked.'),
+    })
+    .prefault({})
+    .describe('The environment at /system/env.'),
+  heapDumps: z
+    .strictObject({
+      keep: z.int().min(1).max(100).default(3).describe('How many heap dumps are kept; older ones are removed.'),
+    })
+    .prefault({})
+    .describe('Heap dumps in data/heapdumps.'),
 });
 export type MonitoringSettings = z.output<typeof MonitoringOptions>;

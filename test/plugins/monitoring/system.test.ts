@@ -1,0 +1,188 @@
+import assert from 'node:assert/strict';
+import { chmod, mkdir, readdir, stat, symlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { performance } from 'node:perf_hooks';
+import { test, type TestContext } from 'node:test';
+import { pino } from 'pino';
+import { systemClock } from '../../../core/clock.js';
+import { Environment } from '../../../plugins/monitoring/environment.js';
+import { HeapDumps, type HeapDumpsInput } from '../../../plugins/monitoring/heap-dumps.js';
+import { monitoring } from '../../../plugins/monitoring/index.js';
+import { argumentsOf } from '../../../plugins/monitoring/system-properties.js';
+import { ThreadDumps, threadDumpText } from '../../../plugins/monitoring/thread-dump.js';
+import { plantedSecrets } from '../../core/log/planted-secrets.js';
+import { temporaryFolder } from '../../support/temporary-folder.js';
+import { configurationOf, openPluginSite } from '../plugin-site.js';
+
+const configuration = configurationOf([]);
+const pages = ['/system/props', '/system/env', '/system/threads'];
+const accepts = ['*/*', 'text/html', 'application/json'];
+
+test('text is for scripts, and all of it is for admins only', async (t) => {
+  const site = await openPluginSite(t, monitoring, { configuration });
+  for (const path of [...pages, '/system/heapdumps']) {
+    assert.equal((await site.get(path, { as: 'operator' })).status, 403, path);
+    await site.page(path);
+  }
+  const props = await (await site.get('/system/props')).text();
+  assert.match(props, /^node\.version=v\d+\.\d+\.\d+$/m);
+  assert.match(props, /^v8\.heap_size_limit=\d+$/m);
+  assert.match(props, /^locale\.timeZone=\S+$/m);
+  for (const line of props.trimEnd().split('\n')) assert.match(line, /^[a-z0-9]+\.[\w.]+=/);
+  assert.match(await (await site.get('/system/env')).text(), /^PATH=\//m);
+  assert.equal((await site.get('/system/env')).headers.get('cache-control'), 'no-store');
+});
+
+test('no planted secret of the environment is on any page, whatever its name', async (t) => {
+  const planted = plantedSecrets.slice(0, 20).map(({ plain }, i) => [`SITE_SETTING_${i}`, plain] as const);
+  assert.equal(planted.length >= 15, true);
+  for (const [name, value] of planted) process.env[name] = value;
+  t.after(() => {
+    for (const [name] of planted) delete process.env[name];
+  });
+  const site = await openPluginSite(t, monitoring, { configuration });
+  for (const path of [...pages, '/system/heapdumps', '/metrics', '/metrics/prometheus', '/health/extended', '/']) {
+    for (const accept of accepts) {
+      const body = await (await site.get(path, { headers: { accept } })).text();
+      for (const [name, value] of planted) assert.ok(!body.includes(value), `${path} as ${accept} shows ${name}`);
+    }
+  }
+  const text = await (await site.get('/system/env')).text();
+  for (const [name] of planted) assert.match(text, new RegExp(`^${name}=••••$`, 'm'));
+});
+
+test('values are shown for harmless names and those that were allowed, never under the name of a secret', () => {
+  const environment = new Environment({
+    PATH: '/bin\nFORGED=1',
+    SITE: 'berlin',
+    API_TOKEN: 'abc',
+    UPSTREAM: 'smtp://mail:geheim@mx.example',
+  });
+  assert.deepEqual(
+    environment.list(['SITE', 'API_TOKEN', 'UPSTREAM']).map(({ name, value }) => `${name}=${value}`),
+    ['API_TOKEN=••••', 'PATH=/bin\ufffdFORGED=1', 'SITE=berlin', 'UPSTREAM=smtp://••••@mx.example'],
+  );
+  assert.ok(environment.list([]).every(({ name, shown }) => shown === (name === 'PATH')));
+});
+
+test('of the arguments only what is known to be harmless is shown', () => {
+  const given = ['postern.cjs', 'start', '--data', '/srv/mail', '--http-port=80', '--secret', 'x1', '--key=x2', 'x3'];
+  assert.equal(argumentsOf(given), 'postern.cjs start --data /srv/mail --http-port=80 --secret •••• --key=•••• ••••');
+});
+
+function busyInTheMainThread(ms: number): void {
+  const end = performance.now() + ms;
+  while (performance.now() < end) Math.sqrt(end);
+}
+
+test('the stack of the main thread is seen while it is busy', async () => {
+  const dumps = new ThreadDumps(systemClock);
+  const taking = dumps.take();
+  const dumped = { yet: false };
+  void taking.then(() => (dumped.yet = true));
+  for (let rounds = 0; rounds < 100 && !dumped.yet; rounds += 1) {
+    busyInTheMainThread(60);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  const { threads, resources, handles } = await taking;
+  const frames = threads[0]?.stacks.flatMap((stack) => stack.frames) ?? [];
+  assert.ok(
+    frames.some((frame) => /^busyInTheMainThread \(file:.*system\.test\.js:\d+:\d+\)$/.test(frame)),
+    frames.join('\n'),
+  );
+  assert.ok(Object.keys(resources).length > 0);
+  assert.ok(handles.every(({ active, total }) => active <= total));
+  const text = threadDumpText(await taking);
+  assert.match(text, /^"main" #0\n {3}State: RUNNABLE\n {3}- seen \d+ times\n\tat /m);
+});
+
+async function openDumps(t: TestContext, given: Partial<HeapDumpsInput> = {}) {
+  const folder = join(await temporaryFolder(t), 'heapdumps');
+  await mkdir(folder);
+  const log = pino({ level: 'silent' });
+  const dumps = new HeapDumps({
+    folder,
+    keep: () => 2,
+    clock: systemClock,
+    log,
+    write: () => undefined,
+    ...given,
+  });
+  return { folder, dumps };
+}
+
+test('one dump at a time, kept to its number, readable by nobody else', async (t) => {
+  const site = await openPluginSite(t, monitoring, { configuration });
+  const post = (): Promise<Response> => site.get('/system/heapdump', { method: 'POST' });
+  const answers = await Promise.all([post(), post(), post(), post()]);
+  assert.deepEqual(
+    answers.map(({ status }) => status).toSorted((a, b) => a - b),
+    [201, 409, 409, 409],
+  );
+  const taken = (await answers.find(({ status }) => status === 201)?.json()) as { file: string; size: number };
+  const path = join(site.data, 'heapdumps', taken.file);
+  assert.equal((await stat(path)).mode & 0o777, 0o600);
+  assert.equal((await stat(join(site.data, 'heapdumps'))).mode & 0o777, 0o700);
+  assert.equal((await stat(path)).size, taken.size);
+  const list = await site.json('/system/heapdumps');
+  assert.deepEqual([list['total'], (list['items'] as { file: string }[])[0]?.file], [1, taken.file]);
+  const part = await site.get(`/system/heapdumps/${taken.file}`, { headers: { range: 'bytes=0-9' } });
+  assert.deepEqual([part.status, await part.text()], [206, '{"snapshot']);
+  assert.equal((await site.get(`/system/heapdumps/${taken.file}`, { as: 'operator' })).status, 403);
+  assert.equal((await site.get(`/system/heapdumps/${taken.file}`, { method: 'DELETE' })).status, 204);
+  assert.equal((await site.get(`/system/heapdumps/${taken.file}`)).status, 404);
+  assert.deepEqual(
+    site.audit.filter(({ status }) => status !== 409).map(({ action }) => action),
+    ['take heap dump', 'delete heap dump'],
+  );
+});
+
+test('a form is asked first, and the page says what it costs', async (t) => {
+  const site = await openPluginSite(t, monitoring, { configuration });
+  assert.match(await site.page('/system/heapdumps'), /takes no mail for about \d+ s/);
+  const asked = await site.get('/system/heapdump', {
+    method: 'POST',
+    headers: { accept: 'text/html', 'content-type': 'application/x-www-form-urlencoded' },
+    body: '',
+  });
+  assert.match(await asked.text(), /passwords included/);
+  assert.deepEqual(await readdir(join(site.data, 'heapdumps')), []);
+});
+
+test('without room on the disk nothing is written', async (t) => {
+  const { dumps, folder } = await openDumps(t, { free: () => Promise.resolve(1000) });
+  await assert.rejects(dumps.take(), { problem: 'storage-full' });
+  assert.deepEqual(await readdir(folder), []);
+});
+
+test('a dump that fails leaves nothing behind', async (t) => {
+  const { dumps, folder } = await openDumps(t, {
+    write: () => {
+      throw new Error('no memory');
+    },
+  });
+  await assert.rejects(dumps.take(), /no memory/);
+  assert.deepEqual(await readdir(folder), []);
+});
+
+test('links are not followed and no other file can be named', async (t) => {
+  const { dumps, folder } = await openDumps(t);
+  const outside = join(folder, '..', 'outside');
+  await writeFile(outside, 'secret');
+  const name = 'heap-20261121T120000-abcdefghijkl.heapsnapshot';
+  await symlink(outside, join(folder, name));
+  for (const file of [name, '../outside', '..%2foutside', 'outside', '.']) {
+    await assert.rejects(dumps.source(file), { problem: 'not-found' });
+    await assert.rejects(dumps.remove(file), { problem: 'not-found' });
+  }
+  assert.deepEqual(await dumps.list(), []);
+  await chmod(folder, 0o755);
+  const linked = new HeapDumps({
+    folder: join(folder, '..', 'link'),
+    keep: () => 1,
+    clock: systemClock,
+    log: pino({ level: 'silent' }),
+  });
+  await symlink(folder, join(folder, '..', 'link'));
+  await assert.rejects(linked.take(), { problem: 'unavailable' });
+});
