@@ -12,8 +12,6 @@ import type { Catalogue, Reloading } from './contracts/server.js';
 import { submission } from './contracts/submission.js';
 import { openSpool, type FileSpool } from './disk/file-spool.js';
 import { watchDataFolder } from './foreign-entries.js';
-import { watchDataFolder } from './foreign-entries.js';
-import { watchDataFolder } from './foreign-entries.js';
 import { HealthRegistry } from './health-registry.js';
 import type { Accounts } from './http/accounts.js';
 import { createHttpShell, type HttpShell } from './http/shell.js';
@@ -70,8 +68,6 @@ export async function createApp(input: AppInput): Promise<App> {
     stopping.signal.aborted ? { status: 'down', why: 'The server is stopping.' } : { status: 'up' },
   );
   const foreign = watchDataFolder({ data, health, clock, log });
-  const foreign = watchDataFolder({ data, health, clock, log });
-  const foreign = watchDataFolder({ data, health, clock, log });
   const pipeline = new Pipeline({ log, clock });
   const spool = await openSpool(join(data, 'spool'), { log, clock, durability: settings.durability });
   const closeSpool = watchOver(spool, health);
@@ -122,8 +118,6 @@ export async function createApp(input: AppInput): Promise<App> {
     reloading: reload,
     listen: async () => {
       await http.listen();
-      await foreign.look();
-      await foreign.look();
       await foreign.look();
       await smtp.listen();
     },

@@ -9,8 +9,6 @@ import { folderChangeEndpoints } from './folder-endpoints.js';
 import { MailboxNames } from './mailbox-names.js';
 import { MailboxProvision } from './mailbox-provision.js';
 import { watchMailFolder } from './foreign-mail.js';
-import { watchMailFolder } from './foreign-mail.js';
-import { watchMailFolder } from './foreign-mail.js';
 import { maildirMailboxes } from './maildir-mailboxes.js';
 import { UniqueNames } from './maildir-name.js';
 import { MaildirTree } from './maildir.js';
@@ -39,8 +37,6 @@ export const store = definePlugin({
     const writable = new WriteHealth(maildirs.root, { clock });
     health.check('store', () => writable.report());
     context.every(probeSeconds, () => writable.probe());
-    await watchMailFolder(maildirs.root, context);
-    await watchMailFolder(maildirs.root, context);
     await watchMailFolder(maildirs.root, context);
     const reader = await StoreReader.open({ root: maildirs.root, clock });
     context.onClose(() => reader.close());

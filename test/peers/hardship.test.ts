@@ -14,6 +14,8 @@ import { SmtpClient, type ReceivedReply } from '../support/smtp-client.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 
 const mebibyte = 1024 * 1024;
+/** A full machine may take its time over a large message. */
+const patienceMs = 60_000;
 const listeners = `listeners: [{ port: 0 }]`;
 
 interface Component {
@@ -28,7 +30,7 @@ async function componentsOf(admin: HttpClient): Promise<Readonly<Record<string, 
 
 /** Offers one message; the first reply that is not the good one, else the reply to the final dot. */
 async function offer(port: number, text: string): Promise<ReceivedReply> {
-  const client = await SmtpClient.greeted({ port });
+  const client = await SmtpClient.greeted({ port, patienceMs });
   try {
     const replies = await client.pipeline(['MAIL FROM:<a@sender.example>', 'RCPT TO:<postmaster@localhost>']);
     return replies.find(({ code }) => code !== 250) ?? (await client.data(text));
