@@ -1,9 +1,11 @@
-import { configuration } from '../../core/contracts/server.js';
+import { type Configuration, configuration } from '../../core/contracts/server.js';
 import { directory } from '../../core/contracts/directory.js';
 import { type MailboxName, mailboxes } from '../../core/contracts/mailboxes.js';
+import { submission } from '../../core/contracts/submission.js';
 import { WriteHealth } from '../../core/disk/write-health.js';
 import { definePlugin } from '../../core/plugin.js';
 import { mailboxTarget, maildirTarget } from './delivery.js';
+import { openDraftDesk } from './draft-desk.js';
 import { emptyingEndpoints } from './emptying-endpoints.js';
 import { folderChangeEndpoints } from './folder-endpoints.js';
 import { MailboxNames } from './mailbox-names.js';
@@ -17,6 +19,7 @@ import { StoreOptions } from './options.js';
 import { quotaHook } from './quota-hook.js';
 import { openRoot } from './root.js';
 import { storeEndpoints } from './routes.js';
+import { draftEndpoints } from './routes/drafts.js';
 import { selectionEndpoint } from './selection-endpoint.js';
 import { openStoreEditor } from './store-editor.js';
 import { storeMetrics } from './store-metrics.js';
@@ -29,9 +32,9 @@ const probeSeconds = 10;
 export const store = definePlugin({
   name: 'store',
   options: StoreOptions,
-  needs: { configuration, directory },
+  needs: { configuration, directory, submission },
   provides: { mailboxes },
-  async setup(context, { options, configuration, directory }) {
+  async setup(context, { options, configuration, directory, submission }) {
     const { http, smtp, metrics, health, clock, log } = context;
     const maildirs = new MaildirTree(await openRoot(configuration.data, options.root));
     const writable = new WriteHealth(maildirs.root, { clock });
@@ -60,14 +63,31 @@ export const store = definePlugin({
     );
     await provision.all();
     const site = { reader, editor, names, clock };
+    const desk = await openDraftDesk({
+      reader,
+      names: unique,
+      provide: (mailbox, folder) => editor.folders.provide(mailbox, folder),
+      quotas: editor.quotas,
+      submission,
+      folder: await context.folder('drafts'),
+      messageBytes: largestMessage(configuration),
+      clock,
+      log,
+    });
     http.mount([
       ...storeEndpoints({ reader, names, domains: configuration.domains }),
       ...folderChangeEndpoints(site),
       ...messageChangeEndpoints(site),
       ...emptyingEndpoints(site),
       selectionEndpoint(site),
+      ...draftEndpoints({ ...desk, reader, names }),
     ]);
     http.navigate({ title: 'Mailboxes', href: '/store', order: 20, role: 'operate' });
     return { mailboxes: maildirMailboxes(maildirs) };
   },
 });
+
+function largestMessage(configuration: Configuration): number {
+  const limit = configuration.effective().find(({ key }) => key === 'smtp.limits.messageBytes')?.value;
+  return typeof limit === 'number' ? limit : Number.POSITIVE_INFINITY;
+}

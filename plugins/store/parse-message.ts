@@ -2,12 +2,14 @@ import { isAttachment, ownParts } from '../../core/mime/attachment.js';
 import { decodedSize, decodeTransfer } from '../../core/mime/decode.js';
 import { readableParts } from '../../core/mime/readable-part.js';
 import { findPart, type Part, readStructure, type Structure } from '../../core/mime/structure.js';
+import { readDraft } from './draft-content.js';
 import { htmlDocument, maxHtmlLength, sanitiseHtml } from './html-body.js';
 import { readBody } from './message-text.js';
 import type { HtmlDocument, MessageContent, ParseResults, ParseTask, PartBytes, PartView } from './parse-task.js';
 
 /** Runs in a parse worker: `bytes` is the whole file, and everything here may take its time. */
 export async function parseMessage(bytes: Buffer, task: ParseTask): Promise<ParseResults[ParseTask['kind']]> {
+  if (task.kind === 'draft') return readDraft(bytes);
   const structure = readStructure(bytes);
   if (task.kind === 'message') return contentOf(bytes, structure);
   return task.kind === 'html' ? documentOf(bytes, structure, task.remote) : partOf(bytes, structure, task.part);

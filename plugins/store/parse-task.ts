@@ -1,8 +1,10 @@
 import type { PartDescription } from '../../core/mime/part-description.js';
+import type { DraftContent } from './draft-content.js';
 
 /** What a parse worker is asked. The file is open in this process; the worker reads the descriptor and nothing else. */
 export type ParseTask = { readonly fd: number; readonly size: number } & (
   | { readonly kind: 'message' }
+  | { readonly kind: 'draft' }
   | { readonly kind: 'html'; readonly remote: boolean }
   | { readonly kind: 'part'; readonly part: string }
 );
@@ -53,6 +55,7 @@ export interface PartBytes {
 
 export interface ParseResults {
   readonly message: MessageContent;
+  readonly draft: DraftContent;
   readonly html: HtmlDocument;
   readonly part: PartBytes;
 }

@@ -18,6 +18,7 @@ import { type MessageFile, openMessage, readHead } from './message-file.js';
 import { isUnparsed, MessageParser, type ParserLimits } from './message-parser.js';
 import { MessageSummaries, type MessageSummary } from './message-summaries.js';
 import { type MessageView, viewMessage } from './message-view.js';
+import type { DraftContent } from './draft-content.js';
 import type { Page } from './page.js';
 import type { HtmlDocument, PartBytes } from './parse-task.js';
 
@@ -170,14 +171,24 @@ export class StoreReader {
     });
   }
 
+  /** A message that is open, as an editor sees it. @throws Problem `conflict`, `unavailable` */
+  async draft({ handle, size }: MessageFile): Promise<DraftContent> {
+    const found = await this.#parser.parse<'draft'>({ kind: 'draft', fd: handle.fd, size });
+    if (isUnparsed(found)) throw problem('conflict', 'This draft could not be parsed; its raw form can be replaced.');
+    return found;
+  }
+
   /** One MIME part, decoded. @throws Problem `not-found`, `unavailable` */
   part(place: MessagePlace, part: string): Promise<PartBytes & { readonly bytes: Uint8Array }> {
-    return this.#reading(place, async ({ handle, size }) => {
-      const found = await this.#parser.parse<'part'>({ kind: 'part', fd: handle.fd, size, part });
-      if (isUnparsed(found)) throw problem('not-found', 'This message could not be parsed; its raw form can be read.');
-      if (found.bytes === null) throw problem('not-found', 'There is no such part in this message.');
-      return { ...found, bytes: found.bytes };
-    });
+    return this.#reading(place, (file) => this.partOf(file, part));
+  }
+
+  /** The same of a message that is open. */
+  async partOf({ handle, size }: MessageFile, part: string): Promise<PartBytes & { readonly bytes: Uint8Array }> {
+    const found = await this.#parser.parse<'part'>({ kind: 'part', fd: handle.fd, size, part });
+    if (isUnparsed(found)) throw problem('not-found', 'This message could not be parsed; its raw form can be read.');
+    if (found.bytes === null) throw problem('not-found', 'There is no such part in this message.');
+    return { ...found, bytes: found.bytes };
   }
 
   /** @throws Problem `not-found` */

@@ -1,0 +1,41 @@
+import { namesTag } from '../../../core/http/entity-tag.js';
+import type { EndpointRequest } from '../../../core/http/endpoint.js';
+import type { MailboxName } from '../../../core/contracts/mailboxes.js';
+import { parseDraftId } from '../draft-name.js';
+import type { DraftSending } from '../draft-sending.js';
+import type { DraftShelf } from '../draft-shelf.js';
+import type { Drafts, Expectation } from '../drafts.js';
+import type { MailboxNames } from '../mailbox-names.js';
+import type { StoreReader } from '../store-reader.js';
+
+/** What the endpoints of drafts stand on. */
+export interface DraftSite {
+  readonly drafts: Drafts;
+  readonly shelf: DraftShelf;
+  readonly sending: DraftSending;
+  readonly reader: StoreReader;
+  readonly names: MailboxNames;
+}
+
+export const draftGroup = 'Drafts';
+export const draftsPath = '/store/{domain}/{user}/drafts';
+export const draftPath = `${draftsPath}/{draftId}`;
+
+interface DraftPlace {
+  readonly mailbox: MailboxName;
+  readonly draftId: string;
+}
+
+export async function placeOf(
+  { names }: DraftSite,
+  params: { readonly domain: string; readonly user: string; readonly draftId: string },
+): Promise<DraftPlace> {
+  const draftId = parseDraftId(params.draftId);
+  return { mailbox: await names.parse(params), draftId };
+}
+
+/** `If-Match`, or what a form says instead of it. */
+export function expectation({ ifMatch }: EndpointRequest, version: unknown): Expectation | undefined {
+  if (ifMatch !== undefined) return (tag) => namesTag(ifMatch, tag);
+  return typeof version === 'string' && version !== '' ? (tag) => tag === version : undefined;
+}

@@ -1,0 +1,194 @@
+import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
+import { problem } from '../../../core/problem.js';
+import { draftAnswer, draftHref, draftPage, draftsHref, messageHref, placesOf } from '../draft-model.js';
+import * as schema from '../draft-query.js';
+import type { DraftChange } from '../drafts.js';
+import type { OrderKey } from '../folder-contents.js';
+import { compareNewestFirst } from '../folder-contents.js';
+import type { MailboxName } from '../../../core/contracts/mailboxes.js';
+import { pageOf } from '../page.js';
+import { ListQuery, MailboxParams } from '../store-query.js';
+import { attachmentEndpoints } from './draft-attachments.js';
+import { orConflict } from './draft-conflict.js';
+import { draftGroup, draftPath, draftsPath, type DraftSite, expectation, placeOf } from './draft-site.js';
+
+/** Drafts: list, write, attach, send. */
+export function draftEndpoints(site: DraftSite): readonly AnyEndpoint[] {
+  return [...listEndpoints(site), ...changeEndpoints(site), ...endEndpoints(site), ...attachmentEndpoints(site)];
+}
+
+const rawTypes = ['message/rfc822', 'application/octet-stream'];
+
+function listEndpoints(site: DraftSite): readonly AnyEndpoint[] {
+  const { names, drafts } = site;
+  return [
+    defineEndpoint({
+      method: 'GET',
+      path: draftsPath,
+      summary: 'Drafts of a mailbox, newest first',
+      group: draftGroup,
+      access: 'operate',
+      answer: schema.DraftsAnswer,
+      params: MailboxParams,
+      query: ListQuery,
+      view: 'drafts.njk',
+      async handle({ params, query, request }) {
+        const mailbox = await names.parse(params);
+        const page = await listDrafts(site, mailbox, query);
+        if (request.representation !== 'html') return respond<object>({ model: page });
+        const identity = names.describe(mailbox);
+        const items = page.items.map((item) => ({ ...item, href: draftHref(identity, item.draftId) }));
+        return respond<object>({ model: { ...page, items, ...placesOf(identity), listPath: request.listPath } });
+      },
+    }),
+    defineEndpoint({
+      method: 'GET',
+      path: draftPath,
+      summary: 'A draft with its fields and attachments',
+      group: draftGroup,
+      access: 'operate',
+      answer: schema.DraftAnswer,
+      params: schema.DraftParams,
+      cache: 'no-store',
+      view: 'draft.njk',
+      async handle({ params, request }) {
+        const { mailbox, draftId } = await placeOf(site, params);
+        const draft = await drafts.read(mailbox, draftId);
+        if (request.representation !== 'html') return respond<object>({ model: draftAnswer(draft), etag: draft.tag });
+        return respond<object>({ model: draftPage(names.describe(mailbox), draft) });
+      },
+    }),
+  ];
+}
+
+async function listDrafts(
+  { shelf, reader }: DraftSite,
+  mailbox: MailboxName,
+  query: { limit: number; cursor?: string | undefined },
+) {
+  const all = await shelf.all(mailbox);
+  const keyed = all.map((draft) => ({ ...draft, receivedAt: draft.entry.receivedAt, id: draft.entry.id }));
+  const order = (a: OrderKey, b: OrderKey): number => compareNewestFirst(a, b);
+  const page = pageOf(keyed.toSorted(order), query, order);
+  const first = page.items[0];
+  const entries = page.items.map(({ entry }) => entry);
+  const summaries = first === undefined ? [] : await reader.summariesOf(first.folder, entries);
+  const ids = new Map(page.items.map(({ id, draftId }) => [id, draftId]));
+  const items = summaries.map(({ id, receivedAt, size, from, to, subject, hasAttachments, snippet }) => {
+    return { draftId: ids.get(id) ?? '', id, savedAt: receivedAt, size, from, to, subject, hasAttachments, snippet };
+  });
+  return { ...page, items };
+}
+
+function changeEndpoints(site: DraftSite): readonly AnyEndpoint[] {
+  const { names, drafts } = site;
+  return [
+    defineEndpoint({
+      method: 'POST',
+      path: draftsPath,
+      summary: 'Begin a draft, from fields or from a raw message',
+      group: draftGroup,
+      access: 'operate',
+      answer: schema.DraftAnswer,
+      params: MailboxParams,
+      body: { kind: 'either', schema: schema.DraftBody, types: rawTypes },
+      idempotent: true,
+      cache: 'no-store',
+      async handle({ params, body, request }) {
+        const mailbox = await names.parse(params);
+        const draft = await drafts.create(mailbox, changeOf(body, request));
+        const location = draftHref(names.describe(mailbox), draft.draftId);
+        const audit = { action: 'draft created', selector: draft.draftId };
+        return respond<object>({ model: draftAnswer(draft), status: 201, location, etag: draft.tag, audit });
+      },
+    }),
+    defineEndpoint({
+      method: 'PUT',
+      path: draftPath,
+      summary: 'Save a draft. Attachments stay, unless a raw message replaces everything',
+      group: draftGroup,
+      access: 'operate',
+      answer: schema.DraftAnswer,
+      params: schema.DraftParams,
+      body: { kind: 'either', schema: schema.DraftBody, types: rawTypes },
+      cache: 'no-store',
+      async handle({ params, body, request }) {
+        const { mailbox, draftId } = await placeOf(site, params);
+        const identity = names.describe(mailbox);
+        const save = () =>
+          drafts.update(mailbox, draftId, changeOf(body, request), expectation(request, body?.version));
+        return orConflict(site, { mailbox, identity, draftId, body, request }, async () => {
+          const draft = await save();
+          return respond<object>({
+            model: draftAnswer(draft),
+            etag: draft.tag,
+            location: draftHref(identity, draftId),
+            notice: 'Saved.',
+            audit: { action: 'draft saved', selector: draftId },
+          });
+        });
+      },
+    }),
+  ];
+}
+
+function changeOf(body: schema.DraftInput | undefined, request: EndpointRequest): DraftChange {
+  if (request.stream !== undefined) return { kind: 'raw', content: request.stream as AsyncIterable<Buffer> };
+  const isRaw = rawTypes.some((type) => request.contentType?.toLowerCase().startsWith(type) === true);
+  if (isRaw) throw problem('bad-request', 'The message is empty.');
+  return { kind: 'fields', fields: schema.fieldsOf(body ?? {}), keepHtml: request.representation === 'html' };
+}
+
+function endEndpoints(site: DraftSite): readonly AnyEndpoint[] {
+  const { names, drafts, sending } = site;
+  return [
+    defineEndpoint({
+      method: 'DELETE',
+      path: draftPath,
+      summary: 'Discard a draft',
+      group: draftGroup,
+      access: 'operate',
+      params: schema.DraftParams,
+      confirm: 'Discard this draft, with its attachments? It cannot be brought back.',
+      async handle({ params, request }) {
+        const { mailbox, draftId } = await placeOf(site, params);
+        await drafts.remove(mailbox, draftId, expectation(request, undefined));
+        return respond<object>({
+          model: { draftId },
+          location: draftsHref(names.describe(mailbox)),
+          notice: 'The draft is discarded.',
+          audit: { action: 'draft discarded', selector: draftId },
+        });
+      },
+    }),
+    defineEndpoint({
+      method: 'POST',
+      path: `${draftPath}/send`,
+      summary: 'Send a draft. It moves to Sent',
+      group: draftGroup,
+      access: 'operate',
+      answer: schema.SentAnswer,
+      params: schema.DraftParams,
+      body: { kind: 'fields', schema: schema.DraftBody },
+      idempotent: true,
+      cache: 'no-store',
+      async handle({ params, body, request }) {
+        const { mailbox, draftId } = await placeOf(site, params);
+        const identity = names.describe(mailbox);
+        const along = { fields: schema.fieldsAlong(body), expected: expectation(request, body.version) };
+        return orConflict(site, { mailbox, identity, draftId, body, request }, async () => {
+          const { sentId, uid } = await sending.send(mailbox, draftId, along, request.remoteAddress);
+          const location =
+            uid === null ? messageHref(identity, 'Sent', sentId) : `/client/queue/${encodeURIComponent(uid)}`;
+          return respond<object>({
+            status: 202,
+            model: { uid, draftId, sentId },
+            location,
+            notice: uid === null ? 'Sent.' : 'Sent: it is in the queue for recipients elsewhere.',
+            audit: { action: 'draft sent', selector: draftId },
+          });
+        });
+      },
+    }),
+  ];
+}
