@@ -35,14 +35,19 @@ describe('requests to the whole server that are not what they seem', () => {
     ground = await HttpGround.start(suite, { http: { limits: { headersSeconds: 1, requestSeconds: 2 } } });
   });
 
-  const withBody = () => ground.endpoints.filter(({ method }) => method !== 'GET' && method !== 'DELETE');
+  /** What a dump of the process is made by takes no body. */
+  const withBody = () =>
+    ground.endpoints.filter(({ method, path }) => /^(?:POST|PUT|PATCH)$/.test(method) && !path.startsWith('/system/'));
 
   for (const [name, body] of Object.entries(hostileJson)) {
     test(`H31 ${name} as JSON is refused by every endpoint, and changes nothing`, async () => {
       const tree = await ground.tree();
       for (const { method, path } of withBody()) {
         const answer = await ground.ask(method, examplePath(path), { headers: json, body });
-        assert.ok([400, 404, 413, 415, 422].includes(statusOf(answer)), `${method} ${path}: ${answer.slice(0, 200)}`);
+        assert.ok(
+          [400, 404, 409, 413, 415, 422].includes(statusOf(answer)),
+          `${method} ${path}: ${answer.slice(0, 200)}`,
+        );
       }
       assert.equal(await ground.tree(), tree);
       assert.equal(Object.hasOwn(Object.prototype, 'admin'), false);

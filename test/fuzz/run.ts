@@ -1,0 +1,49 @@
+/**
+ * Feeds the targets at random for as long as asked:
+ *   npm run fuzz -- --count N              runs of each target, 2000 if absent
+ *   npm run fuzz -- --count N --seed S     the same runs as another time
+ *   npm run fuzz -- --only dialogue        targets whose name has that in it
+ * A failure is added to test/fixtures/fuzz-seeds.json, which `npm test` repeats.
+ */
+import { randomInt } from 'node:crypto';
+import { parseArgs } from 'node:util';
+import { fuzzGround } from './grounds.js';
+import { addSeed } from './seeds.js';
+import { attempt } from './trial.js';
+
+/** No remote input may hold the event loop for longer, in milliseconds. */
+const longestPauseMs = 200;
+
+const { values } = parseArgs({
+  options: {
+    count: { type: 'string', default: '2000' },
+    seed: { type: 'string' },
+    only: { type: 'string', default: '' },
+  },
+});
+const releases: (() => void | Promise<void>)[] = [];
+const { targets, start } = fuzzGround({ after: (release) => void releases.push(release) });
+const seed = values.seed === undefined ? randomInt(2 ** 31) : Number(values.seed);
+const say = (line: string): void => void process.stdout.write(`${line}\n`);
+
+await start();
+try {
+  say(`seed ${seed}, ${values.count} runs of each target`);
+  for (const target of targets.filter(({ name }) => name.includes(values.only))) {
+    const started = performance.now();
+    const { runs, pauseMs, failure } = await attempt(target, { seed, runs: Number(values.count) });
+    const seconds = ((performance.now() - started) / 1000).toFixed(1);
+    say(`${target.name}: ${runs} runs in ${seconds} s, longest pause ${Math.round(pauseMs)} ms`);
+    if (failure !== undefined) {
+      say(failure.report);
+      const why = failure.report.split('\n').find((line) => line.includes('Error')) ?? 'failed';
+      await addSeed({ target: target.name, seed, ...(failure.path !== undefined && { path: failure.path }), why });
+      process.exitCode = 1;
+    } else if (pauseMs > longestPauseMs) {
+      say(`${target.name}: the event loop was held for more than ${longestPauseMs} ms`);
+      process.exitCode = 1;
+    }
+  }
+} finally {
+  for (const release of releases.toReversed()) await release();
+}
