@@ -66,7 +66,9 @@ async function reloadBySignal({ app }: RunningServer): Promise<void> {
   }
 }
 
-const listOf = (keys: readonly string[]): string => keys.join(', ') || 'nothing';
+function listOf(keys: readonly string[]): string {
+  return keys.join(', ') || 'nothing';
+}
 
 async function finish(server: RunningServer): Promise<void> {
   await server.stop();

@@ -8,7 +8,7 @@ import {
   statSync,
   type WriteStream,
 } from 'node:fs';
-import { join } from 'node:path';
+import { auditPath } from '../audit-path.js';
 import type { Clock } from '../clock.js';
 import type { Log } from '../log.js';
 import type { Context, Next, Stage } from './exchange.js';
@@ -88,10 +88,6 @@ export class AuditFile implements AuditSink {
     this.#log.error({ err: error }, 'the audit log cannot be written');
   }
 }
-
-/** 0 is the file that is written, 1 the newest that was set aside. */
-export const auditPath = (folder: string, number: number): string =>
-  join(folder, number === 0 ? 'audit.log' : `audit.${number}.log`);
 
 const mutating = new Set(['POST', 'PUT', 'PATCH', 'DELETE']);
 

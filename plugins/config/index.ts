@@ -1,6 +1,8 @@
+import { join } from 'node:path';
 import { configuration, reloading } from '../../core/contracts/server.js';
 import { definePlugin } from '../../core/plugin.js';
 import { parseNetworks } from '../../core/smtp/networks.js';
+import { auditEndpoint } from './audit-endpoint.js';
 import { FileWatch } from './file-watch.js';
 import { maintenanceHook, senderHook } from './hooks.js';
 import { ConfigOptions } from './options.js';
@@ -50,6 +52,8 @@ export const config = definePlugin({
         : { status: 'degraded', why: 'The last reload was refused; the page /config says why.' },
     );
     http.mount(configEndpoints({ configuration, reloading, settings: current }));
+    http.mount([auditEndpoint(join(configuration.data, 'logs'))]);
+    http.navigate({ title: 'Audit', href: '/audit', order: 95, role: 'admin' });
     http.navigate({ title: 'Configuration', href: '/config', order: 90, role: 'admin' });
     return {
       reconfigure: async (changed) => {

@@ -1,0 +1,175 @@
+import { open, type FileHandle } from 'node:fs/promises';
+import { auditPath } from '../../core/audit-path.js';
+import { problem } from '../../core/problem.js';
+import { redact } from '../../core/redact.js';
+
+/** One line of the audit log, as it was written. */
+export interface AuditEntry {
+  readonly at: string;
+  readonly by: string | null;
+  readonly from: string;
+  readonly requestId: string;
+  readonly method: string;
+  readonly route: string;
+  readonly params: Readonly<Record<string, unknown>>;
+  readonly status: number;
+  readonly action?: string;
+  readonly selector?: unknown;
+  readonly counts?: Readonly<Record<string, number>>;
+}
+
+export interface AuditQuery {
+  readonly who?: string | undefined;
+  readonly from?: string | undefined;
+  readonly method?: string | undefined;
+  /** Part of the path with its parameters. */
+  readonly path?: string | undefined;
+  readonly action?: string | undefined;
+  /** ISO 8601, inclusive. */
+  readonly since?: string | undefined;
+  /** ISO 8601, exclusive. */
+  readonly until?: string | undefined;
+  readonly limit: number;
+  readonly cursor?: string | undefined;
+}
+
+export interface AuditPage {
+  /** Newest first. */
+  readonly items: readonly AuditEntry[];
+  /** Null when more may fit than were looked at. */
+  readonly total: number | null;
+  readonly limit: number;
+  readonly nextCursor: string | null;
+}
+
+/** What one request reads at most; a page that found less says where to go on. */
+const maxScanned = 64 * 1024 * 1024;
+const maxFiles = 1000;
+const pieceBytes = 256 * 1024;
+
+/** A line that begins at `offset` of the file with that inode: it stays the same when the file is set aside. */
+interface Line {
+  readonly text: string;
+  readonly inode: number;
+  readonly offset: number;
+}
+
+/** The newest entries that fit, behind the cursor. @throws Problem `bad-request` for a cursor that is none */
+export async function readAudit(folder: string, query: AuditQuery): Promise<AuditPage> {
+  const found: { readonly entry: AuditEntry; readonly line: Line }[] = [];
+  let scanned = 0;
+  let last: Line | undefined;
+  const fits = filterOf(query);
+  for await (const line of linesBackwards(folder, query.cursor)) {
+    if (found.length > query.limit || scanned > maxScanned) break;
+    scanned += line.text.length;
+    last = line;
+    const entry = parse(line.text);
+    if (entry !== undefined && fits(entry)) found.push({ entry, line });
+  }
+  const whole = found.length <= query.limit && scanned <= maxScanned;
+  const shown = found.slice(0, query.limit);
+  const resume = whole ? undefined : found.length > query.limit ? shown.at(-1)?.line : last;
+  return {
+    items: shown.map(({ entry }) => redact(entry) as AuditEntry),
+    total: whole && query.cursor === undefined ? found.length : null,
+    limit: query.limit,
+    nextCursor: resume === undefined ? null : `${resume.inode.toString(36)}.${resume.offset.toString(36)}`,
+  };
+}
+
+async function* linesBackwards(folder: string, cursor: string | undefined): AsyncGenerator<Line> {
+  let start = cursor === undefined ? undefined : parseCursor(cursor);
+  for (let number = 0; number < maxFiles; number += 1) {
+    const file = await openIfThere(auditPath(folder, number));
+    if (file === undefined) {
+      if (number > 0) return;
+      continue;
+    }
+    try {
+      const { ino, size } = await file.stat();
+      if (start !== undefined && start.inode !== ino) continue;
+      yield* fileBackwards(file, ino, Math.min(start?.offset ?? size, size));
+      start = undefined;
+    } finally {
+      await file.close();
+    }
+  }
+}
+
+/** Lines that end before `end`, the last first; read in pieces, so that nothing large is held. */
+async function* fileBackwards(file: FileHandle, inode: number, end: number): AsyncGenerator<Line> {
+  let rest: Buffer = Buffer.alloc(0);
+  let at = end;
+  while (at > 0) {
+    const length = Math.min(pieceBytes, at);
+    const piece = Buffer.alloc(length);
+    at -= length;
+    await file.read(piece, 0, length, at);
+    rest = Buffer.concat([piece, rest]);
+    for (let line = lastLine(rest, at === 0); line !== undefined; line = lastLine(rest, at === 0)) {
+      rest = rest.subarray(0, line.start);
+      if (line.text !== '') yield { text: line.text, inode, offset: at + line.start };
+    }
+  }
+}
+
+/** The last line that is there from its beginning. */
+function lastLine(buffer: Buffer, whole: boolean): { readonly text: string; readonly start: number } | undefined {
+  if (buffer.length === 0) return undefined;
+  const end = buffer.at(-1) === 0x0a ? buffer.length - 1 : buffer.length;
+  const before = end === 0 ? -1 : buffer.lastIndexOf(0x0a, end - 1);
+  if (before === -1 && !whole) return undefined;
+  return { text: buffer.toString('utf8', before + 1, end), start: before + 1 };
+}
+
+async function openIfThere(path: string): Promise<FileHandle | undefined> {
+  try {
+    return await open(path, 'r');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+}
+
+function parseCursor(cursor: string): { readonly inode: number; readonly offset: number } {
+  const match = /^([0-9a-z]{1,11})\.([0-9a-z]{1,11})$/.exec(cursor);
+  if (match === null) throw problem('bad-request', { errors: [{ pointer: 'cursor', message: 'is not one of ours' }] });
+  return { inode: parseInt(match[1] ?? '', 36), offset: parseInt(match[2] ?? '', 36) };
+}
+
+/** A line that was cut off by a crash is no entry. */
+function parse(text: string): AuditEntry | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null && 'at' in value ? (value as AuditEntry) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function filterOf(query: AuditQuery): (entry: AuditEntry) => boolean {
+  const { who, from, method, path, action, since, until } = query;
+  const [earliest, latest] = [since, until].map((time) => (time === undefined ? undefined : Date.parse(time)));
+  const has = (text: string | null | undefined, part: string | undefined) =>
+    part === undefined || (text ?? '').toLowerCase().includes(part.toLowerCase());
+  return (entry) => {
+    const at = Date.parse(entry.at);
+    return (
+      has(entry.by, who) &&
+      has(entry.from, from) &&
+      (method === undefined || entry.method === method) &&
+      has(pathOf(entry), path) &&
+      has(entry.action, action) &&
+      (earliest === undefined || at >= earliest) &&
+      (latest === undefined || at < latest)
+    );
+  };
+}
+
+/** The path as it was asked for. */
+export const pathOf = ({ route, params }: Pick<AuditEntry, 'route' | 'params'>): string =>
+  route.replace(/\{([^}]+)\}/g, (_, name: string) => {
+    const value = params[name];
+    return typeof value === 'string' ? value : `{${name}}`;
+  });
