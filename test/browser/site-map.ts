@@ -35,6 +35,6 @@ function linksOf(html: string, path: string): readonly string[] {
   return [...html.matchAll(/<a\b[^>]*\shref="([^"]*)"(?![^>]*\sdownload)/g)]
     .map(([, href = '']) => new URL(href.replaceAll('&amp;', '&'), `http://here${path}`))
     .filter(({ host, searchParams }) => host === 'here' && !searchParams.has('remote'))
-    .filter(({ pathname, search }) => pathname !== '/logs' || search === '' || search === '?live=on')
+    .filter(({ pathname, search }) => pathname !== '/logs' || search === '')
     .map(({ pathname, search }) => `${pathname}${search}`);
 }
