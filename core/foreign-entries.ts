@@ -82,14 +82,14 @@ export function watchDataFolder({ data, health, clock, log }: DataFolderInput): 
   return foreign;
 }
 
-/** Foreign entries of the data folder, `spool` and `uploads`. */
+/** Foreign entries of the data folder, `spool`, `uploads` and `drafts`. */
 async function foreignInData(data: string): Promise<readonly string[]> {
   const top = (await entriesOf(data)).filter((entry) => !entry.isDirectory() && !ownFile.test(entry.name));
-  const inner = await Promise.all(['spool', 'uploads'].map((folder) => foreignIn(data, folder)));
+  const inner = await Promise.all(['spool', 'uploads', 'drafts'].map((folder) => foreignIn(data, folder)));
   return [...top.map(({ name }) => name), ...inner.flat()];
 }
 
-/** Both folders hold nothing but files with names of ours. */
+/** These folders hold nothing but files with names of ours. */
 async function foreignIn(data: string, folder: string): Promise<readonly string[]> {
   const foreign = (await entriesOf(join(data, folder))).filter(
     (entry) => !(entry.isFile() && (uniqueIdPattern.test(entry.name) || entry.name.startsWith(ownProbe))),

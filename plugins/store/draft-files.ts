@@ -4,7 +4,7 @@ import type { Readable } from 'node:stream';
 import { asStorageProblem } from '../../core/disk/fault.js';
 import { type FileLayer, writeAll } from '../../core/disk/file-layer.js';
 import type { FolderSync } from '../../core/disk/folder.js';
-import { uniqueId } from '../../core/disk/id.js';
+import { uniqueId, uniqueIdPattern } from '../../core/disk/id.js';
 import { problem } from '../../core/problem.js';
 import { LineEndings } from './line-endings.js';
 
@@ -32,10 +32,13 @@ export class DraftFiles {
     this.#input = input;
   }
 
-  /** What a killed process left behind goes: nobody was told of it. */
+  /** What a killed process left behind goes: nobody was told of it. What is not ours stays as it is. */
   async sweep(): Promise<void> {
     const { files, folder } = this.#input;
-    for (const name of await files.readdir(folder)) await files.unlink(join(folder, name));
+    for (const name of await files.readdir(folder)) {
+      const path = join(folder, name);
+      if (uniqueIdPattern.test(name) && (await files.lstat(path)).isFile()) await files.unlink(path);
+    }
   }
 
   /** A message or a part of one, with CRLF line ends, durable. @throws Problem `too-large`, `invalid` for a NUL byte */
