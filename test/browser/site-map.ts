@@ -1,14 +1,15 @@
 import type { HttpClient } from '../support/http-client.js';
 
 const mostPages = 80;
-/** Of one path with different queries: the views of a message are six, the places in a log are thousands. */
-const mostQueries = 6;
+/** Pages of one kind: the views of a message are six, the messages are as many as they are. */
+const mostOfAKind = 6;
+const collections = new Set(['store', 'folders', 'messages', 'drafts', 'users', 'heapdumps']);
 
-/** Paths of all pages that can be reached by links from the landing page, each message and folder once. */
+/** Paths of all pages that can be reached by links from the landing page, some of each kind. */
 export async function pagePaths(client: HttpClient): Promise<readonly string[]> {
   const waiting = ['/'];
   const seen = new Set(waiting);
-  const queries = new Map<string, number>();
+  const kinds = new Map<string, number>();
   const pages: string[] = [];
   for (let path = waiting.shift(); path !== undefined && pages.length < mostPages; path = waiting.shift()) {
     const { status, headers, text } = await client.request(path, { accept: 'text/html,*/*;q=0.8' });
@@ -16,15 +17,22 @@ export async function pagePaths(client: HttpClient): Promise<readonly string[]> 
     if (status !== 200) throw new Error(`a link leads to ${path}, which answers ${status}`);
     pages.push(path);
     for (const link of linksOf(text, path)) {
-      const [place = ''] = link.split('?');
-      const known = queries.get(place) ?? 0;
-      if (seen.has(link) || known >= mostQueries) continue;
+      const kind = kindOf(link);
+      const known = kinds.get(kind) ?? 0;
+      if (seen.has(link) || known >= mostOfAKind) continue;
       seen.add(link);
-      queries.set(place, known + 1);
+      kinds.set(kind, known + 1);
       waiting.push(link);
     }
   }
   return pages;
+}
+
+/** The path without its query and without the names of members: `/users/*`. */
+function kindOf(link: string): string {
+  const [path = ''] = link.split('?');
+  const segments = path.split('/');
+  return segments.map((segment, index) => (collections.has(segments[index - 1] ?? '') ? '*' : segment)).join('/');
 }
 
 /** The HTML of a message, a document that is shown in a frame. */
