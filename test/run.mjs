@@ -1,7 +1,9 @@
 /**
  * Builds, then runs the tests of dist/test. Arguments select files by a part of their path:
- *   npm test                     everything
- *   npm test -- core/smtp        only those
+ *   npm test                     all but the thorough ones: under three minutes on two cores
+ *   npm run test:all             those too: browser, other programs, attacks, fuzzing, kill points
+ *   npm run test:thorough        only those
+ *   npm test -- core/smtp        only those files
  * Every process of a test runs on the node that runs this one: PATH="/folder/of/another/node:$PATH" npm test
  */
 import { spawnSync } from 'node:child_process';
@@ -15,10 +17,16 @@ const run = (args) => spawnSync(process.execPath, args, { stdio: 'inherit', cwd:
 
 if (run(['build.mjs', '--if-stale']).status !== 0) process.exit(1);
 
-const wanted = process.argv.slice(2);
+const thorough = ['browser', 'crash', 'fuzz', 'hostile', 'peers', 'plugins/store/crash-point', 'plugins/store/draft-kill'];
+const isThorough = (file) => thorough.some((place) => file.startsWith(join('dist', 'test', place)));
+const sets = { '--quick': (file) => !isThorough(file), '--thorough': isThorough, '--all': () => true };
+const wanted = process.argv.slice(2).filter((argument) => !(argument in sets));
+const set = process.argv.findLast((argument) => argument in sets);
+const belongs = wanted.length > 0 ? () => true : sets[set ?? '--quick'];
 const files = readdirSync(join(root, 'dist', 'test'), { recursive: true })
   .filter((name) => name.endsWith('.test.js'))
   .map((name) => join('dist', 'test', name))
+  .filter(belongs)
   .filter((file) => wanted.length === 0 || wanted.some((part) => file.includes(part)))
   .sort();
 if (files.length === 0) {
