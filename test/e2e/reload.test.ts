@@ -48,7 +48,7 @@ describe('a running server', () => {
     const sitting = await SmtpClient.greeted({ port });
     await sitting.command('EHLO client.example');
     const sent = new AbortController();
-    let reloads = 0;
+    const done = { reloads: 0 };
     const storm = (async () => {
       for (let bytes = 1_000_000; !sent.signal.aborted; bytes += 1) {
         await writeFile(
@@ -57,12 +57,12 @@ describe('a running server', () => {
         );
         const { status } = await server.admin.request('/config/reload', { method: 'POST', json: {} });
         assert.equal(status, 200);
-        reloads += 1;
+        done.reloads += 1;
       }
     })();
     let count = 0;
     const senders = Array.from({ length: 4 }, async (_, sender) => {
-      for (let n = 0; n < 10 || reloads < 5; n += 1) {
+      for (let n = 0; n < 10 || done.reloads < 5; n += 1) {
         await deliver(port, lines(`Subject: ${sender}-${n}`, '', 'in the storm'));
         count += 1;
       }
