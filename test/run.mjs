@@ -17,7 +17,15 @@ const run = (args) => spawnSync(process.execPath, args, { stdio: 'inherit', cwd:
 
 if (run(['build.mjs', '--if-stale']).status !== 0) process.exit(1);
 
-const thorough = ['browser', 'crash', 'fuzz', 'hostile', 'peers', 'plugins/store/crash-point', 'plugins/store/draft-kill'];
+const thorough = [
+  'browser',
+  'crash',
+  'fuzz',
+  'hostile',
+  'peers',
+  'plugins/store/crash-point',
+  'plugins/store/draft-kill',
+];
 const isThorough = (file) => thorough.some((place) => file.startsWith(join('dist', 'test', place)));
 const sets = { '--quick': (file) => !isThorough(file), '--thorough': isThorough, '--all': () => true };
 const wanted = process.argv.slice(2).filter((argument) => !(argument in sets));
