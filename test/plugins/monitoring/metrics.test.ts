@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
 import { monitoring } from '../../../plugins/monitoring/index.js';
-import { findPeer } from '../../support/peers.js';
+import { skipWithout } from '../../support/peers.js';
 import { configurationOf, openPluginSite, sessionFrom, transactionIn, type PluginSite } from '../plugin-site.js';
 
 const configuration = configurationOf([]);
@@ -64,12 +64,10 @@ test('every line of the exposition is a comment or a sample, and OpenMetrics end
   }
 });
 
-test('promtool has nothing to say about what the plugin exposes', async (t) => {
-  const promtool = findPeer('promtool');
-  if (promtool === undefined) return t.skip('promtool is not installed: the metrics are not read by Prometheus');
+test('promtool has nothing to say about what the plugin exposes', { skip: skipWithout('promtool') }, async (t) => {
   const site = await openPluginSite(t, monitoring, { configuration });
   traffic(site);
-  const { status, stdout, stderr } = spawnSync(promtool, ['check', 'metrics'], {
+  const { status, stdout, stderr } = spawnSync('promtool', ['check', 'metrics'], {
     input: await scrape(site),
     encoding: 'utf8',
   });
