@@ -1,0 +1,94 @@
+import type { EntryState, EntrySummary, RecordedReply } from './queue-entry.js';
+
+export const entrySorts = [
+  'queuedAt',
+  'nextAttempt',
+  'lastAttempt',
+  'expiresAt',
+  'size',
+  'attempts',
+  'sender',
+] as const;
+export type EntrySort = (typeof entrySorts)[number];
+
+/** All that are given must hold. Texts are compared without regard to case. */
+export interface EntryFilter {
+  /** Absent: the open states. */
+  readonly state?: readonly EntryState[];
+  /** A part of uid, sender, a recipient, subject, Message-ID or last reply. */
+  readonly q?: string;
+  /** Exact address, or a domain with `@` in front; `<>` for the null reverse-path. */
+  readonly sender?: string;
+  readonly recipient?: string;
+  /** Exact destination of an open recipient. */
+  readonly domain?: string;
+  /** Normalised last reply, as statistics give it. */
+  readonly reason?: string;
+  /** Queued at least so many seconds ago. */
+  readonly olderThan?: number;
+  /** Queued less than so many seconds ago. */
+  readonly youngerThan?: number;
+  readonly minAttempts?: number;
+}
+
+export interface EntryPage {
+  readonly items: readonly EntrySummary[];
+  readonly total: number;
+  readonly nextCursor: string | null;
+  readonly prevCursor: string | null;
+}
+
+export interface ListOptions {
+  readonly filter: EntryFilter;
+  readonly limit: number;
+  /** Opaque; wins over `page`. */
+  readonly cursor?: string;
+  /** From 1. */
+  readonly page?: number;
+  readonly sort?: EntrySort;
+  readonly order?: 'asc' | 'desc';
+}
+
+export interface QueueStatistics {
+  /** Entries. */
+  readonly byState: Readonly<Record<EntryState, number>>;
+  /** Open recipients by destination, the largest first, with the ages of their entries as in `qshape`. */
+  readonly byDestination: readonly {
+    readonly destination: string;
+    readonly total: number;
+    /** Counts by `ageLimits`: younger than the first, than the second …, and older than the last. */
+    readonly ages: readonly number[];
+    readonly oldest: number;
+    readonly active: number;
+    readonly lastReply: RecordedReply | null;
+  }[];
+  /** Minutes. */
+  readonly ageLimits: readonly number[];
+  /** Open recipients by their last reply without what differs from mail to mail, the most frequent first. */
+  readonly byReason: readonly { readonly reason: string; readonly count: number; readonly example: RecordedReply }[];
+  readonly open: number;
+  readonly bytes: number;
+  /** When the oldest open entry was queued. */
+  readonly oldest: number | null;
+  readonly quarantined: number;
+}
+
+export type Selector = { readonly uids: readonly string[] } | { readonly filter: EntryFilter };
+
+export type Mutation =
+  | { readonly operation: 'retry'; readonly at?: number }
+  | { readonly operation: 'delete' }
+  | { readonly operation: 'bounce'; readonly reason?: string; readonly status?: string }
+  | { readonly operation: 'hold'; readonly reason?: string; readonly until?: number }
+  | { readonly operation: 'release' };
+
+export interface MutationResult {
+  readonly requested: number;
+  readonly changed: number;
+  readonly results: readonly {
+    readonly uid: string;
+    /** `active`: an attempt is under way; the detail says what happens behind it. */
+    readonly outcome: 'done' | 'notFound' | 'active';
+    readonly detail: string | null;
+  }[];
+}

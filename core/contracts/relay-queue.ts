@@ -1,0 +1,68 @@
+import type { Readable } from 'node:stream';
+import type { SpooledMessage } from '../disk/spool.js';
+import { service } from '../service.js';
+import type { Entry, NewEntry, Notice } from './queue-entry.js';
+import type { ClaimOptions, Lease, Settlement } from './queue-lease.js';
+import type {
+  EntryFilter,
+  EntryPage,
+  ListOptions,
+  Mutation,
+  MutationResult,
+  QueueStatistics,
+  Selector,
+} from './queue-list.js';
+
+/** A corrupt or foreign thing that was found in the queue and set aside. */
+export interface Quarantined {
+  readonly name: string;
+  readonly reason: string;
+  readonly size: number;
+  readonly at: number;
+}
+
+export interface PreparedEntry {
+  /** Makes the entry visible and durable: the promise to deliver is given. Rejects with nothing left. */
+  commit(): Promise<void>;
+  /** Before or after `commit`; never throws. */
+  abort(): Promise<void>;
+}
+
+/**
+ * The queue of mail that waits for other servers, behind one contract: the embedded one keeps it in files, others may keep it
+ * in a database that several servers share. Times are milliseconds since the epoch.
+ */
+export interface RelayQueue {
+  /**
+   * The message is durable in the queue when this resolves, and nobody sees it. Linked from the spool, stored once.
+   * @throws Problem `conflict` when there is or was an entry of that uid, `unavailable` when the queue is full
+   */
+  prepare(entry: NewEntry, message: SpooledMessage): Promise<PreparedEntry>;
+  /** Due recipients, the longest due first, new mail and retries in turn, senders in turn. Durable before it resolves. */
+  claim(options: ClaimOptions): Promise<readonly Lease[]>;
+  /** Durable when it resolves. @throws Problem `conflict` for a lease that has run out or was settled */
+  settle(lease: Lease, settlement: Settlement): Promise<void>;
+  /** When the next recipient is due; null for none. */
+  nextDue(): number | null;
+  /** Called when something may be due earlier than `nextDue` last said. Returns the undo. */
+  onDue(listener: () => void): () => void;
+  /** Opens the message that is sent, from its first trace header field. @throws Problem `not-found` */
+  open(uid: string): Promise<Readable>;
+  find(uid: string): Promise<Entry | undefined>;
+  list(options: ListOptions): Promise<EntryPage>;
+  count(filter: EntryFilter): Promise<number>;
+  statistics(now: number): Promise<QueueStatistics>;
+  /** Every entry has its old state or its new one, whatever happens; a repetition is harmless. */
+  mutate(selector: Selector, mutation: Mutation, now: number): Promise<MutationResult>;
+  /** Notices that nobody has sent yet, with their entries. */
+  notices(limit: number): Promise<readonly { readonly entry: Entry; readonly notice: Notice }[]>;
+  /** The notice is on its way, durably, or will never be sent. */
+  noticed(uid: string, noticeId: string): Promise<void>;
+  /** Ends leases that ran out, delays that are to be told, entries that are past their time, finished ones past keeping. */
+  housekeep(now: number): Promise<void>;
+  quarantined(): Promise<readonly Quarantined[]>;
+  /** Open entries. */
+  readonly size: number;
+}
+
+export const relayQueue = service<RelayQueue>('postern.relay-queue');

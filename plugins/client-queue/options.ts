@@ -1,0 +1,123 @@
+import { z } from 'zod';
+import { secret } from '../../core/config/outline.js';
+
+const seconds = (fallback: number, description: string) =>
+  z.int().min(1).default(fallback).describe(`${description} Seconds.`);
+const port = z.int().min(1).max(65535);
+const host = z.string().min(1).max(255);
+
+export const tlsPolicies = ['never', 'opportunistic', 'require'] as const;
+
+const Credentials = z.strictObject({
+  user: z.string().min(1).max(255),
+  pass: secret().describe('Sent only under TLS.'),
+});
+
+/** Servers that mail is handed to by name instead of by MX. */
+export const RouteOptions = z.strictObject({
+  mx: z.array(host).min(1).max(20).describe('Hosts, tried in this order.'),
+  port: port.default(25),
+  protocol: z.enum(['smtp', 'lmtp']).default('smtp'),
+  tls: z
+    .enum([...tlsPolicies, 'implicit'])
+    .default('opportunistic')
+    .describe('`implicit`: TLS from the first byte.'),
+  verify: z.boolean().optional().describe('Check the certificate. By default: when TLS is required or implicit.'),
+  auth: Credentials.optional(),
+  domains: z
+    .array(z.string().min(1).max(255))
+    .default([])
+    .describe('Recipients of these domains take this route; `*.example.org` is for all domains below.'),
+});
+export type Route = z.output<typeof RouteOptions>;
+
+const RetryOptions = z.strictObject({
+  firstSeconds: seconds(300, 'The first pause between two attempts.'),
+  factor: z.number().min(1).max(10).default(2).describe('Each pause is so many times the one before.'),
+  maxSeconds: seconds(14_400, 'The longest pause.'),
+  jitter: z
+    .number()
+    .min(0)
+    .max(0.5)
+    .default(0.2)
+    .describe('Share by which a pause is made shorter or longer by chance.'),
+});
+
+const DestinationOptions = z.strictObject({
+  maxConnections: z
+    .int()
+    .min(1)
+    .max(1000)
+    .default(20)
+    .describe('Connections to one destination (the hosts of one MX set or route) at a time.'),
+  ratePerMinute: z.int().min(1).optional().describe('Messages to one destination in a minute; no limit when absent.'),
+  messagesPerConnection: z.int().min(1).default(100).describe('A connection is closed behind so many messages.'),
+  idleSeconds: seconds(5, 'A connection without work is closed.'),
+});
+
+const Target = z.strictObject({
+  host: host.describe('Name, IP address or network (`10.0.0.0/8`).'),
+  ports: z.array(port).default([25]),
+});
+
+const DkimKey = z.strictObject({
+  selector: z.string().regex(/^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$/i),
+  key: z
+    .string()
+    .min(1)
+    .describe('File of the private key, PEM. A relative path is relative to the configuration file.'),
+});
+
+/** Mail that goes out: routes, retries and limits. */
+export const ClientQueueOptions = z.strictObject({
+  routes: z
+    .record(z.string().regex(/^[a-z0-9][a-z0-9-]{0,62}$/), RouteOptions)
+    .default({})
+    .describe('Routes by name.'),
+  defaultRoute: z.string().optional().describe('Name of the route for all mail that goes out. By MX when absent.'),
+  targets: z
+    .array(Target)
+    .default([])
+    .describe('Hosts and ports that a caller of /client/send may name. Configured routes need no entry.'),
+  cases: z
+    .string()
+    .optional()
+    .describe('Folder of files that case definitions may read. A relative path is below the data folder.'),
+  retry: RetryOptions.prefault({}),
+  expireAfter: seconds(432_000, 'Mail that could not be delivered for so long is returned.'),
+  warnAfter: z
+    .int()
+    .min(0)
+    .default(14_400)
+    .describe('The sender is told when mail waits for so long; 0 for never. Seconds.'),
+  housekeepingInterval: seconds(30, 'Pause between two rounds of housekeeping.'),
+  keepFinished: z.int().min(0).default(604_800).describe('Finished entries can be looked up for so long. Seconds.'),
+  maxEntries: z
+    .int()
+    .min(1)
+    .default(1_000_000)
+    .describe('With so many open entries mail for other servers is deferred.'),
+  maxConnections: z.int().min(1).max(10_000).default(200).describe('Outgoing connections at a time.'),
+  destination: DestinationOptions.prefault({}).describe(
+    'Limits for each destination; /client/destinations changes those of one.',
+  ),
+  tls: z.enum(tlsPolicies).default('opportunistic').describe('TLS to servers that are found by MX.'),
+  requireTls: z
+    .array(z.string())
+    .default([])
+    .describe('Domains whose servers must offer TLS with a valid certificate.'),
+  allowPrivateAddresses: z.boolean().default(false).describe('An MX may have a private or loopback address.'),
+  localAddress: z.string().optional().describe('Local IP address of outgoing connections.'),
+  resolver: z
+    .strictObject({
+      servers: z
+        .array(z.string())
+        .min(1)
+        .optional()
+        .describe('DNS servers, `address` or `address:port`. Those of the system when absent.'),
+      timeoutMs: z.int().min(100).default(5000),
+    })
+    .prefault({}),
+  dkim: z.record(z.string(), DkimKey).default({}).describe('Mail from these domains is signed.'),
+});
+export type ClientQueueSettings = z.output<typeof ClientQueueOptions>;
