@@ -1,0 +1,72 @@
+import type { Clock } from '../../clock.js';
+import type { ClientDeadlines } from './deadlines.js';
+import type { Transcript } from './transcript.js';
+
+/**
+ * `never` speaks in clear; `opportunistic` uses STARTTLS if it is offered and works, without looking at the certificate, else
+ * clear; `require` gives up without STARTTLS; `implicit` starts with TLS (RFC 8314). Credentials turn `opportunistic` into
+ * `require`.
+ */
+export type TlsMode = 'never' | 'opportunistic' | 'require' | 'implicit';
+
+export interface TlsPolicy {
+  readonly mode: TlsMode;
+  /** Whether the certificate must be good for `servername`. True by default; `opportunistic` never looks. */
+  readonly verify?: boolean;
+  /** For SNI and the certificate; `host` by default. */
+  readonly servername?: string;
+  /** PEM of certificates to trust in place of the system's. */
+  readonly ca?: string;
+}
+
+export interface ClientCredentials {
+  readonly username: string;
+  readonly password: string;
+  /** `loopback` allows them in clear to 127.0.0.0/8 and ::1. */
+  readonly plaintext?: 'never' | 'loopback';
+}
+
+/** What a proxy tells of its client (XCLIENT). Unknown attributes are left out; those that the server does not offer too. */
+export interface ClientIdentity {
+  readonly ADDR?: string;
+  readonly PORT?: number;
+  readonly NAME?: string;
+  readonly HELO?: string;
+  readonly PROTO?: 'SMTP' | 'ESMTP' | 'LMTP';
+  readonly LOGIN?: string;
+}
+
+/** One server to talk to, and how. Two with the same values may share connections. */
+export interface Destination {
+  /** IP address to dial; names are resolved before (`core/dns`), so that what was checked is what is dialled. */
+  readonly address: string;
+  readonly port: number;
+  /** Name of the server, for SNI, certificates and what people read; the address by default. */
+  readonly host?: string;
+  /** Local IP address to call from. */
+  readonly localAddress?: string;
+  readonly protocol: 'smtp' | 'lmtp';
+  readonly tls: TlsPolicy;
+  readonly auth?: ClientCredentials;
+  /** How we introduce ourselves: a domain or an address literal. */
+  readonly helloName: string;
+}
+
+/** What belongs to one call alone. */
+export interface CallOptions {
+  /** `standardDeadlines` where absent. */
+  readonly deadlines?: Partial<ClientDeadlines>;
+  readonly signal?: AbortSignal;
+  /** Records the dialogue. */
+  readonly transcript?: Transcript;
+  /** Sent by XCLIENT where the server offers it, behind TLS and in front of AUTH. */
+  readonly identity?: ClientIdentity;
+  readonly clock?: Clock;
+}
+
+/** What makes two destinations one for the pool. Holds no password. */
+export function destinationKey(destination: Destination): string {
+  const { address, port, host, localAddress, protocol, tls, auth, helloName } = destination;
+  const security = [tls.mode, tls.verify ?? true, tls.servername ?? '', tls.ca ?? ''];
+  return JSON.stringify([protocol, address, port, host ?? '', localAddress ?? '', security, auth?.username, helloName]);
+}

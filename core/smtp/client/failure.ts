@@ -1,0 +1,70 @@
+import type { Reply } from '../reply.js';
+
+/** Where in the session something went wrong. `body` is the text behind 354, `final` the reply to the last dot. */
+export type ClientStep =
+  | 'connect'
+  | 'greeting'
+  | 'hello'
+  | 'starttls'
+  | 'auth'
+  | 'xclient'
+  | 'mail'
+  | 'rcpt'
+  | 'data'
+  | 'body'
+  | 'final'
+  | 'rset'
+  | 'noop'
+  | 'quit';
+
+/**
+ * What went wrong:
+ * `reply` the server answered 4yz or 5yz; `connect` nobody took the call; `timeout` a deadline passed; `protocol` what came is
+ * no SMTP, or came at the wrong time; `tls` no TLS, or not a good one; `closed` the connection ended; `capability` the server
+ * does not offer what the message needs; `local` it is our own fault: the caller's stream, an abort, a bad address.
+ */
+export type FailureKind = 'reply' | 'connect' | 'timeout' | 'protocol' | 'tls' | 'closed' | 'capability' | 'local';
+
+/** Branded data, known by `isClientFailure`; an `Error` so that it can be thrown. `code`, `status` and `text` can stand in a DSN. */
+export interface ClientFailure extends Error {
+  readonly postern: 'client-failure';
+  readonly kind: FailureKind;
+  readonly step: ClientStep;
+  /** What the server said, where it said something readable. */
+  readonly reply?: Reply;
+  /** SMTP reply code: the server's own, else the one that describes the failure. */
+  readonly code: number;
+  /** Enhanced status code (RFC 3463): the server's own, else the one that describes the failure. */
+  readonly status: string;
+  /** One line: the server's own text, or a sentence. */
+  readonly text: string;
+  /** True when trying again is in vain. Only a 5yz and a missing capability are. */
+  readonly permanent: boolean;
+  /** True when the last dot had been sent and its reply is unknown: the server may have the message. */
+  readonly afterDot: boolean;
+}
+
+export interface FailureDetails {
+  readonly kind: FailureKind;
+  readonly step: ClientStep;
+  readonly code: number;
+  readonly status: string;
+  readonly text: string;
+  readonly reply?: Reply;
+  readonly permanent?: boolean;
+  readonly afterDot?: boolean;
+  /** For the log. */
+  readonly cause?: unknown;
+}
+
+/** Not permanent and not behind the dot, unless the details say so. */
+export function clientFailure(details: FailureDetails): ClientFailure {
+  const { kind, step, code, status, text, reply, permanent = false, afterDot = false, cause } = details;
+  const error = new Error(`${step}: ${text}`, cause === undefined ? undefined : { cause });
+  const fields = { postern: 'client-failure', kind, step, code, status, text, permanent, afterDot } as const;
+  return Object.assign(error, { name: 'ClientFailure' }, fields, reply === undefined ? {} : { reply });
+}
+
+export function isClientFailure(value: unknown): value is ClientFailure {
+  return value instanceof Error && (value as Partial<ClientFailure>).postern === 'client-failure';
+}
