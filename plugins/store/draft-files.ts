@@ -6,7 +6,7 @@ import { type FileLayer, writeAll } from '../../core/disk/file-layer.js';
 import type { FolderSync } from '../../core/disk/folder.js';
 import { uniqueId, uniqueIdPattern } from '../../core/disk/id.js';
 import { problem } from '../../core/problem.js';
-import { LineEndings } from './line-endings.js';
+import { LineEndings } from '../../core/mime/line-endings.js';
 
 /** A file of ours that nobody else sees yet. */
 export interface PreparedFile {

@@ -2,7 +2,7 @@ import { lstat } from 'node:fs/promises';
 import { join } from 'node:path';
 
 import type { Clock } from '../../core/clock.js';
-import { type Confinement, isAbsent } from './confined-file.js';
+import { type Confinement, isAbsent } from '../../core/disk/confinement.js';
 import { mapBounded } from './concurrency.js';
 import { readMessageName } from './message-name.js';
 import { pacedMap, pacedSort } from './pace.js';

@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../core/clock.js';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { problem } from '../../core/problem.js';
-import type { Confinement } from './confined-file.js';
+import type { Confinement } from '../../core/disk/confinement.js';
 import { currentVersion, type FolderContents, readFolderContents } from './folder-contents.js';
 import { type FolderName, folderOfDirectory } from './folder-name.js';
 

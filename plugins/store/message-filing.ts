@@ -4,7 +4,7 @@ import { asStorageProblem } from '../../core/disk/fault.js';
 import { type FileLayer, writeAll } from '../../core/disk/file-layer.js';
 import type { FolderSync } from '../../core/disk/folder.js';
 import { problem } from '../../core/problem.js';
-import { LineEndings } from './line-endings.js';
+import { LineEndings } from '../../core/mime/line-endings.js';
 import type { UniqueNames } from './maildir-name.js';
 
 export interface FilingGround {

@@ -1,7 +1,7 @@
 import type { Clock } from '../../core/clock.js';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { problem } from '../../core/problem.js';
-import { Confinement } from './confined-file.js';
+import { Confinement } from '../../core/disk/confinement.js';
 import { currentVersion, type MessageEntry } from './folder-contents.js';
 import {
   listFolder,

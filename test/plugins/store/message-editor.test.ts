@@ -5,7 +5,7 @@ import { Readable } from 'node:stream';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
 import { monthsBefore } from '../../../plugins/store/emptying-endpoints.js';
-import { LineEndings } from '../../../plugins/store/line-endings.js';
+import { LineEndings } from '../../../core/mime/line-endings.js';
 import { EditingGround, problemOf } from './editing-ground.js';
 
 const text = 'Subject: x\r\n\r\n';

@@ -1,4 +1,4 @@
-import { problem } from '../../core/problem.js';
+import { problem } from '../problem.js';
 
 /**
  * Makes every line end CRLF, bare CR and bare LF too, as messages get it that come by SMTP. The result does not depend on
