@@ -1,7 +1,8 @@
+import { http } from './http.js';
 import { receive } from './receive.js';
 
 /** `npm run bench -- NAME [options]`: each benchmark runs Postern and its peers in turn on this machine and prints ratios. */
-const benchmarks: Readonly<Record<string, (args: readonly string[]) => Promise<void>>> = { receive };
+const benchmarks: Readonly<Record<string, (args: readonly string[]) => Promise<void>>> = { receive, http };
 
 const [name = 'receive', ...args] = process.argv.slice(2);
 const chosen = benchmarks[name];

@@ -1,0 +1,176 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import type { HttpLoad, HttpResult } from './http-load.js';
+import { stopChild } from './peer.js';
+import { processorSeconds } from './processor-time.js';
+import { median, printTable } from './table.js';
+
+/** `--quick`: one short round. `--only TEXT`: rows whose title has it. */
+const options = {
+  quick: { type: 'boolean', default: false },
+  only: { type: 'string', default: '' },
+  connections: { type: 'string', default: '32' },
+} as const;
+
+const password = 'the password of a bench';
+const here = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
+const inbox = '/store/localhost/postmaster/folders/INBOX';
+const rows = 50;
+
+interface Site {
+  readonly name: string;
+  readonly child: ChildProcess;
+  readonly port: number;
+}
+
+interface Row {
+  readonly title: string;
+  readonly own: string;
+  readonly bare: string;
+  readonly accept: string;
+}
+
+const table: readonly Row[] = [
+  { title: 'health, nobody signed in', own: '/health', bare: '/health', accept: '*/*' },
+  { title: '50 rows as JSON, the same object', own: '/bench/page', bare: '/bench/page', accept: 'application/json' },
+  {
+    title: '50 messages of a folder as JSON',
+    own: `${inbox}?limit=50`,
+    bare: '/bench/page',
+    accept: 'application/json',
+  },
+  { title: 'landing page', own: '/', bare: '/bench/landing', accept: 'text/html' },
+  { title: 'metrics for Prometheus', own: '/metrics/prometheus', bare: '/bench/metrics', accept: 'text/plain' },
+];
+
+/**
+ * Requests a second, and processor time per request, beside bare Koa with the same router and Basic auth, in turn. What the
+ * peer answers was made by Postern, and costs it no work.
+ */
+export async function http(args: readonly string[]): Promise<void> {
+  const { values } = parseArgs({ args: [...args], options });
+  const folder = mkdtempSync(join(process.env['BENCH_FOLDER'] ?? tmpdir(), 'postern-bench-'));
+  const sites: Site[] = [];
+  try {
+    const own = await startPostern(folder);
+    sites.push(own);
+    await prepare(own, folder);
+    const bare = await startSite('bare', here('./http-bare.js'), [folder]);
+    sites.push(bare);
+    const printed: string[][] = [];
+    for (const row of table.filter(({ title }) => title.includes(values.only))) {
+      printed.push(await measure(row, own, bare, { quick: values.quick, connections: Number(values.connections) }));
+      process.stderr.write(`${printed.at(-1)?.join('  ')}\n`);
+    }
+    process.stdout.write(`${values.connections} connections; medians. "cpu" compares processor time per request.\n`);
+    printTable(['load', 'bare/s', 'postern/s', 'ratio', 'cpu ratio', 'µs bare', 'µs postern', 'p99 ms'], printed);
+  } finally {
+    for (const { child } of sites) await stopChild(child);
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+function startPostern(folder: string): Promise<Site> {
+  const config = join(folder, 'postern.json5');
+  const settings = {
+    smtp: { listeners: [{ mode: 'mx', port: 0 }] },
+    sitePlugins: [here('./http-page.js')],
+    plugins: { 'bench-page': { file: join(folder, 'page.json') } },
+  };
+  writeFileSync(config, JSON.stringify(settings));
+  return startSite('postern', here('../core/postern.cjs'), ['start', '--config', config, '--http-port', '0']);
+}
+
+async function startSite(name: string, script: string, args: readonly string[]): Promise<Site> {
+  const profile = process.env['BENCH_PROFILE'] === name ? ['--cpu-prof'] : [];
+  const child = spawn(process.execPath, [...profile, script, ...args], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    env: { ...process.env, POSTERN_ADMIN_PASSWORD: password },
+  });
+  if (child.stdout === null) throw new Error(`${name} has no output`);
+  for await (const line of createInterface({ input: child.stdout })) {
+    const found = /ready http=http:\/\/[^ ]*:(\d+) /.exec(line);
+    if (found === null) continue;
+    child.stdout.resume();
+    return { name, child, port: Number(found[1]) };
+  }
+  throw new Error(`${name} ended before it was ready`);
+}
+
+const authorization = `Basic ${Buffer.from(`admin:${password}`).toString('base64')}`;
+
+/** Fills a folder, and keeps what Postern answers for the peer. */
+async function prepare({ port }: Site, folder: string): Promise<void> {
+  const base = `http://127.0.0.1:${port}`;
+  for (let i = 0; i < rows; i += 1) {
+    const body = `From: Anna <anna${i}@example.org>\r\nTo: postmaster@localhost\r\nSubject: Message ${i}\r\n\r\nGood day\r\n`;
+    const headers = { authorization, 'content-type': 'message/rfc822' };
+    const { status } = await fetch(`${base}${inbox}/messages`, { method: 'POST', headers, body });
+    if (status !== 201) throw new Error(`a message was answered with ${status}`);
+  }
+  const kept = { 'page.json': `${inbox}?limit=50`, 'landing.html': '/', 'metrics.txt': '/metrics/prometheus' };
+  for (const [name, path] of Object.entries(kept)) {
+    const accept = name === 'landing.html' ? 'text/html' : '*/*';
+    writeFileSync(
+      join(folder, name),
+      await (await fetch(`${base}${path}`, { headers: { authorization, accept } })).text(),
+    );
+  }
+}
+
+interface Measuring {
+  readonly quick: boolean;
+  readonly connections: number;
+}
+
+async function measure(row: Row, own: Site, bare: Site, { quick, connections }: Measuring): Promise<string[]> {
+  const found = { own: [] as Round[], bare: [] as Round[] };
+  const rounds = quick ? 2 : 5;
+  for (let round = 0; round <= rounds; round += 1) {
+    for (const [who, site] of [
+      ['bare', bare],
+      ['own', own],
+    ] as const) {
+      const load = { port: site.port, path: row[who], headers: { authorization, accept: row.accept }, connections };
+      const one = await runRound(site, { ...load, seconds: quick ? 1 : 3 });
+      // The first gets warm.
+      if (round > 0) found[who].push(one);
+    }
+  }
+  const of = (who: 'own' | 'bare', figure: keyof Round): number => median(found[who].map((one) => one[figure]));
+  return [
+    row.title,
+    of('bare', 'rate').toFixed(0),
+    of('own', 'rate').toFixed(0),
+    (of('own', 'rate') / of('bare', 'rate')).toFixed(2),
+    (of('bare', 'cpu') / of('own', 'cpu')).toFixed(2),
+    of('bare', 'cpu').toFixed(0),
+    of('own', 'cpu').toFixed(0),
+    of('own', 'p99').toFixed(1),
+  ];
+}
+
+interface Round {
+  readonly rate: number;
+  /** Microseconds of processor for one request. */
+  readonly cpu: number;
+  readonly p99: number;
+}
+
+async function runRound({ child }: Site, load: HttpLoad): Promise<Round> {
+  const before = processorSeconds(child.pid ?? 0);
+  const client = spawn(process.execPath, [here('./http-load.js'), JSON.stringify(load)], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let text = '';
+  client.stdout.setEncoding('utf8').on('data', (piece: string) => (text += piece));
+  await once(client, 'close');
+  const { requests, seconds, p99 } = JSON.parse(text) as HttpResult;
+  return { rate: requests / seconds, cpu: ((processorSeconds(child.pid ?? 0) - before) / requests) * 1e6, p99 };
+}
