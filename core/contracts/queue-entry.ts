@@ -20,8 +20,13 @@ export type Notify = 'success' | 'failure' | 'delay' | 'never';
 export interface NewRecipient {
   /** As in the envelope: canonical spelling. */
   readonly address: string;
-  /** Recipients of one destination may share a delivery: a lower case domain, `[literal]`, or `route:NAME`. */
+  /**
+   * Recipients of one destination may share a delivery: a lower case domain, `[literal]`, `route:NAME`, or `target:NAME` for a
+   * delivery target of this server.
+   */
   readonly destination: string;
+  /** Of `target:NAME`: where in that target the recipient goes; `data` is plain JSON. */
+  readonly hop?: { readonly target: string; readonly destination: string; readonly data?: unknown };
   readonly notify?: readonly Notify[];
   /** ORCPT as it came (RFC 3461 §4.2). */
   readonly originalRecipient?: string;

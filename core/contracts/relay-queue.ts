@@ -48,6 +48,8 @@ export interface RelayQueue {
   onDue(listener: () => void): () => void;
   /** Opens the message that is sent, from its first trace header field. @throws Problem `not-found` */
   open(uid: string): Promise<Readable>;
+  /** The same in one piece, where it is small; undefined where it is not. @throws Problem `not-found` */
+  bytes?(uid: string): Promise<Buffer | undefined>;
   find(uid: string): Promise<Entry | undefined>;
   list(options: ListOptions): Promise<EntryPage>;
   count(filter: EntryFilter): Promise<number>;
