@@ -1,5 +1,5 @@
 import type { Counter, Gauge, Histogram } from 'prom-client';
-import type { z } from 'zod';
+import { z } from 'zod';
 import type { Clock } from './clock.js';
 import type { Command } from './command.js';
 import type { DeliveryTarget } from './contracts/delivery-target.js';
@@ -76,8 +76,8 @@ export interface PluginDefinition<
 > {
   /** Lower case words joined by `-`; key of its options, folder of its views, name in every list. */
   readonly name: string;
-  /** Its options; the defaults are in the schema, so that `{}` is always valid unless something is required. */
-  readonly options: O;
+  /** Its options; the defaults are in the schema, so that `{}` is always valid unless something is required. None if absent. */
+  readonly options?: O;
   readonly needs?: Needs;
   /** Like `needs`, but may be missing: then the value is undefined. */
   readonly uses?: Uses;
@@ -114,14 +114,16 @@ export interface Plugin {
 
 type None = Record<never, never>;
 
+const noOptions = z.strictObject({});
+
 /** Declares a plugin. See docs/plugins.md. */
 export function definePlugin<
-  O extends z.ZodType,
+  O extends z.ZodType = typeof noOptions,
   Needs extends Services = None,
   Uses extends Services = None,
   Provides extends Services = None,
 >(definition: PluginDefinition<O, Needs, Uses, Provides>): Plugin {
-  const { name, options, needs = {}, uses = {}, provides = {}, views, reload } = definition;
+  const { name, options = noOptions, needs = {}, uses = {}, provides = {}, views, reload } = definition;
   return Object.freeze({
     postern: 'plugin',
     kit: kitVersion,

@@ -53,6 +53,13 @@ suite('site plugins', () => {
     );
   });
 
+  test('a plugin that declares no options takes none', async (t) => {
+    const text = `import { definePlugin } from 'postern/plugin'; export const p = definePlugin({ name: 'plain', setup() {} });`;
+    const [plugin] = await loadSitePlugins(['plain.mjs'], await site(t, { 'plain.mjs': text }));
+    assert.deepEqual(plugin?.options.parse({}), {});
+    assert.equal(plugin.options.safeParse({ size: 1 }).success, false);
+  });
+
   test('what cannot be loaded is named, with the reason', async (t) => {
     const folder = await site(t, {
       'empty.mjs': 'export const nothing = 1;',
