@@ -76,9 +76,12 @@ export class HeapDumps {
     if (this.#busy) throw problem('conflict', 'A heap dump is being taken.');
     this.#busy = true;
     try {
-      return await this.#take();
-    } finally {
+      const taken = await this.#take();
       setTimeout(() => (this.#busy = false), SETTLE_MS).unref();
+      return taken;
+    } catch (error) {
+      this.#busy = false;
+      throw error;
     }
   }
 
