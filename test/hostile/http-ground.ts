@@ -14,9 +14,10 @@ export interface Asked {
   readonly body?: string;
 }
 
-/** Text of `limits` and other keys of `http`, and other keys of the configuration. */
+/** Keys of `http`, keys of `smtp` beside the listeners, and other keys of the configuration. */
 export interface GroundOptions {
   readonly http?: object;
+  readonly smtp?: object;
   readonly rest?: object;
 }
 
@@ -28,10 +29,14 @@ export class HttpGround {
     this.server = server;
   }
 
-  static async start(ending: Ending, { http = {}, rest = {} }: GroundOptions = {}): Promise<HttpGround> {
-    const config = JSON.stringify({ ...rest, http: { accounts, ...http } });
+  static async start(ending: Ending, { http = {}, smtp = {}, rest = {} }: GroundOptions = {}): Promise<HttpGround> {
+    const others = JSON.stringify({ ...rest, http: { accounts, ...http } });
+    const mail = JSON.stringify(smtp).replace(/^\{/, `{ listeners: ${freeListeners}, `);
     return new HttpGround(
-      await startInProcess(ending, config.replace(/^\{/, `{smtp: { listeners: ${freeListeners} },`)),
+      await startInProcess(
+        ending,
+        others.replace(/^\{/, () => `{ smtp: ${mail}, `),
+      ),
     );
   }
 
@@ -43,14 +48,15 @@ export class HttpGround {
     return this.server.server.app.http.describe();
   }
 
-  /** The whole answer, head and body; signed in as `boss` if nobody is named. */
+  /** The whole answer, head and body; signed in as `boss` if nobody is named, with the length of the body if none is told. */
   ask(method: string, target: string, { as = 'boss', headers = [], body = '' }: Asked = {}): Promise<string> {
+    const isTold = headers.some((header) => /^(?:content-length|transfer-encoding):/i.test(header));
     const head = [
       `${method} ${target} HTTP/1.1`,
       `Host: 127.0.0.1:${this.port}`,
       'Connection: close',
       ...(as === null ? [] : [`Authorization: ${basic(as, passwords[as])}`]),
-      ...(body === '' && method === 'GET' ? [] : [`Content-Length: ${Buffer.byteLength(body, 'latin1')}`]),
+      ...(isTold || (body === '' && method === 'GET') ? [] : [`Content-Length: ${Buffer.byteLength(body, 'latin1')}`]),
       ...headers,
     ];
     return rawExchange(this.port, `${head.join('\r\n')}\r\n\r\n${body}`, isEndless);

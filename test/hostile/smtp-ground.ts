@@ -25,8 +25,13 @@ export class SmtpGround {
     this.server = server;
   }
 
-  /** `smtp` holds options beside the listeners; `rest` the other keys of the configuration. */
-  static async start(ending: Ending, smtp: object = {}, rest: object = {}): Promise<SmtpGround> {
+  /** `smtp` holds options beside the listeners; `rest` the other keys; `prepare` gets the folder before the start. */
+  static async start(
+    ending: Ending,
+    smtp: object = {},
+    rest: object = {},
+    prepare?: (folder: string) => Promise<void>,
+  ): Promise<SmtpGround> {
     const listeners = [
       { mode: 'mx', port: 0 },
       { mode: 'submission', port: 0, allowPlaintextAuth: true },
@@ -34,7 +39,7 @@ export class SmtpGround {
       { name: 'tls', mode: 'submission', port: 0, tls: 'starttls', ...selfSigned() },
     ];
     const config = JSON.stringify({ ...rest, smtp: { listeners, ...smtp } });
-    return new SmtpGround(await startInProcess(ending, config));
+    return new SmtpGround(await startInProcess(ending, config, {}, prepare));
   }
 
   async addUser(username: string): Promise<void> {
