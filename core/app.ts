@@ -6,6 +6,7 @@ import type { Clock } from './clock.js';
 import { LiveConfiguration } from './config/live.js';
 import type { LoadedConfiguration } from './config/load.js';
 import { lifecycle } from './contracts/lifecycle.js';
+import { localDelivery } from './contracts/local-delivery.js';
 import { serverLog } from './contracts/server-log.js';
 import { catalogue, configuration, healthOverview, metricsExposition, reloading } from './contracts/server.js';
 import type { Catalogue, Reloading } from './contracts/server.js';
@@ -20,8 +21,10 @@ import { Metrics } from './metrics.js';
 import { contextFactory } from './plugin-context.js';
 import { findByOwner } from './recovery.js';
 import { Reload } from './reload.js';
+import { ServerLife } from './server-life.js';
 import { createSmtpEngine, type SmtpEngine } from './smtp/engine.js';
 import { Pipeline } from './smtp/pipeline.js';
+import { PipelineDelivery } from './smtp/local-delivery.js';
 import { PipelineSubmission } from './smtp/submission.js';
 
 /** The package's own folder: views and public lie beside the built code. */
@@ -63,10 +66,8 @@ export async function createApp(input: AppInput): Promise<App> {
   const metrics = new Metrics();
   const health = new HealthRegistry({ clock });
   health.check('core', 'log', () => input.log.health());
-  const stopping = new AbortController();
-  health.check('core', 'server', () =>
-    stopping.signal.aborted ? { status: 'down', why: 'The server is stopping.' } : { status: 'up' },
-  );
+  const life = new ServerLife();
+  health.check('core', 'server', life.health);
   const foreign = watchDataFolder({ data, health, clock, log });
   const pipeline = new Pipeline({ log, clock });
   const spool = await openSpool(join(data, 'spool'), { log, clock, durability: settings.durability });
@@ -83,7 +84,8 @@ export async function createApp(input: AppInput): Promise<App> {
       lend(healthOverview, health),
       lend(metricsExposition, metrics.exposition),
       lend(serverLog, input.log.source),
-      lend(lifecycle, { stopping: stopping.signal }),
+      lend(lifecycle, life),
+      lend(localDelivery, new PipelineDelivery({ pipeline, spool, clock })),
       lend(submission, new PipelineSubmission({ pipeline, spool, hostname, clock, log })),
       lend(catalogue, catalogueOf({ http, smtp, pipeline })),
     ],
@@ -94,7 +96,7 @@ export async function createApp(input: AppInput): Promise<App> {
 
   async function close(): Promise<void> {
     const graceMs = live.current.settings.shutdownSeconds * 1000;
-    stopping.abort();
+    life.end();
     // Pages answer while sessions finish, and /health says 503: a balancer sees why nothing is accepted.
     await smtp.close(graceMs);
     await http.close(graceMs);
@@ -105,6 +107,7 @@ export async function createApp(input: AppInput): Promise<App> {
   try {
     await plugins.start();
     await spool.recover(findByOwner(pipeline));
+    life.begin();
   } catch (error) {
     await plugins.stop();
     await closeSpool();

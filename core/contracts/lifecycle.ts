@@ -4,5 +4,7 @@ import { service } from '../service.js';
 export interface Lifecycle {
   /** Aborted as soon as the server takes no more mail; sessions and requests under way still finish. */
   readonly stopping: AbortSignal;
+  /** Resolves when mail may come in: all plugins run, and what a crash left in the spool is where it belongs. */
+  readonly started: Promise<void>;
 }
 export const lifecycle = service<Lifecycle>('postern.lifecycle');

@@ -1,5 +1,6 @@
 import type { Address } from '../mime/address.js';
 import { service } from '../service.js';
+import type { Hop } from '../smtp/verdict.js';
 
 /** A message that somebody who is known hands in: a draft, a DSN, the mail of a plugin. */
 export interface Submission {
@@ -11,6 +12,15 @@ export interface Submission {
   readonly via?: string;
   /** Null for the null reverse-path `<>`. */
   readonly reversePath: Address | null;
+  /**
+   * Id of the transaction: may be handed in again after a crash, and is delivered once then (`Transaction.repeatable`). Digits, lower
+   * case letters and `-`, at most 64. A new one when absent.
+   */
+  readonly id?: string;
+  /** Where everybody goes; hooks of `rcptTo` are not asked then. */
+  readonly hop?: Hop;
+  /** Notes of the transaction, for hooks and targets. */
+  readonly notes?: ReadonlyMap<string, unknown>;
   /** Whom to deliver to; the header fields of the message are not looked at. */
   readonly recipients: readonly Address[];
   /** From the first header field to the end, with CRLF line ends and without Bcc. Read once, and only when all are accepted. */

@@ -1,3 +1,4 @@
+import type { DeliveryTarget } from '../contracts/delivery-target.js';
 import type { SpooledMessage } from '../disk/spool.js';
 import type { Stage, StageInput, WatchedEvent, WatchedEvents } from './hook.js';
 import type { Reply } from './reply.js';
@@ -23,6 +24,10 @@ export interface DeliveryResult {
 export interface Chain {
   /** Answers at once when every hook did. Never throws: a failing hook is a `refuse` with 451 4.3.0. */
   decide<S extends Stage>(stage: S, input: StageInput[S]): Decision | Promise<Decision>;
+  /** Asks the routing hooks alone where a recipient goes: what was accepted is not judged again. Never throws. */
+  route(input: StageInput['rcptTo']): Decision | Promise<Decision>;
+  /** The target that is registered under that name. */
+  target(name: string): DeliveryTarget | undefined;
   /**
    * Stages `message` and `deliver`, then the targets. Never throws. The caller releases nothing: the chain does. Tells the
    * watchers what became of each recipient; `accepted`, and `rejected` for the whole message, are for the caller to tell.

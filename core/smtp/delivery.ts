@@ -98,7 +98,7 @@ class MessageDelivery {
   #followed(decision: Decision, draft: EnvelopeDraft): Content {
     if (decision.outcome === 'refuse') return { answer: decision.reply };
     if (decision.outcome === 'discard') return { answer: this.#taken };
-    return { draft: decision.hop === undefined ? draft : draft.allTo(decision.hop) };
+    return { draft: decision.hop === undefined ? draft : draft.held(decision.hop) };
   }
 
   /** Recipients that a hook has added without a hop are asked for like those of RCPT; a no is a local fault. */

@@ -43,9 +43,14 @@ export class EnvelopeDraft {
     return this.#with([...this.recipients, { recipient, position: undefined }]);
   }
 
-  /** Everybody that is not discarded goes there. */
-  allTo(hop: Hop): EnvelopeDraft {
-    return this.#map((recipient) => (recipient.discarded ? recipient : { ...recipient, hop }));
+  /** Everybody that is not discarded goes to the target that holds; its data tells where they would have gone. */
+  held({ target, destination, data }: Hop): EnvelopeDraft {
+    const about = typeof data === 'object' ? data : {};
+    return this.#map((recipient) =>
+      recipient.discarded
+        ? recipient
+        : { ...recipient, hop: { target, destination, data: { ...about, hop: recipient.hop } } },
+    );
   }
 
   /** The recipients that have no hop yet get theirs, or are discarded. */
@@ -67,6 +72,17 @@ export class EnvelopeDraft {
 }
 
 function withRecipients(transaction: Transaction, recipients: readonly Recipient[]): Transaction {
-  const { id, session, reversePath, declaredSize, body, smtputf8, notes } = transaction;
-  return { id, session, reversePath, declaredSize, body, smtputf8, recipients, notes };
+  const { id, session, reversePath, declaredSize, body, smtputf8, dsn, repeatable, notes } = transaction;
+  return {
+    id,
+    session,
+    reversePath,
+    declaredSize,
+    body,
+    smtputf8,
+    ...(dsn !== undefined && { dsn }),
+    ...(repeatable !== undefined && { repeatable }),
+    recipients,
+    notes,
+  };
 }

@@ -30,6 +30,16 @@ export class FrozenChain implements Chain {
     return this.#run(stage, input);
   }
 
+  route(input: StageInput['rcptTo']): Decision | Promise<Decision> {
+    const { hooks, targets, log } = this.#parts;
+    const routing = hooks.rcptTo.filter(({ phase }) => phase === 'route');
+    return new StageRun('rcptTo', routing, input, { log, hasTarget: (name) => targets.has(name) }).decide();
+  }
+
+  target(name: string): DeliveryTarget | undefined {
+    return this.#parts.targets.get(name);
+  }
+
   deliver(transaction: Transaction, message: SpooledMessage, signal?: AbortSignal): Promise<DeliveryResult> {
     const { targets, log, hooks } = this.#parts;
     return deliverMessage(transaction, message, {

@@ -8,9 +8,10 @@ import type { Address } from '../mime/address.js';
 import { mailDate } from '../mime/mail-date.js';
 import { problem, type Problem } from '../problem.js';
 import type { Chain, Decision } from './chain.js';
+import { internalSession } from './local-delivery.js';
 import type { Reply } from './reply.js';
 import { returnPathLine } from './trace.js';
-import type { Recipient, SmtpSession, Transaction } from './transaction.js';
+import type { Recipient, Transaction } from './transaction.js';
 
 export interface SubmissionInput {
   readonly pipeline: { snapshot(): Chain };
@@ -40,7 +41,7 @@ export class PipelineSubmission implements SubmissionService {
     const sender = await chain.decide('mailFrom', { transaction: begun });
     if (sender.outcome === 'refuse') throw refused('The sender is refused', sender.reply);
     if (sender.outcome === 'discard') throw problem('internal', { cause: new Error('a sender cannot be discarded') });
-    const transaction = await this.#address(chain, begun, submission.recipients);
+    const transaction = await this.#address(chain, begun, submission);
     const message = await this.#spool(submission, transaction);
     const { size } = message;
     // The chain lets go of the message, whatever becomes of it.
@@ -53,36 +54,35 @@ export class PipelineSubmission implements SubmissionService {
     return { id, recipients: recipients.map(({ address, hop }) => ({ address, target: hop?.target ?? 'none' })) };
   }
 
-  #begin({ username, remoteAddress = '127.0.0.1', via, reversePath, recipients }: Submission): Transaction {
-    const session: SmtpSession = {
-      id: uniqueId(),
+  #begin({ id, username, remoteAddress = '127.0.0.1', via, reversePath, recipients, notes }: Submission): Transaction {
+    const session = internalSession(this.#input.clock, {
       listener: { name: via?.toLowerCase() ?? 'internal', mode: 'submission' },
       remote: { address: remoteAddress, port: 0 },
-      exempt: true,
-      hello: undefined,
-      tls: undefined,
       user: username === undefined ? undefined : { username },
-      since: new Date(this.#input.clock.now()).toISOString(),
-      notes: new Map(),
-    };
+    });
     return {
-      id: uniqueId(),
+      id: id ?? uniqueId(),
+      ...(id !== undefined && { repeatable: true }),
       session,
       reversePath,
       declaredSize: undefined,
       body: '8BITMIME',
       smtputf8: [reversePath, ...recipients].some((address) => address?.international === true),
       recipients: [],
-      notes: new Map(),
+      notes: new Map(notes),
     };
   }
 
   /** Asks for each recipient; one that is refused is named, with all the others that are. */
-  async #address(chain: Chain, begun: Transaction, addresses: readonly Address[]): Promise<Transaction> {
+  async #address(chain: Chain, begun: Transaction, { recipients: addresses, hop }: Submission): Promise<Transaction> {
     const recipients: Recipient[] = [];
     const transaction: Transaction = { ...begun, recipients };
     const refusals: Refusal[] = [];
     for (const address of addresses) {
+      if (hop !== undefined) {
+        recipients.push({ address, hop, discarded: false });
+        continue;
+      }
       const decision = await chain.decide('rcptTo', { transaction, address });
       const taken = recipientOf(address, decision);
       if ('reply' in taken) refusals.push(taken);

@@ -1,4 +1,5 @@
 import type { Address } from '../mime/address.js';
+import type { Notify } from '../contracts/queue-entry.js';
 import type { AuthenticatedUser, Hop } from './verdict.js';
 
 export type ListenerMode = 'mx' | 'submission' | 'lmtp';
@@ -14,6 +15,8 @@ export interface SmtpSession {
   readonly hello: { readonly verb: 'HELO' | 'EHLO' | 'LHLO'; readonly name: string } | undefined;
   readonly tls: { readonly protocol: string; readonly cipher: string } | undefined;
   readonly user: AuthenticatedUser | undefined;
+  /** True for mail that this server or one of its plugins hands in. */
+  readonly internal?: boolean;
   /** ISO 8601 time of the connection. */
   readonly since: string;
   /** Free for hooks; keys carry the plugin's name: `greylist.key`. Gone with the session. */
@@ -26,6 +29,21 @@ export interface Recipient {
   readonly hop: Hop | undefined;
   /** Accepted and kept nowhere, by a `discard`. */
   readonly discarded: boolean;
+  readonly dsn?: RecipientDsn;
+}
+
+/** What the client wants to hear of a recipient (RFC 3461 §4.1, §4.2). */
+export interface RecipientDsn {
+  readonly notify?: readonly Notify[];
+  /** ORCPT as it came: type, `;` and xtext. */
+  readonly originalRecipient?: string;
+}
+
+/** What the client wants to be told with (RFC 3461 §4.3, §4.4). */
+export interface MessageDsn {
+  readonly ret?: 'full' | 'hdrs';
+  /** ENVID, decoded. */
+  readonly envelopeId?: string;
 }
 
 /** MAIL to the end of DATA. */
@@ -39,6 +57,12 @@ export interface Transaction {
   readonly declaredSize: number | undefined;
   readonly body: '7BIT' | '8BITMIME';
   readonly smtputf8: boolean;
+  readonly dsn?: MessageDsn;
+  /**
+   * The same transaction may come again under the same id, for a crash may have hidden its end: a target that can tell delivers it
+   * once.
+   */
+  readonly repeatable?: boolean;
   /** Accepted ones, in the order of RCPT, duplicates included. */
   readonly recipients: readonly Recipient[];
   readonly notes: Map<string, unknown>;

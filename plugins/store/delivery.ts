@@ -1,3 +1,4 @@
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../core/clock.js';
 import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../core/contracts/delivery-target.js';
@@ -13,7 +14,7 @@ import { mailboxNameOfUser } from './mailbox-name.js';
 import type { MailboxQuotas } from './mailbox-quota.js';
 import { placedMessageFinder } from './placed-message.js';
 import type { MaildirTree } from './maildir.js';
-import type { UniqueNames } from './maildir-name.js';
+import { hasMark, markOf, type UniqueNames } from './maildir-name.js';
 import type { StoreMetrics } from './store-metrics.js';
 
 /** How often a name that is taken, or a mailbox that vanished, is answered by another try. */
@@ -37,7 +38,10 @@ export const mailboxTarget = 'mailbox';
 export function maildirTarget(ground: DeliveryGround): DeliveryTarget {
   return {
     // In a promise, so that a destination that cannot be a mailbox rejects and does not throw.
-    start: (_transaction, recipients) => Promise.resolve().then(() => new MaildirDelivery(ground, recipients)),
+    start: (transaction, recipients) =>
+      Promise.resolve().then(
+        () => new MaildirDelivery(ground, recipients, transaction.repeatable ? transaction.id : null),
+      ),
     finder: () => placedMessageFinder(ground.maildirs.root),
   };
 }
@@ -47,6 +51,8 @@ class MaildirDelivery implements Delivery {
   readonly #ground: DeliveryGround;
   readonly #recipients: readonly Recipient[];
   readonly #mailboxes: readonly MailboxName[];
+  /** Of a delivery that a crash may have hidden: it is done where a message with this mark is. */
+  readonly #mark: string | undefined;
   /** Where `body` found or made them. */
   readonly #folders = new Map<MailboxName, string>();
   #placed: readonly Placement[] = [];
@@ -54,8 +60,9 @@ class MaildirDelivery implements Delivery {
   #aborted = false;
   #isCommitted = false;
 
-  constructor(ground: DeliveryGround, recipients: readonly Recipient[]) {
+  constructor(ground: DeliveryGround, recipients: readonly Recipient[], repeatedId: string | null) {
     this.#ground = ground;
+    this.#mark = repeatedId === null ? undefined : markOf(repeatedId);
     this.#recipients = recipients;
     this.#mailboxes = [...new Set(recipients.map(destinationOf))].map(mailboxNameOfUser);
   }
@@ -111,17 +118,25 @@ class MaildirDelivery implements Delivery {
 
   /** In the background: nobody waits for an estimate. */
   #note(size: number, count: number): void {
-    for (const mailbox of this.#mailboxes) void this.#ground.quotas?.changed(mailbox, size, count);
+    for (const mailbox of this.#folders.keys()) void this.#ground.quotas?.changed(mailbox, size, count);
   }
 
   async #ensure(mailbox: MailboxName): Promise<void> {
-    const folder = join(await this.#ground.maildirs.ensure(mailbox), 'new');
-    this.#folders.set(mailbox, folder);
+    const inbox = await this.#ground.maildirs.ensure(mailbox);
+    if (!(await this.#isThere(inbox))) this.#folders.set(mailbox, join(inbox, 'new'));
+  }
+
+  /** Whether the mailbox has the message from an earlier try. */
+  async #isThere(inbox: string): Promise<boolean> {
+    const mark = this.#mark;
+    if (mark === undefined) return false;
+    const names = await Promise.all(['new', 'cur'].map((part) => readdir(join(inbox, part))));
+    return names.flat().some((name) => hasMark(name, mark));
   }
 
   /** In all mailboxes or in none. */
   async #place(message: SpooledMessage): Promise<void> {
-    for (let attempt = 1; ; attempt++) {
+    for (let attempt = 1; this.#folders.size > 0; attempt++) {
       const placements = [...this.#folders.values()].map((folder) => this.#placement(folder, message.size));
       try {
         await message.place(placements);
@@ -135,7 +150,7 @@ class MaildirDelivery implements Delivery {
   }
 
   #placement(folder: string, size: number): Placement {
-    return { folder, name: this.#ground.names.next(size), owner: mailboxTarget };
+    return { folder, name: this.#ground.names.next(size, this.#mark), owner: mailboxTarget };
   }
 
   async #unlessAborted(): Promise<void> {

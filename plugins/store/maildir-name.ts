@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import type { Clock } from '../../core/clock.js';
 import { randomPiece } from '../../core/disk/random-piece.js';
 
@@ -26,11 +27,14 @@ export class UniqueNames {
     this.#pid = pid;
   }
 
-  /** @param size bytes of the file, which has CRLF line ends: so both sizes are the same */
-  next(size: number): string {
+  /**
+   * @param size bytes of the file, which has CRLF line ends: so both sizes are the same
+   * @param mark in place of the random part, for a delivery that must be known again (`markOf`)
+   */
+  next(size: number, mark: string = randomPiece(16).toString('hex')): string {
     const micros = Math.max(this.#lastMicros + 1, Math.floor(this.#clock.now() * 1000));
     this.#lastMicros = micros;
-    return this.#unique(micros, `,S=${size},W=${size}`);
+    return this.#unique(micros, `,S=${size},W=${size}`, mark);
   }
 
   /**
@@ -40,16 +44,24 @@ export class UniqueNames {
    */
   again(id: string, receivedAt: number): string {
     const sizes = (id.match(/,[SW]=\d{1,15}(?=,|$)/g) ?? []).join('');
-    return this.#unique(Math.max(0, Math.round(receivedAt * 1000)), sizes);
+    return this.#unique(Math.max(0, Math.round(receivedAt * 1000)), sizes, randomPiece(16).toString('hex'));
   }
 
-  #unique(micros: number, sizes: string): string {
+  #unique(micros: number, sizes: string, mark: string): string {
     this.#count += 1;
     const time = `${Math.floor(micros / 1e6)}.M${micros % 1e6}`;
-    const unique = `${time}P${this.#pid}Q${this.#count}R${randomPiece(16).toString('hex')}.`;
+    const unique = `${time}P${this.#pid}Q${this.#count}R${mark}.`;
     return unique + escapeHost(this.#host, longestName - unique.length - sizes.length) + sizes;
   }
 }
+
+/** The mark of a delivery that may be repeated: 128 bits that are the same for the same id. */
+export function markOf(id: string): string {
+  return createHash('sha256').update(id).digest('hex').slice(0, 32);
+}
+
+/** Whether a message has that mark; a reader that set flags or moved it from `new` to `cur` has left it there. */
+export const hasMark = (name: string, mark: string): boolean => name.includes(`R${mark}.`);
 
 /** `/` and `:` would break the name; other characters than those of a host name are left out. */
 function escapeHost(host: string, limit: number): string {

@@ -72,7 +72,7 @@ export async function openPluginSite(t: TestContext, plugin: Plugin, input: Plug
     lend(healthOverview, health),
     lend(metricsExposition, metrics.exposition),
     lend(serverLog, logged.source),
-    lend(lifecycle, { stopping: stopping.signal }),
+    lend(lifecycle, { stopping: stopping.signal, started: Promise.resolve() }),
     lend(catalogue, { endpoints: () => http.describe(), hooks: () => pipeline.describe() }),
   ];
   const services = Object.fromEntries(

@@ -43,7 +43,11 @@ describe('hooks of a whole message', () => {
       work.pipeline.on('site', stage, {}, () => hold('odd'));
       assert.equal(summary(await work.deliver(['a@one', 'b@discard', 'c@gone'])), queued);
       assert.deepEqual(work.fake('hold').holds, ['a@one', 'c@gone']);
-      assert.deepEqual(work.fake('hold').recipients[0]?.hop?.data, { reason: 'odd', plugin: 'site' });
+      assert.deepEqual(work.fake('hold').recipients[0]?.hop?.data, {
+        reason: 'odd',
+        plugin: 'site',
+        hop: { target: 'one', destination: 'a@one' },
+      });
       assert.deepEqual(work.fake('one').holds, []);
     });
 

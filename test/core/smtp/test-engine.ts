@@ -174,6 +174,8 @@ export class TestEngine {
   #chain(): Chain {
     return {
       decide: (stage, input) => this.#options.decide?.(stage, input) ?? usualDecision(stage, input),
+      route: ({ transaction, address }) => usualDecision('rcptTo', { transaction, address }),
+      target: () => undefined,
       deliver: async (transaction, message, signal) => {
         const made = await this.#options.deliver?.(transaction, signal);
         if (made !== undefined) {

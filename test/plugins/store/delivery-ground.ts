@@ -106,10 +106,11 @@ export async function deliver(
   { target, spool }: DeliveryGround,
   recipients: readonly Recipient[],
   content = body,
+  transaction = transactionOf(recipients),
 ): Promise<readonly RecipientOutcome[]> {
   const message = await spooled(spool, content);
   try {
-    const delivery = await target.start(transactionOf(recipients), recipients);
+    const delivery = await target.start(transaction, recipients);
     try {
       await delivery.body(message);
       return await delivery.commit();
