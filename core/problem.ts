@@ -33,6 +33,7 @@ export const problems = {
   'too-many-requests': { title: 'Too many requests', http: 429, smtp: [421, '4.7.0'] },
   internal: { title: 'Internal error', http: 500, smtp: [451, '4.3.0'] },
   unavailable: { title: 'Not available now', http: 503, smtp: [451, '4.3.2'] },
+  'session-timeout': { title: 'The session took too long', http: 504, smtp: [451, '4.4.2'] },
   'storage-full': { title: 'No space left', http: 507, smtp: [452, '4.3.1'] },
   'mailbox-full': { title: 'The mailbox is full', http: 507, smtp: [452, '4.2.2'] },
 } as const satisfies Record<string, ProblemClass>;

@@ -1,0 +1,109 @@
+import type { HopFinder, NextHop } from '../../../core/dns/next-hop.js';
+import type { TlsPolicy, ClientCredentials } from '../../../core/smtp/client/destination.js';
+import { problem } from '../../../core/problem.js';
+import type { ClientQueueSettings, Route } from '../options.js';
+import type { CaseDefinition } from './definition.js';
+import type { TargetList } from './target-list.js';
+
+/** Where a case goes and how, once that is looked up and allowed. */
+export interface CasePlan {
+  readonly servers: readonly (NextHop & { readonly port: number })[];
+  readonly protocol: 'smtp' | 'lmtp';
+  readonly tls: TlsPolicy;
+  readonly auth: ClientCredentials | undefined;
+  /** Name of the route; null when the servers were named or found by MX. */
+  readonly route: string | null;
+}
+
+export interface PlanGround {
+  readonly settings: ClientQueueSettings;
+  readonly targets: TargetList;
+  readonly finder: HopFinder;
+}
+
+type Where = Pick<CaseDefinition, 'route' | 'mx' | 'port' | 'protocol' | 'tls' | 'verify' | 'auth'>;
+
+/**
+ * By the hosts that the case names, the route that it names, the default route, or the MX of the one domain that all recipients share.
+ * @throws Problem `forbidden` for hosts that are not allowed, `invalid`, `unavailable`
+ */
+export async function planCase(
+  where: Where,
+  domains: readonly string[],
+  ground: PlanGround,
+  signal: AbortSignal,
+): Promise<CasePlan> {
+  if (where.mx !== undefined) return byHosts(where.mx, where, ground, signal);
+  const name = where.route ?? ground.settings.defaultRoute;
+  return name === undefined ? byDomain(domains, where, ground, signal) : byRoute(name, ground, signal);
+}
+
+async function byHosts(
+  hosts: readonly string[],
+  where: Where,
+  { targets }: PlanGround,
+  signal: AbortSignal,
+): Promise<CasePlan> {
+  const protocol = where.protocol ?? 'smtp';
+  const port = where.port ?? (protocol === 'lmtp' ? 24 : 25);
+  const servers = (await targets.find(hosts, port, signal)).map((hop) => ({ ...hop, port }));
+  return { servers, protocol, tls: tlsOf(where, 'opportunistic', undefined), auth: authOf(where.auth), route: null };
+}
+
+async function byRoute(name: string, { settings, finder }: PlanGround, signal: AbortSignal): Promise<CasePlan> {
+  const route = routeOf(settings, name);
+  const search = await finder.forHosts(route.mx, { signal, allowPrivate: true });
+  if (search.outcome !== 'found') throw problem('unavailable', `The route ${name} has no server: ${search.text}.`);
+  return {
+    servers: search.hops.map((hop) => ({ ...hop, port: route.port })),
+    protocol: route.protocol,
+    tls: tlsOf({}, route.tls, route.verify),
+    auth: authOf(route.auth),
+    route: name,
+  };
+}
+
+/** @throws Problem `invalid` when there is no such route */
+export function routeOf({ routes }: ClientQueueSettings, name: string): Route {
+  const route = Object.hasOwn(routes, name) ? routes[name] : undefined;
+  if (route === undefined)
+    throw problem('invalid', `There is no route “${name}”. Routes are configured in plugins.client-queue.routes.`);
+  return route;
+}
+
+async function byDomain(
+  domains: readonly string[],
+  where: Where,
+  { settings, finder }: PlanGround,
+  signal: AbortSignal,
+): Promise<CasePlan> {
+  const [domain, ...others] = new Set(domains);
+  if (domain === undefined || others.length > 0)
+    throw problem(
+      'invalid',
+      'The recipients have several domains: name a route or mx, or make a case for each domain.',
+    );
+  const allowPrivate = settings.allowPrivateAddresses;
+  const search = await finder.forDomain(domain, { signal, allowPrivate });
+  if (search.outcome !== 'found')
+    throw problem(search.permanent ? 'invalid' : 'unavailable', `There is no way to ${domain}: ${search.text}.`);
+  const isRequired = settings.requireTls.includes(domain);
+  return {
+    servers: search.hops.map((hop) => ({ ...hop, port: 25 })),
+    protocol: 'smtp',
+    // What the configuration requires no caller takes away.
+    tls: isRequired ? { mode: 'require', verify: true } : tlsOf(where, settings.tls, undefined),
+    auth: undefined,
+    route: null,
+  };
+}
+
+function tlsOf({ tls, verify, auth }: Where, usual: TlsPolicy['mode'], usualVerify: boolean | undefined): TlsPolicy {
+  const mode = tls ?? (auth === undefined ? usual : 'require');
+  const check = verify ?? usualVerify;
+  return check === undefined ? { mode } : { mode, verify: check };
+}
+
+function authOf(auth: { readonly user: string; readonly pass: string } | undefined): ClientCredentials | undefined {
+  return auth === undefined ? undefined : { username: auth.user, password: auth.pass };
+}

@@ -1,0 +1,175 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { problem } from '../../../core/problem.js';
+import type { CallOptions, Destination } from '../../../core/smtp/client/destination.js';
+import { isClientFailure, type ClientFailure } from '../../../core/smtp/client/failure.js';
+import type { ClientSession } from '../../../core/smtp/client/session.js';
+import { Transcript, type TranscriptEntry } from '../../../core/smtp/client/transcript.js';
+import { checkAssertions, type AssertionResult } from './assertions.js';
+import type { CasePlan } from './case-plan.js';
+import type { CaseTransaction } from './transactions.js';
+
+export type Outcome = 'delivered' | 'partial' | 'failed';
+
+export interface EnvelopeResult {
+  readonly mail: string;
+  readonly recipients: readonly { readonly address: string; readonly accepted: boolean; readonly response: string }[];
+  readonly messageId: string | null;
+  readonly outcome: Outcome;
+  readonly transactions: readonly TranscriptEntry[];
+}
+
+export interface SessionResult {
+  readonly uid: string;
+  readonly outcome: Outcome;
+  /** The server that was talked to; null when none took the call. */
+  readonly remote: { readonly host: string; readonly port: number; readonly tls: string | null } | null;
+  readonly transactions: readonly TranscriptEntry[];
+  readonly envelopes: readonly EnvelopeResult[];
+  readonly assertions: readonly AssertionResult[];
+}
+
+export type OpenSession = (destination: Destination, options: CallOptions) => Promise<ClientSession>;
+
+export interface CaseRunInput {
+  readonly uid: string;
+  readonly plan: CasePlan;
+  readonly helloName: string;
+  readonly localAddress: string | undefined;
+  /** Milliseconds for each step. */
+  readonly stepMs: number;
+  /** Further attempts to get a connection, and milliseconds between them. */
+  readonly retry: number;
+  readonly delayMs: number;
+  readonly assertions: readonly (readonly [verb: string, expected: string])[];
+  /** Made one after the other, each when it is sent. */
+  readonly transactions: AsyncIterable<CaseTransaction> | Iterable<CaseTransaction>;
+  readonly open: OpenSession;
+  /** Ends the session: the caller is gone, or our own time is up. */
+  readonly signal: AbortSignal;
+}
+
+/** Runs one session and tells what was said. What a server refuses is a result, never an error. */
+export async function runCase(input: CaseRunInput): Promise<SessionResult> {
+  const { uid, plan, transactions, assertions, signal } = input;
+  const transcript = new Transcript();
+  const session = await connect(input, transcript);
+  const envelopes: EnvelopeResult[] = [];
+  try {
+    for await (const transaction of transactions)
+      envelopes.push(await converse(session, transaction, transcript, signal));
+  } finally {
+    if (!isClientFailure(session)) await session.quit();
+  }
+  // A server that is slow has its own deadlines: here our time was up, and nobody can tell what it would have said.
+  if (signal.aborted) throw tookTooLong();
+  const remote = isClientFailure(session)
+    ? null
+    : { host: session.remote.host, port: session.remote.port, tls: session.tls?.protocol ?? null };
+  return {
+    uid,
+    outcome: outcomeOf(envelopes.map(({ outcome }) => outcome)),
+    remote: remote ?? lastServer(plan),
+    transactions: transcript.entries,
+    envelopes,
+    assertions: checkAssertions(assertions, transcript.entries),
+  };
+}
+
+const tookTooLong = () => problem('session-timeout', 'The session took too long and was ended.');
+
+function lastServer({ servers }: CasePlan): SessionResult['remote'] {
+  const server = servers.at(-1);
+  return server === undefined ? null : { host: server.host, port: server.port, tls: null };
+}
+
+/** The first server that can be talked to, or what the last one said. */
+async function connect(input: CaseRunInput, transcript: Transcript): Promise<ClientSession | ClientFailure> {
+  const { plan, retry, delayMs, signal } = input;
+  let failure: ClientFailure | undefined;
+  for (let attempt = 0; attempt <= retry; attempt += 1) {
+    if (attempt > 0) await pause(delayMs, undefined, { signal }).catch(() => undefined);
+    for (const server of plan.servers) {
+      if (signal.aborted) break;
+      const opened = await dial(server, input, transcript);
+      if (!isClientFailure(opened)) return opened;
+      failure = opened;
+      if (opened.permanent) return opened;
+    }
+  }
+  if (failure === undefined) throw tookTooLong();
+  return failure;
+}
+
+async function dial(
+  server: CasePlan['servers'][number],
+  { plan, helloName, localAddress, stepMs, open, signal }: CaseRunInput,
+  transcript: Transcript,
+): Promise<ClientSession | ClientFailure> {
+  const { host, address, port } = server;
+  const { protocol, tls, auth } = plan;
+  const destination: Destination = {
+    host,
+    address,
+    port,
+    protocol,
+    tls,
+    helloName,
+    ...(auth === undefined ? {} : { auth }),
+    ...(localAddress === undefined ? {} : { localAddress }),
+  };
+  try {
+    return await open(destination, { deadlines: deadlinesOf(stepMs), signal, transcript });
+  } catch (error) {
+    if (isClientFailure(error)) return error;
+    throw error;
+  }
+}
+
+function deadlinesOf(stepMs: number): NonNullable<CallOptions['deadlines']> {
+  const steps = [
+    'connectMs',
+    'greetingMs',
+    'helloMs',
+    'tlsMs',
+    'authMs',
+    'mailMs',
+    'rcptMs',
+    'dataMs',
+    'blockMs',
+    'finalMs',
+  ];
+  return Object.fromEntries(steps.map((step) => [step, stepMs]));
+}
+
+async function converse(
+  session: ClientSession | ClientFailure,
+  transaction: CaseTransaction,
+  transcript: Transcript,
+  signal: AbortSignal,
+): Promise<EnvelopeResult> {
+  const { mail, message, messageId } = transaction;
+  const from = transcript.entries.length;
+  const recipients = isClientFailure(session)
+    ? message.recipients.map(({ address }) => ({ address, accepted: false, response: session.text }))
+    : (await session.send(message, { signal })).recipients.map((result) => ({
+        address: result.recipient.address,
+        accepted: result.outcome === 'delivered',
+        response:
+          result.outcome === 'delivered' ? written(result.reply) : `${result.failure.code} ${result.failure.text}`,
+      }));
+  return {
+    mail: mail ?? '',
+    recipients,
+    messageId,
+    outcome: outcomeOf(recipients.map(({ accepted }) => (accepted ? 'delivered' : 'failed'))),
+    transactions: transcript.entries.slice(from),
+  };
+}
+
+const written = ({ code, lines }: { readonly code: number; readonly lines: readonly string[] }): string =>
+  lines.map((line) => `${code} ${line}`).join('\n');
+
+function outcomeOf(parts: readonly Outcome[]): Outcome {
+  const [first = 'failed', ...others] = new Set(parts);
+  return others.length === 0 ? first : 'partial';
+}
