@@ -1,12 +1,13 @@
 import { z } from 'zod';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { type AnyEndpoint, defineEndpoint, respond, type Response } from '../../core/http/endpoint.js';
+import { ask, counted } from '../../core/http/question.js';
 import { isUnread } from './folder-contents.js';
 import type { FolderName } from './folder-name.js';
 import { expectCount, FolderField, preview } from './message-selection.js';
 import { folderHref } from './page-model.js';
 import * as schema from './store-query.js';
-import { ask, counted, group, mailboxPath, type StoreSite } from './store-endpoints.js';
+import { group, mailboxPath, type StoreSite } from './store-endpoints.js';
 
 const access = 'operate';
 const dryRun = z.boolean().optional().describe('Only count, and show some of them.');

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { type AnyEndpoint, defineEndpoint, respond } from '../../core/http/endpoint.js';
+import { ask, counted } from '../../core/http/question.js';
 import { problem } from '../../core/problem.js';
 import { deletesForGood } from './message-editor.js';
 import {
@@ -13,7 +14,7 @@ import {
 } from './message-selection.js';
 import { folderHref } from './page-model.js';
 import * as schema from './store-query.js';
-import { ask, counted, folderOf, folderPath, group, mailboxPath, type StoreSite } from './store-endpoints.js';
+import { folderOf, folderPath, group, mailboxPath, type StoreSite } from './store-endpoints.js';
 
 const access = 'operate';
 const notFound = z.array(z.string()).describe('Ids that are not in the folder');

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../core/http/endpoint.js';
+import { ask, counted } from '../../core/http/question.js';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { problem } from '../../core/problem.js';
 import type { FolderName } from './folder-name.js';
@@ -14,7 +15,7 @@ import {
 } from './message-selection.js';
 import { folderHref } from './page-model.js';
 import * as schema from './store-query.js';
-import { ask, counted, folderOf, folderPath, group, type StoreSite } from './store-endpoints.js';
+import { folderOf, folderPath, group, type StoreSite } from './store-endpoints.js';
 
 const { messageIds, filter, expect } = selectionFields;
 

@@ -1,0 +1,24 @@
+import { type EndpointRequest, respond, type Response } from './endpoint.js';
+
+export interface Question {
+  readonly question: string;
+  /** What the form said, to be said again. */
+  readonly fields: Readonly<Record<string, string | readonly string[] | undefined>>;
+  readonly label: string;
+  readonly back: string;
+}
+
+/** A page that says what is about to happen, and asks. For forms only; scripts have `dryRun`. */
+export function ask(request: EndpointRequest, { question, fields, label, back }: Question): Response<never> {
+  const sent = Object.entries(fields).flatMap(([name, value]) =>
+    [value ?? []].flat().map((text) => ({ name, value: text })),
+  );
+  const model = { question, fields: sent, label, back, action: request.listPath };
+  // The endpoint's own model is what scripts get, and those are never asked.
+  return respond({ view: 'confirm.njk', model }) as unknown as Response<never>;
+}
+
+/** A count with its noun: `1 message`, `2 messages`. */
+export function counted(count: number, noun: string, plural = `${noun}s`): string {
+  return `${count.toLocaleString('en')} ${count === 1 ? noun : plural}`;
+}
