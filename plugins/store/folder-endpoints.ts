@@ -1,22 +1,14 @@
 import { z } from 'zod';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { type AnyEndpoint, defineEndpoint, respond } from '../../core/http/endpoint.js';
+import { ask, counted } from '../../core/http/question.js';
 import { problem } from '../../core/problem.js';
 import { folderBelow, type FolderName, levelOf, parentOf, parseFolderName } from './folder-name.js';
 import { folderHref, mailboxHref } from './page-model.js';
 import { folderEtag } from './folder-tag.js';
 import * as answer from './store-answer.js';
 import * as schema from './store-query.js';
-import {
-  ask,
-  counted,
-  folderOf,
-  folderPath,
-  group,
-  mailboxPath,
-  missingParent,
-  type StoreSite,
-} from './store-endpoints.js';
+import { folderOf, folderPath, group, mailboxPath, missingParent, type StoreSite } from './store-endpoints.js';
 import { FolderField } from './message-selection.js';
 
 const Level = z.string().max(250).describe('One level, without a dot.');
