@@ -9,7 +9,7 @@ const safeId = /^[A-Za-z0-9._-]{8,64}$/;
 
 /** Gives the request its id: the client's when its characters are safe, else a new one. */
 export function beginExchange(clock: Clock): Stage {
-  return async function begin(ctx: Context, next: Next) {
+  return function begin(ctx: Context, next: Next) {
     const given = ctx.get('X-Request-Id');
     const id = safeId.test(given) ? given : randomUUID();
     ctx.state.exchange = {
@@ -21,8 +21,8 @@ export function beginExchange(clock: Clock): Stage {
       params: {},
       audit: undefined,
     };
-    ctx.set('X-Request-Id', id);
-    await next();
+    ctx.res.setHeader('X-Request-Id', id);
+    return next();
   };
 }
 
@@ -40,7 +40,7 @@ export function accessLog(log: Log, clock: Clock, metrics: PluginContext['metric
     [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10],
     ['method', 'route'],
   );
-  return async function logAccess(ctx: Context, next: Next) {
+  return function logAccess(ctx: Context, next: Next) {
     ctx.res.once('close', () => {
       const { exchange } = ctx.state;
       const ms = clock.monotonic() - exchange.started;
@@ -64,7 +64,7 @@ export function accessLog(log: Log, clock: Clock, metrics: PluginContext['metric
         'request',
       );
     });
-    await next();
+    return next();
   };
 }
 

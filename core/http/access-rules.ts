@@ -23,8 +23,14 @@ export class AccessRules {
     this.#rules = rules.map(compile);
   }
 
-  /** The gate of the first rule that matches the decoded path, else the access that the endpoint declares. */
-  gate(method: Method, path: string, endpoint: Pick<Endpoint, 'access'>): Gate {
+  /**
+   * The gate of the first rule that matches the path, else the access that the endpoint declares.
+   *
+   * @param encoded path as it came in; rules match what it means
+   */
+  gate(method: Method, encoded: string, endpoint: Pick<Endpoint, 'access'>): Gate {
+    if (this.#rules.length === 0) return { kind: 'access', access: endpoint.access };
+    const path = decodeURIComponent(encoded);
     const rule = this.#rules.find((one) => (one.method ?? method) === method && one.pattern.test(path));
     return rule?.gate ?? { kind: 'access', access: endpoint.access };
   }

@@ -45,11 +45,8 @@ export class Assets {
   };
 
   /** Answers `/assets/…`; everything else goes on. */
-  readonly serve: Stage = async (ctx, next: Next) => {
-    if (!ctx.path.startsWith('/assets/')) {
-      await next();
-      return;
-    }
+  readonly serve: Stage = (ctx, next: Next) => {
+    if (!ctx.path.startsWith('/assets/')) return next();
     ctx.compress = false;
     const asset = this.#byUrl.get(ctx.path);
     if (asset === undefined) throw problem('not-found', 'There is no such asset.');
@@ -57,6 +54,7 @@ export class Assets {
       throw problem('method-not-allowed', { headers: { Allow: 'GET, HEAD' } });
     }
     send(ctx, asset);
+    return Promise.resolve();
   };
 
   /** Compresses text in the background; until it is ready, assets go out as they are. */

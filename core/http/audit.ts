@@ -93,12 +93,12 @@ const mutating = new Set(['POST', 'PUT', 'PATCH', 'DELETE']);
 
 /** One line for every request that could change something and reached an endpoint, done or refused. */
 export function auditTrail(sink: AuditSink, clock: Clock): Stage {
-  return async function writeAudit(ctx: Context, next: Next) {
+  async function writeAudit(ctx: Context, next: Next): Promise<void> {
     await next();
     const { exchange } = ctx.state;
     const { route } = exchange;
-    const method = route?.endpoint.method ?? ctx.method;
-    if (!mutating.has(ctx.method) || route === undefined) return;
+    if (route === undefined) return;
+    const { method } = route.endpoint;
     sink.write(
       JSON.stringify({
         at: new Date(clock.now()).toISOString(),
@@ -112,5 +112,6 @@ export function auditTrail(sink: AuditSink, clock: Clock): Stage {
         ...exchange.audit,
       }),
     );
-  };
+  }
+  return (ctx, next) => (mutating.has(ctx.method) ? writeAudit(ctx, next) : next());
 }

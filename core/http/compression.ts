@@ -8,6 +8,11 @@ import type { Context, Next, Stage } from './exchange.js';
 export function compression(): Stage {
   const compress = koaCompress({ threshold: 1024, zstd: null, deflate: null });
   return async function compressAnswer(ctx: Context, next: Next) {
+    if (ctx.req.headers['accept-encoding'] === undefined) {
+      ctx.res.setHeader('Vary', 'Accept-Encoding');
+      await next();
+      return;
+    }
     await compress(ctx, next as never);
     const tag = ctx.res.getHeader('ETag');
     const recoded = ctx.compress !== false && ctx.res.hasHeader('Content-Encoding');

@@ -9,11 +9,11 @@ const safe = new Set(['GET', 'HEAD', 'OPTIONS']);
  * `Sec-Fetch-Site: same-origin | none`; from older browsers an `Origin` that is ours; without both it is no browser.
  */
 export function crossSiteCheck(settings: () => HttpSettings): Stage {
-  return async function checkCrossSite(ctx: Context, next: Next) {
+  return function checkCrossSite(ctx: Context, next: Next) {
     if (!safe.has(ctx.method) && !isOwn(ctx, settings().publicUrls)) {
       throw problem('cross-site', 'A page of another site asked for this. Open the page here and do it again.');
     }
-    await next();
+    return next();
   };
 }
 

@@ -34,6 +34,8 @@ export interface DispatchParts {
 
 type Input = HandlerInput<unknown, unknown, unknown>;
 const reserved = ['format', 'notice'];
+/** Characters of an `Accept` that is remembered. */
+const longestAgreed = 300;
 
 /** From a checked request to an answer: route, access, body, schema, one call, representation. */
 export class Dispatcher {
@@ -50,8 +52,8 @@ export class Dispatcher {
       if ((await this.#parts.access.identify(ctx)) === null) throw unauthorized('Postern');
       throw problem('not-found', 'There is nothing at this address.');
     }
-    ctx.vary('Accept');
-    ctx.vary('HX-Request');
+    // The stage that compresses has put its own name there.
+    ctx.res.setHeader('Vary', 'Accept-Encoding, Accept, HX-Request');
     if (ctx.method === 'OPTIONS') {
       await this.#admitToAny(ctx, found);
       ctx.set('Allow', found.allow);
@@ -73,7 +75,7 @@ export class Dispatcher {
   };
 
   #gate(ctx: Context, method: Method, { route }: MatchedRoute) {
-    return this.#parts.rules().gate(method, decodeURIComponent(ctx.path), route.endpoint);
+    return this.#parts.rules().gate(method, ctx.path, route.endpoint);
   }
 
   /** Lets in whoever may use one of the methods here. */
@@ -153,7 +155,13 @@ function chooseRepresentation(ctx: Context, { route }: MatchedRoute): Representa
   if (format === undefined && route.endpoint.method !== 'GET' && isPageForm(ctx, htmx || prefersHtml(accept)))
     return 'html';
   if (format === undefined && htmx && route.endpoint.method !== 'GET') return 'html';
-  return negotiate(route.produces, route.fallback, { accept, format, htmx });
+  if (format !== undefined || htmx || accept.length > longestAgreed)
+    return negotiate(route.produces, route.fallback, { accept, format, htmx });
+  const known = route.agreed.get(accept);
+  if (known !== undefined) return known;
+  const agreed = negotiate(route.produces, route.fallback, { accept, format, htmx });
+  route.agreed.set(accept, agreed);
+  return agreed;
 }
 
 function buildInput(ctx: Context, matched: MatchedRoute, representation: Representation, read: ReadBody): Input {

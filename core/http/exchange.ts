@@ -22,7 +22,8 @@ export interface ExchangeState extends DefaultState {
 
 export type Context = ParameterizedContext<ExchangeState, { compress?: boolean }>;
 export type Next = () => Promise<unknown>;
-export type Stage = (ctx: Context, next: Next) => Promise<void>;
+/** One that has nothing to do afterwards returns what `next` returns: a promise less for every request. */
+export type Stage = (ctx: Context, next: Next) => Promise<unknown>;
 
 /** htmx asks for a part of the page; a restored history entry and a boosted link are whole pages. */
 export function wantsFragment(ctx: Context): boolean {

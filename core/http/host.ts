@@ -25,16 +25,37 @@ export function hostName(field: string): string | undefined {
 
 /** A request for a name that is not ours was led here by somebody's DNS: 421. Two names: 400. */
 export function hostCheck(settings: () => HttpSettings): Stage {
-  return async function checkHost(ctx: Context, next: Next) {
-    const fields = ctx.req.rawHeaders.filter((name, index) => index % 2 === 0 && name.toLowerCase() === 'host');
+  let ours: KnownHost | undefined;
+  return function checkHost(ctx: Context, next: Next) {
     if (ctx.req.httpVersionMajor < 1) throw problem('bad-request', 'Speak HTTP/1.1.');
-    if (fields.length > 1) throw problem('bad-request', 'There are two Host fields.');
+    if (hostFields(ctx.req.rawHeaders) > 1) throw problem('bad-request', 'There are two Host fields.');
     takeOriginForm(ctx);
     const field = ctx.req.headers.host;
     // HTTP/1.0 has no Host, and browsers, whom this protects, do not speak it.
-    if (field !== undefined && !isOurs(field, settings(), ctx.req.socket.localAddress)) throw misdirected();
-    await next();
+    if (field === undefined) return next();
+    const { localAddress } = ctx.req.socket;
+    const known = ours?.field === field && ours.localAddress === localAddress && ours.settings === settings();
+    if (!known && !isOurs(field, settings(), localAddress)) throw misdirected();
+    if (!known) ours = { field, localAddress, settings: settings() };
+    return next();
   };
+}
+
+/** The last that was found to be ours: the next request mostly says the same. */
+interface KnownHost {
+  readonly field: string;
+  readonly localAddress: string | undefined;
+  readonly settings: HttpSettings;
+}
+
+/** Names and values in turn, as they came. */
+function hostFields(rawHeaders: readonly string[]): number {
+  let count = 0;
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i] ?? '';
+    if (name.length === 4 && name.toLowerCase() === 'host') count += 1;
+  }
+  return count;
 }
 
 const misdirected = () =>

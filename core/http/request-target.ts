@@ -3,10 +3,10 @@ import type { Context, Next, Stage } from './exchange.js';
 
 /** Length and spelling of the target, before anything reads it. */
 export function targetCheck(largest: () => number): Stage {
-  return async function checkTarget(ctx: Context, next: Next) {
+  return function checkTarget(ctx: Context, next: Next) {
     if (ctx.url.length > largest()) throw problem('uri-too-long');
     checkPath(ctx.url.split('?', 1)[0] ?? '');
-    await next();
+    return next();
   };
 }
 

@@ -1,4 +1,5 @@
 import { Router } from '@koa/router';
+import { LRUCache } from 'lru-cache';
 import { startError } from '../start-error.js';
 import type { Method } from './endpoint.js';
 import type { Route } from './route.js';
@@ -15,21 +16,33 @@ export interface MatchedRoute {
   readonly params: Readonly<Record<string, string>>;
 }
 
+/** Characters of a path that is remembered. */
+const longestKnown = 300;
+
 /** All routes, prepared for matching. Built anew when a plugin mounts or goes, never for a request. */
 export class RouteTable {
   readonly #router = new Router({ strict: true, sensitive: true });
   readonly #byName = new Map<string, Route>();
+  readonly #found = new LRUCache<string, Found>({ max: 500 });
 
   constructor(routes: readonly Route[]) {
     for (const route of routes.toSorted((a, b) => (a.specificity < b.specificity ? -1 : 1))) this.#add(route);
   }
 
   find(path: string): Found | undefined {
+    const known = this.#found.get(path);
+    if (known !== undefined) return known;
+    const found = this.#match(path);
+    if (found !== undefined && path.length <= longestKnown) this.#found.set(path, found);
+    return found;
+  }
+
+  #match(path: string): Found | undefined {
     const routes = new Map<Method, MatchedRoute>();
     for (const layer of this.#router.match(path, 'GET').path) {
       const route = this.#byName.get(layer.name ?? '');
       if (route === undefined || routes.has(route.endpoint.method)) continue;
-      routes.set(route.endpoint.method, { route, params: layer.params(path, layer.captures(path)) });
+      routes.set(route.endpoint.method, { route, params: Object.freeze(layer.params(path, layer.captures(path))) });
     }
     if (routes.size === 0) return undefined;
     return {

@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import type { z } from 'zod';
 import type { AnyEndpoint, BodyDeclaration, Endpoint, Representation } from './endpoint.js';
 import { FieldShape } from './field-shape.js';
@@ -20,6 +21,8 @@ export interface Route {
   readonly template: string | undefined;
   readonly produces: readonly Representation[];
   readonly fallback: Representation;
+  /** What was agreed for an `Accept` that has been seen: clients say the same again and again. */
+  readonly agreed: LRUCache<string, Representation>;
   readonly query: FieldShape;
   readonly form: FieldShape;
   /** In the order of preference for this path: literal segments before parameters. */
@@ -37,6 +40,7 @@ export function compileRoute(plugin: MountedPlugin, declared: AnyEndpoint, views
     template: view === undefined ? undefined : views.resolve(plugin.name, view),
     produces,
     fallback: endpoint.fallback ?? usual,
+    agreed: new LRUCache({ max: 20 }),
     query: new FieldShape(endpoint.query),
     form: new FieldShape(schemaOf(endpoint.body)),
     specificity: path.replaceAll(/\{[^}]*\}/g, '~'),

@@ -5,7 +5,7 @@ import { koaBody } from 'koa-body';
 import { uniqueId, uniqueIdPattern } from '../disk/id.js';
 import { problem } from '../problem.js';
 import type { UploadedFile } from './endpoint.js';
-import type { Context, Stage } from './exchange.js';
+import type { Context, Next, Stage } from './exchange.js';
 import type { Fields } from './request-target.js';
 
 /** The part of a received file that we rely on. */
@@ -84,13 +84,17 @@ export class Uploads {
   }
 
   /** The files of a request are gone when it is answered, whatever the answer was. */
-  readonly releaseAfter: Stage = async (ctx, next) => {
+  readonly releaseAfter: Stage = (ctx, next) =>
+    // Only methods that may have a body leave something to be released.
+    ctx.method === 'GET' || ctx.method === 'HEAD' ? next() : this.#release(ctx, next);
+
+  async #release(ctx: Context, next: Next): Promise<void> {
     try {
       await next();
     } finally {
       for (const path of this.#files.get(ctx) ?? []) await unlink(path).catch(() => undefined);
     }
-  };
+  }
 }
 
 function uploadedFile(field: string, { filepath, originalFilename, mimetype, size }: TemporaryFile): UploadedFile {
