@@ -89,10 +89,18 @@ export function formatValue(unit: ChartUnit, value: number): string {
   if (!Number.isFinite(value)) return '–';
   if (unit === 'share') return `${round(value * 100)} %`;
   if (unit === 'rate') return `${round(value)}/s`;
+  if (unit === 'perMinute') return `${round(value)}/min`;
   if (unit === 'count') return round(value);
-  if (unit === 'seconds') return value < 1 ? `${round(value * 1000)} ms` : `${round(value)} s`;
+  if (unit === 'seconds') return formatSeconds(value);
   const step = value < 1024 ? 0 : Math.min(4, Math.floor(Math.log2(value) / 10));
   return `${round(value / 1024 ** step)} ${['B', 'KB', 'MB', 'GB', 'TB'][step] ?? ''}`;
+}
+
+function formatSeconds(value: number): string {
+  if (value < 1) return `${round(value * 1000)} ms`;
+  if (value < 120) return `${round(value)} s`;
+  if (value < 7200) return `${round(value / 60)} min`;
+  return value < 172_800 ? `${round(value / 3600)} h` : `${round(value / 86_400)} d`;
 }
 
 /** Three digits are enough to see by. */

@@ -1,4 +1,4 @@
-export type ChartUnit = 'rate' | 'seconds' | 'bytes' | 'count' | 'share';
+export type ChartUnit = 'rate' | 'perMinute' | 'seconds' | 'bytes' | 'count' | 'share';
 
 type Labels = Readonly<Record<string, string>>;
 
@@ -11,6 +11,8 @@ export interface SeriesSource {
   readonly metric: string;
   readonly where?: Labels;
   readonly quantile?: number;
+  /** Of a rate: what it is multiplied with. */
+  readonly factor?: number;
   /** For a share: the counter of the whole. */
   readonly of?: string;
   readonly promql: string;
@@ -20,6 +22,8 @@ export interface Chart {
   readonly id: string;
   readonly title: string;
   readonly unit: ChartUnit;
+  /** Shown only once somebody has registered one of its metrics. */
+  readonly optional?: true;
   readonly series: readonly SeriesSource[];
 }
 
@@ -36,12 +40,18 @@ const rate = (id: string, label: string, metric: string, where?: Labels): Series
   ...(where && { where }),
   promql: `sum(rate(${selector(metric, where)}[5m]))`,
 });
-const gauge = (id: string, label: string, metric: string): SeriesSource => ({
+const perMinute = (id: string, label: string, metric: string, where: Labels): SeriesSource => ({
+  ...rate(id, label, metric, where),
+  factor: 60,
+  promql: `sum(rate(${selector(metric, where)}[5m])) * 60`,
+});
+const gauge = (id: string, label: string, metric: string, where?: Labels): SeriesSource => ({
   id,
   label,
   kind: 'gauge',
   metric,
-  promql: `sum(${metric})`,
+  ...(where && { where }),
+  promql: `sum(${selector(metric, where)})`,
 });
 const quantile = (id: string, percent: number, metric: string): SeriesSource => ({
   id,
@@ -83,6 +93,48 @@ export const charts: readonly Chart[] = [
       rate('postponed', 'deferred', 'postern_mail_deliveries_total', { result: 'deferred' }),
       rate('bounced', 'bounced', 'postern_mail_deliveries_total', { result: 'bounced' }),
     ],
+  },
+  {
+    id: 'queue',
+    title: 'Queue',
+    unit: 'count',
+    optional: true,
+    series: ['queued', 'active', 'deferred', 'held'].map((state) =>
+      gauge(`queue_${state}`, state, 'postern_queue_entries', { state }),
+    ),
+  },
+  {
+    id: 'queueAge',
+    title: 'Age of the oldest entry of the queue',
+    unit: 'seconds',
+    optional: true,
+    series: [gauge('queueAge', 'oldest', 'postern_queue_oldest_age_seconds')],
+  },
+  {
+    id: 'outbound',
+    title: 'Outbound recipients a minute',
+    unit: 'perMinute',
+    optional: true,
+    series: ['delivered', 'deferred', 'bounced'].map((result) =>
+      perMinute(`outbound_${result}`, result, 'postern_outbound_results_total', { result }),
+    ),
+  },
+  {
+    id: 'attempts',
+    title: 'Attempts to hand on',
+    unit: 'seconds',
+    optional: true,
+    series: [
+      quantile('attempt50', 50, 'postern_outbound_attempt_seconds'),
+      quantile('attempt95', 95, 'postern_outbound_attempt_seconds'),
+    ],
+  },
+  {
+    id: 'outboundConnections',
+    title: 'Outbound connections',
+    unit: 'count',
+    optional: true,
+    series: [gauge('outboundConnections', 'open', 'postern_outbound_connections')],
   },
   {
     id: 'commit',

@@ -85,6 +85,11 @@ export class MetricHistory {
     this.#minute = [];
   }
 
+  /** Charts that can have values: the optional ones only while somebody counts what they show. */
+  shown(charts: readonly Chart[]): readonly Chart[] {
+    return charts.filter(({ optional, series }) => !optional || series.some(({ id }) => this.#before?.known.has(id)));
+  }
+
   /** @param period seconds up to now */
   last(period: number): HistoryPart {
     const fine = period <= FINE_POINTS * STEP_SECONDS;

@@ -6,12 +6,19 @@ export interface Reading {
   /** Milliseconds, monotonic. */
   readonly at: number;
   readonly sums: ReadonlyMap<string, readonly number[]>;
+  /** Series whose metric is registered. */
+  readonly known: ReadonlySet<string>;
 }
 
 /** What has to be known of each series at one moment. */
 export function readMetrics(families: readonly MetricFamily[], sources: readonly SeriesSource[], at: number): Reading {
   const byName = new Map(families.map((family) => [family.name, family]));
-  return { at, sums: new Map(sources.map((source) => [source.id, sumsOf(source, byName)])) };
+  const known = sources.filter(({ metric }) => byName.has(metric));
+  return {
+    at,
+    sums: new Map(known.map((source) => [source.id, sumsOf(source, byName)])),
+    known: new Set(known.map(({ id }) => id)),
+  };
 }
 
 function sumsOf(source: SeriesSource, byName: ReadonlyMap<string, MetricFamily>): readonly number[] {
@@ -40,7 +47,8 @@ function bucketsOf(source: SeriesSource, samples: readonly MetricSample[]): read
 
 /** The value of a series between two moments; NaN when there is none. */
 export function valueOf(source: SeriesSource, before: Reading | undefined, now: Reading): number {
-  const sums = now.sums.get(source.id) ?? [];
+  const sums = now.sums.get(source.id);
+  if (sums === undefined) return Number.NaN;
   if (source.kind === 'gauge') return sums[0] ?? Number.NaN;
   if (before === undefined) return Number.NaN;
   const old = before.sums.get(source.id) ?? [];
@@ -48,7 +56,7 @@ export function valueOf(source: SeriesSource, before: Reading | undefined, now: 
   if (source.kind === 'quantile') return quantileOf(sums, old, source.quantile ?? 0.5);
   if (source.kind === 'share') return change(1) > 0 ? Math.min(1, change(0) / change(1)) : Number.NaN;
   const seconds = (now.at - before.at) / 1000;
-  return seconds > 0 && change(0) >= 0 ? change(0) / seconds : Number.NaN;
+  return seconds > 0 && change(0) >= 0 ? (change(0) / seconds) * (source.factor ?? 1) : Number.NaN;
 }
 
 /** As `histogram_quantile` does it: straight lines between the bounds, the last finite bound for what lies above. */

@@ -6,7 +6,7 @@ import { drawChart, formatValue, HEIGHT, WIDTH } from '../chart-drawing.js';
 import { charts } from '../charts.js';
 import { graphiteLines } from '../graphite.js';
 import { fullHealth } from '../health-report.js';
-import type { HistoryPart, MetricHistory } from '../history.js';
+import type { MetricHistory } from '../history.js';
 
 const group = 'Service';
 
@@ -27,7 +27,7 @@ const Answer = z.object({
     z.object({
       id: z.string(),
       title: z.string(),
-      unit: z.enum(['rate', 'seconds', 'bytes', 'count', 'share']),
+      unit: z.enum(['rate', 'perMinute', 'seconds', 'bytes', 'count', 'share']),
       series: z.array(
         z.object({
           id: z.string(),
@@ -55,13 +55,14 @@ export function metricsEndpoints(parts: MetricsParts): readonly AnyEndpoint[] {
   return [metricsEndpoint(parts), historyEndpoint(parts), graphiteEndpoint(parts)];
 }
 
-function modelOf(part: HistoryPart, period: PeriodName): History {
+function modelOf(history: MetricHistory, period: PeriodName): History {
+  const part = history.last(periods[period]);
   const finite = (value: number): number | null => (Number.isFinite(value) ? value : null);
   return {
     period,
     step: part.step,
     times: part.times.map((time) => new Date(time).toISOString()),
-    charts: charts.map(({ id, title, unit, series }) => ({
+    charts: history.shown(charts).map(({ id, title, unit, series }) => ({
       id,
       title,
       unit,
@@ -96,7 +97,7 @@ const metricsEndpoint = ({ metrics, history, health, clock }: MetricsParts): Any
           text: await metrics.render(representation === 'text' ? 'prometheus' : 'openmetrics'),
         });
       }
-      return modelOf(history.last(periods[query.period]), query.period);
+      return modelOf(history, query.period);
     },
   });
 
@@ -132,7 +133,7 @@ function pageOf(history: MetricHistory, health: HealthOverview, clock: Clock, pe
       { label: 'Event loop', value: formatValue('seconds', last('lag')), hint: 'delay of the slowest 1 %' },
       { label: 'Memory', value: formatValue('bytes', last('resident')), hint: 'of the process' },
     ],
-    charts: charts.map((chart) => drawChart(chart, part, from, now)),
+    charts: history.shown(charts).map((chart) => drawChart(chart, part, from, now)),
   };
 }
 
@@ -146,7 +147,7 @@ const historyEndpoint = ({ history }: MetricsParts): AnyEndpoint =>
     query: Query,
     answer: Answer,
     cache: 'no-store',
-    handle: ({ query }): History => modelOf(history.last(periods[query.period]), query.period),
+    handle: ({ query }): History => modelOf(history, query.period),
   });
 
 const graphiteEndpoint = ({ metrics, prefix, clock }: MetricsParts): AnyEndpoint =>

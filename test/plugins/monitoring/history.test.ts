@@ -124,6 +124,33 @@ test('each series of the charts has a name of its own and its PromQL', () => {
     for (const { promql } of series) assert.match(promql, /^(?:sum|histogram_quantile)\(/);
 });
 
+test('charts of a queue are there once somebody counts it', async () => {
+  let families: readonly MetricFamily[] = [];
+  let now = 0;
+  const clock = { now: () => now, monotonic: () => now };
+  const history = new MetricHistory({ collect: () => Promise.resolve(families) }, charts, clock);
+  await history.look();
+  assert.ok(history.shown(charts).every(({ optional }) => !optional));
+  assert.ok(Number.isNaN(history.last(900).values.get('queueAge')?.[0]));
+  families = [
+    family('postern_queue_oldest_age_seconds', 7200),
+    family('postern_outbound_results_total', 3, { result: 'delivered' }),
+  ];
+  now = 10_000;
+  await history.look();
+  families = [...families.slice(0, 1), family('postern_outbound_results_total', 4, { result: 'delivered' })];
+  now = 20_000;
+  await history.look();
+  const shown = history.shown(charts).filter(({ optional }) => optional);
+  assert.deepEqual(
+    shown.map(({ id }) => id),
+    ['queueAge', 'outbound'],
+  );
+  const { values } = history.last(900);
+  assert.deepEqual([values.get('queueAge')?.at(-1), values.get('outbound_delivered')?.at(-1)], [7200, 6]);
+  assert.deepEqual([formatValue('seconds', 7200), formatValue('perMinute', 6)], ['2 h', '6/min']);
+});
+
 test('the metrics page works without JavaScript; scripts and scrapers get what they ask for', async (t) => {
   const site = await openPluginSite(t, monitoring, { configuration });
   site.pipeline.snapshot().emit('accepted', {
@@ -132,7 +159,7 @@ test('the metrics page works without JavaScript; scripts and scrapers get what t
     ms: 5,
   });
   const page = await site.page('/metrics?period=6h');
-  for (const { title } of charts) assert.ok(page.includes(`>${title}</h2>`), title);
+  for (const { title, optional } of charts) assert.equal(page.includes(`>${title}</h2>`), !optional, title);
   assert.match(page, /<a href="\/metrics\?period=6h" aria-current="page">/);
   assert.match(page, /histogram_quantile\(0\.95/);
   assert.match(page, /<svg viewBox="0 0 600 120"/);
