@@ -9,12 +9,13 @@ import { lifecycle } from './contracts/lifecycle.js';
 import { localDelivery } from './contracts/local-delivery.js';
 import { serverLog } from './contracts/server-log.js';
 import { catalogue, configuration, healthOverview, metricsExposition, reloading } from './contracts/server.js';
-import type { Catalogue, Reloading } from './contracts/server.js';
+import type { Catalogue, LayerFile, Reloading } from './contracts/server.js';
 import { submission } from './contracts/submission.js';
 import { openSpool, type FileSpool } from './disk/file-spool.js';
 import { watchDataFolder } from './foreign-entries.js';
 import { HealthRegistry } from './health-registry.js';
 import type { Accounts } from './http/accounts.js';
+import { AuditFile, type AuditSink } from './http/audit.js';
 import { createHttpShell, type HttpShell } from './http/shell.js';
 import type { OpenedLog } from './log.js';
 import { Metrics } from './metrics.js';
@@ -38,7 +39,7 @@ const probeEveryMs = 10_000;
 export interface AppInput {
   readonly configuration: LoadedConfiguration;
   /** Reads the configuration again, for a reload. */
-  readonly load: () => Promise<LoadedConfiguration>;
+  readonly load: (layers?: readonly LayerFile[]) => Promise<LoadedConfiguration>;
   readonly accounts: Accounts;
   readonly log: OpenedLog;
   readonly clock: Clock;
@@ -72,9 +73,10 @@ export async function createApp(input: AppInput): Promise<App> {
   const pipeline = new Pipeline({ log, clock });
   const spool = await openSpool(join(data, 'spool'), { log, clock, durability: settings.durability });
   const closeSpool = watchOver(spool, health);
-  const http = openHttp(input, metrics);
+  const audit = openAudit(input);
+  const http = openHttp(input, metrics, audit);
   const smtp = openSmtp(input, { spool, pipeline, metrics, health });
-  const reload = new Reload({ live, load: input.load, plugins: () => plugins, http, smtp, log, clock });
+  const reload = new Reload({ ...input, live, plugins: () => plugins, http, audit, smtp, log });
   const plugins = new PluginHost({
     plugins: input.configuration.plugins,
     options: input.configuration.options,
@@ -128,7 +130,13 @@ export async function createApp(input: AppInput): Promise<App> {
   };
 }
 
-function openHttp({ configuration, accounts, log, clock }: AppInput, metrics: Metrics): HttpShell {
+function openAudit({ configuration, log }: AppInput): AuditSink {
+  const { auditFileBytes, keepAuditFiles } = configuration.settings.log;
+  const bounds = { maxFileBytes: auditFileBytes, keepFiles: keepAuditFiles };
+  return new AuditFile(join(configuration.data, 'logs'), log.log, bounds);
+}
+
+function openHttp({ configuration, accounts, log, clock }: AppInput, metrics: Metrics, audit: AuditSink): HttpShell {
   const { settings, data, hostname } = configuration;
   return createHttpShell({
     settings: settings.http,
@@ -142,7 +150,7 @@ function openHttp({ configuration, accounts, log, clock }: AppInput, metrics: Me
     version,
     hostname,
     uploadLimit: settings.smtp.limits.messageBytes,
-    auditBounds: { maxFileBytes: settings.log.auditFileBytes, keepFiles: settings.log.keepAuditFiles },
+    audit,
   });
 }
 

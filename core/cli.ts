@@ -58,7 +58,7 @@ async function serve({ options }: CommandLine): Promise<void> {
 
 async function reloadBySignal({ app }: RunningServer): Promise<void> {
   try {
-    const { changed, restartRequired } = await app.reloading.reload({ by: 'SIGHUP' });
+    const { changed, restartRequired } = await app.reloading.reload({ by: 'SIGHUP', unasked: true });
     surroundings.print(`SIGHUP: changed: ${listOf(changed)}; waiting for a restart: ${listOf(restartRequired)}.`);
   } catch (error) {
     const why = isProblem(error) ? redactText(sentenceOf(error)) : 'it failed; the log says why';

@@ -4,6 +4,7 @@ import { builtIns } from '../plugins/index.js';
 import { createApp, version, type App } from './app.js';
 import { systemClock } from './clock.js';
 import { loadConfiguration, type LoadedConfiguration, type Overrides } from './config/load.js';
+import type { LayerFile } from './contracts/server.js';
 import { takeDataFolder } from './data-folder.js';
 import { openAccounts, type OpenedAccounts } from './http/accounts.js';
 import { openLog, type OpenedLog } from './log.js';
@@ -33,9 +34,14 @@ export interface RunningServer {
 }
 
 /** Reads and checks the configuration for this place. */
-export function configure(overrides: Overrides, { cwd, env }: Surroundings): Promise<LoadedConfiguration> {
+export function configure(
+  overrides: Overrides,
+  { cwd, env }: Surroundings,
+  layers?: readonly LayerFile[],
+): Promise<LoadedConfiguration> {
   return loadConfiguration({
     overrides,
+    ...(layers !== undefined && { layers }),
     cwd,
     env,
     plugins: async (names, folder) => replaceBuiltIns(await loadSitePlugins(names, folder)),
@@ -71,7 +77,7 @@ export async function start(options: StartOptions, surroundings: Surroundings): 
     });
     const app = await createApp({
       configuration,
-      load: () => configure(options, surroundings),
+      load: (layers) => configure(options, surroundings, layers),
       accounts: accounts.accounts,
       log,
       clock: systemClock,

@@ -1,26 +1,31 @@
+import { randomUUID } from 'node:crypto';
 import type { PluginHost } from './boot.js';
 import type { Clock } from './clock.js';
 import type { LiveConfiguration } from './config/live.js';
 import type { LoadedConfiguration } from './config/load.js';
 import { placesOf } from './config/refusal.js';
-import { httpInForce, smtpInForce } from './config/restart.js';
-import type { Difference, LastReload, Reloading, ReloadOutcome } from './contracts/server.js';
+import { httpInForce } from './config/restart.js';
+import type { Difference, LastReload, LayerFile, Reloading, ReloadOutcome, ReloadRequest } from './contracts/server.js';
 import { AccessRules } from './http/access-rules.js';
+import type { Accounts, PreparedAccounts } from './http/accounts.js';
+import type { AuditSink } from './http/audit.js';
+import { refuseOpenDoor } from './http/open-door.js';
 import type { HttpShell } from './http/shell.js';
 import type { Log } from './log.js';
-import { isProblem, problem } from './problem.js';
+import { classOf, isProblem, problem } from './problem.js';
 import { redactText } from './redact.js';
-import type { SmtpEngine } from './smtp/engine.js';
-import type { PreparedSettings } from './smtp/settings-in-force.js';
+import type { PreparedSettings, SmtpEngine } from './smtp/engine.js';
 import { isStartError } from './start-error.js';
 
 export interface ReloadParts {
   readonly live: LiveConfiguration;
-  /** Reads and checks the configuration as at the start. @throws start error */
-  readonly load: () => Promise<LoadedConfiguration>;
+  /** Reads and checks the configuration as at the start, with other layers than those on disk if given. @throws start error */
+  readonly load: (layers?: readonly LayerFile[]) => Promise<LoadedConfiguration>;
   /** They are started behind the reload, which one of them offers. */
   readonly plugins: () => PluginHost;
   readonly http: Pick<HttpShell, 'reconfigure'>;
+  readonly accounts: Pick<Accounts, 'prepare'>;
+  readonly audit: Pick<AuditSink, 'write'>;
   readonly smtp: Pick<SmtpEngine, 'prepare'>;
   readonly log: Log;
   readonly clock: Clock;
@@ -32,6 +37,7 @@ type Undo = () => void | Promise<void>;
 interface Plan {
   readonly next: LoadedConfiguration;
   readonly smtp: PreparedSettings;
+  readonly accounts: PreparedAccounts;
   readonly differences: readonly Difference[];
 }
 
@@ -49,62 +55,64 @@ export class Reload implements Reloading {
     return this.#last;
   }
 
-  async reload({ by, dryRun = false }: { readonly by: string; readonly dryRun?: boolean }): Promise<ReloadOutcome> {
+  async reload(request: ReloadRequest): Promise<ReloadOutcome> {
     if (this.#running) throw problem('conflict', 'Another reload runs at this moment.');
     this.#running = true;
+    const { dryRun = false, layers } = request;
     try {
-      const plan = await this.#plan();
+      const plan = await this.#plan(layers?.files);
       if (dryRun) return outcomeOf('dryRun', plan.differences);
-      await this.#swap(plan);
+      await this.#swap(plan, layers);
       const outcome = outcomeOf(
         plan.differences.some(({ restart }) => !restart) ? 'reloaded' : 'unchanged',
         plan.differences,
       );
-      this.#took(by, outcome);
+      this.#took(request, outcome);
       return outcome;
     } catch (error) {
-      if (!dryRun) this.#refused(by, error);
+      if (!dryRun) this.#refused(request, error);
       throw error;
     } finally {
       this.#running = false;
     }
   }
 
-  async #plan(): Promise<Plan> {
-    const { live, smtp } = this.#parts;
-    const next = await this.#parts.load().catch((error: unknown) => {
+  async #plan(layers: readonly LayerFile[] | undefined): Promise<Plan> {
+    const { live } = this.#parts;
+    const next = await this.#parts.load(layers).catch((error: unknown) => {
       throw asInvalid(error, '');
     });
     const http = httpInForce(live.started, next);
     checked('http.access', () => new AccessRules(http.access));
-    const prepared = checked('smtp.listeners', () => smtp.prepare(smtpInForce(live.started, next), next.domains));
+    const accounts = await this.#parts.accounts.prepare(http.accounts).catch((error: unknown) => {
+      throw asInvalid(error, 'http.accounts');
+    });
+    checked('http.accounts', () => refuseOpenDoor(http, accounts.chosen));
+    const smtp = checked('smtp.listeners', () => this.#parts.smtp.prepare(next.settings.smtp, next.domains));
     const differences = live.differences(next);
-    const known = new Set(differences.map(({ key }) => key));
-    const renewed = prepared.renewed
-      .map(
-        (name) => `smtp.listeners.${next.settings.smtp.listeners.findIndex((listener) => listener.name === name)}.cert`,
-      )
-      .filter((key) => !known.has(key))
-      .map((key): Difference => ({ key, before: 'as it was read', after: 'as the file is now', restart: false }));
-    return { next, smtp: prepared, differences: [...renewed, ...differences] };
+    return { next, smtp, accounts, differences: [...renewals(smtp, next, differences), ...differences] };
   }
 
   /** What cannot fail comes last and in one step. */
-  async #swap({ next, smtp }: Plan): Promise<void> {
+  async #swap({ next, smtp, accounts }: Plan, layers: ReloadRequest['layers']): Promise<void> {
     const { live, http } = this.#parts;
     const plugins = this.#parts.plugins();
     const old = live.current;
     const undo: Undo[] = [];
     try {
+      await smtp.open();
+      undo.push(() => smtp.abandon());
       live.use(next);
       undo.push(() => live.use(old));
       await plugins.reconfigure(next.options, () => live.use(old));
       undo.push(async () => void (await plugins.reconfigure(old.options)));
       undo.push(() => live.tellBack());
       await live.tell();
-      undo.push(smtp.commit());
+      if (layers !== undefined) undo.push(await layers.keep());
+      undo.push(accounts.commit());
       undo.push(() => http.reconfigure(httpInForce(live.started, old), old.settings.smtp.limits.messageBytes));
       http.reconfigure(httpInForce(live.started, next), next.settings.smtp.limits.messageBytes);
+      smtp.commit();
     } catch (error) {
       await this.#takeBack(undo);
       throw isProblem(error) && error.problem === 'invalid' ? error : refusedBy(error);
@@ -122,20 +130,48 @@ export class Reload implements Reloading {
     }
   }
 
-  #took(by: string, { changed, restartRequired }: ReloadOutcome): void {
+  #took(request: ReloadRequest, { changed, restartRequired }: ReloadOutcome): void {
+    const { by } = request;
     this.#last = { at: this.#now(), by, refused: null };
-    this.#parts.log.info({ by, changed, restartRequired }, 'the configuration was reloaded');
+    const requestId = this.#note(request, 200, { changed, restartRequired });
+    this.#parts.log.info({ by, changed, restartRequired, requestId }, 'the configuration was reloaded');
   }
 
-  #refused(by: string, error: unknown): void {
-    const why = isProblem(error) ? error.message : 'It failed; the log says why.';
-    this.#last = { at: this.#now(), by, refused: redactText(why) };
-    this.#parts.log.warn({ by, err: error }, 'a reload was refused; everything stays as it was');
+  #refused(request: ReloadRequest, error: unknown): void {
+    const { by } = request;
+    const why = redactText(isProblem(error) ? error.message : 'It failed; the log says why.');
+    this.#last = { at: this.#now(), by, refused: why };
+    const requestId = this.#note(request, isProblem(error) ? classOf(error).http : 500, { refused: why });
+    this.#parts.log.warn({ by, err: error, requestId }, 'a reload was refused; everything stays as it was');
+  }
+
+  /** The line of the audit log for what did not come over HTTP; the log names it by the same id. */
+  #note({ by, unasked }: ReloadRequest, status: number, selector: object): string | undefined {
+    if (unasked !== true) return undefined;
+    const requestId = randomUUID();
+    const at = this.#now();
+    const what = { method: 'LOCAL', route: '/config/reload', params: {}, status, action: 'config.reload', selector };
+    this.#parts.audit.write(JSON.stringify({ at, by, from: 'this server', requestId, ...what }));
+    return requestId;
   }
 
   #now(): string {
     return new Date(this.#parts.clock.now()).toISOString();
   }
+}
+
+/** A certificate that was renewed under its old name is a change that no key tells. */
+function renewals(
+  smtp: PreparedSettings,
+  next: LoadedConfiguration,
+  differences: readonly Difference[],
+): readonly Difference[] {
+  const known = new Set(differences.map(({ key }) => key));
+  const { listeners } = next.settings.smtp;
+  return smtp.renewed
+    .map((name) => `smtp.listeners.${listeners.findIndex((listener) => listener.name === name)}.cert`)
+    .filter((key) => !known.has(key))
+    .map((key) => ({ key, before: 'as it was read', after: 'as the file is now', restart: false }));
 }
 
 function outcomeOf(status: ReloadOutcome['status'], differences: readonly Difference[]): ReloadOutcome {

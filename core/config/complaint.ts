@@ -1,12 +1,12 @@
 import type { z } from 'zod';
 import { childOutline, knownKeys, type Outline } from './outline.js';
-import { joinPath, type KeyPath, type Position } from './positions.js';
+import { joinPath, type KeyPath, type Place } from './positions.js';
 
 /** One thing that is wrong with the configuration, as a line for an operator: place, key, reason, what to write instead. */
 export interface Complaint {
   readonly key: KeyPath;
   readonly sentence: string;
-  readonly position: Position | undefined;
+  readonly place: Place | undefined;
 }
 
 /** Turns what zod found into complaints. `base` is the path of the part that was checked. */
@@ -14,16 +14,16 @@ export function complaintsOf(
   error: z.ZodError,
   base: KeyPath,
   outline: Outline,
-  positions: ReadonlyMap<KeyPath, Position>,
+  places: ReadonlyMap<KeyPath, Place>,
 ): readonly Complaint[] {
   return error.issues.flatMap((issue) => {
     const path = issue.path.map(String);
     const key = path.reduce<KeyPath>(joinPath, base);
     if (issue.code === 'unrecognized_keys') {
-      const place = path.reduce<Outline | undefined>((at, step) => at && childOutline(at, step), outline);
-      return issue.keys.map((name) => unknownKey(joinPath(key, name), name, place, positions));
+      const at = path.reduce<Outline | undefined>((above, step) => above && childOutline(above, step), outline);
+      return issue.keys.map((name) => unknownKey(joinPath(key, name), name, at, places));
     }
-    return [{ key, sentence: lowerFirst(reasonOf(issue)), position: nearest(key, positions) }];
+    return [{ key, sentence: lowerFirst(reasonOf(issue)), place: nearest(key, places) }];
   });
 }
 
@@ -39,22 +39,22 @@ const depth = (issues: readonly z.core.$ZodIssue[]): number => issues[0]?.path.l
 function unknownKey(
   key: KeyPath,
   name: string,
-  place: Outline | undefined,
-  positions: ReadonlyMap<KeyPath, Position>,
+  at: Outline | undefined,
+  places: ReadonlyMap<KeyPath, Place>,
 ): Complaint {
-  const known = place === undefined ? [] : knownKeys(place);
+  const known = at === undefined ? [] : knownKeys(at);
   const close = known.toSorted((a, b) => distance(name, a) - distance(name, b))[0];
   const hint =
     close !== undefined && distance(name, close) <= Math.max(2, name.length / 3)
       ? `did you mean ${close}?`
       : `known keys here: ${known.join(', ') || 'none'}.`;
-  return { key, sentence: `unknown key; ${hint}`, position: nearest(key, positions) };
+  return { key, sentence: `unknown key; ${hint}`, place: nearest(key, places) };
 }
 
-/** The position of the key itself, else of the closest key above it. */
-function nearest(key: KeyPath, positions: ReadonlyMap<KeyPath, Position>): Position | undefined {
+/** The place of the key itself, else of the closest key above it. */
+function nearest(key: KeyPath, places: ReadonlyMap<KeyPath, Place>): Place | undefined {
   for (let path = key; path !== ''; path = path.slice(0, Math.max(0, path.lastIndexOf('.')))) {
-    const found = positions.get(path);
+    const found = places.get(path);
     if (found !== undefined) return found;
   }
   return undefined;
@@ -77,9 +77,7 @@ function distance(a: string, b: string): number {
 }
 
 /** `postern.json5:3:5: smtp.listeners.0.prot: unknown key; did you mean port?` */
-export function printComplaint(complaint: Complaint, file: string | null): string {
-  const { key, position, sentence } = complaint;
-  const place =
-    file === null ? '' : position === undefined ? `${file}: ` : `${file}:${position.line}:${position.column}: `;
-  return `${place}${key === '' ? '' : `${key}: `}${sentence}`;
+export function printComplaint({ key, place, sentence }: Complaint, file: string | null): string {
+  const at = place === undefined ? (file === null ? '' : `${file}: `) : `${place.file}:${place.line}:${place.column}: `;
+  return `${at}${key === '' ? '' : `${key}: `}${sentence}`;
 }

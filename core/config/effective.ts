@@ -1,13 +1,12 @@
 import type { EffectiveValue, Origin } from '../contracts/server.js';
 import { MASK } from '../redact.js';
 import { childOutline, descriptionOf, isSecret, type Outline } from './outline.js';
-import { joinPath, type KeyPath, type Position } from './positions.js';
+import { joinPath, type KeyPath, type Place } from './positions.js';
 
 /** Where values that are not defaults came from. */
 export interface Origins {
-  readonly file: string | null;
-  readonly positions: ReadonlyMap<KeyPath, Position>;
-  /** Keys set from elsewhere; they win over the file. */
+  readonly places: ReadonlyMap<KeyPath, Place>;
+  /** Keys set from elsewhere; they win over the files. */
   readonly overrides: ReadonlyMap<KeyPath, { readonly origin: Origin; readonly where: string | null }>;
 }
 
@@ -72,8 +71,8 @@ function originOf(key: KeyPath, origins: Origins): { readonly origin: Origin; re
   for (let path = key; path !== ''; path = path.slice(0, Math.max(0, path.lastIndexOf('.')))) {
     const override = origins.overrides.get(path);
     if (override !== undefined) return override;
-    const position = path === key ? origins.positions.get(path) : undefined;
-    if (position !== undefined) return { origin: 'file', where: `${origins.file ?? ''}:${position.line}` };
+    const place = path === key ? origins.places.get(path) : undefined;
+    if (place !== undefined) return { origin: 'file', where: `${place.file}:${place.line}` };
   }
   return { origin: 'default', where: null };
 }

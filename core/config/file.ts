@@ -15,7 +15,12 @@ export interface ConfigFile {
 
 /** Reads a JSON5 file; what is wrong with it is a start error with its line. */
 export function readConfigFile(path: string): ConfigFile {
-  const text = readText(path);
+  return parseConfigFile(path, readText(path));
+}
+
+/** The same for a text that was read elsewhere; `path` names it in complaints. */
+export function parseConfigFile(path: string, text: string): ConfigFile {
+  if (text.length > largest) throw tooLarge(path);
   const content = parse(path, text);
   if (typeof content !== 'object' || content === null || Array.isArray(content)) {
     throw startError(`${path}: the configuration must be an object: { hostname: 'mail.example.org', … }`);
@@ -44,8 +49,11 @@ function readText(path: string): string {
       cause,
     );
   }
-  throw startError(`${path}: a configuration file may have ${largest} characters at most.`);
+  throw tooLarge(path);
 }
+
+const tooLarge = (path: string): Error =>
+  startError(`${path}: a configuration file may have ${largest} characters at most.`);
 
 function parse(path: string, text: string): unknown {
   try {

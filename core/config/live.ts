@@ -114,7 +114,7 @@ export class LiveConfiguration implements Configuration {
   }
 
   #waits(key: KeyPath, next: LoadedConfiguration): boolean {
-    return waitsForRestart(key, { started: this.started, next, takesOptions: this.#takesOptions });
+    return waitsForRestart(key, { next, takesOptions: this.#takesOptions });
   }
 }
 

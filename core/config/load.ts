@@ -1,14 +1,16 @@
 import { existsSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import type { z } from 'zod';
-import type { Configuration, ConfigurationFile, EffectiveValue, Origin } from '../contracts/server.js';
+import type { Configuration, ConfigurationFile, EffectiveValue, LayerFile, Origin } from '../contracts/server.js';
 import { parseDomain } from '../mime/address.js';
 import type { Plugin } from '../plugin.js';
 import { parseNetworks } from '../smtp/networks.js';
 import { isProblem, problem } from '../problem.js';
 import { complaintsOf, type Complaint } from './complaint.js';
 import { effectiveValues, leavesOf, type Origins } from './effective.js';
-import { readConfigFile, type ConfigFile } from './file.js';
+import { parseConfigFile, readConfigFile, type ConfigFile } from './file.js';
+import { LayerFolder } from './layer-folder.js';
+import { layered, namesLayers, presumptions, type LayeredContent } from './layered.js';
 import { maskedText } from './masked-text.js';
 import { ServerOptions, type ServerSettings } from './options.js';
 import { outlineOf, type Outline } from './outline.js';
@@ -31,6 +33,8 @@ export interface LoadInput {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** The plugins to run for these settings: built-ins and the site's, loaded from `folder`. */
   readonly plugins: (sitePlugins: readonly string[], folder: string) => Promise<readonly Plugin[]>;
+  /** In place of the layers in the data folder; the lowest first. */
+  readonly layers?: readonly LayerFile[];
 }
 
 /** A configuration that has passed every check; frozen. */
@@ -53,7 +57,10 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
   const folder = file === undefined ? input.cwd : dirname(file.path);
   const complaints: Complaint[] = [];
   const outline = outlineOf(ServerOptions);
-  const positions: ConfigFile['positions'] = file?.positions ?? new Map();
+  const layers = layersBelow(file, input);
+  complaints.push(...layers.flatMap(presumptions));
+  const files = file === undefined ? [] : [...layers, file];
+  const { content, places } = layered(files);
   const overrides = new Map<KeyPath, { origin: Origin; where: string | null }>();
 
   const checkPart = <S extends z.ZodType>(schema: S, value: unknown, base: KeyPath): z.output<S> | undefined => {
@@ -61,18 +68,18 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
     const resolved = resolveSecrets(value, part, folder, input.env);
     for (const [key, source] of resolved.sources) overrides.set(below(base, key), source);
     for (const [key, sentence] of resolved.complaints) {
-      complaints.push({ key: below(base, key), sentence, position: positions.get(below(base, key)) });
+      complaints.push({ key: below(base, key), sentence, place: places.get(below(base, key)) });
     }
     const checked = schema.safeParse(resolved.value);
-    if (!checked.success) complaints.push(...complaintsOf(checked.error, base, part, positions));
+    if (!checked.success) complaints.push(...complaintsOf(checked.error, base, part, places));
     return checked.data;
   };
 
-  const settings = checkPart(ServerOptions, file?.content ?? {}, '');
+  const settings = checkPart(ServerOptions, content, '');
   if (settings === undefined) throw refusal(complaints, file?.path ?? null);
   const plugins = await input.plugins(settings.sitePlugins, folder);
   const running = plugins.filter((plugin) => settings.plugins[plugin.name] !== false);
-  complaints.push(...unknownPlugins(settings, plugins, positions));
+  complaints.push(...unknownPlugins(settings, plugins, places));
   const options = new Map(
     running.map((plugin) => [
       plugin.name,
@@ -80,16 +87,15 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
     ]),
   );
   const domains = settings.domains.map((domain, index) =>
-    attempt(() => parseDomain(domain), joinPath('domains', index), complaints, positions),
+    attempt(() => parseDomain(domain), joinPath('domains', index), complaints, places),
   );
-  attempt(() => relayNetworksOf(settings), 'smtp.relayNetworks', complaints, positions);
+  attempt(() => relayNetworksOf(settings), 'smtp.relayNetworks', complaints, places);
   if (complaints.length > 0) throw refusal(complaints, file?.path ?? null);
 
   const overridden = override(settings, input.overrides, overrides);
-  if (!positions.has('hostname')) overrides.set('hostname', { origin: 'generated', where: 'operating system' });
-  const data =
-    input.overrides.data === undefined ? resolve(folder, settings.data) : resolve(input.cwd, input.overrides.data);
-  const origins: Origins = { file: file?.path ?? null, positions, overrides };
+  if (!places.has('hostname')) overrides.set('hostname', { origin: 'generated', where: 'operating system' });
+  const data = dataFolder(settings.data, folder, input);
+  const origins: Origins = { places, overrides };
   return Object.freeze({
     file: file?.path ?? null,
     folder,
@@ -106,7 +112,7 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
       return leavesOf({ ...core, plugins: Object.fromEntries(options) });
     },
     files: () =>
-      file === undefined ? [] : [{ path: file.path, text: maskedText(file.text, outlineOfAll(outline, running)) }],
+      files.map(({ path, text }) => ({ path, text: maskedText(text, outlineOfAll(outline, running)) })).toReversed(),
   });
 }
 
@@ -114,6 +120,18 @@ function findFile({ overrides, cwd }: LoadInput): ConfigFile | undefined {
   if (overrides.config !== undefined) return readConfigFile(resolve(cwd, overrides.config));
   const usual = resolve(cwd, 'postern.json5');
   return existsSync(usual) ? readConfigFile(usual) : undefined;
+}
+
+const dataFolder = (data: string, folder: string, { overrides, cwd }: LoadInput): string =>
+  overrides.data === undefined ? resolve(folder, data) : resolve(cwd, overrides.data);
+
+/** What was pulled from elsewhere counts when the operator's own file says so. */
+function layersBelow(file: ConfigFile | undefined, input: LoadInput): readonly ConfigFile[] {
+  if (file === undefined || !namesLayers(file.content)) return [];
+  const { data = 'data' } = file.content;
+  const folder = dataFolder(typeof data === 'string' ? data : 'data', dirname(file.path), input);
+  const layers = input.layers ?? new LayerFolder(folder).load();
+  return layers.map(({ name, text }) => parseConfigFile(`sync:${name}`, text));
 }
 
 /** The outline of the whole file, the options of the plugins included. */
@@ -173,7 +191,7 @@ function relayNetworksOf({ smtp }: ServerSettings): void {
 function unknownPlugins(
   settings: ServerSettings,
   plugins: readonly Plugin[],
-  positions: ConfigFile['positions'],
+  places: LayeredContent['places'],
 ): readonly Complaint[] {
   const known = plugins.map((plugin) => plugin.name);
   return Object.keys(settings.plugins)
@@ -183,7 +201,7 @@ function unknownPlugins(
       return {
         key,
         sentence: `there is no such plugin; known plugins: ${known.join(', ')}.`,
-        position: positions.get(key),
+        place: places.get(key),
       };
     });
 }
@@ -192,13 +210,13 @@ function attempt<T>(
   parse: () => T,
   key: KeyPath,
   complaints: Complaint[],
-  positions: ConfigFile['positions'],
+  places: LayeredContent['places'],
 ): T | undefined {
   try {
     return parse();
   } catch (error) {
     if (!isProblem(error)) throw error;
-    complaints.push({ key, sentence: error.message, position: positions.get(key) });
+    complaints.push({ key, sentence: error.message, place: places.get(key) });
     return undefined;
   }
 }

@@ -4,6 +4,11 @@ export interface Position {
   readonly column: number;
 }
 
+/** The same, with the file. */
+export interface Place extends Position {
+  readonly file: string;
+}
+
 /** Path of a value, written `smtp.listeners.0.port`. */
 export type KeyPath = string;
 

@@ -73,10 +73,26 @@ export interface ReloadOutcome {
 /** How the last reload ended; a dry run is none. */
 export interface LastReload {
   readonly at: string;
-  /** Who asked: an account, `SIGHUP`, `file watch`. */
+  /** Who asked: an account, `SIGHUP`, `file watch`, `sync`. */
   readonly by: string;
   /** Why it was refused; null when it was not. */
   readonly refused: string | null;
+}
+
+/** A configuration file that lies below the operator's own: what that one does not set counts from here. */
+export interface LayerFile {
+  /** As it is named in messages: `base.json5`, `mail1/tls.json5`. */
+  readonly name: string;
+  readonly text: string;
+}
+
+export interface ReloadRequest {
+  readonly by: string;
+  readonly dryRun?: boolean;
+  /** Nobody asked over HTTP, where the audit log is written: then the reload writes its own line. */
+  readonly unasked?: boolean;
+  /** Layers in place of those on disk, the lowest first; `keep` writes them there and resolves with the way back. */
+  readonly layers?: { readonly files: readonly LayerFile[]; keep(): Promise<() => Promise<void>> };
 }
 
 /** Brings a changed configuration into force while the server runs. */
@@ -85,7 +101,7 @@ export interface Reloading {
    * All or nothing. @throws Problem `invalid` with every mistake and its place, or the plugin that refused; `conflict` while
    * another one runs
    */
-  reload(input: { readonly by: string; readonly dryRun?: boolean }): Promise<ReloadOutcome>;
+  reload(request: ReloadRequest): Promise<ReloadOutcome>;
   last(): LastReload | null;
 }
 export const reloading = service<Reloading>('postern.reloading');

@@ -14,7 +14,7 @@ export const holds = (account: Account | null, access: Access): boolean =>
 
 export interface AccessInput {
   readonly accounts: Pick<Accounts, 'verify'>;
-  readonly limiter: AttemptLimiter;
+  readonly limiter: () => AttemptLimiter;
   /** Failures from loopback are not counted. */
   readonly exemptLoopback: () => boolean;
 }
@@ -76,11 +76,11 @@ export class AccessControl {
     const { remoteAddress } = ctx.state.exchange;
     const counted = !(exemptLoopback() && isLoopback(remoteAddress));
     const key = `${credentials.username.toLowerCase()}\0${remoteAddress}`;
-    const wait = counted ? limiter.retryAfter(key) : 0;
+    const wait = counted ? limiter().retryAfter(key) : 0;
     if (wait > 0) throw tooMany(wait);
     const account = await verify(credentials);
-    if (counted && account === undefined) limiter.record(key);
-    if (counted && account !== undefined) limiter.forget(key);
+    if (counted && account === undefined) limiter().record(key);
+    if (counted && account !== undefined) limiter().forget(key);
     return account;
   }
 }

@@ -1,9 +1,12 @@
 import { createHmac, randomBytes, randomInt, timingSafeEqual } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { isDeepStrictEqual } from 'node:util';
 import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
 import type { Clock } from '../clock.js';
 import { openDocument } from '../disk/document.js';
 import { hashPassword, verifyNobody, verifyPassword } from '../password.js';
+import { startError } from '../start-error.js';
 import type { Account } from './endpoint.js';
 import type { ConfiguredAccount } from './options.js';
 
@@ -43,25 +46,61 @@ export interface OpenedAccounts {
 interface Entry {
   readonly account: Account;
   readonly hash: Promise<string>;
+  /** What it was made from. */
+  readonly from: ConfiguredAccount | 'environment' | 'file';
+}
+
+interface Roster {
+  readonly entries: ReadonlyMap<string, Entry>;
+  /** An operator chose these accounts; false while `admin` still has the password of the first start. */
+  readonly chosen: boolean;
+}
+
+/** Other accounts, checked. */
+export interface PreparedAccounts {
+  readonly chosen: boolean;
+  /** Puts them into force, and returns the way back. */
+  commit(): () => void;
 }
 
 /** Opens the accounts; the first start without configured ones makes `admin` with a random password. */
 export async function openAccounts(input: AccountsInput): Promise<OpenedAccounts> {
-  const { configured, adminPassword } = input;
-  const configuredEntries = (configured ?? []).map(configuredEntry);
-  const chosen = configuredEntries.length > 0 || (adminPassword !== undefined && adminPassword !== '');
+  const given = configuredAccounts(input, new Map());
   const { stored, generatedPassword } =
-    configured === undefined && !chosen ? await openStored(input.file) : { stored: [], generatedPassword: undefined };
-  const entries = new Map([...stored, ...configuredEntries].map((entry) => [entry.account.username, entry]));
-  if (adminPassword !== undefined && adminPassword !== '') {
-    entries.set('admin', { account: { username: 'admin', role: 'admin' }, hash: hashPassword(adminPassword) });
-  }
-  return { accounts: new Accounts(entries, chosen, input), generatedPassword };
+    input.configured === undefined && !given.chosen
+      ? await openStored(input.file)
+      : { stored: [], generatedPassword: undefined };
+  const entries = new Map([...stored.map((entry) => [entry.account.username, entry] as const), ...given.entries]);
+  return { accounts: new Accounts({ entries, chosen: given.chosen }, input), generatedPassword };
 }
 
-function configuredEntry({ username, role, password, passwordHash }: ConfiguredAccount): Entry {
+/** Those of the configuration and the environment. An account that is as it was in `old` is not hashed again. */
+function configuredAccounts({ configured = [], adminPassword }: AccountsInput, old: Roster['entries']): Roster {
+  const entries = new Map<string, Entry>();
+  for (const one of configured) {
+    const known = old.get(one.username);
+    entries.set(
+      one.username,
+      isDeepStrictEqual(known?.from, one) ? (known ?? configuredEntry(one)) : configuredEntry(one),
+    );
+  }
+  const byEnvironment = adminPassword !== undefined && adminPassword !== '';
+  if (byEnvironment) {
+    const known = old.get('admin');
+    entries.set(
+      'admin',
+      known?.from === 'environment'
+        ? known
+        : { account: { username: 'admin', role: 'admin' }, hash: hashPassword(adminPassword), from: 'environment' },
+    );
+  }
+  return { entries, chosen: configured.length > 0 || byEnvironment };
+}
+
+function configuredEntry(from: ConfiguredAccount): Entry {
+  const { username, role, password, passwordHash } = from;
   const hash = passwordHash === undefined ? hashPassword(password ?? '') : Promise.resolve(passwordHash);
-  return { account: { username, role }, hash };
+  return { account: { username, role }, hash, from };
 }
 
 async function openStored(file: string) {
@@ -72,9 +111,10 @@ async function openStored(file: string) {
     const passwordHash = await hashPassword(generatedPassword);
     await document.update(() => ({ accounts: [{ username: 'admin', role: 'admin' as const, passwordHash }] }));
   }
-  const stored = document.data.accounts.map(({ username, role, passwordHash }) => ({
+  const stored = document.data.accounts.map(({ username, role, passwordHash }): Entry => ({
     account: { username, role },
     hash: Promise.resolve(passwordHash),
+    from: 'file',
   }));
   return { stored, generatedPassword };
 }
@@ -88,25 +128,67 @@ export function readablePassword(): string {
 
 /** Who may sign in over HTTP. Takes the same time for an unknown name. */
 export class Accounts {
-  readonly #entries: ReadonlyMap<string, Entry>;
+  readonly #input: AccountsInput;
   readonly #key = randomBytes(32);
-  readonly #verified: LRUCache<string, Account> | undefined;
   readonly #running = new Map<string, Promise<Account | undefined>>();
   readonly #owner: Buffer | undefined;
-  /** An operator chose these accounts; false while `admin` still has the password of the first start. */
-  readonly chosen: boolean;
+  #roster: Roster;
+  #rememberSeconds: number | undefined;
+  #verified: LRUCache<string, Account> | undefined;
 
-  constructor(
-    entries: ReadonlyMap<string, Entry>,
-    chosen: boolean,
-    input: Pick<AccountsInput, 'ownerToken' | 'rememberSeconds' | 'clock'>,
-  ) {
-    this.#entries = entries;
-    this.chosen = chosen;
-    const seconds = input.rememberSeconds ?? 60;
-    const perf = { now: () => input.clock.monotonic() };
-    if (seconds > 0) this.#verified = new LRUCache({ max: 1000, ttl: seconds * 1000, ttlResolution: 0, perf });
+  constructor(roster: Roster, input: AccountsInput) {
+    this.#roster = roster;
+    this.#input = input;
+    this.remember(input.rememberSeconds ?? 60);
     if (input.ownerToken !== undefined) this.#owner = this.#digest(ownerUsername, input.ownerToken);
+  }
+
+  /** An operator chose these accounts; false while `admin` still has the password of the first start. */
+  get chosen(): boolean {
+    return this.#roster.chosen;
+  }
+
+  /** How long a verified password is remembered; 0 is never. */
+  remember(seconds: number): void {
+    if (seconds === this.#rememberSeconds) return;
+    this.#rememberSeconds = seconds;
+    const perf = { now: () => this.#input.clock.monotonic() };
+    this.#verified = seconds > 0 ? new LRUCache({ max: 1000, ttl: seconds * 1000, ttlResolution: 0, perf }) : undefined;
+  }
+
+  /**
+   * Other accounts for a running server. Throws a start error when there would be none: a password that is made is shown in
+   * a terminal, which only a start has.
+   */
+  async prepare(configured: readonly ConfiguredAccount[] | undefined): Promise<PreparedAccounts> {
+    const given = configuredAccounts({ ...this.#input, configured }, this.#roster.entries);
+    const next = configured === undefined && !given.chosen ? await this.#fromFile() : given;
+    return {
+      chosen: next.chosen,
+      commit: () => {
+        const old = this.#roster;
+        this.#take(next);
+        return () => this.#take(old);
+      },
+    };
+  }
+
+  async #fromFile(): Promise<Roster> {
+    if (!existsSync(this.#input.file)) {
+      throw startError(
+        'Without http.accounts, admin lives in accounts.json in the data folder, which is not there: a restart makes it and shows the password.',
+      );
+    }
+    const { stored } = await openStored(this.#input.file);
+    return { entries: new Map(stored.map((entry) => [entry.account.username, entry])), chosen: false };
+  }
+
+  /** A password that was right for an account that is gone or changed is remembered no longer. */
+  #take(next: Roster): void {
+    this.#roster = next;
+    for (const [key, account] of this.#verified?.entries() ?? []) {
+      if (next.entries.get(account.username)?.account !== account) this.#verified?.delete(key);
+    }
   }
 
   /** The same credentials are hashed once even when many requests bring them at the same moment. */
@@ -122,8 +204,10 @@ export class Accounts {
   }
 
   async #check(key: string, username: string, password: string): Promise<Account | undefined> {
-    const entry = this.#entries.get(username);
+    const entry = this.#roster.entries.get(username);
     const right = entry === undefined ? await verifyNobody(password) : await verifyPassword(password, await entry.hash);
+    // Another password came into force meanwhile: that one counts.
+    if (this.#roster.entries.get(username) !== entry) return this.#check(key, username, password);
     if (!right || entry === undefined) return undefined;
     this.#verified?.set(key, entry.account);
     return entry.account;

@@ -5,13 +5,12 @@ import type { Clock } from '../clock.js';
 import type { Log } from '../log.js';
 import type { PluginContext } from '../plugin.js';
 import { AttemptLimiter } from '../rate.js';
-import { startError } from '../start-error.js';
 import { AccessControl } from './access.js';
 import { accessLog, beginExchange } from './access-log.js';
 import { AccessRules } from './access-rules.js';
 import type { Accounts } from './accounts.js';
 import { Assets } from './assets.js';
-import { AuditFile, auditTrail, type AuditBounds, type AuditSink } from './audit.js';
+import { AuditFile, auditTrail, type AuditSink } from './audit.js';
 import { compression } from './compression.js';
 import { crossSiteCheck } from './cross-site.js';
 import { declaredGate, describeRoute } from './description.js';
@@ -19,10 +18,11 @@ import { Dispatcher } from './dispatch.js';
 import { docsEndpoints } from './docs-page.js';
 import type { AnyEndpoint, EndpointDescription } from './endpoint.js';
 import type { ExchangeState } from './exchange.js';
-import { hostCheck, isLoopbackHost } from './host.js';
+import { hostCheck } from './host.js';
 import { KeptAnswers } from './idempotency.js';
 import { Notices } from './notices.js';
 import { openApiDocument } from './openapi.js';
+import { refuseOpenDoor } from './open-door.js';
 import type { HttpSettings } from './options.js';
 import { Pages, type NavigationLink } from './page.js';
 import { problemBoundary } from './problem-boundary.js';
@@ -52,8 +52,6 @@ export interface ShellInput {
   readonly viewOverrides?: string;
   /** Where the audit trail goes, instead of `logs/audit.log` in the data folder. */
   readonly audit?: AuditSink;
-  /** How large that log may grow. */
-  readonly auditBounds?: AuditBounds;
   /** A missing value in a view is an error; for tests. */
   readonly strictViews?: boolean;
 }
@@ -69,7 +67,7 @@ export interface HttpShell {
   listen(): Promise<void>;
   address(): { readonly host: string; readonly port: number };
   close(graceMs: number): Promise<void>;
-  /** Takes new rules, limits and public URLs. Host, port and accounts need a restart. */
+  /** Takes new rules, limits and public URLs. Host and port need a restart. */
   reconfigure(settings: HttpSettings, uploadLimit?: number): void;
   callback(): RequestListener;
 }
@@ -93,15 +91,17 @@ class Shell implements HttpShell {
   #settings: HttpSettings;
   #uploadLimit: number;
   #rules: AccessRules;
+  #signIns: AttemptLimiter;
   #document: object | undefined;
 
   constructor(input: ShellInput) {
     const { settings, log, clock, version, hostname } = input;
-    refuseOpenDoor(settings, input.accounts);
+    refuseOpenDoor(settings, input.accounts.chosen);
     this.#input = input;
     this.#settings = settings;
     this.#uploadLimit = input.uploadLimit;
     this.#rules = new AccessRules(settings.access);
+    this.#signIns = this.#countSignIns(settings);
     this.#assets = new Assets(input.publicRoot);
     this.#views = new Views({
       root: input.viewsRoot,
@@ -114,7 +114,7 @@ class Shell implements HttpShell {
     this.#pages = new Pages({ views: this.#views, notices, version, hostname });
     this.#uploads = new Uploads(join(input.dataRoot, 'uploads'));
     this.#answers = new KeptAnswers({ folder: join(input.dataRoot, 'idempotency'), clock, log });
-    this.#audit = input.audit ?? new AuditFile(join(input.dataRoot, 'logs'), log, input.auditBounds);
+    this.#audit = input.audit ?? new AuditFile(join(input.dataRoot, 'logs'), log);
     this.#buildStages(notices);
     this.#server = new HttpServer(this.callback(), settings.limits, log);
     const describe = () => this.describe();
@@ -167,6 +167,12 @@ class Shell implements HttpShell {
 
   reconfigure(settings: HttpSettings, uploadLimit = this.#uploadLimit): void {
     const rules = new AccessRules(settings.access);
+    const { loginFailures, loginWindowSeconds, credentialSeconds } = this.#settings.limits;
+    const { limits } = settings;
+    if (limits.loginFailures !== loginFailures || limits.loginWindowSeconds !== loginWindowSeconds) {
+      this.#signIns = this.#countSignIns(settings);
+    }
+    if (limits.credentialSeconds !== credentialSeconds) this.#input.accounts.remember(limits.credentialSeconds);
     this.#settings = settings;
     this.#uploadLimit = uploadLimit;
     this.#rules = rules;
@@ -182,14 +188,11 @@ class Shell implements HttpShell {
   #buildStages(notices: Notices): void {
     const { log, clock, metrics, accounts } = this.#input;
     const settings = () => this.#settings;
-    const { loginFailures, loginWindowSeconds } = this.#settings.limits;
-    const limiter = new AttemptLimiter({
-      limit: loginFailures,
-      windowSeconds: loginWindowSeconds,
-      maxKeys: 10_000,
-      clock,
+    const access = new AccessControl({
+      accounts,
+      limiter: () => this.#signIns,
+      exemptLoopback: () => settings().limits.exemptLoopback,
     });
-    const access = new AccessControl({ accounts, limiter, exemptLoopback: () => settings().limits.exemptLoopback });
     const dispatcher = new Dispatcher({
       table: () => this.#table,
       rules: () => this.#rules,
@@ -219,6 +222,11 @@ class Shell implements HttpShell {
     this.#koa.on('error', (error: unknown) => logTransport(log, error));
   }
 
+  #countSignIns({ limits }: HttpSettings): AttemptLimiter {
+    const { loginFailures: limit, loginWindowSeconds: windowSeconds } = limits;
+    return new AttemptLimiter({ limit, windowSeconds, maxKeys: 10_000, clock: this.#input.clock });
+  }
+
   #routes(): readonly Route[] {
     return [...this.#mounted].flat();
   }
@@ -245,12 +253,4 @@ function logTransport(log: Log, error: unknown): void {
   const code = (error as NodeJS.ErrnoException | null)?.code ?? '';
   const gone = ['ECONNRESET', 'EPIPE', 'ECONNABORTED', 'ERR_STREAM_PREMATURE_CLOSE', 'ERR_STREAM_DESTROYED'];
   log[gone.includes(code) ? 'debug' : 'error']({ err: error }, 'an answer could not be sent');
-}
-
-function refuseOpenDoor({ host }: HttpSettings, accounts: Accounts): void {
-  if (isLoopbackHost(host) || accounts.chosen) return;
-  throw startError(
-    `http.host ${host} can be reached from other machines, but no account was chosen: ` +
-      'add one to http.accounts, or set POSTERN_ADMIN_PASSWORD, or listen on 127.0.0.1.',
-  );
 }

@@ -7,9 +7,11 @@ import { ClientLimits } from './limits.js';
 import type { ChainSource } from './listener-ground.js';
 import { Listener } from './listener.js';
 import { EngineMetrics } from './listener-meter.js';
-import { takesNoMail } from './listener-options.js';
+import type { ListenerSettings } from './listener-options.js';
+import { ListenerSet } from './listener-set.js';
 import type { SmtpSettings } from './options.js';
-import { SettingsInForce, type PreparedSettings } from './settings-in-force.js';
+import { SettingsInForce } from './settings-in-force.js';
+import type { TlsMaterial } from './tls-material.js';
 
 export interface SmtpEngineInput {
   readonly settings: SmtpSettings;
@@ -29,15 +31,27 @@ export interface SmtpEngineInput {
   readonly sweepMs?: number;
 }
 
+/** Settings that can be put into force without fail. */
+export interface PreparedSettings {
+  /** Listeners that get another key or certificate than they have. */
+  readonly renewed: readonly string[];
+  /** Opens the doors of new listeners; nobody is let in yet. Throws a start error, and then all is as it was. */
+  open(): Promise<void>;
+  /** After `open`: everything new is in force, open sessions go on to their end. */
+  commit(): void;
+  /** After `open`: closes again what it opened. */
+  abandon(): Promise<void>;
+}
+
 export interface SmtpEngine {
   /** Opens all listeners or none. Throws a start error. */
   listen(): Promise<void>;
   addresses(): readonly { readonly name: string; readonly host: string; readonly port: number }[];
   /** Stops accepting; idle sessions end at once, transactions may take `graceMs`. */
   close(graceMs: number): Promise<void>;
-  /** Puts new limits and certificates into force. Throws a start error, and changes nothing, when listeners differ. */
-  reconfigure(settings: SmtpSettings): void;
-  /** The first half of `reconfigure`: reads and checks everything, changes nothing. */
+  /** Puts new limits, listeners and certificates into force. Throws a start error, and then changes nothing. */
+  reconfigure(settings: SmtpSettings): Promise<void>;
+  /** The first step of `reconfigure`: reads and checks everything, changes nothing. Throws a start error. */
   prepare(settings: SmtpSettings, domains?: readonly string[]): PreparedSettings;
 }
 
@@ -48,46 +62,62 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
   const clients = new ClientLimits(input.settings.limits, clock);
   const inForce = new SettingsInForce(input.settings, { folder, domains: input.domains ?? [] });
 
-  const listeners = input.settings.listeners.map((listener) => {
-    const ground = {
-      listener,
-      hostname,
-      postmasterDomain: () => inForce.postmasterDomain,
-      spool,
-      pipeline,
-      clock,
-      log,
-      meter: metrics.meter(listener.name),
-      throttle: clients,
-      settings: () => inForce.settings,
+  const make =
+    (materialOf: (name: string) => TlsMaterial | undefined) =>
+    (listener: ListenerSettings): Listener => {
+      const ground = {
+        listener,
+        hostname,
+        postmasterDomain: () => inForce.postmasterDomain,
+        spool,
+        pipeline,
+        clock,
+        log,
+        meter: metrics.meter(listener.name),
+        throttle: clients,
+        settings: () => inForce.settings,
+      };
+      return new Listener({ ground, material: materialOf(listener.name), clients, sweepMs });
     };
-    return new Listener({ ground, material: inForce.material(listener.name), clients, sweepMs });
+
+  const listeners = new ListenerSet(input.settings.listeners, {
+    make: make((name) => inForce.material(name)),
+    log,
+    health,
   });
-  const forget = listeners.map((listener) =>
-    health.check('smtp', `listener ${listener.settings.name}`, () => listener.health()),
-  );
 
-  for (const { name } of input.settings.listeners.filter(takesNoMail)) {
-    log.warn({ listener: name }, 'nobody can sign in on this submission listener: give it tls, or allowPlaintextAuth');
-  }
-
-  async function close(graceMs: number): Promise<void> {
-    await Promise.all(listeners.map((listener) => listener.close(graceMs)));
-    for (const undo of forget) undo();
+  function prepare(settings: SmtpSettings, domains?: readonly string[]): PreparedSettings {
+    const next = inForce.read(settings, domains);
+    const renewed = inForce.renewed(next);
+    const change = listeners.prepare(
+      settings.listeners,
+      make((name) => next.materials.get(name)),
+    );
+    return {
+      renewed,
+      open: () => change.open(),
+      abandon: () => change.abandon(),
+      commit: () => {
+        inForce.take(next);
+        clients.reconfigure(settings.limits);
+        change.commit();
+        for (const name of renewed) {
+          const material = next.materials.get(name);
+          if (material !== undefined) listeners.find(name)?.renew(material);
+        }
+      },
+    };
   }
 
   return {
-    listen: async () => {
-      try {
-        await Promise.all(listeners.map((listener) => listener.listen()));
-      } catch (error) {
-        await close(0);
-        throw error;
-      }
+    listen: () => listeners.listen(),
+    addresses: () => listeners.addresses(),
+    close: (graceMs) => listeners.close(graceMs),
+    prepare,
+    reconfigure: async (settings) => {
+      const prepared = prepare(settings);
+      await prepared.open();
+      prepared.commit();
     },
-    addresses: () => listeners.map((listener) => listener.address()),
-    close,
-    prepare: (next, domains) => inForce.prepare(next, domains, { listeners, clients }),
-    reconfigure: (next) => void inForce.prepare(next, undefined, { listeners, clients }).commit(),
   };
 }

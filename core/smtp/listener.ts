@@ -1,7 +1,5 @@
 import type { Socket } from 'node:net';
-import type { HealthReport } from '../health.js';
 import { normalAddress } from '../ip-address.js';
-import { startError } from '../start-error.js';
 import { Connection } from './connection.js';
 import type { ClientLimits } from './limits.js';
 import type { ListenerGround } from './listener-ground.js';
@@ -21,7 +19,7 @@ export interface ListenerInput {
   readonly sweepMs: number;
 }
 
-/** One place where mail comes in, and the sessions that came in there. */
+/** What is behind one door where mail comes in, and the sessions that came in there. */
 export class Listener {
   readonly #ground: ListenerGround;
   readonly #server: MailServer;
@@ -30,6 +28,9 @@ export class Listener {
   readonly #connections = new Set<Connection>();
   #timer: NodeJS.Timeout | undefined;
   #stopping = false;
+  #retired: (() => void) | undefined;
+  /** Sweeps in a row that found nobody: a connection may be on its way for a turn of the event loop. */
+  #emptySweeps = 0;
   /** Clients that are being told that there is no place. */
   #refused = 0;
   #wake: () => void = () => undefined;
@@ -54,32 +55,14 @@ export class Listener {
     return this.#ground.listener;
   }
 
-  /** Throws a start error when the address cannot be had. */
-  listen(): Promise<void> {
-    const { fd, host, port } = this.settings;
-    const { server } = this.#server;
-    return new Promise((resolve, reject) => {
-      const fail = (error: Error): void => reject(cannotListen(this.settings, error));
-      server.once('error', fail);
-      server.listen(fd === undefined ? { host, port } : { fd }, () => {
-        server.off('error', fail);
-        this.#timer = setInterval(() => this.#sweep(), this.#sweepMs).unref();
-        resolve();
-      });
-    });
+  /** Looks at the deadlines of its sessions from now on. */
+  start(): void {
+    this.#timer ??= setInterval(() => this.#sweep(), this.#sweepMs).unref();
   }
 
-  address(): { readonly name: string; readonly host: string; readonly port: number } {
-    const { name, host, port } = this.settings;
-    const bound = this.#server.server.address();
-    return typeof bound === 'object' && bound !== null
-      ? { name, host: bound.address, port: bound.port }
-      : { name, host, port };
-  }
-
-  health(): HealthReport {
-    if (this.#stopping) return { status: 'down', why: 'The listener is shutting down.' };
-    return this.#server.server.listening ? { status: 'up' } : { status: 'down', why: 'The listener is not open.' };
+  /** Takes a connection that came in through its door. */
+  take(socket: Socket): void {
+    this.#server.server.emit('connection', socket);
   }
 
   /** New sessions, and new STARTTLS handshakes, use this certificate. */
@@ -87,7 +70,12 @@ export class Listener {
     this.#server.updateSecureContext({ ...material });
   }
 
-  /** Accepts nobody any more and ends idle sessions; resolves when the others are done, or cuts them after `graceMs`. */
+  /** Its door leads elsewhere now: the sessions go on to their end, as long as they take, and then `done` runs. */
+  retire(done: () => void): void {
+    this.#retired = done;
+  }
+
+  /** Ends idle sessions; resolves when the others are done, or cuts them after `graceMs`. */
   async close(graceMs: number): Promise<void> {
     this.#stopping = true;
     this.#server.stop();
@@ -142,19 +130,13 @@ export class Listener {
     const now = this.#ground.clock.monotonic();
     for (const connection of this.#connections) connection.check(now);
     this.#server.checkHandshakes(now, this.#limits.tlsSeconds);
+    if (this.#retired !== undefined) this.#endWhenEmpty(this.#retired);
   }
-}
 
-const reasons: Readonly<Record<string, string>> = {
-  EADDRINUSE: 'another program uses it; stop that, or choose another port',
-  EACCES: 'this user may not use it; choose a port above 1023',
-  EADDRNOTAVAIL: 'this machine has no such address',
-  ENOTFOUND: 'there is no host of that name',
-  EINVAL: 'it is not a socket that listens',
-};
-
-function cannotListen({ name, host, port, fd }: ListenerSettings, error: NodeJS.ErrnoException): Error {
-  const place = fd === undefined ? `${host} port ${port}` : `file descriptor ${fd}`;
-  const reason = reasons[error.code ?? ''] ?? `the system says ${error.code ?? error.name}`;
-  return startError(`SMTP listener ${name} cannot listen on ${place}: ${reason}.`, error);
+  #endWhenEmpty(done: () => void): void {
+    this.#emptySweeps = this.#connections.size === 0 && this.#server.pending === 0 ? this.#emptySweeps + 1 : 0;
+    if (this.#emptySweeps < 2) return;
+    clearInterval(this.#timer);
+    done();
+  }
 }

@@ -50,12 +50,16 @@ export class MailServer extends SMTPServer {
   }
 
   /**
-   * Accepts nobody any more. smtp-server begins a handshake one turn of the event loop after the connection, and TLS on a
-   * socket that was destroyed meanwhile ends the process: so what is pending is cut a turn later.
+   * Cuts what is no session yet. smtp-server begins a handshake one turn of the event loop after the connection, and TLS on
+   * a socket that was destroyed meanwhile ends the process: so what is pending is cut a turn later.
    */
   stop(): void {
-    this.server.close();
     setImmediate(() => this.close());
+  }
+
+  /** Handshakes of implicit TLS that are going on. */
+  get pending(): number {
+    return this._pendingSockets.size;
   }
 
   /** Cuts handshakes of implicit TLS that take too long, whatever trickles in. */

@@ -30,7 +30,7 @@ export const config = definePlugin({
             quietMs: 200,
             log,
             // Whether it was taken stands in the log, in health and on the page.
-            changed: () => reloading.reload({ by: 'file watch' }).then(nothing, nothing),
+            changed: () => reloading.reload({ by: 'file watch', unasked: true }).then(nothing, nothing),
           });
     onClose(() => watch?.stop());
     if (settings.watch) await watch?.start();

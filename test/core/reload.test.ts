@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import type { ReloadOutcome } from '../../core/contracts/server.js';
 import { plantedSecrets } from './log/planted-secrets.js';
+import { HttpClient } from '../support/http-client.js';
 import { startInProcess, type InProcessServer } from '../support/in-process-server.js';
 import { freeListeners } from '../support/server-process.js';
 import { SmtpClient } from '../support/smtp-client.js';
@@ -168,6 +169,49 @@ suite('a reload', () => {
     await write(server, text(2, 222222, 'new.example'));
     assert.equal((await reload(server)).status, 'reloaded');
     assert.match(await helloLines(server), /SIZE 222222\r\n/);
+  });
+
+  test('opens and closes listeners, and a port that cannot be had is a 422 that changes nothing', async (t) => {
+    const server = await startInProcess(t, usual);
+    const sitting = await SmtpClient.greeted({ port: server.portOf('submission') });
+    await write(server, `{ smtp: { listeners: [{ port: 0 }, { name: 'inside', mode: 'lmtp', port: 0 }] } }`);
+    const { changed, restartRequired } = await reload(server);
+    assert.deepEqual(restartRequired, []);
+    assert.ok(changed.includes('smtp.listeners.1.mode'));
+    assert.equal(server.portOf('submission'), 0);
+    const inside = await SmtpClient.greeted({ port: server.portOf('inside') }, 'LHLO client.example');
+    const landing = JSON.stringify(await server.admin.json('/'));
+    assert.ok(landing.includes(String(server.portOf('inside'))));
+    const { port } = server.server.app.http.address();
+    await write(server, `{ smtp: { listeners: [{ port: 0 }, { name: 'web', port: ${port} }] } }`);
+    const refused = await server.admin.request('/config/reload', { method: 'POST', json: {} });
+    assert.equal(refused.status, 422);
+    assert.match(refused.text, /listener web cannot listen on 127\.0\.0\.1 port \d+: another program uses it/);
+    assert.notEqual(server.portOf('inside'), 0);
+    for (const client of [sitting, inside]) {
+      assert.equal((await client.command('NOOP')).code, 250);
+      client.close();
+    }
+  });
+
+  test('changes accounts, and a password that was remembered opens nothing any more', async (t) => {
+    const account = (name: string, password: string, role: string) =>
+      `{ username: '${name}', password: '${password}', role: '${role}' }`;
+    const text = (...accounts: string[]) => `{ smtp: { ${listeners} }, http: { accounts: [${accounts.join()}] } }`;
+    const server = await startInProcess(t, text(account('anna', 'first', 'read'), account('boss', 'own', 'admin')));
+    const statusOf = async (username: string, password: string, path = '/config') =>
+      (await new HttpClient(server.base, { username, password }).request(path)).status;
+    assert.deepEqual([await statusOf('anna', 'first'), await statusOf('boss', 'own')], [403, 200]);
+    await write(server, text(account('anna', 'second', 'admin'), account('carl', 'new', 'read')));
+    const { changed, restartRequired } = await reload(server);
+    assert.deepEqual(restartRequired, []);
+    assert.ok(changed.includes('http.accounts.0.password'));
+    assert.equal(await statusOf('anna', 'first'), 401);
+    assert.equal(await statusOf('anna', 'second'), 200);
+    assert.equal(await statusOf('boss', 'own'), 401);
+    assert.equal(await statusOf('carl', 'new'), 403);
+    const audit = await readFile(join(server.folder, 'data', 'logs', 'audit.log'), 'utf8');
+    for (const password of ['first', 'second', 'own', 'new']) assert.ok(!audit.includes(`"${password}"`), password);
   });
 
   test('runs once at a time', async (t) => {

@@ -74,3 +74,27 @@ test('a password may hold colons and letters of any script', () => {
   const field = `Basic ${Buffer.from('anna:pä:ß:').toString('base64')}`;
   assert.deepEqual(parseBasic(field), { username: 'anna', password: 'pä:ß:' });
 });
+
+test('other accounts come into force in one step, and the way back brings the old ones', async () => {
+  const { accounts: opened } = await open('none.json', { configured: accounts });
+  assert.equal((await opened.verify('reader', passwords.reader))?.role, 'read');
+  const next = await opened.prepare([{ username: 'reader', password: 'another', role: 'operate' }]);
+  assert.equal((await opened.verify('reader', passwords.reader))?.role, 'read');
+  const back = next.commit();
+  assert.equal(await opened.verify('reader', passwords.reader), undefined);
+  assert.equal((await opened.verify('reader', 'another'))?.role, 'operate');
+  back();
+  assert.equal(await opened.verify('reader', 'another'), undefined);
+  assert.equal((await opened.verify('reader', passwords.reader))?.role, 'read');
+});
+
+test('without configured accounts the file counts; when there is none, a running server keeps what it has', async () => {
+  const { generatedPassword = '' } = await open('later.json');
+  const { accounts: opened } = await open('later.json', { configured: accounts });
+  (await opened.prepare(undefined)).commit();
+  assert.equal((await opened.verify('admin', generatedPassword))?.role, 'admin');
+  assert.equal(opened.chosen, false);
+  const { accounts: without } = await open('missing.json', { configured: accounts });
+  await assert.rejects(without.prepare(undefined), { name: 'StartError', message: /a restart makes it/ });
+  await assert.rejects(stat(join(folder, 'missing.json')));
+});

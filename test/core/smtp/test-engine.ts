@@ -154,6 +154,13 @@ export class TestEngine {
     });
   }
 
+  /** Resolves when every session has ended. */
+  async untilNoSession(): Promise<void> {
+    await until('the end of all sessions', async () =>
+      (await this.count('smtp_sessions_open')) === 0 ? true : undefined,
+    );
+  }
+
   /** Resolves when the deadlines have been looked at once more. */
   async untilSwept(): Promise<void> {
     await new Promise((resolve) => setTimeout(resolve, 3 * (this.#options.sweepMs ?? usualSweepMs)));

@@ -210,10 +210,10 @@ describe('key and certificate', () => {
     };
     assert.equal(await nameOf(), 'mx.test');
     await writeFile(files.key, other.key);
-    assert.throws(() => engine.engine.reconfigure(settingsOf(settings)), /do not belong together/);
+    await assert.rejects(engine.engine.reconfigure(settingsOf(settings)), /do not belong together/);
     assert.equal(await nameOf(), 'mx.test');
     await writeFile(files.cert, other.cert);
-    engine.engine.reconfigure(settingsOf(settings));
+    await engine.engine.reconfigure(settingsOf(settings));
     assert.equal(await nameOf(), 'other.test');
   });
 });

@@ -1,0 +1,161 @@
+import { readFileSync, readlinkSync } from 'node:fs';
+import { mkdir, readdir, rename, rm, symlink } from 'node:fs/promises';
+import { createHash } from 'node:crypto';
+import { dirname, join } from 'node:path';
+import { z } from 'zod';
+import type { LayerFile } from '../contracts/server.js';
+import { nodeFiles } from '../disk/file-layer.js';
+import { writeDurable } from '../disk/atomic.js';
+import { folderSyncOf } from '../disk/folder.js';
+import { uniqueId } from '../disk/id.js';
+import { startError } from '../start-error.js';
+
+/** Where in the data folder the layers lie. */
+export const layerFolderName = 'config';
+const currentName = 'current';
+const listName = 'applied.json';
+
+/** `base.json5`, `mail1/tls.json5`: at most one folder deep, nothing hidden, nothing that leads elsewhere. */
+export const layerFileName = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(\/[A-Za-z0-9][A-Za-z0-9._-]{0,63})?$/;
+
+const Applied = z.strictObject({
+  /** When they came into force. */
+  at: z.iso.datetime(),
+  /** Where they came from, as it may be shown. */
+  source: z.string(),
+  /** The lowest layer first. */
+  files: z.array(z.strictObject({ name: z.string().regex(layerFileName), layer: z.string(), sha256: z.string() })),
+});
+/** What was last applied, as it is noted beside the files. */
+export type AppliedLayers = z.output<typeof Applied>;
+
+export interface LayerText extends LayerFile {
+  readonly layer: string;
+}
+
+/** A layer as it lies on disk: someone may have edited or removed it. */
+export interface StoredLayer {
+  readonly name: string;
+  readonly layer: string;
+  /** Of what was applied. */
+  readonly sha256: string;
+  /** Undefined when the file is gone. */
+  readonly text: string | undefined;
+}
+
+export const sha256Of = (text: string | Buffer): string => createHash('sha256').update(text).digest('hex');
+
+/**
+ * The configuration files that were pulled from elsewhere: `current` is a link to the folder that holds one state of them.
+ * It is replaced in one step, so that a crash leaves the old state or the new one.
+ */
+export class LayerFolder {
+  readonly #path: string;
+
+  /** @param data absolute path of the data folder */
+  constructor(data: string) {
+    this.#path = join(data, layerFolderName);
+  }
+
+  /** What was applied last; undefined when nothing was. Throws a start error when the note of it is broken. */
+  applied(): AppliedLayers | undefined {
+    const path = join(this.#path, currentName, listName);
+    const text = readIfThere(path);
+    if (text === undefined) return undefined;
+    const parsed = Applied.safeParse(parseJson(text));
+    if (parsed.success) return parsed.data;
+    throw startError(`${path} is broken; remove ${this.#path}, and the next sync writes it anew.`);
+  }
+
+  /** The files as they are on disk now, the lowest layer first. */
+  stored(applied = this.applied()): readonly StoredLayer[] {
+    return (applied?.files ?? []).map(({ name, layer, sha256 }) => ({
+      name,
+      layer,
+      sha256,
+      text: readIfThere(join(this.#path, currentName, name)),
+    }));
+  }
+
+  /** The layers to load. Throws a start error when one is gone: half a configuration is none. */
+  load(): readonly LayerFile[] {
+    return this.stored().map(({ name, text }) => {
+      if (text !== undefined) return { name, text };
+      const path = join(this.#path, currentName, name);
+      throw startError(`${path} is gone; remove ${this.#path}, and the next sync writes it anew.`);
+    });
+  }
+
+  /** Puts these files in the place of those that are there; durable when it resolves, with the way back. */
+  async replace(source: string, at: string, files: readonly LayerText[]): Promise<() => Promise<void>> {
+    await mkdir(this.#path, { recursive: true, mode: 0o700 });
+    const old = this.#target();
+    const folder = uniqueId();
+    const list: AppliedLayers = {
+      at,
+      source,
+      files: files.map(({ name, layer, text }) => ({ name, layer, sha256: sha256Of(text) })),
+    };
+    try {
+      for (const { name, text } of files) await this.#write(join(folder, name), text);
+      await this.#write(join(folder, listName), `${JSON.stringify(list, null, 2)}\n`);
+      await this.#pointTo(folder);
+    } catch (error) {
+      await rm(join(this.#path, folder), { recursive: true, force: true });
+      throw error;
+    }
+    return async () => {
+      if (old === undefined) await rm(join(this.#path, currentName), { force: true });
+      else await this.#pointTo(old);
+      await rm(join(this.#path, folder), { recursive: true, force: true });
+    };
+  }
+
+  /** Removes what a crash or an earlier state left behind. */
+  async sweep(): Promise<void> {
+    const current = this.#target();
+    const names = await readdir(this.#path).catch(() => []);
+    for (const name of names) {
+      if (name !== currentName && name !== current) await rm(join(this.#path, name), { recursive: true, force: true });
+    }
+  }
+
+  #target(): string | undefined {
+    try {
+      return readlinkSync(join(this.#path, currentName));
+    } catch {
+      return undefined;
+    }
+  }
+
+  async #write(name: string, text: string): Promise<void> {
+    const path = join(this.#path, name);
+    await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+    await writeDurable(nodeFiles, path, [Buffer.from(text)]);
+    await folderSyncOf(nodeFiles).sync(dirname(path));
+  }
+
+  async #pointTo(folder: string): Promise<void> {
+    const link = join(this.#path, `${uniqueId()}.link`);
+    await symlink(folder, link);
+    await rename(link, join(this.#path, currentName));
+    await folderSyncOf(nodeFiles).sync(this.#path);
+  }
+}
+
+function readIfThere(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (cause) {
+    if (['ENOENT', 'ENOTDIR'].includes((cause as NodeJS.ErrnoException).code ?? '')) return undefined;
+    throw startError(`${path} cannot be read.`, cause);
+  }
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,72 @@
+import type { Complaint } from './complaint.js';
+import type { ConfigFile } from './file.js';
+import { joinPath, type KeyPath, type Place } from './positions.js';
+
+/** Several configuration files as one. */
+export interface LayeredContent {
+  readonly content: Readonly<Record<string, unknown>>;
+  readonly places: ReadonlyMap<KeyPath, Place>;
+}
+
+/** Keys that only the operator's own file sets: where data lies, which code runs, and where layers come from. */
+const ownKeys: readonly KeyPath[] = ['data', 'sitePlugins', 'plugins.config.sync'];
+
+/** Lays files over each other, the lowest first: objects are merged, everything else is replaced. */
+export function layered(files: readonly ConfigFile[]): LayeredContent {
+  const places = new Map<KeyPath, Place>();
+  let content: Readonly<Record<string, unknown>> = {};
+  for (const file of files) {
+    content = over(content, file.content, '', places);
+    for (const [key, position] of file.positions) places.set(key, { ...position, file: file.path });
+  }
+  return { content, places };
+}
+
+function over(
+  below: Readonly<Record<string, unknown>>,
+  above: Readonly<Record<string, unknown>>,
+  base: KeyPath,
+  places: Map<KeyPath, Place>,
+): Record<string, unknown> {
+  const merged = new Map(Object.entries(below));
+  for (const [name, value] of Object.entries(above)) {
+    const key = joinPath(base, name);
+    const old = merged.get(name);
+    if (isObject(old) && isObject(value)) merged.set(name, over(old, value, key, places));
+    else {
+      if (merged.has(name)) forget(key, places);
+      merged.set(name, value);
+    }
+  }
+  // Defines even a key that is called __proto__ as what it is: unknown.
+  return Object.fromEntries(merged);
+}
+
+/** Places in a value that is replaced mean nothing any more. */
+function forget(key: KeyPath, places: Map<KeyPath, Place>): void {
+  for (const place of places.keys()) if (place.startsWith(`${key}.`)) places.delete(place);
+}
+
+const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** What a layer may not say. */
+export function presumptions({ content, positions, path }: ConfigFile): readonly Complaint[] {
+  return ownKeys
+    .filter((key) => valueAt(content, key) !== undefined)
+    .map((key) => {
+      const position = positions.get(key);
+      const sentence = 'only the configuration file of the server itself may say that, not one that is synced.';
+      return { key, sentence, place: position && { ...position, file: path } };
+    });
+}
+
+/** Whether the operator's own file says that there are layers below it. */
+export const namesLayers = (content: Readonly<Record<string, unknown>>): boolean =>
+  isObject(valueAt(content, 'plugins.config.sync'));
+
+function valueAt(content: unknown, key: KeyPath): unknown {
+  return key
+    .split('.')
+    .reduce<unknown>((at, step) => (isObject(at) && Object.hasOwn(at, step) ? at[step] : undefined), content);
+}

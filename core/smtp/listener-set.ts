@@ -1,0 +1,226 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { HealthCheck, HealthReport } from '../health.js';
+import type { Log } from '../log.js';
+import { startError } from '../start-error.js';
+import { Door, isTaken, placeOf } from './door.js';
+import type { Listener } from './listener.js';
+import { takesNoMail, type ListenerSettings } from './listener-options.js';
+
+type Make = (settings: ListenerSettings) => Listener;
+
+export interface ListenerSetInput {
+  /** Makes what is behind a door, for the first settings. */
+  readonly make: Make;
+  readonly log: Log;
+  readonly health: { check(plugin: string, component: string, check: HealthCheck): () => void };
+}
+
+/** Other listeners, ready to take the place of those that are open. */
+export interface ListenerChange {
+  /** Opens the doors that are new; who comes in there waits. Throws a start error, and then all is as it was. */
+  open(): Promise<void>;
+  /** Lets new connections go to the new listeners. Sessions stay where they are, to their end. Cannot fail. */
+  commit(): void;
+  /** Closes what `open` has opened. */
+  abandon(): Promise<void>;
+}
+
+interface Entry {
+  readonly listener: Listener;
+  readonly door: Door;
+}
+
+/** The listeners of the server, behind their doors; they can be exchanged while sessions go on. */
+export class ListenerSet {
+  readonly #input: ListenerSetInput;
+  readonly #retired = new Set<Listener>();
+  readonly #checks = new Map<string, () => void>();
+  #entries: readonly Entry[];
+  #closing = false;
+
+  constructor(settings: readonly ListenerSettings[], input: ListenerSetInput) {
+    this.#input = input;
+    refuseSharedPlaces(settings);
+    this.#entries = settings.map((one) => ({ listener: input.make(one), door: new Door(one) }));
+    this.#show();
+  }
+
+  /** Opens all or none. Throws a start error. */
+  async listen(): Promise<void> {
+    try {
+      await Promise.all(this.#entries.map(({ door }) => door.listen()));
+    } catch (error) {
+      await this.close(0);
+      throw error;
+    }
+    for (const entry of this.#entries) lead(entry);
+  }
+
+  /** In the order of the configuration. */
+  addresses(): readonly { readonly name: string; readonly host: string; readonly port: number }[] {
+    return this.#entries.map(({ listener, door }) => ({ name: listener.settings.name, ...door.address() }));
+  }
+
+  find(name: string): Listener | undefined {
+    return this.#entries.find(({ listener }) => listener.settings.name === name)?.listener;
+  }
+
+  async close(graceMs: number): Promise<void> {
+    this.#closing = true;
+    for (const { door } of this.#entries) door.close();
+    const all = [...this.#entries.map(({ listener }) => listener), ...this.#retired];
+    await Promise.all(all.map((listener) => listener.close(graceMs)));
+    for (const forget of this.#checks.values()) forget();
+    this.#checks.clear();
+  }
+
+  /** Changes nothing. Throws a start error when the listeners cannot stand beside each other. */
+  prepare(settings: readonly ListenerSettings[], make: Make): ListenerChange {
+    refuseSharedPlaces(settings);
+    const entries = settings.map((one) => this.#entryFor(one, make));
+    const fresh = entries.map(({ door }) => door).filter((door) => !this.#has(door));
+    const leaving = this.#entries.map(({ door }) => door).filter((door) => !entries.some((one) => one.door === door));
+    const displaced: Door[] = [];
+    const abandon = async (): Promise<void> => {
+      for (const door of fresh) door.close();
+      for (const door of displaced.splice(0)) await this.#reopen(door);
+    };
+    return {
+      open: async () => {
+        try {
+          for (const door of fresh) displaced.push(...(await openBeside(door, leaving)));
+          if (this.#closing) throw startError('The server is stopping.');
+        } catch (error) {
+          await abandon();
+          throw error;
+        }
+      },
+      commit: () => this.#take(entries, leaving),
+      abandon,
+    };
+  }
+
+  /** The one that is open if nothing but its certificate changes, else a new one, behind the old door if that stays. */
+  #entryFor(settings: ListenerSettings, make: Make): Entry {
+    const same = this.#entries.find(({ listener }) => isSame(listener.settings, settings));
+    if (same !== undefined) return same;
+    const door = this.#entries.find((entry) => entry.door.place === placeOf(settings))?.door;
+    if (door === undefined && settings.fd !== undefined) {
+      throw startError(
+        `SMTP listener ${settings.name}: a file descriptor can only be taken when the server starts; restart it.`,
+      );
+    }
+    return { listener: make(settings), door: door ?? new Door(settings) };
+  }
+
+  #take(entries: readonly Entry[], leaving: readonly Door[]): void {
+    const stays = new Set(entries.map(({ listener }) => listener));
+    const old = this.#entries;
+    this.#entries = entries;
+    for (const entry of entries) if (!old.includes(entry)) lead(entry);
+    // Who has just come in is still accepted.
+    setImmediate(() => {
+      for (const door of leaving) door.close();
+    });
+    for (const { listener } of old) if (!stays.has(listener)) this.#retire(listener);
+    this.#show();
+    // Told to stop in the middle: the new ones go the way of the others.
+    if (this.#closing) void this.close(0);
+  }
+
+  #retire(listener: Listener): void {
+    this.#retired.add(listener);
+    listener.retire(() => this.#retired.delete(listener));
+  }
+
+  async #reopen(door: Door): Promise<void> {
+    try {
+      await door.listen();
+    } catch (error) {
+      this.#input.log.error({ err: error, place: door.place }, 'a listener could not be opened again');
+    }
+  }
+
+  #has(door: Door): boolean {
+    return this.#entries.some((entry) => entry.door === door);
+  }
+
+  /** One line of health for each name. */
+  #show(): void {
+    const names = new Set(this.#entries.map(({ listener }) => listener.settings.name));
+    for (const [name, forget] of this.#checks) {
+      if (names.has(name)) continue;
+      forget();
+      this.#checks.delete(name);
+    }
+    for (const { listener } of this.#entries) {
+      const { name } = listener.settings;
+      if (this.#checks.has(name)) continue;
+      this.#checks.set(
+        name,
+        this.#input.health.check('smtp', `listener ${name}`, () => this.#healthOf(name)),
+      );
+      if (!takesNoMail(listener.settings)) continue;
+      const sentence = 'nobody can sign in on this submission listener: give it tls, or allowPlaintextAuth';
+      this.#input.log.warn({ listener: name }, sentence);
+    }
+  }
+
+  #healthOf(name: string): HealthReport {
+    const entry = this.#entries.find(({ listener }) => listener.settings.name === name);
+    if (this.#closing) return { status: 'down', why: 'The listener is shutting down.' };
+    return entry?.door.listening === true ? { status: 'up' } : { status: 'down', why: 'The listener is not open.' };
+  }
+}
+
+function lead({ listener, door }: Entry): void {
+  listener.start();
+  door.lead((socket) => listener.take(socket));
+}
+
+/**
+ * Opens a door. One that is about to close may stand in the way, as 127.0.0.1 does for 0.0.0.0 of the same port: that one is
+ * closed first, and returned.
+ */
+async function openBeside(door: Door, leaving: readonly Door[]): Promise<readonly Door[]> {
+  try {
+    await door.listen();
+    return [];
+  } catch (error) {
+    const inTheWay = leaving.filter(
+      (one) => one.listening && !one.isInherited && one.wantedPort === door.wantedPort && door.wantedPort !== 0,
+    );
+    if (!isTaken(error) || inTheWay.length === 0) throw error;
+    return displace(door, inTheWay);
+  }
+}
+
+async function displace(door: Door, inTheWay: readonly Door[]): Promise<readonly Door[]> {
+  for (const one of inTheWay) one.close();
+  try {
+    await door.listen();
+    return inTheWay;
+  } catch (error) {
+    for (const one of inTheWay) await one.listen();
+    throw error;
+  }
+}
+
+/** Key and certificate change behind the door, without another listener. */
+function isSame(old: ListenerSettings, now: ListenerSettings): boolean {
+  const { key: _key, cert: _cert, ...rest } = old;
+  const { key: _nextKey, cert: _nextCert, ...others } = now;
+  return isDeepStrictEqual(rest, others);
+}
+
+function refuseSharedPlaces(settings: readonly ListenerSettings[]): void {
+  const taken = new Map<string, string>();
+  for (const one of settings) {
+    const place = placeOf(one);
+    const other = taken.get(place);
+    if (other !== undefined) {
+      throw startError(`SMTP listener ${one.name} cannot listen on ${place}: the listener ${other} does.`);
+    }
+    taken.set(place, one.name);
+  }
+}
