@@ -1,4 +1,5 @@
 import type { Clock } from '../../clock.js';
+import { isLoopbackAddress } from '../../ip-address.js';
 import type { ClientDeadlines } from './deadlines.js';
 import type { Transcript } from './transcript.js';
 
@@ -69,4 +70,21 @@ export function destinationKey(destination: Destination): string {
   const { address, port, host, localAddress, protocol, tls, auth, helloName } = destination;
   const security = [tls.mode, tls.verify ?? true, tls.servername ?? '', tls.ca ?? ''];
   return JSON.stringify([protocol, address, port, host ?? '', localAddress ?? '', security, auth?.username, helloName]);
+}
+
+/** Whether TLS must be agreed: credentials never go in clear, except to this machine where that is allowed. */
+export function requiresTls(destination: Destination): boolean {
+  const { tls, auth } = destination;
+  if (tls.mode === 'require' || tls.mode === 'implicit') return true;
+  return auth !== undefined && !allowsClearAuth(destination);
+}
+
+/** Whether the certificate must be good. */
+export function verifies(destination: Destination): boolean {
+  const { tls } = destination;
+  return tls.verify !== false && (tls.mode === 'implicit' || requiresTls(destination));
+}
+
+export function allowsClearAuth({ auth, address }: Destination): boolean {
+  return auth?.plaintext === 'loopback' && isLoopbackAddress(address);
 }

@@ -68,3 +68,46 @@ export function clientFailure(details: FailureDetails): ClientFailure {
 export function isClientFailure(value: unknown): value is ClientFailure {
   return value instanceof Error && (value as Partial<ClientFailure>).postern === 'client-failure';
 }
+
+const temporarySteps: ReadonlySet<ClientStep> = new Set(['starttls', 'auth', 'xclient', 'rset', 'noop', 'quit']);
+
+/**
+ * The server has answered 4yz or 5yz. What is refused of our sign-in or of TLS is a matter of configuration, and temporary; a
+ * plain 552 to RCPT means too many recipients (RFC 5321 §4.5.3.1.10).
+ */
+export function refusal(step: ClientStep, reply: Reply): ClientFailure {
+  const { code, lines } = reply;
+  const tooMany = step === 'rcpt' && code === 552 && (reply.status === null || reply.status.startsWith('5.5.3'));
+  const permanent = code >= 500 && !temporarySteps.has(step) && !tooMany;
+  const status = reply.status ?? (code >= 500 ? '5.0.0' : '4.0.0');
+  return clientFailure({
+    kind: 'reply',
+    step,
+    code,
+    status,
+    text: lines.join(' ') || 'No reason given',
+    reply,
+    permanent,
+  });
+}
+
+export function timeoutFailure(step: ClientStep): ClientFailure {
+  const status = step === 'connect' ? '4.4.1' : '4.4.2';
+  const text = step === 'body' ? 'The server did not take the message in time' : 'The server did not answer in time';
+  return clientFailure({ kind: 'timeout', step, code: 451, status, text, afterDot: step === 'final' });
+}
+
+/** @param text what is wrong with what came */
+export function protocolFailure(step: ClientStep, text: string): ClientFailure {
+  return clientFailure({ kind: 'protocol', step, code: 451, status: '4.5.0', text, afterDot: step === 'final' });
+}
+
+export function closedFailure(step: ClientStep, cause?: unknown): ClientFailure {
+  const text = 'The server closed the connection';
+  return clientFailure({ kind: 'closed', step, code: 451, status: '4.4.2', text, afterDot: step === 'final', cause });
+}
+
+/** @param text what is wrong on our side */
+export function localFailure(step: ClientStep, text: string, cause?: unknown): ClientFailure {
+  return clientFailure({ kind: 'local', step, code: 451, status: '4.3.0', text, afterDot: step === 'final', cause });
+}

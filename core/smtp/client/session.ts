@@ -19,13 +19,17 @@ export interface ClientTls {
 }
 
 /** What MAIL must know of the message before it comes. */
-export type ContentOutline = Omit<OutgoingContent, 'source'>;
+export interface ContentOutline extends Omit<OutgoingContent, 'source'> {
+  /** A recipient is international, so the server must be told (RFC 6531 §3.4). */
+  readonly internationalRecipient?: boolean;
+}
 
 /**
  * A connection to one server that has been greeted, and where that was asked for encrypted and signed in (`openSession`).
  *
  * Either `send` does a whole transaction, or the steps do it one by one; each step awaits the one before. A step resolves
- * with the reply, whatever its code is, and rejects with a `ClientFailure` when there is none: then the connection is closed.
+ * with the reply, whatever its code is, and rejects with a `ClientFailure` when there is none, or when it is a 421, with which the
+ * server leaves: then the connection is closed.
  */
 export interface ClientSession {
   readonly remote: { readonly host: string; readonly address: string; readonly port: number };
@@ -45,7 +49,10 @@ export interface ClientSession {
   /** What ended the connection, if something did. */
   readonly failure: ClientFailure | undefined;
 
-  /** MAIL, RCPT, DATA, the message: in as few writes as the server allows. Never rejects. Leaves the session reusable, or closed. */
+  /**
+   * MAIL, RCPT, DATA, the message: in as few writes as the server allows. Never rejects. Afterwards the session is `reusable`,
+   * or good for nothing but `quit`.
+   */
   send(message: OutgoingMessage, options?: SendOptions): Promise<MessageResult>;
 
   /** Rejects with a `capability` failure, the connection unharmed, when the message cannot go there. */

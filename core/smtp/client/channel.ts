@@ -1,0 +1,271 @@
+import type { Socket } from 'node:net';
+import type { Clock } from '../../clock.js';
+import type { Reply } from '../reply.js';
+import { Deadline } from './deadline.js';
+import {
+  closedFailure,
+  isClientFailure,
+  localFailure,
+  protocolFailure,
+  refusal,
+  timeoutFailure,
+  type ClientFailure,
+  type ClientStep,
+} from './failure.js';
+import { ReplyReader } from './reply-reader.js';
+import { transcriptEntry, type SaidStep, type Transcript } from './transcript.js';
+
+/** What a step got. Never rejected with, so that steps that were sent ahead need nobody who listens. */
+export type Answer = Reply | ClientFailure;
+
+interface Awaited {
+  readonly step: ClientStep;
+  readonly ms: number;
+  readonly payload: string;
+  readonly saidAt: number;
+  readonly settle: (answer: Answer) => void;
+}
+
+const ignore = (): void => undefined;
+
+/**
+ * The wire to one server: commands go out, and each reply goes to the oldest command that waits for one. A reply that came when
+ * nobody can have asked for it breaks the connection, together with what else came with it: a peer that is out of step would
+ * make one message's answer that of another.
+ */
+export class Channel {
+  readonly #clock: Clock;
+  readonly #transcript: Transcript | undefined;
+  readonly #deadline: Deadline;
+  readonly #reader = new ReplyReader();
+  #socket: Socket;
+  #detach: () => void;
+  #awaited: Awaited[] = [];
+  /** Index of the oldest that waits; those in front of it are settled. */
+  #first = 0;
+  #step: ClientStep = 'greeting';
+  #failure: ClientFailure | undefined;
+  #wake: () => void = ignore;
+  #broken = (cause?: Error): ClientFailure => closedFailure(this.#step, cause);
+  #failed: () => void = ignore;
+
+  constructor(socket: Socket, clock: Clock, transcript: Transcript | undefined) {
+    this.#clock = clock;
+    this.#transcript = transcript;
+    this.#deadline = new Deadline(clock, () => this.fail(timeoutFailure(this.#step)));
+    this.#socket = socket;
+    this.#detach = this.#attach(socket);
+  }
+
+  get clock(): Clock {
+    return this.#clock;
+  }
+
+  get failure(): ClientFailure | undefined {
+    return this.#failure;
+  }
+
+  /** What is being done, for failures. */
+  get step(): ClientStep {
+    return this.#step;
+  }
+
+  attempt(ms: number): void {
+    this.#deadline.attempt(ms);
+  }
+
+  /** Sends one line and awaits its reply. `shown` stands for it in the transcript. */
+  ask(step: ClientStep, line: string, ms: number, shown = line): Promise<Answer> {
+    if (this.#failure === undefined) this.#socket.write(`${line}\r\n`);
+    return this.expect(step, ms, shown);
+  }
+
+  /** Awaits a reply to what was written before; each is awaited before anything can have been read since. */
+  expect(step: ClientStep, ms: number, shown = ''): Promise<Answer> {
+    // What began to arrive before the question was put is no answer to it.
+    if (this.#reader.midway && this.#awaited.length === this.#first) this.#lost(unasked);
+    const failure = this.#failure;
+    if (failure !== undefined) return Promise.resolve(failure);
+    const saidAt = this.#transcript === undefined ? 0 : this.#clock.monotonic();
+    return new Promise((settle) => {
+      this.#awaited.push({ step, ms, payload: shown, saidAt, settle });
+      if (this.#awaited.length - this.#first === 1) this.#awaitFirst();
+    });
+  }
+
+  /** What is written until `uncork` goes out together. */
+  cork(): void {
+    this.#socket.cork();
+  }
+
+  uncork(): void {
+    this.#socket.uncork();
+  }
+
+  write(bytes: Buffer): boolean {
+    return this.#failure === undefined && this.#socket.write(bytes);
+  }
+
+  /** Names what is done while no reply is awaited; it must be over in so many milliseconds. */
+  perform(step: ClientStep, ms: number): void {
+    this.#step = step;
+    this.#deadline.step(ms);
+  }
+
+  /** Resolves when the socket has room again, or the connection has failed. */
+  drain(): Promise<void> {
+    return this.#socket.writableNeedDrain ? this.#pause() : Promise.resolve();
+  }
+
+  /** Resolves when the connection has failed; the last one that asked is told. */
+  failed(): Promise<void> {
+    if (this.#failure !== undefined) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#failed = resolve;
+    });
+  }
+
+  /** Nothing is under way: no deadline holds. */
+  rest(): void {
+    this.#deadline.step(Infinity);
+    this.#deadline.attempt(Infinity);
+  }
+
+  /** Breaks the connection; whoever waits gets the failure. The first failure counts. */
+  fail(failure: ClientFailure): void {
+    if (this.#failure !== undefined) return;
+    if (this.#awaited.length === 0) this.#record({ step: this.#step, payload: '', ms: 0 }, failure);
+    this.#end(failure);
+  }
+
+  /** Ends the connection on purpose. */
+  close(): void {
+    if (this.#failure === undefined) this.#end(localFailure(this.#step, 'The connection was closed here'));
+  }
+
+  #end(failure: ClientFailure): void {
+    this.#failure = failure;
+    this.#deadline.cancel();
+    this.#detach();
+    this.#socket.destroy();
+    const waiting = this.#awaited.slice(this.#first);
+    this.#awaited = [];
+    this.#first = 0;
+    waiting.forEach((one, index) => this.#settle(one, failure, index > 0));
+    this.#wake();
+    this.#failed();
+  }
+
+  /**
+   * Puts another socket on top of its own: one that does TLS. Resolves when that is ready, or the connection has failed.
+   *
+   * @param make gets the present socket and a function to call when the new one is ready
+   * @param broken what it is called when it does not become ready
+   */
+  async replace(
+    make: (plain: Socket, ready: () => void) => Socket,
+    broken: (cause?: Error) => ClientFailure,
+  ): Promise<void> {
+    const usual = this.#broken;
+    const ready = this.#pause();
+    this.#broken = broken;
+    this.#detach();
+    this.#socket = make(this.#socket, () => this.#wake());
+    this.#detach = this.#attach(this.#socket);
+    await ready;
+    this.#broken = usual;
+  }
+
+  #pause(): Promise<void> {
+    if (this.#failure !== undefined) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#wake = resolve;
+    });
+  }
+
+  #attach(socket: Socket): () => void {
+    const data = (chunk: Buffer): void => this.#receive(chunk);
+    const end = (): void => this.fail(this.#broken());
+    const error = (cause: Error): void => this.fail(this.#broken(cause));
+    const drain = (): void => this.#wake();
+    socket.on('data', data).on('end', end).on('close', end).on('error', error).on('drain', drain);
+    return () => {
+      socket.off('data', data).off('end', end).off('close', end).off('error', error).off('drain', drain);
+      // A socket may fail once more after it was given up.
+      socket.on('error', ignore);
+    };
+  }
+
+  #receive(chunk: Buffer): void {
+    const read = this.#reader.read(chunk);
+    const asked = this.#awaited.length - this.#first;
+    const replies: Reply[] = [];
+    for (const one of read) {
+      if ('malformed' in one) return this.#lost(`The server sent ${one.malformed}`);
+      replies.push(one);
+    }
+    const last = replies.length === asked + 1 ? replies.at(-1) : undefined;
+    const goodbye = last !== undefined && isGoodbye(last, this.#step, asked) ? last : undefined;
+    if (goodbye !== undefined) replies.pop();
+    const tooMuch = replies.length > asked || (this.#reader.midway && replies.length === asked);
+    if (tooMuch && !(this.#step === 'body' && replies.length === 0)) return this.#lost(unasked);
+    for (const reply of replies) {
+      if (this.#failure === undefined) this.#accept(reply);
+    }
+    if (goodbye !== undefined) this.fail(refusal(this.#step, goodbye));
+  }
+
+  #lost(text: string): void {
+    this.fail(protocolFailure(this.#step, text));
+  }
+
+  #accept(reply: Reply): void {
+    const one = this.#awaited[this.#first];
+    if (one === undefined) return;
+    if (reply.code === 421) return this.fail(refusal(one.step, reply));
+    if (!answers(one.step, reply.code)) return this.#lost(`The server answered ${reply.code} out of turn`);
+    this.#first += 1;
+    if (this.#first === this.#awaited.length) {
+      this.#awaited = [];
+      this.#first = 0;
+      this.#deadline.step(Infinity);
+      // Whatever happens from here on, that message is settled.
+      if (one.step === 'final') this.#step = 'mail';
+    } else this.#awaitFirst();
+    this.#settle(one, reply, false);
+  }
+
+  #awaitFirst(): void {
+    const one = this.#awaited[this.#first];
+    if (one === undefined) return;
+    this.#step = one.step;
+    this.#deadline.step(one.ms);
+  }
+
+  #settle(one: Awaited, answer: Answer, followsFailure: boolean): void {
+    const { step, payload, saidAt, settle } = one;
+    if (this.#transcript !== undefined && !followsFailure) {
+      this.#record({ step, payload, ms: Math.round(this.#clock.monotonic() - saidAt) }, answer);
+    }
+    settle(answer);
+  }
+
+  #record(said: SaidStep, answer: Answer): void {
+    if (isClientFailure(answer)) this.#transcript?.add(transcriptEntry(said, answer.reply, answer));
+    else this.#transcript?.add(transcriptEntry(said, answer));
+  }
+}
+
+const unasked = 'The server spoke without being asked';
+
+/** What may be said unasked: 421 at any time (RFC 5321 §3.8), and a refusal while the message is still being sent. */
+function isGoodbye(reply: Reply, step: ClientStep, asked: number): boolean {
+  return reply.code === 421 || (asked === 0 && step === 'body' && reply.code >= 400);
+}
+
+/** Which codes can answer a step at all. */
+function answers(step: ClientStep, code: number): boolean {
+  if (code >= 400) return true;
+  if (step === 'data') return code === 354;
+  return code < 300 || (step === 'auth' && code === 334);
+}

@@ -1,0 +1,107 @@
+import { connect as connectSocket, isIP, type Socket } from 'node:net';
+import { connect as connectTls, type TLSSocket } from 'node:tls';
+import type { Channel } from './channel.js';
+import { verifies, type Destination } from './destination.js';
+import { clientFailure, localFailure, timeoutFailure, type ClientFailure } from './failure.js';
+import type { ClientTls } from './session.js';
+
+/** What cuts an opening short. */
+export interface DialLimits {
+  readonly ms: number;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** Opens a TCP connection. Rejects with a `ClientFailure`. */
+export function dial(destination: Destination, { ms, signal }: DialLimits): Promise<Socket> {
+  const { address, port, localAddress } = destination;
+  if (isIP(address) === 0) return Promise.reject(localFailure('connect', 'The server must be given by its IP address'));
+  if (signal?.aborted === true) return Promise.reject(abortFailure('connect'));
+  return new Promise((resolve, reject) => {
+    const socket = connectSocket({ host: address, port, ...(localAddress !== undefined && { localAddress }) });
+    const settle = (failure?: ClientFailure): void => {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', aborted);
+      socket.off('error', failed).off('connect', connected);
+      if (failure === undefined) return resolve(socket);
+      socket.on('error', () => undefined).destroy();
+      reject(failure);
+    };
+    const connected = (): void => settle();
+    const failed = (cause: NodeJS.ErrnoException): void => settle(connectFailure(cause));
+    const aborted = (): void => settle(abortFailure('connect'));
+    const timer = setTimeout(() => settle(timeoutFailure('connect')), ms);
+    signal?.addEventListener('abort', aborted, { once: true });
+    socket.setNoDelay(true).once('connect', connected).once('error', failed);
+  });
+}
+
+export function abortFailure(step: ClientFailure['step']): ClientFailure {
+  return localFailure(step, 'The attempt was stopped here');
+}
+
+/** What of the system's words helps an operator; codes alone, no addresses of ours. */
+const reasons: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'Connection refused',
+  EHOSTUNREACH: 'The host cannot be reached',
+  ENETUNREACH: 'The network cannot be reached',
+  ETIMEDOUT: 'The server did not answer in time',
+  ECONNRESET: 'The server reset the connection',
+};
+
+/** Without a descriptor or a local address it is our own fault. */
+const ours: ReadonlySet<string> = new Set([
+  'EMFILE',
+  'ENFILE',
+  'EADDRNOTAVAIL',
+  'EADDRINUSE',
+  'EACCES',
+  'EPERM',
+  'ENOBUFS',
+]);
+
+function connectFailure(cause: NodeJS.ErrnoException): ClientFailure {
+  const code = cause.code ?? '';
+  if (ours.has(code)) return localFailure('connect', `No connection can be opened here (${code})`, cause);
+  const text = reasons[code] ?? `The connection failed${code === '' ? '' : ` (${code})`}`;
+  return clientFailure({ kind: 'connect', step: 'connect', code: 451, status: '4.4.1', text, cause });
+}
+
+/**
+ * Turns the channel's connection into TLS. Resolves when the handshake is done, undefined when the channel has failed: then it
+ * holds the failure.
+ */
+export async function secure(channel: Channel, destination: Destination, ms: number): Promise<ClientTls | undefined> {
+  const { tls, address, host = address } = destination;
+  const name = tls.servername ?? host;
+  let agreed: ClientTls | undefined;
+  const make = (plain: Socket, ready: () => void): Socket => {
+    const socket = connectTls({
+      socket: plain,
+      host: name,
+      // SNI names no addresses (RFC 6066 §3).
+      servername: isIP(name) === 0 ? name : '',
+      rejectUnauthorized: verifies(destination),
+      minVersion: 'TLSv1.2',
+      ...(tls.ca !== undefined && { ca: tls.ca }),
+    });
+    return socket.once('secureConnect', () => {
+      agreed = agreement(socket);
+      ready();
+    });
+  };
+  channel.perform('starttls', ms);
+  await channel.replace(make, (cause) => tlsFailure('starttls', cause));
+  channel.perform('hello', Infinity);
+  return agreed;
+}
+
+function agreement(socket: TLSSocket): ClientTls {
+  return { protocol: socket.getProtocol() ?? 'TLS', cipher: socket.getCipher().name, verified: socket.authorized };
+}
+
+/** 4.7.5: a cryptographic failure (RFC 3463 §3.8); trying again may find another certificate. */
+function tlsFailure(step: ClientFailure['step'], cause: unknown): ClientFailure {
+  const reason = cause instanceof Error ? (cause as NodeJS.ErrnoException).code : undefined;
+  const text = `TLS could not be agreed${reason === undefined ? '' : ` (${reason})`}`;
+  return clientFailure({ kind: 'tls', step, code: 451, status: '4.7.5', text, cause });
+}

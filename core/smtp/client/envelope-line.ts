@@ -1,0 +1,101 @@
+import { isAscii } from '../../mime/character.js';
+import { parseAddress } from '../../mime/address.js';
+import { isProblem } from '../../problem.js';
+import type { Capabilities } from './capabilities.js';
+import { clientFailure, localFailure, type ClientFailure, type ClientStep } from './failure.js';
+import type { OutgoingRecipient, OutgoingSender } from './message.js';
+import type { ContentOutline } from './session.js';
+import { encodeXtext } from './xtext.js';
+
+/** What most addresses are; nothing in it can end the path or the line. */
+const usualAddress = /^[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{1,255}$/;
+/** RFC 5321 §4.1.2 `esmtp-param`. */
+const parameter = /^[A-Za-z0-9][A-Za-z0-9-]*(?:=[!-<>-~]+)?$/;
+const mostParameters = 50;
+
+/** The MAIL line; or why this server cannot be given the message: then nothing need be sent at all. */
+export function mailLine(sender: OutgoingSender, needs: ContentOutline, offered: Capabilities): string | ClientFailure {
+  const address = sender.address === null ? '' : wireAddress('mail', sender.address);
+  if (typeof address !== 'string') return address;
+  const wrong = missing(address, needs, offered) ?? refusedParameters('mail', sender.parameters);
+  if (wrong !== undefined) return wrong;
+  const utf8 = !isAscii(address) || needs.internationalHeader === true || needs.internationalRecipient === true;
+  let line = `MAIL FROM:<${address}>`;
+  if (offered.size !== undefined && needs.size !== undefined) line += ` SIZE=${needs.size}`;
+  if (offered.eightBitMime && needs.eightBit !== false) line += ' BODY=8BITMIME';
+  if (utf8) line += ' SMTPUTF8';
+  if (offered.dsn && sender.ret !== undefined) line += ` RET=${sender.ret}`;
+  if (offered.dsn && sender.envid !== undefined) line += ` ENVID=${encodeXtext(sender.envid)}`;
+  return withParameters(line, sender.parameters);
+}
+
+/** The RCPT line; or why this recipient cannot be named to this server. */
+export function rcptLine(recipient: OutgoingRecipient, offered: Capabilities): string | ClientFailure {
+  const address = wireAddress('rcpt', recipient.address);
+  if (typeof address !== 'string') return address;
+  if (!isAscii(address) && !offered.smtputf8) return noInternationalAddress('rcpt');
+  const wrong = refusedParameters('rcpt', recipient.parameters);
+  if (wrong !== undefined) return wrong;
+  let line = `RCPT TO:<${address}>`;
+  if (offered.dsn && recipient.notify !== undefined && recipient.notify.length > 0) {
+    line += ` NOTIFY=${recipient.notify.join(',')}`;
+  }
+  if (offered.dsn && recipient.orcpt !== undefined) line += orcpt(recipient.orcpt);
+  return withParameters(line, recipient.parameters);
+}
+
+function missing(address: string, needs: ContentOutline, offered: Capabilities): ClientFailure | undefined {
+  if (needs.eightBit === true && !offered.eightBitMime) return noEightBit();
+  if (!isAscii(address) && !offered.smtputf8) return noInternationalAddress('mail');
+  if (needs.internationalHeader === true && !offered.smtputf8) {
+    return lacking('mail', 554, '5.6.9', 'The server does not take header fields in UTF-8 (SMTPUTF8)');
+  }
+  // A limit of 0 is none (RFC 1870 §4).
+  const limit = offered.size ?? 0;
+  if (needs.size !== undefined && limit > 0 && needs.size > limit) {
+    return lacking('mail', 552, '5.3.4', `The message has ${needs.size} bytes, and the server takes ${limit}`);
+  }
+  return undefined;
+}
+
+/** RFC 6152 §3: an 8-bit message cannot go to a server that takes 7 bits. */
+export function noEightBit(step: ClientStep = 'mail'): ClientFailure {
+  return lacking(step, 554, '5.6.3', 'The message has 8-bit text, and the server does not take it (8BITMIME)');
+}
+
+/** RFC 6531 §3.5. */
+function noInternationalAddress(step: ClientStep): ClientFailure {
+  return lacking(step, 550, '5.6.7', 'The server does not take international addresses (SMTPUTF8)');
+}
+
+function lacking(step: ClientStep, code: number, status: string, text: string): ClientFailure {
+  return clientFailure({ kind: 'capability', step, code, status, text, permanent: true });
+}
+
+function wireAddress(step: ClientStep, address: string): string | ClientFailure {
+  if (usualAddress.test(address)) return address;
+  // RFC 5321 §4.5.1: the one mailbox that needs no domain.
+  if (step === 'rcpt' && address.toLowerCase() === 'postmaster') return address;
+  try {
+    return parseAddress(address).address;
+  } catch (error) {
+    if (!isProblem(error)) throw error;
+    return localFailure(step, 'The address cannot be written in an envelope', error);
+  }
+}
+
+function orcpt(text: string): string {
+  const [, type = '', address = ''] = /^([A-Za-z0-9-]+);(.*)$/s.exec(text) ?? [];
+  return type === '' ? '' : ` ORCPT=${type};${encodeXtext(address)}`;
+}
+
+function refusedParameters(step: ClientStep, given: readonly string[] | undefined): ClientFailure | undefined {
+  if (given === undefined || (given.length <= mostParameters && given.every((one) => parameter.test(one)))) {
+    return undefined;
+  }
+  return localFailure(step, 'A parameter is not KEY or KEY=value');
+}
+
+function withParameters(line: string, given: readonly string[] | undefined): string {
+  return given === undefined || given.length === 0 ? line : `${line} ${given.join(' ')}`;
+}

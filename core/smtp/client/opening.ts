@@ -1,0 +1,167 @@
+import { systemClock } from '../../clock.js';
+import type { Reply } from '../reply.js';
+import { noCapabilities, readCapabilities, type Capabilities } from './capabilities.js';
+import { Channel } from './channel.js';
+import { standardDeadlines, type ClientDeadlines } from './deadlines.js';
+import { allowsClearAuth, requiresTls, type CallOptions, type Destination } from './destination.js';
+import { abortFailure, dial, secure } from './dial.js';
+import { clientFailure, isClientFailure, localFailure, refusal, type ClientFailure } from './failure.js';
+import { identityLine } from './identity.js';
+import { LiveSession } from './live-session.js';
+import type { ClientSession, ClientTls } from './session.js';
+import { signIn } from './sign-in.js';
+import { transcriptEntry } from './transcript.js';
+
+/** What the steps of an opening find out. */
+interface Opening {
+  readonly channel: Channel;
+  readonly destination: Destination;
+  readonly options: CallOptions;
+  readonly deadlines: ClientDeadlines;
+  greeting: Reply;
+  capabilities: Capabilities;
+  tls: ClientTls | undefined;
+}
+
+const helloName = /^(?:[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[A-Za-z0-9:.]+\])$/;
+
+/**
+ * Dials, reads the greeting, says EHLO or LHLO (HELO where EHLO is refused), starts TLS, tells who the client is and signs in, as the
+ * destination wants it. Where TLS is opportunistic and the handshake fails, it dials once more and stays in clear.
+ *
+ * Rejects with a `ClientFailure`; then nothing is left open.
+ */
+export async function openSession(destination: Destination, options: CallOptions = {}): Promise<ClientSession> {
+  if (!helloName.test(destination.helloName) || destination.helloName.length > 255) {
+    throw localFailure('hello', 'The name to introduce ourselves by is no domain');
+  }
+  const opened = await attempt(destination, options);
+  if (!isClientFailure(opened)) return opened;
+  const maySpeakClear = destination.tls.mode === 'opportunistic' && !requiresTls(destination);
+  if (opened.kind !== 'tls' || !maySpeakClear) throw opened;
+  const again = await attempt({ ...destination, tls: { ...destination.tls, mode: 'never' } }, options);
+  if (isClientFailure(again)) throw again;
+  return again;
+}
+
+async function attempt(destination: Destination, options: CallOptions): Promise<LiveSession | ClientFailure> {
+  const { clock = systemClock, signal, transcript } = options;
+  const deadlines = { ...standardDeadlines, ...options.deadlines };
+  const since = clock.monotonic();
+  const payload = `CONNECT ${destination.address}:${destination.port}`;
+  try {
+    const socket = await dial(destination, { ms: Math.min(deadlines.connectMs, deadlines.attemptMs), signal });
+    const channel = new Channel(socket, clock, transcript);
+    return await introduce({ channel, destination, options, deadlines, since });
+  } catch (error) {
+    if (!isClientFailure(error)) throw error;
+    const ms = Math.round(clock.monotonic() - since);
+    transcript?.add(transcriptEntry({ step: 'connect', payload, ms }, undefined, error));
+    return error;
+  }
+}
+
+async function introduce(
+  given: Pick<Opening, 'channel' | 'destination' | 'options' | 'deadlines'> & { readonly since: number },
+): Promise<LiveSession | ClientFailure> {
+  const { channel, deadlines, since } = given;
+  const { signal } = given.options;
+  const aborted = (): void => channel.fail(abortFailure(channel.step));
+  signal?.addEventListener('abort', aborted, { once: true });
+  const opening: Opening = { ...given, greeting: noReply, capabilities: noCapabilities, tls: undefined };
+  channel.attempt(Math.max(0, deadlines.attemptMs - (channel.clock.monotonic() - since)));
+  if (signal?.aborted === true) aborted();
+  const failure = await run(opening).catch((error: unknown) =>
+    localFailure(channel.step, 'The call failed here', error),
+  );
+  signal?.removeEventListener('abort', aborted);
+  if (failure !== undefined) {
+    channel.close();
+    return failure;
+  }
+  channel.rest();
+  return new LiveSession({ ...opening, since, openingMs: channel.clock.monotonic() - since });
+}
+
+const noReply: Reply = { code: 0, status: null, lines: [] };
+
+async function run(opening: Opening): Promise<ClientFailure | undefined> {
+  const { destination, options } = opening;
+  return (
+    (destination.tls.mode === 'implicit' ? await encrypt(opening) : undefined) ??
+    (await greet(opening)) ??
+    (await hello(opening)) ??
+    (destination.tls.mode === 'implicit' ? undefined : await startTls(opening)) ??
+    (options.identity === undefined ? undefined : await identify(opening)) ??
+    (destination.auth === undefined ? undefined : await authenticate(opening))
+  );
+}
+
+async function encrypt(opening: Opening): Promise<ClientFailure | undefined> {
+  const { channel, destination, deadlines } = opening;
+  opening.tls = await secure(channel, destination, deadlines.tlsMs);
+  return channel.failure;
+}
+
+async function greet(opening: Opening): Promise<ClientFailure | undefined> {
+  const answer = await opening.channel.expect('greeting', opening.deadlines.greetingMs);
+  if (isClientFailure(answer)) return answer;
+  opening.greeting = answer;
+  return answer.code >= 400 ? refusal('greeting', answer) : undefined;
+}
+
+async function hello(opening: Opening): Promise<ClientFailure | undefined> {
+  const { channel, destination, deadlines } = opening;
+  const verb = destination.protocol === 'lmtp' ? 'LHLO' : 'EHLO';
+  const answer = await channel.ask('hello', `${verb} ${destination.helloName}`, deadlines.helloMs);
+  if (isClientFailure(answer)) return answer;
+  if (answer.code < 300) {
+    opening.capabilities = readCapabilities(answer);
+    return undefined;
+  }
+  // RFC 5321 §3.2: a server that does not know EHLO may know HELO.
+  if (verb === 'LHLO' || answer.code < 500) return refusal('hello', answer);
+  const plain = await channel.ask('hello', `HELO ${destination.helloName}`, deadlines.helloMs);
+  if (isClientFailure(plain)) return plain;
+  opening.capabilities = noCapabilities;
+  return plain.code >= 400 ? refusal('hello', plain) : undefined;
+}
+
+async function startTls(opening: Opening): Promise<ClientFailure | undefined> {
+  const { channel, destination, deadlines, capabilities } = opening;
+  const required = requiresTls(destination);
+  if (destination.tls.mode === 'never')
+    return required ? noTls('TLS is switched off, and needed to sign in') : undefined;
+  if (!capabilities.startTls) return required ? noTls('TLS is required, and the server does not offer it') : undefined;
+  const answer = await channel.ask('starttls', 'STARTTLS', deadlines.tlsMs);
+  if (isClientFailure(answer)) return answer;
+  if (answer.code >= 400) return required ? refusal('starttls', answer) : undefined;
+  // What was said in clear counts no more (RFC 3207 §4.2).
+  opening.capabilities = noCapabilities;
+  return (await encrypt(opening)) ?? (await hello(opening));
+}
+
+/** Behind XCLIENT the session begins anew. */
+async function identify(opening: Opening): Promise<ClientFailure | undefined> {
+  const { channel, options, deadlines, capabilities } = opening;
+  const line = options.identity && identityLine(options.identity, capabilities);
+  if (line === undefined) return undefined;
+  const answer = await channel.ask('xclient', line, deadlines.helloMs);
+  if (isClientFailure(answer)) return answer;
+  return answer.code >= 400 ? refusal('xclient', answer) : hello(opening);
+}
+
+function authenticate(opening: Opening): Promise<ClientFailure | undefined> {
+  const { channel, destination, deadlines, capabilities, tls } = opening;
+  const { auth } = destination;
+  if (auth === undefined) return Promise.resolve(undefined);
+  if (tls === undefined && !allowsClearAuth(destination)) {
+    return Promise.resolve(noTls('Credentials are not sent in clear'));
+  }
+  return signIn(channel, capabilities, auth, deadlines.authMs);
+}
+
+/** 4.7.4: a security feature that is not supported (RFC 3463 §3.8). */
+function noTls(text: string): ClientFailure {
+  return clientFailure({ kind: 'tls', step: 'starttls', code: 451, status: '4.7.4', text });
+}
