@@ -27,6 +27,8 @@ const sources = ['core', 'plugins', 'test', 'bench', 'package.json', 'package-lo
 const vendored = {
   'htmx.min.js': 'htmx.org/dist/htmx.min.js',
   'sse.js': 'htmx-ext-sse/sse.js',
+  'uplot.js': 'uplot/dist/uPlot.iife.min.js',
+  'uplot.css': 'uplot/dist/uPlot.min.css',
 };
 
 function newest(path) {

@@ -38,11 +38,10 @@ function kindOf(link: string): string {
 /** The HTML of a message, a document that is shown in a frame. */
 const isFramed = (headers: Headers) => /\bsandbox\b/.test(headers.get('content-security-policy') ?? '');
 
-/** Links to this server, without fragments; not those that ask for remote content, and not each line of the log. */
+/** Links to this server, without fragments; not those that ask for remote content. */
 function linksOf(html: string, path: string): readonly string[] {
   return [...html.matchAll(/<a\b[^>]*\shref="([^"]*)"(?![^>]*\sdownload)/g)]
     .map(([, href = '']) => new URL(href.replaceAll('&amp;', '&'), `http://here${path}`))
     .filter(({ host, searchParams }) => host === 'here' && !searchParams.has('remote'))
-    .filter(({ pathname, search }) => pathname !== '/logs' || search === '')
     .map(({ pathname, search }) => `${pathname}${search}`);
 }

@@ -109,6 +109,7 @@ function pageOf(history: MetricHistory, health: HealthOverview, clock: Clock, pe
   const last = (id: string): number => part.values.get(id)?.at(-1) ?? Number.NaN;
   return {
     period,
+    seconds: periods[period],
     periods: Period.options.map((name) => ({
       title: name,
       href: `/metrics?period=${name}`,
