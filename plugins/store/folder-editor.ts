@@ -2,12 +2,13 @@ import { copyFile, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { faultCode, isMissing } from '../../core/disk/fault.js';
-import { type FileLayer } from '../../core/disk/file-layer.js';
+import { type FileLayer, writeAll } from '../../core/disk/file-layer.js';
 import type { FolderSync } from '../../core/disk/folder.js';
 import { jointly } from '../../core/disk/joint.js';
 import { problem } from '../../core/problem.js';
 import { mapBounded } from './concurrency.js';
 import { isBelow, type FolderName, foldedName, rebased, specialNames, specialUseOf } from './folder-name.js';
+import { keywordFile } from './folder-keywords.js';
 import { type FolderIntent, type FolderIntents, hiddenDirectory, isThere } from './folder-intent.js';
 import type { MailboxFolder, MailboxFolders } from './mailbox-folder.js';
 import type { MailboxLocks } from './mailbox-locks.js';
@@ -174,7 +175,10 @@ export class FolderEditor {
     await files.mkdir(path, 0o700);
     for (const part of maildirParts) await files.mkdir(join(path, part), 0o700);
     await files.close(await files.open(join(path, 'maildirfolder'), 'wx', 0o600));
-    if (from !== undefined) await this.#linkMessages(from, path);
+    if (from !== undefined) {
+      await this.#linkMessages(from, path);
+      await this.#copyKeywords(from, path);
+    }
     await jointly([path, join(path, 'new'), join(path, 'cur')].map((folder) => sync.sync(folder)));
   }
 
@@ -187,6 +191,20 @@ export class FolderEditor {
       const target = join(path, part, names.again(entry.id, entry.receivedAt) + info);
       return linkOrCopy(files, join(from.path, entry.file), target);
     });
+  }
+
+  /** Letters in the names of the copies mean the same as before. */
+  async #copyKeywords(from: MailboxFolder, path: string): Promise<void> {
+    const { folders, files } = this.#ground;
+    const list = await keywordFile(from.path, folders.confinement);
+    if (list === undefined) return;
+    const fd = await files.open(join(path, 'dovecot-keywords'), 'wx', 0o600);
+    try {
+      await writeAll(files, fd, [list]);
+      await files.fsync(fd);
+    } finally {
+      await files.close(fd);
+    }
   }
 
   async #refusePresent(root: string, names: readonly FolderName[]): Promise<void> {

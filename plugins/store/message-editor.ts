@@ -6,6 +6,7 @@ import { jointly } from '../../core/disk/joint.js';
 import { problem } from '../../core/problem.js';
 import { isUnread, type MessageEntry } from './folder-contents.js';
 import { type EditorGround, type FolderEditor, lockKey } from './folder-editor.js';
+import { FolderKeywords } from './folder-keywords.js';
 import { type FolderName, parseFolderName, specialUseOf } from './folder-name.js';
 import type { MailboxFolder } from './mailbox-folder.js';
 import { maildirParts } from './maildir.js';
@@ -66,17 +67,20 @@ export class MessageEditor {
     });
   }
 
-  /** Flags and the received time stay; the id is a new one. @throws Problem `not-found`, `invalid` */
+  /** Flags and the received time stay; the id is a new one, and keywords are those that the other folder knows. @throws Problem `not-found`, `invalid` */
   async move(mailbox: MailboxName, from: FolderName, to: FolderName, ids: readonly string[]): Promise<Moved> {
     if (from.name === to.name) throw problem('invalid', 'The messages are in that folder already.');
     await this.#ground.folders.find(mailbox, from);
     const target = await this.#editor.provide(mailbox, to);
     return this.#together(mailbox, from, async (folder) => {
       await this.#complete(target.path);
+      const { confinement } = this.#ground.folders;
+      const here = await FolderKeywords.of(folder.path, confinement);
+      const there = await FolderKeywords.of(target.path, confinement);
       const newIds = new Map<string, string>();
       const { done, notFound } = await repeatedly(this.#ground.folders, folder, ids, async (entry) => {
         const id = this.#ground.names.again(entry.id, entry.receivedAt);
-        const path = join(target.path, 'cur', `${id}:2,${entry.flags}`);
+        const path = join(target.path, 'cur', `${id}:2,${here.inFolder(there, entry.flags)}`);
         await this.#ground.files.rename(join(folder.path, entry.file), path);
         newIds.set(entry.id, id);
       });
