@@ -13,7 +13,7 @@ export interface FetchedMessage {
   readonly flags: readonly string[];
   /** RFC822.SIZE */
   readonly size: number | undefined;
-  /** BODY[] */
+  /** BODY[], or that part of it which was asked for */
   readonly body: Buffer | undefined;
 }
 
@@ -128,6 +128,6 @@ function readFetch({ text, literals }: ImapResponse): FetchedMessage | undefined
     uid: Number(uid),
     flags: flags.split(' ').filter((flag) => flag !== ''),
     size: size === undefined ? undefined : Number(size),
-    body: text.includes('BODY[]') ? literals.at(-1) : undefined,
+    body: text.includes('BODY[') ? literals.at(-1) : undefined,
   };
 }
