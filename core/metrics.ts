@@ -4,6 +4,7 @@ import { contentTypes, expose, type CollectedMetric } from './metrics/exposition
 import { nameComplaint, type MetricKind } from './metrics/name.js';
 import { processMetrics } from './metrics/process.js';
 import { capSeries } from './metrics/series.js';
+import { tallyChildren } from './metrics/tally.js';
 import type { PluginContext } from './plugin.js';
 
 export interface MetricsOptions {
@@ -112,6 +113,7 @@ export class Metrics {
     const { name, help, labels } = declaration;
     const metric = make({ name: PREFIX + name, help, labelNames: [...labels], registers: [this.#registry] });
     capSeries(metric, labels, this.#options.maxSeries);
+    if (metric instanceof Counter) tallyChildren(metric);
     this.#registered.set(name, { ...declaration, metric, holders: 0 });
     return metric;
   }

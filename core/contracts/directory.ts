@@ -16,10 +16,10 @@ export interface MailUser {
 export interface Directory {
   /** Name of the source, as answers show it: `users.json`. */
   readonly source: string;
-  /** The user whose address, alias, `+detail` form or catch-all this is. */
-  resolve(address: Address): Promise<MailUser | undefined>;
+  /** The user whose address, alias, `+detail` form or catch-all this is. Asked for each recipient: no promise where none is needed. */
+  resolve(address: Address): MailUser | undefined | Promise<MailUser | undefined>;
   /** The user of exactly that name. */
-  find(username: string): Promise<MailUser | undefined>;
+  find(username: string): MailUser | undefined | Promise<MailUser | undefined>;
   list(): Promise<readonly MailUser[]>;
   /** Takes the same time for an unknown user. Disabled users never sign in. */
   authenticate(username: string, password: string): Promise<MailUser | undefined>;

@@ -65,7 +65,6 @@ const logMemoryBytes = 256 * 1024;
 
 /** The spool that keeps each message in a file, which a record of the commit log may make durable. */
 export class FileSpool implements Spool {
-  readonly #folder: string;
   readonly #headBytes: number;
   readonly #reserveBytes: number;
   readonly #room: DiskRoom;
@@ -84,7 +83,6 @@ export class FileSpool implements Spool {
     const inUse = options.durability === 'log' && commits !== undefined;
     const settings = { ...defaults, ...(inUse && { memoryBytes: logMemoryBytes }), ...options };
     const clock = options.clock ?? systemClock;
-    this.#folder = folder;
     this.#headBytes = settings.headBytes;
     this.#reserveBytes = settings.reserveBytes;
     this.#room = new DiskRoom(folder, files, clock);
@@ -113,15 +111,22 @@ export class FileSpool implements Spool {
     };
   }
 
-  create(returnPath: Buffer, trace: Buffer): Promise<SpoolWriter> {
+  create(returnPath: Buffer, trace: Buffer): SpoolWriter | Promise<SpoolWriter> {
     return this.#create({ returnPath, trace });
   }
 
-  async #create(prologue: Prologue): Promise<SpoolWriter> {
-    if ((await this.#room.free()) < this.#reserveBytes) {
+  #create(prologue: Prologue): SpoolWriter | Promise<SpoolWriter> {
+    const free = this.#room.free();
+    return free instanceof Promise
+      ? free.then((bytes) => this.#createWithin(bytes, prologue))
+      : this.#createWithin(free, prologue);
+  }
+
+  #createWithin(free: number, prologue: Prologue): SpoolWriter {
+    if (free < this.#reserveBytes) {
       throw problem('storage-full', 'There is no room to store it now; try again later.');
     }
-    const file = new SpoolFile(this.#ground, join(this.#folder, uniqueId()));
+    const file = new SpoolFile(this.#ground);
     return new FileSpoolWriter(file, prologue, new HeadCollector(this.#headBytes), this.#ground);
   }
 

@@ -6,6 +6,7 @@ const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
 const counterRange = 32 ** 3;
 
 let lastTime = 0;
+let lastTimeDigits = '';
 let counter = 0;
 
 function digits(value: number, length: number): string {
@@ -31,13 +32,17 @@ function random(length: number): string {
 export function uniqueId(): string {
   const now = systemClock.now();
   if (now > lastTime) {
-    lastTime = now;
-    counter = 0;
+    turnTo(now);
   } else if (++counter === counterRange) {
-    lastTime += 1;
-    counter = 0;
+    turnTo(lastTime + 1);
   }
-  return digits(lastTime, 10) + digits(counter, 3) + random(7);
+  return lastTimeDigits + digits(counter, 3) + random(7);
+}
+
+function turnTo(time: number): void {
+  lastTime = time;
+  lastTimeDigits = digits(time, 10);
+  counter = 0;
 }
 
 export const uniqueIdPattern: RegExp = /^[0-9a-hjkmnp-tv-z]{20}$/;

@@ -16,6 +16,8 @@ export interface SpoolGround {
   readonly brief: Slots;
   /** Up to so many bytes stay in memory, and their file is written at once when it must be durable. */
   readonly memoryBytes: number;
+  /** A path in the spool that nobody has had. */
+  readonly freshPath: () => string;
   /** More bytes than that are waiting for the disk: the writer is told to wait. */
   readonly backlogBytes: number;
 }
@@ -28,8 +30,8 @@ const released = (): Error => new Error('the message was released');
  * larger one is written while it arrives, in order.
  */
 export class SpoolFile {
-  readonly path: string;
   readonly #ground: SpoolGround;
+  #path: string | undefined;
   readonly #blocks = new Blocks();
   #size = 0;
   #fd: number | undefined;
@@ -44,9 +46,14 @@ export class SpoolFile {
   #synced: Promise<void> | undefined;
   #released = false;
 
-  constructor(ground: SpoolGround, path: string) {
+  constructor(ground: SpoolGround) {
     this.#ground = ground;
-    this.path = path;
+  }
+
+  /** Where it is on the disk, or will be: many a message never is. */
+  get path(): string {
+    this.#path ??= this.#ground.freshPath();
+    return this.#path;
   }
 
   get size(): number {

@@ -57,8 +57,10 @@ export interface SpoolWriter {
 
 export interface Spool {
   /**
+   * No promise unless the disk has to be asked for its room.
+   *
    * @param returnPath the `Return-Path:` line with its CRLF
    * @param trace the trace header fields with their CRLFs
    */
-  create(returnPath: Buffer, trace: Buffer): Promise<SpoolWriter>;
+  create(returnPath: Buffer, trace: Buffer): SpoolWriter | Promise<SpoolWriter>;
 }

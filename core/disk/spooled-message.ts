@@ -18,7 +18,7 @@ export interface Prologue {
 export interface MessageGround extends PlacingGround {
   /** A fault of the disk, for health. */
   readonly failed: (error: unknown) => void;
-  readonly create: (prologue: Prologue) => Promise<SpoolWriter>;
+  readonly create: (prologue: Prologue) => SpoolWriter | Promise<SpoolWriter>;
 }
 
 const fieldName = /^[!-9;-~]+$/;

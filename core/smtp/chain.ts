@@ -1,6 +1,7 @@
 import type { DeliveryTarget } from '../contracts/delivery-target.js';
 import type { SpooledMessage } from '../disk/spool.js';
 import type { Stage, StageInput, WatchedEvent, WatchedEvents } from './hook.js';
+import type { Patience } from './patience.js';
 import type { Reply } from './reply.js';
 import type { Transaction } from './transaction.js';
 import type { AuthenticatedUser, Hop } from './verdict.js';
@@ -32,9 +33,9 @@ export interface Chain {
    * Stages `message` and `deliver`, then the targets. Never throws. The caller releases nothing: the chain does. Tells the
    * watchers what became of each recipient; `accepted`, and `rejected` for the whole message, are for the caller to tell.
    *
-   * @param signal aborted when it takes too long: the answer is 451 then, and what a target does later is taken back
+   * @param patience how long the answer is waited for: then it is 451, and what a target does later is taken back
    */
-  deliver(transaction: Transaction, message: SpooledMessage, signal?: AbortSignal): Promise<DeliveryResult>;
+  deliver(transaction: Transaction, message: SpooledMessage, patience?: Patience): Promise<DeliveryResult>;
   /** Calls the watchers later, never now; what they throw is logged. */
   emit<E extends WatchedEvent>(event: E, data: WatchedEvents[E]): void;
 }

@@ -207,16 +207,13 @@ export class Connection {
     if (transaction === undefined || this.#refusesEarlyData()) return;
     const data = new DataPhase(this.#ground, transaction);
     this.#data = data;
-    void this.#await(
-      data.open().then((refusal) => refusal ?? start),
-      (reply) => {
-        if (reply.code !== start.code) this.#endData([reply]);
-        else if (!this.#refusesEarlyData()) {
-          this.#say(reply);
-          this.#become('data');
-        }
-      },
-    );
+    this.#settle(data.open(start), (reply) => {
+      if (reply.code !== start.code) this.#endData([reply]);
+      else if (!this.#refusesEarlyData()) {
+        this.#say(reply);
+        this.#become('data');
+      }
+    });
   }
 
   /** Text that came with DATA cannot be told from commands: somebody smuggles, or speaks without listening. */

@@ -1,8 +1,10 @@
 import { asStorageProblem } from '../disk/fault.js';
 import type { SpooledMessage, SpoolWriter } from '../disk/spool.js';
+import type { Answer } from './answer.js';
 import type { DeliveryResult } from './chain.js';
 import type { ListenerGround } from './listener-ground.js';
 import { MessageIntake } from './message-intake.js';
+import { Patience } from './patience.js';
 import { replies, replyToProblem } from './replies.js';
 import type { Reply } from './reply.js';
 import type { OpenTransaction } from './session-state.js';
@@ -18,7 +20,7 @@ export class DataPhase {
   #aborted = false;
   #stalledMs = 0;
   #delivering = false;
-  readonly #patience = new AbortController();
+  readonly #patience = new Patience();
 
   constructor(ground: ListenerGround, transaction: OpenTransaction) {
     this.#ground = ground;
@@ -26,21 +28,24 @@ export class DataPhase {
     this.#startedMs = ground.clock.monotonic();
   }
 
-  /** Resolves with the refusal when there is no room for a message. Never rejects. */
-  async open(): Promise<Reply | undefined> {
+  /** The answer to DATA: `start`, or a refusal when there is no room for a message. Never throws or rejects. */
+  open(start: Reply): Answer {
     const { spool, hostname, clock } = this.#ground;
-    const transaction = this.#transaction;
+    const { reversePath } = this.#transaction;
     try {
-      const trace = receivedField(transaction, hostname, new Date(clock.now()));
-      this.#take(await spool.create(returnPathLine(transaction.reversePath), trace));
-      return undefined;
+      const trace = receivedField(this.#transaction, hostname, new Date(clock.now()));
+      const writer = spool.create(returnPathLine(reversePath), trace);
+      if (!(writer instanceof Promise)) return this.#take(writer, start);
+      return writer.then((opened) => this.#take(opened, start)).catch((error: unknown) => this.#noRoom(error));
     } catch (error) {
-      this.#ground.log.error(
-        { err: error, session: transaction.session.id, transaction: transaction.id },
-        'no message can be spooled',
-      );
-      return replyToProblem(asStorageProblem(error));
+      return this.#noRoom(error);
     }
+  }
+
+  #noRoom(error: unknown): Reply {
+    const { id, session } = this.#transaction;
+    this.#ground.log.error({ err: error, session: session.id, transaction: id }, 'no message can be spooled');
+    return replyToProblem(asStorageProblem(error));
   }
 
   get ended(): boolean {
@@ -63,8 +68,8 @@ export class DataPhase {
 
   /** Asks a delivery for its answer now. False when there is none to ask, or it was asked before. */
   giveUp(): boolean {
-    if (!this.#delivering || this.#patience.signal.aborted) return false;
-    this.#patience.abort();
+    if (!this.#delivering || this.#patience.over) return false;
+    this.#patience.end();
     return true;
   }
 
@@ -112,17 +117,18 @@ export class DataPhase {
     return this.#ground.listener.mode === 'lmtp';
   }
 
-  #take(writer: SpoolWriter): void {
+  #take(writer: SpoolWriter, start: Reply): Reply {
     const { limits, lineEndings } = this.#ground.settings();
     const recipients = new Set(this.#transaction.recipients.map(({ address }) => address.address.toLowerCase()));
     this.#intake = new MessageIntake(writer, { ...limits, lineEndings }, recipients);
     if (this.#aborted) this.#intake.abort();
+    return start;
   }
 
   async #deliver(message: SpooledMessage): Promise<DeliveryResult> {
     const { chain, recipients } = this.#transaction;
     try {
-      const result = await chain.deliver(this.#transaction, message, this.#patience.signal);
+      const result = await chain.deliver(this.#transaction, message, this.#patience);
       if (!this.#lmtp || result.replies.length === recipients.length) return result;
       this.#ground.log.error({ transaction: this.#transaction.id }, 'a delivery answered for too few recipients');
     } catch (error) {

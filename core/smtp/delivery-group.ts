@@ -1,8 +1,8 @@
 import type { Delivery, DeliveryTarget, RecipientOutcome } from '../contracts/delivery-target.js';
 import type { SpooledMessage } from '../disk/spool.js';
 import type { Log } from '../log.js';
-import { untilAborted } from './abort-race.js';
 import type { DraftRecipient } from './envelope-draft.js';
+import type { Patience } from './patience.js';
 import type { Reply } from './reply.js';
 import { replyToError } from './reply-text.js';
 import type { Transaction } from './transaction.js';
@@ -11,7 +11,7 @@ export interface GroupGround {
   readonly transaction: Transaction;
   readonly message: SpooledMessage;
   readonly log: Log;
-  readonly signal?: AbortSignal;
+  readonly patience?: Patience;
 }
 
 /** What became of one recipient of a group; `reply` is what the client may be told of it. */
@@ -99,12 +99,12 @@ export class DeliveryGroup {
 
   async #try(step: string, work: () => Promise<void>): Promise<void> {
     if (this.failed) return;
-    const { signal } = this.#ground;
+    const { patience } = this.#ground;
     try {
-      if (signal?.aborted === true) throw new Error('there is no time left');
+      if (patience?.over === true) throw new Error('there is no time left');
       const running = work();
       this.#step = running;
-      await untilAborted(running, signal);
+      await (patience === undefined ? running : patience.for(running));
     } catch (error) {
       this.#failure = replyToError(error);
       this.#log(error, `${step} of a delivery failed`);

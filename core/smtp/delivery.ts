@@ -7,6 +7,7 @@ import { EnvelopeDraft, type DraftRecipient } from './envelope-draft.js';
 import { Handover, type HandoverResult } from './handover.js';
 import type { StageInput, WatchedEvent, WatchedEvents } from './hook.js';
 import { MessageView } from './message-view.js';
+import type { Patience } from './patience.js';
 import { replies } from './replies.js';
 import { reply, type Reply } from './reply.js';
 import { replyToError } from './reply-text.js';
@@ -18,7 +19,7 @@ import type { Change, Hop } from './verdict.js';
 export interface DeliveryGround {
   readonly targets: ReadonlyMap<string, DeliveryTarget>;
   readonly log: Log;
-  readonly signal?: AbortSignal;
+  readonly patience?: Patience;
   /** False when no hook looks at messages. */
   readonly hasHooks: boolean;
   readonly decide: <S extends 'message' | 'deliver' | 'rcptTo'>(
@@ -192,7 +193,7 @@ class MessageDelivery {
       .catch((error: unknown) => {
         this.#ground.log.error({ transaction: this.#transaction.id, err: error }, 'the spool could not let go');
       });
-    if (this.#ground.signal?.aborted !== true) await released;
+    if (this.#ground.patience?.over !== true) await released;
   }
 }
 

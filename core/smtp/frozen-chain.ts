@@ -4,6 +4,7 @@ import type { Log } from '../log.js';
 import type { Chain, Decision, DeliveryResult } from './chain.js';
 import { deliverMessage } from './delivery.js';
 import type { Stage, StageInput, WatchedEvent, WatchedEvents } from './hook.js';
+import type { Patience } from './patience.js';
 import type { RegisteredHook } from './registered-hook.js';
 import { StageRun, type StageGround } from './stage-run.js';
 import type { Transaction } from './transaction.js';
@@ -40,12 +41,12 @@ export class FrozenChain implements Chain {
     return this.#parts.targets.get(name);
   }
 
-  deliver(transaction: Transaction, message: SpooledMessage, signal?: AbortSignal): Promise<DeliveryResult> {
+  deliver(transaction: Transaction, message: SpooledMessage, patience?: Patience): Promise<DeliveryResult> {
     const { targets, log, hooks } = this.#parts;
     return deliverMessage(transaction, message, {
       targets,
       log,
-      ...(signal !== undefined && { signal }),
+      ...(patience !== undefined && { patience }),
       hasHooks: hooks.message.length > 0 || hooks.deliver.length > 0,
       decide: (stage, input, change) => this.#run(stage, input, change),
       emit: (event, data) => this.emit(event, data),

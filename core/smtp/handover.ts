@@ -1,5 +1,4 @@
 import type { DeliveryTarget } from '../contracts/delivery-target.js';
-import { untilAborted } from './abort-race.js';
 import { DeliveryGroup, type GroupGround, type GroupOutcome } from './delivery-group.js';
 import type { DraftRecipient } from './envelope-draft.js';
 
@@ -126,7 +125,8 @@ export class Handover {
   /** Waits until all is taken back, but not for longer than there is time. */
   async #abort(groups: readonly DeliveryGroup[]): Promise<void> {
     const aborted = all(groups, (group) => group.abort());
-    await untilAborted(aborted, this.#ground.signal).catch(() => undefined);
+    const { patience } = this.#ground;
+    await (patience === undefined ? aborted : patience.for(aborted)).catch(() => undefined);
   }
 
   #group(name: string, members: readonly DraftRecipient[]): DeliveryGroup {

@@ -6,7 +6,8 @@ const messageBuckets = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 const replyClasses = ['2xx', '3xx', '4xx', '5xx'] as const;
 
 export type AuthResult = 'accepted' | 'refused' | 'deferred';
-export type MessageResult = 'accepted' | 'deferred' | 'refused' | 'aborted';
+const messageResults = ['accepted', 'deferred', 'refused', 'aborted'] as const;
+export type MessageResult = (typeof messageResults)[number];
 
 /** Counts what the sessions of one listener do. The label children are looked up once, not per command. */
 export interface ListenerMeter {
@@ -48,6 +49,7 @@ export class EngineMetrics {
       const bytes = received.labels({ listener });
       const duration = seconds.labels({ listener });
       const classes = replyClasses.map((name) => replied.labels({ listener, class: name }));
+      const results = new Map(messageResults.map((result) => [result, messages.labels({ listener, result })]));
       return {
         opened: () => {
           open.inc();
@@ -60,7 +62,7 @@ export class EngineMetrics {
         received: (count) => bytes.inc(count),
         signedIn: (result) => signedIn.inc({ listener, result }),
         message: (result, took) => {
-          messages.inc({ listener, result });
+          results.get(result)?.inc();
           duration.observe(took);
         },
       };

@@ -1,6 +1,10 @@
 import { BlockList, isIPv4, isIPv6 } from 'node:net';
+import { LRUCache } from 'lru-cache';
 import { bitsOf, normalAddress } from '../ip-address.js';
 import { problem } from '../problem.js';
+
+/** Clients come again and again, and to look through the list costs as much as to read a command. */
+const mostKnown = 1000;
 
 /** A set of IP networks. */
 export interface NetworkSet {
@@ -20,13 +24,22 @@ export function parseNetworks(list: readonly string[]): NetworkSet {
       throw problem('invalid', `Network ${index + 1}, ${JSON.stringify(entry.slice(0, 64))}: ${reason}.`);
     }
   });
+  const known = new LRUCache<string, boolean>({ max: mostKnown });
   return {
     has(ip) {
-      const address = normalAddress(ip);
-      if (isIPv4(address)) return networks.check(address, 'ipv4');
-      return isIPv6(address) && networks.check(address, 'ipv6');
+      const answered = known.get(ip);
+      if (answered !== undefined) return answered;
+      const answer = holds(networks, ip);
+      known.set(ip, answer);
+      return answer;
     },
   };
+}
+
+function holds(networks: BlockList, ip: string): boolean {
+  const address = normalAddress(ip);
+  if (isIPv4(address)) return networks.check(address, 'ipv4');
+  return isIPv6(address) && networks.check(address, 'ipv6');
 }
 
 /** Adds the network, or says what is wrong with it. */

@@ -15,9 +15,10 @@ export function tell<E extends WatchedEvent>(
   data: WatchedEvents[E],
   log: Log,
 ): void {
-  for (const { plugin, watcher } of watchers) {
-    const failed = (error: unknown): void => log.error({ plugin, event, err: error }, 'a watcher failed');
-    setImmediate(() => {
+  if (watchers.length === 0) return;
+  later(() => {
+    for (const { plugin, watcher } of watchers) {
+      const failed = (error: unknown): void => log.error({ plugin, event, err: error }, 'a watcher failed');
       try {
         // A watcher may be an async function all the same.
         const result: unknown = watcher(data);
@@ -25,6 +26,19 @@ export function tell<E extends WatchedEvent>(
       } catch (error) {
         failed(error);
       }
-    });
-  }
+    }
+  });
+}
+
+/** What is to be told in the next turn of the event loop; many events share it. */
+let tasks: (() => void)[] = [];
+
+function later(task: () => void): void {
+  if (tasks.push(task) === 1) setImmediate(tellAll);
+}
+
+function tellAll(): void {
+  const told = tasks;
+  tasks = [];
+  for (const task of told) task();
 }

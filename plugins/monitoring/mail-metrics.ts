@@ -28,24 +28,41 @@ export function countMail({ metrics, smtp }: Pick<PluginContext, 'metrics' | 'sm
   const sessions = metrics.counter('mail_sessions_closed_total', 'SMTP sessions that have ended.', ['listener']);
   const lengths = metrics.histogram('mail_session_seconds', 'Length of SMTP sessions.', SESSION_SECONDS);
 
+  const ofListener = once((listener) => ({
+    accepted: accepted.labels({ listener }),
+    recipients: recipients.labels({ listener }),
+    bytes: bytes.labels({ listener }),
+  }));
+  const deliveredTo = once((target) => outcomes.labels({ target, result: 'delivered' }));
+
   smtp.watch('accepted', ({ transaction, size, ms }) => {
-    const listener = transaction.session.listener.name;
-    accepted.inc({ listener });
-    recipients.inc({ listener }, transaction.recipients.length);
-    bytes.inc({ listener }, size);
+    const counts = ofListener(transaction.session.listener.name);
+    counts.accepted.inc();
+    counts.recipients.inc(transaction.recipients.length);
+    counts.bytes.inc(size);
     sizes.observe(size);
     seconds.observe(ms / 1000);
   });
   smtp.watch('rejected', ({ stage, code, status }) => {
     rejected.inc({ stage, class: `${Math.floor(code / 100)}xx`, status });
   });
-  smtp.watch('delivered', ({ target }) => outcomes.inc({ target, result: 'delivered' }));
+  smtp.watch('delivered', ({ target }) => deliveredTo(target).inc());
   smtp.watch('deferred', ({ recipient }) => outcomes.inc({ target: targetOf(recipient), result: 'deferred' }));
   smtp.watch('bounced', ({ recipient }) => outcomes.inc({ target: targetOf(recipient), result: 'bounced' }));
   smtp.watch('closed', ({ session, ms }) => {
     sessions.inc({ listener: session.listener.name });
     lengths.observe(ms / 1000);
   });
+}
+
+/** Makes it for each name once: there are few listeners and targets, and labels cost more than the count. */
+function once<T>(make: (name: string) => T): (name: string) => T {
+  const made = new Map<string, T>();
+  return (name) => {
+    const known = made.get(name) ?? make(name);
+    made.set(name, known);
+    return known;
+  };
 }
 
 const targetOf = (recipient: WatchedEvents['deferred']['recipient']): string => recipient.hop?.target ?? 'none';

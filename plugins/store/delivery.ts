@@ -111,9 +111,9 @@ class MaildirDelivery implements Delivery {
    * A full mailbox has been refused at RCPT, by the size that was declared. One message more than its quota is better than
    * that the others of the transaction wait until somebody tidies up.
    */
-  async #admit(size: number): Promise<void> {
+  #admit(size: number): Promise<void> | undefined {
     const [mailbox, ...others] = this.#mailboxes;
-    if (mailbox !== undefined && others.length === 0) await this.#ground.quotas?.admit(mailbox, size);
+    return mailbox === undefined || others.length > 0 ? undefined : this.#ground.quotas?.admit(mailbox, size);
   }
 
   /** In the background: nobody waits for an estimate. */
@@ -123,7 +123,7 @@ class MaildirDelivery implements Delivery {
 
   async #ensure(mailbox: MailboxName): Promise<void> {
     const inbox = await this.#ground.maildirs.ensure(mailbox);
-    if (!(await this.#isThere(inbox))) this.#folders.set(mailbox, join(inbox, 'new'));
+    if (!(await this.#isThere(inbox))) this.#folders.set(mailbox, `${inbox}/new`);
   }
 
   /** Whether the mailbox has the message from an earlier try. */

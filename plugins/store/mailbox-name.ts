@@ -1,4 +1,3 @@
-import { join } from 'node:path';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import type { Address, Domain, LocalPart } from '../../core/mime/address.js';
 import { problem } from '../../core/problem.js';
@@ -43,7 +42,7 @@ export function mailboxNameOf(address: Pick<Address, 'local' | 'domain'>): Mailb
 
 /** Absolute folder of the mailbox: `<root>/<domain>/<user>`. Never outside the root, whatever the local part. */
 export function mailboxFolder(root: string, name: MailboxName): string {
-  return join(root, name.domain, folderOfLocal(name.user));
+  return `${root}/${name.domain}/${folderOfLocal(name.user)}`;
 }
 
 /** The local part as a folder name: reversible, one component, never `.` or `..`, never hidden. */

@@ -51,7 +51,8 @@ export class MailboxNames {
   }
 
   /** Bytes, or null for none. */
-  async quota(mailbox: MailboxName): Promise<number | null> {
-    return (await this.#directory.find(usernameOf(mailbox)))?.quota ?? null;
+  quota(mailbox: MailboxName): number | null | Promise<number | null> {
+    const user = this.#directory.find(usernameOf(mailbox));
+    return user instanceof Promise ? user.then((found) => found?.quota ?? null) : (user?.quota ?? null);
   }
 }

@@ -23,7 +23,7 @@ export interface QuotaGround {
   readonly log: Log;
   readonly pathOf: (mailbox: MailboxName) => string;
   /** Bytes; null for none. */
-  readonly limitOf: (mailbox: MailboxName) => Promise<number | null>;
+  readonly limitOf: (mailbox: MailboxName) => number | null | Promise<number | null>;
   /** Counts every message. */
   readonly count: (mailbox: MailboxName) => Promise<MailboxUsage>;
 }
@@ -53,9 +53,14 @@ export class MailboxQuotas {
     this.#ground = ground;
   }
 
-  /** @throws Problem `mailbox-full` when so many bytes more would be too much */
-  async admit(mailbox: MailboxName, bytes: number): Promise<void> {
-    const limit = await this.#ground.limitOf(mailbox);
+  /** Rejects with the problem `mailbox-full` when so many bytes more would be too much. No promise for a mailbox without a quota. */
+  admit(mailbox: MailboxName, bytes: number): Promise<void> | undefined {
+    const limit = this.#ground.limitOf(mailbox);
+    return limit === null ? undefined : this.#admit(mailbox, bytes, limit);
+  }
+
+  async #admit(mailbox: MailboxName, bytes: number, given: number | Promise<number | null>): Promise<void> {
+    const limit = await given;
     if (limit === null) return;
     const known = await this.#known(mailbox, limit);
     if (known !== undefined && known.size + bytes <= limit) return;
@@ -126,7 +131,7 @@ export class MailboxQuotas {
   }
 
   #fileOf(mailbox: MailboxName): string {
-    return join(this.#ground.pathOf(mailbox), 'maildirsize');
+    return `${this.#ground.pathOf(mailbox)}/maildirsize`;
   }
 }
 

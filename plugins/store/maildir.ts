@@ -19,7 +19,8 @@ export class MaildirTree {
   readonly root: string;
   readonly #files: FileLayer;
   readonly #folders: FolderSync;
-  readonly #durable = new LRUCache<string, true>({ max: knownLimit });
+  /** The folders on the way to `new`. */
+  readonly #durable = new LRUCache<string, readonly string[]>({ max: knownLimit });
 
   constructor(root: string, files: FileLayer = nodeFiles) {
     this.root = root;
@@ -32,12 +33,13 @@ export class MaildirTree {
    * Folders that were there already are fsynced once by this process: who made them may have died before he did.
    */
   async ensure(name: MailboxName): Promise<string> {
-    const domain = join(this.root, name.domain);
     const folder = mailboxFolder(this.root, name);
-    if (this.#durable.has(folder) && (await this.#allThere([domain, folder, join(folder, 'new')]))) return folder;
+    const way = this.#durable.get(folder);
+    if (way !== undefined && (await this.#allThere(way))) return folder;
+    const domain = join(this.root, name.domain);
     for (const path of [domain, folder, ...maildirParts.map((part) => join(folder, part))]) await this.#make(path);
     await jointly([this.root, domain, folder].map((path) => this.#folders.sync(path)));
-    this.#durable.set(folder, true);
+    this.#durable.set(folder, [domain, folder, join(folder, 'new')]);
     return folder;
   }
 
@@ -48,8 +50,8 @@ export class MaildirTree {
   }
 
   async #allThere(paths: readonly string[]): Promise<boolean> {
-    const found = await Promise.all(paths.map((path) => this.#isFolder(path)));
-    return found.every(Boolean);
+    for (const path of paths) if (!(await this.#isFolder(path))) return false;
+    return true;
   }
 
   /** False when nothing is there; throws when it is not a folder, or a symbolic link to one. */

@@ -25,7 +25,7 @@ export interface Filing {
   /** `new`, or the letters behind `:2,` of a message in `cur`. */
   readonly as: { readonly part: 'new' } | { readonly part: 'cur'; readonly flags: string };
   /** Asked when the size is known, before the message can be seen. */
-  readonly admit: (size: number) => Promise<void>;
+  readonly admit: (size: number) => Promise<void> | undefined;
 }
 
 /** Puts a message that comes as a stream into a folder, durably. When it rejects, nothing is there. @throws Problem */

@@ -1,7 +1,7 @@
-import type { Directory } from '../../core/contracts/directory.js';
+import type { Directory, MailUser } from '../../core/contracts/directory.js';
 import { isProblem } from '../../core/problem.js';
 import type { Hook } from '../../core/smtp/hook.js';
-import { defer, next } from '../../core/smtp/verdict.js';
+import { defer, next, type Verdict } from '../../core/smtp/verdict.js';
 import { mailboxNameOf } from './mailbox-name.js';
 import type { MailboxQuotas } from './mailbox-quota.js';
 
@@ -10,15 +10,21 @@ import type { MailboxQuotas } from './mailbox-quota.js';
  * MAIL declared (RFC 1870).
  */
 export function quotaHook(directory: Pick<Directory, 'resolve'>, quotas: Pick<MailboxQuotas, 'admit'>): Hook<'rcptTo'> {
-  return async ({ address, transaction }) => {
-    const user = await directory.resolve(address);
-    if (user === undefined || user.quota === null) return next();
-    try {
-      await quotas.admit(mailboxNameOf(user.address), transaction.declaredSize ?? 1);
-      return next();
-    } catch (error) {
-      if (isProblem(error) && error.problem === 'mailbox-full') return defer(452, '4.2.2', 'The mailbox is full');
-      throw error;
-    }
+  const room = (user: MailUser | undefined, bytes: number): Verdict | Promise<Verdict> =>
+    user === undefined || user.quota === null ? next() : roomFor(user, bytes, quotas);
+  return ({ address, transaction }) => {
+    const user = directory.resolve(address);
+    const bytes = transaction.declaredSize ?? 1;
+    return user instanceof Promise ? user.then((found) => room(found, bytes)) : room(user, bytes);
   };
+}
+
+async function roomFor(user: MailUser, bytes: number, quotas: Pick<MailboxQuotas, 'admit'>): Promise<Verdict> {
+  try {
+    await quotas.admit(mailboxNameOf(user.address), bytes);
+    return next();
+  } catch (error) {
+    if (isProblem(error) && error.problem === 'mailbox-full') return defer(452, '4.2.2', 'The mailbox is full');
+    throw error;
+  }
 }

@@ -18,7 +18,7 @@ export interface StoreEditorInput {
   readonly root: string;
   readonly names: UniqueNames;
   /** Bytes; null for none. */
-  readonly limitOf: (mailbox: MailboxName) => Promise<number | null>;
+  readonly limitOf: (mailbox: MailboxName) => number | null | Promise<number | null>;
   readonly clock: Clock;
   readonly log: Log;
   readonly files?: FileLayer;

@@ -15,13 +15,15 @@ export function storeMetrics(metrics: PluginContext['metrics']): StoreMetrics {
     'Time to link a message into its mailboxes durably',
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5],
   );
-  for (const result of ['delivered', 'failed'] as const) deliveries.inc({ result }, 0);
+  const delivered = deliveries.labels({ result: 'delivered' });
+  const failed = deliveries.labels({ result: 'failed' });
+  for (const result of [delivered, failed]) result.inc(0);
   return {
     delivered: (mailboxes, size, seconds) => {
-      deliveries.inc({ result: 'delivered' }, mailboxes);
+      delivered.inc(mailboxes);
       bytes.inc(mailboxes * size);
       commit.observe(seconds);
     },
-    failed: (mailboxes) => deliveries.inc({ result: 'failed' }, mailboxes),
+    failed: (mailboxes) => failed.inc(mailboxes),
   };
 }

@@ -61,14 +61,14 @@ export class UserDirectory implements Directory {
     return this.#known(name, domain) ?? this.#known(this.#withoutDetail(name), domain) ?? this.#catchAll(name);
   }
 
-  resolve(address: Address): Promise<MailUser | undefined> {
+  resolve(address: Address): MailUser | undefined {
     const record = this.lookup(address);
-    return Promise.resolve(record && asMailUser(record));
+    return record && asMailUser(record);
   }
 
-  find(username: string): Promise<MailUser | undefined> {
+  find(username: string): MailUser | undefined {
     const record = this.#records.get(this.canonical(username));
-    return Promise.resolve(record && asMailUser(record));
+    return record && asMailUser(record);
   }
 
   list(): Promise<readonly MailUser[]> {

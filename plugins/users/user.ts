@@ -32,7 +32,15 @@ export const UsersFile = z.strictObject({ users: z.array(UserRecord) }).superRef
 });
 export type UsersFile = z.output<typeof UsersFile>;
 
+/** Records never change: a user who changes has a new one. */
+const shown = new WeakMap<UserRecord, MailUser>();
+
 /** The user as other plugins see it: nothing of the password. */
-export function asMailUser({ username, aliases, quota, disabled }: UserRecord): MailUser {
-  return { username, address: parseAddress(username), aliases, quota, disabled };
+export function asMailUser(record: UserRecord): MailUser {
+  const known = shown.get(record);
+  if (known !== undefined) return known;
+  const { username, aliases, quota, disabled } = record;
+  const user = Object.freeze({ username, address: parseAddress(username), aliases, quota, disabled });
+  shown.set(record, user);
+  return user;
 }

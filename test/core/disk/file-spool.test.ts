@@ -214,7 +214,7 @@ test('the number of open files stays below its bounds', async (t) => {
 test('without room for the reserve no message is begun', async (t) => {
   const { spool } = await openGround(t, { reserveBytes: Number.MAX_SAFE_INTEGER });
   await assert.rejects(
-    spool.create(returnPath, trace),
+    async () => spool.create(returnPath, trace),
     (error) => isProblem(error) && error.problem === 'storage-full',
   );
   assert.equal(spool.report().status, 'degraded');

@@ -33,7 +33,7 @@ for (const [kind, body] of bodies) {
       for (const code of codes) {
         const ground = await openGround(t);
         ground.files.order({ ...step, code });
-        const error = await deliver(ground.spool.create(returnPath, trace), body, ground.inbox).then(
+        const error = await deliver(Promise.resolve(ground.spool.create(returnPath, trace)), body, ground.inbox).then(
           () => assert.fail('it was acknowledged'),
           (error: unknown) => error,
         );

@@ -94,11 +94,11 @@ describe('deadlines', () => {
     const engine = await TestEngine.start(test, {
       clock,
       settings: { limits: { deliverySeconds: 30 } },
-      deliver: (_, signal) =>
-        new Promise((resolve) => {
-          const answer = reply(451, '4.3.0', 'Too slow');
-          signal?.addEventListener('abort', () => resolve({ summary: answer, replies: [answer] }));
-        }),
+      deliver: async (_, patience) => {
+        const answer = reply(451, '4.3.0', 'Too slow');
+        await patience?.for(new Promise(() => undefined)).catch(() => undefined);
+        return { summary: answer, replies: [answer] };
+      },
     });
     const client = await engine.greeted();
     await client.command('MAIL FROM:<>');

@@ -1,5 +1,6 @@
 import type { DeliveryResult } from '../../../core/smtp/chain.js';
 import type { WatchedEvent } from '../../../core/smtp/hook.js';
+import type { Patience } from '../../../core/smtp/patience.js';
 import type { Recipient, ListenerMode } from '../../../core/smtp/transaction.js';
 import { FakeTarget, type FakeTargetOptions } from './fake-target.js';
 import { MemoryMessage, pipelineOf, transactionOf } from './pipeline-ground.js';
@@ -36,8 +37,8 @@ export function deliveryOf(targets: Readonly<Record<string, FakeTargetOptions>>)
     },
     /** Everybody who has the message, in any target. */
     holders: () => Object.values(fakes).flatMap(({ holds }) => holds),
-    deliver(recipients: readonly (string | Recipient)[], mode: ListenerMode = 'mx', signal?: AbortSignal) {
-      return pipeline.snapshot().deliver(transactionOf(recipients, mode), message, signal);
+    deliver(recipients: readonly (string | Recipient)[], mode: ListenerMode = 'mx', patience?: Patience) {
+      return pipeline.snapshot().deliver(transactionOf(recipients, mode), message, patience);
     },
   };
 }

@@ -3,6 +3,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { describe, test } from 'node:test';
 import { parseAddress } from '../../../core/mime/address.js';
 import { problem } from '../../../core/problem.js';
+import { Patience } from '../../../core/smtp/patience.js';
 import { codes, deliveryOf, queued, summary } from './delivery-ground.js';
 import { deferred, refused, type Step } from './fake-target.js';
 import { recipientOf } from './pipeline-ground.js';
@@ -181,10 +182,10 @@ describe('a delivery that takes too long', () => {
   for (const step of ['start', 'body', 'commit'] as const satisfies readonly Step[]) {
     test(`in ${step} is 451, and what the target does later is taken back`, async () => {
       const work = deliveryOf({ one: {}, slow: { hangs: step } });
-      const abort = new AbortController();
-      const delivering = work.deliver(['a@one', 'b@slow'], 'mx', abort.signal);
+      const patience = new Patience();
+      const delivering = work.deliver(['a@one', 'b@slow'], 'mx', patience);
       await turn();
-      abort.abort();
+      patience.end();
       assert.equal(summary(await delivering), local);
       assert.equal(work.message.releases, 0);
       work.fake('slow').letGo();
@@ -197,7 +198,9 @@ describe('a delivery that takes too long', () => {
 
   test('before it begins is not begun', async () => {
     const work = deliveryOf({ one: {} });
-    assert.equal(summary(await work.deliver(['a@one'], 'mx', AbortSignal.abort())), local);
+    const patience = new Patience();
+    patience.end();
+    assert.equal(summary(await work.deliver(['a@one'], 'mx', patience)), local);
     assert.deepEqual(work.steps, []);
     await turn();
     assert.equal(work.message.releases, 1);

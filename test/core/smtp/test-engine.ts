@@ -12,6 +12,7 @@ import { createSmtpEngine, type SmtpEngine } from '../../../core/smtp/engine.js'
 import type { Stage, StageInput, WatchedEvent, WatchedEvents } from '../../../core/smtp/hook.js';
 import type { ChainSource } from '../../../core/smtp/listener-ground.js';
 import { SmtpOptions, type SmtpSettings } from '../../../core/smtp/options.js';
+import type { Patience } from '../../../core/smtp/patience.js';
 import { reply } from '../../../core/smtp/reply.js';
 import type { Transaction } from '../../../core/smtp/transaction.js';
 import type { z } from 'zod';
@@ -43,7 +44,7 @@ export interface TestEngineOptions {
   readonly settings?: z.input<typeof SmtpOptions>;
   /** Asked before the usual decisions; undefined is no opinion. */
   readonly decide?: Decide;
-  readonly deliver?: (transaction: Transaction, signal?: AbortSignal) => Promise<DeliveryResult | undefined>;
+  readonly deliver?: (transaction: Transaction, patience?: Patience) => Promise<DeliveryResult | undefined>;
   readonly spool?: Spool;
   /** In place of the fake pipeline. */
   readonly pipeline?: ChainSource;
@@ -183,8 +184,8 @@ export class TestEngine {
       decide: (stage, input) => this.#options.decide?.(stage, input) ?? usualDecision(stage, input),
       route: ({ transaction, address }) => usualDecision('rcptTo', { transaction, address }),
       target: () => undefined,
-      deliver: async (transaction, message, signal) => {
-        const made = await this.#options.deliver?.(transaction, signal);
+      deliver: async (transaction, message, patience) => {
+        const made = await this.#options.deliver?.(transaction, patience);
         if (made !== undefined) {
           await message.release();
           return made;
