@@ -1,6 +1,6 @@
-// Ticks of a list of messages: all of a page at once, and from one to another with the shift key. The form works without.
+// Ticks of a list: all of a page at once, and from one to another with the shift key. The form works without; data-selection names the ticks.
 for (const form of document.querySelectorAll('[data-selection]')) {
-  const boxes = [...form.querySelectorAll('input[name="messageIds"]')];
+  const boxes = [...form.querySelectorAll(`input[name="${form.dataset.selection || 'messageIds'}"]`)];
   const which = form.elements.namedItem('filter');
   const label = form.querySelector('[data-choose-all]');
   const all = label.querySelector('input');
