@@ -18,7 +18,7 @@ export interface Submission {
    */
   readonly id?: string;
   /** Where everybody goes; hooks of `rcptTo` are not asked then. */
-  readonly hop?: Hop;
+  readonly hop?: (address: Address) => Hop;
   /** Notes of the transaction, for hooks and targets. */
   readonly notes?: ReadonlyMap<string, unknown>;
   /** Whom to deliver to; the header fields of the message are not looked at. */

@@ -80,7 +80,7 @@ export class PipelineSubmission implements SubmissionService {
     const refusals: Refusal[] = [];
     for (const address of addresses) {
       if (hop !== undefined) {
-        recipients.push({ address, hop, discarded: false });
+        recipients.push({ address, hop: hop(address), discarded: false });
         continue;
       }
       const decision = await chain.decide('rcptTo', { transaction, address });
