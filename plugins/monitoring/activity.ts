@@ -45,6 +45,11 @@ export class Activity {
     this.#messages += 1;
   }
 
+  /** Sessions at present. */
+  get open(): number {
+    return this.#open.size;
+  }
+
   figures(): ActivityFigures {
     this.#turnDay();
     const since = Math.max(this.#day * DAY_MS, this.#started);

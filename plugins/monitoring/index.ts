@@ -10,6 +10,7 @@ import { Environment } from './environment.js';
 import { EventLoop } from './event-loop.js';
 import { HealthChanges } from './health-report.js';
 import { HeapDumps } from './heap-dumps.js';
+import { HookFailures } from './hook-failures.js';
 import { MetricHistory, STEP_SECONDS } from './history.js';
 import { LogSearch } from './log-search.js';
 import { LogTail } from './log-tail.js';
@@ -21,10 +22,14 @@ import { heapDumpEndpoints } from './routes/heap-dumps.js';
 import { metricsEndpoints } from './routes/metrics.js';
 import { systemEndpoints } from './routes/system.js';
 import { gaugeServer } from './server-metrics.js';
+import { SessionRoom } from './session-room.js';
 import { ThreadDumps } from './thread-dump.js';
+import { WriteProbe } from './write-probe.js';
 
 /** How often disk, event loop and health are looked at. */
 const SAMPLE_SECONDS = 10;
+/** How often it is tried whether the disk can be written. */
+const PROBE_SECONDS = 30;
 /** Proxies close connections that are silent for a minute, some after half of it. */
 const BEAT_SECONDS = 15;
 
@@ -44,11 +49,23 @@ export const monitoring = definePlugin({
     const changes = new HealthChanges(healthOverview, log);
     await disk.look();
 
+    const probe = new WriteProbe({ folder: configuration.data, clock });
+    await probe.look();
+    const hooks = new HookFailures(() => catalogue.hooks(), clock);
+    const room = new SessionRoom(() => activity.open, configuration);
+    const unwatch = configuration.watch?.(() => room.readLimit());
+    context.onClose(() => unwatch?.());
+
     health.check('disk', () => disk.report());
+    health.check('disk writes', () => probe.report());
     health.check('event loop', () => eventLoop.report());
+    health.check('pipeline', () => hooks.report());
+    health.check('sessions', () => room.report());
+    context.every(PROBE_SECONDS, () => probe.look());
     context.every(SAMPLE_SECONDS, async () => {
       await disk.look();
       eventLoop.look();
+      hooks.look();
       changes.look();
     });
 
@@ -59,7 +76,7 @@ export const monitoring = definePlugin({
     smtp.watch('closed', ({ session }) => activity.closed(session.id));
     smtp.watch('accepted', () => activity.accepted());
     countMail(context);
-    gaugeServer(metrics, { disk, eventLoop, health: healthOverview });
+    gaugeServer(metrics, { disk, probe, eventLoop, health: healthOverview });
 
     const history = new MetricHistory(metricsExposition, charts, clock);
     await history.look();

@@ -4,15 +4,21 @@ import type { PluginContext } from '../../core/plugin.js';
 import type { DiskSpace } from './disk-space.js';
 import type { EventLoop } from './event-loop.js';
 import { version } from './own-package.js';
+import type { WriteProbe } from './write-probe.js';
 
 const states: readonly HealthState[] = ['up', 'degraded', 'down'];
 
 /** Gauges of the server itself; their values are taken when somebody collects them. */
 export function gaugeServer(
   metrics: PluginContext['metrics'],
-  parts: { readonly disk: DiskSpace; readonly eventLoop: EventLoop; readonly health: HealthOverview },
+  parts: {
+    readonly disk: DiskSpace;
+    readonly probe: WriteProbe;
+    readonly eventLoop: EventLoop;
+    readonly health: HealthOverview;
+  },
 ): void {
-  const { disk, eventLoop, health } = parts;
+  const { disk, probe, eventLoop, health } = parts;
   metrics.gauge('version_info', 'The version that runs; always 1.', ['version']).set({ version }, 1);
   metrics.gauge('uptime_seconds', 'Time since the start.', [], (gauge) => gauge.set(health.uptime()));
   metrics.gauge('event_loop_lag_seconds', '99th percentile of the delay of the event loop.', [], (gauge) =>
@@ -23,6 +29,9 @@ export function gaugeServer(
   );
   metrics.gauge('disk_size_bytes', 'Size of the disk of the data folder.', [], (gauge) =>
     gauge.set(disk.space?.size ?? Number.NaN),
+  );
+  metrics.gauge('disk_write_seconds', 'What the last durable write of one block took.', [], (gauge) =>
+    gauge.set(probe.seconds),
   );
   metrics.gauge('health_state', '1 for the state that a component is in.', ['component', 'state'], (gauge) => {
     gauge.reset();

@@ -1,12 +1,21 @@
 import assert from 'node:assert/strict';
+import { readdir } from 'node:fs/promises';
 import { test } from 'node:test';
 import { pino } from 'pino';
+import type { Clock } from '../../../core/clock.js';
+import type { EffectiveValue } from '../../../core/contracts/server.js';
+import { nodeFiles, type FileLayer } from '../../../core/disk/file-layer.js';
 import { HealthRegistry } from '../../../core/health-registry.js';
 import type { HealthReport } from '../../../core/health.js';
 import { DiskSpace, type Space } from '../../../plugins/monitoring/disk-space.js';
 import { EventLoop } from '../../../plugins/monitoring/event-loop.js';
 import { HealthChanges } from '../../../plugins/monitoring/health-report.js';
+import { HookFailures } from '../../../plugins/monitoring/hook-failures.js';
+import { SessionRoom } from '../../../plugins/monitoring/session-room.js';
+import { WriteProbe } from '../../../plugins/monitoring/write-probe.js';
+import { temporaryFolder } from '../../support/temporary-folder.js';
 
+const clockOf = (time: { now: number }): Clock => ({ now: () => time.now, monotonic: () => time.now });
 const MiB = 1024 * 1024;
 
 test('free space decides between up, degraded and down, and a disk that cannot be measured is degraded', async () => {
@@ -62,4 +71,82 @@ test('every change of state is logged once', () => {
     lines.map((line) => (JSON.parse(line) as { status: string }).status),
     ['degraded', 'down', 'up'],
   );
+});
+
+test('a block is written durably and leaves nothing; a disk that refuses or is slow is degraded until it is well', async (t) => {
+  const folder = await temporaryFolder(t);
+  const time = { now: 0 };
+  let trouble: 'none' | 'full' | 'slow' = 'none';
+  const files: FileLayer = {
+    ...nodeFiles,
+    open: (...given) => {
+      if (trouble === 'slow') time.now += 3000;
+      if (trouble !== 'full') return nodeFiles.open(...given);
+      return Promise.reject(Object.assign(new Error('no space'), { code: 'ENOSPC' }));
+    },
+  };
+  const probe = new WriteProbe({ folder, clock: clockOf(time), files });
+  assert.ok(Number.isNaN(probe.seconds));
+  const seen: HealthReport[] = [];
+  for (const next of ['none', 'full', 'slow', 'none'] as const) {
+    trouble = next;
+    await probe.look();
+    seen.push(probe.report());
+    assert.deepEqual(await readdir(folder), []);
+  }
+  assert.deepEqual(seen, [
+    { status: 'up' },
+    { status: 'degraded', why: 'The data folder cannot be written (ENOSPC).' },
+    { status: 'degraded', why: 'It took 3.0 s to write one block to the disk.' },
+    { status: 'up' },
+  ]);
+  assert.equal(probe.seconds, 0);
+});
+
+test('hooks that failed are told for five minutes, also when they are registered anew', () => {
+  const time = { now: 0 };
+  let failures = 0;
+  const hook = { stage: 'rcptTo', phase: 'policy', plugin: 'greylist', timeLimitMs: 1000, calls: 9 } as const;
+  const watched = new HookFailures(() => [{ ...hook, failures }], clockOf(time));
+  const look = (count: number, ms: number): string => {
+    failures = count;
+    time.now += ms;
+    watched.look();
+    return watched.report().why ?? '';
+  };
+  assert.equal(look(0, 0), '');
+  assert.match(look(3, 10_000), /^Hooks failed 3 times .* of greylist at rcptTo:/);
+  assert.match(look(1, 10_000), /^Hooks failed 4 times/);
+  assert.match(look(1, 290_000), /^Hooks failed once/);
+  assert.equal(look(1, 10_000), '');
+});
+
+test('sessions are degraded when nearly all that may be open are open, and a new limit is taken', () => {
+  let open = 89;
+  let limit: number | undefined = 100;
+  const effective = (): readonly EffectiveValue[] =>
+    limit === undefined ? [] : [{ ...valueOf('smtp.limits.clients'), value: limit }];
+  const room = new SessionRoom(() => open, { effective });
+  assert.equal(room.report().status, 'up');
+  open = 90;
+  assert.deepEqual(room.report(), {
+    status: 'degraded',
+    why: '90 SMTP sessions are open; 100 may be, then clients are sent away.',
+  });
+  limit = 1000;
+  room.readLimit();
+  assert.equal(room.report().status, 'up');
+  limit = undefined;
+  room.readLimit();
+  assert.equal(room.report().status, 'up');
+});
+
+const valueOf = (key: string): EffectiveValue => ({
+  key,
+  value: null,
+  origin: 'default',
+  where: null,
+  default: null,
+  description: null,
+  secret: false,
 });

@@ -77,7 +77,13 @@ test('health is one word for everybody and everything for those who have signed 
   const full = await site.json('/health');
   assert.deepEqual(Object.keys(full), ['status', 'uptime', 'components']);
   assert.deepEqual(await site.json('/health/extended'), full);
-  assert.deepEqual(Object.keys(full['components'] as object), ['disk', 'event loop']);
+  assert.deepEqual(Object.keys(full['components'] as object), [
+    'disk',
+    'disk writes',
+    'event loop',
+    'pipeline',
+    'sessions',
+  ]);
   assert.equal((await site.get('/health/extended', { as: null })).status, 401);
   const page = await site.get('/health', { as: null, headers: { accept: 'text/html' } });
   assert.doesNotMatch(await page.text(), /event loop/);
