@@ -1,0 +1,228 @@
+import { randomInt } from 'node:crypto';
+import { isIP } from 'node:net';
+import { normalAddress } from '../ip-address.js';
+import { dnsFailure, isDnsFailure, type DnsFailure } from './failure.js';
+import type { HopFinder, HopSearch, NextHop, NoRoute, SearchOptions } from './next-hop.js';
+import { isPrivateAddress } from './private-address.js';
+import type { Answer, LookupOptions, MxRecord, Resolver } from './resolver.js';
+
+export interface MailRoutesOptions {
+  readonly resolver: Resolver;
+  /** Names by which MX records may mean this server. */
+  readonly ownNames: readonly string[];
+  /** Its own addresses; asked each time, as they may change. Loopback is private, and not meant. */
+  readonly ownAddresses: () => readonly string[];
+  /** Addresses of one search at most. */
+  readonly mostAddresses?: number;
+  /** A whole number from 0 to below the given one. */
+  readonly random?: (below: number) => number;
+}
+
+/** Servers of a domain that are asked for their addresses. */
+const mostHosts = 10;
+/** Of which so many at a time. */
+const hostsAtOnce = 3;
+
+/** What the servers of a domain are: a place where its mail goes. */
+interface Servers {
+  readonly site: string;
+  /** Best first. */
+  readonly hosts: readonly { readonly host: string; readonly preference: number }[];
+  /** True when there is no MX record, and the domain itself is its server. */
+  readonly implicit: boolean;
+}
+
+/** Why hosts were passed over. */
+interface Passed {
+  private: boolean;
+  unanswered: DnsFailure | undefined;
+}
+
+/** The rules of RFC 5321 §5.1: MX records, best first, those of equal preference shuffled, else the domain itself. */
+export class MailRoutes implements HopFinder {
+  readonly #resolver: Resolver;
+  readonly #ownNames: ReadonlySet<string>;
+  readonly #ownAddresses: () => readonly string[];
+  readonly #most: number;
+  readonly #random: (below: number) => number;
+
+  constructor({ resolver, ownNames, ownAddresses, mostAddresses = 5, random = randomInt }: MailRoutesOptions) {
+    this.#resolver = resolver;
+    this.#ownNames = new Set(ownNames.map((name) => name.toLowerCase()));
+    this.#ownAddresses = ownAddresses;
+    this.#most = mostAddresses;
+    this.#random = random;
+  }
+
+  async forDomain(domain: string, options: SearchOptions = {}): Promise<HopSearch> {
+    const literal = addressIn(domain);
+    if (literal !== undefined) return this.#forLiteral(domain, literal, options);
+    const servers = await this.#serversOf(domain, options);
+    if ('outcome' in servers) return servers;
+    const better = this.#withoutOwnNames(servers);
+    if (better.length === 0) return loop(domain);
+    const passed: Passed = { private: false, unanswered: undefined };
+    const found = await this.#addresses(better, options, passed);
+    const hops = this.#withoutOwnAddresses(found).slice(0, this.#most);
+    if (hops.length > 0) return { outcome: 'found', site: servers.site, hops };
+    return found.length > 0 ? loop(domain) : nowhere(domain, servers.implicit, passed);
+  }
+
+  async forHosts(names: readonly string[], options: SearchOptions = {}): Promise<HopSearch> {
+    const hosts = names.map((host, index) => ({ host: host.toLowerCase(), preference: index }));
+    const passed: Passed = { private: false, unanswered: undefined };
+    const found = await this.#addresses(hosts, options, passed);
+    const site = hosts.map(({ host }) => host).join(',');
+    if (found.length > 0) return { outcome: 'found', site, hops: found.slice(0, Math.max(this.#most, names.length)) };
+    return nowhere(names.join(', '), false, passed);
+  }
+
+  #forLiteral(domain: string, address: string, { allowPrivate = false }: SearchOptions): HopSearch {
+    if (!allowPrivate && isPrivateAddress(address)) return forbidden(domain);
+    if (this.#isOwnAddress(address)) return loop(domain);
+    return { outcome: 'found', site: domain.toLowerCase(), hops: [{ host: address, address, preference: 0 }] };
+  }
+
+  async #serversOf(domain: string, options: SearchOptions): Promise<Servers | NoRoute> {
+    const answer = await this.#mx(domain, options);
+    if (isDnsFailure(answer)) {
+      if (answer.kind === 'nxdomain') return noDomain(domain);
+      if (answer.kind !== 'nodata') return unanswered(domain, answer);
+      return { site: domain, hosts: [{ host: domain, preference: 0 }], implicit: true };
+    }
+    const named = answer.records.filter(({ exchange }) => exchange !== '' && exchange !== '.');
+    if (named.length === 0) return nullMx(domain);
+    const site = [...new Set(named.map(({ exchange }) => exchange.toLowerCase()))].sort().join(',');
+    const hosts = this.#ordered(named).map(({ exchange, preference }) => ({
+      host: exchange.toLowerCase(),
+      preference,
+    }));
+    return { site, hosts, implicit: false };
+  }
+
+  /** That a domain does not exist is believed when it is said twice: mail bounces for it. */
+  async #mx(domain: string, { signal }: SearchOptions): Promise<Answer<MxRecord> | DnsFailure> {
+    const known = signal === undefined ? {} : { signal };
+    const ask = (options: LookupOptions) => this.#resolver.resolveMx(domain, options).catch(asDnsFailure);
+    const first = await ask(known);
+    return isDnsFailure(first) && first.kind === 'nxdomain' ? ask({ ...known, fresh: true }) : first;
+  }
+
+  #ordered(records: readonly MxRecord[]): readonly MxRecord[] {
+    return this.#shuffled(records).sort((one, other) => one.preference - other.preference);
+  }
+
+  #shuffled<T>(list: readonly T[]): T[] {
+    const shuffled: T[] = [];
+    for (const one of list) shuffled.splice(this.#random(shuffled.length + 1), 0, one);
+    return shuffled;
+  }
+
+  /** RFC 5321 §5.1: where we are a server ourselves, only better ones are meant. */
+  #withoutOwnNames({ hosts, implicit }: Servers): Servers['hosts'] {
+    const own = hosts.filter(({ host }) => this.#ownNames.has(host)).map(({ preference }) => preference);
+    return implicit && own.length > 0 ? [] : hosts.filter(({ preference }) => preference < Math.min(...own));
+  }
+
+  #withoutOwnAddresses(hops: readonly NextHop[]): readonly NextHop[] {
+    const own = hops.filter(({ address }) => this.#isOwnAddress(address)).map(({ preference }) => preference);
+    return hops.filter(({ preference }) => preference < Math.min(...own));
+  }
+
+  #isOwnAddress(address: string): boolean {
+    return this.#ownAddresses().some((own) => normalAddress(own) === address);
+  }
+
+  async #addresses(hosts: Servers['hosts'], options: SearchOptions, passed: Passed): Promise<readonly NextHop[]> {
+    const found: NextHop[] = [];
+    const asked = hosts.slice(0, Math.max(mostHosts, this.#most));
+    for (let at = 0; at < asked.length && found.length < this.#most; at += hostsAtOnce) {
+      const some = asked.slice(at, at + hostsAtOnce);
+      const lists = await Promise.all(some.map(({ host }) => this.#addressesOf(host, options, passed)));
+      for (const [index, server] of some.entries()) {
+        for (const address of lists[index] ?? []) found.push({ ...server, address });
+      }
+    }
+    return found;
+  }
+
+  async #addressesOf(host: string, options: SearchOptions, passed: Passed): Promise<readonly string[]> {
+    const known = options.signal === undefined ? {} : { signal: options.signal };
+    const answers =
+      withoutAsking(host) ??
+      (await Promise.all([
+        this.#resolver.resolve4(host, known).then(records, (error: unknown) => nothing(error, passed)),
+        this.#resolver.resolve6(host, known).then(records, (error: unknown) => nothing(error, passed)),
+      ]));
+    const [four = [], six = []] = answers.map((list) => this.#shuffled(list.map(normalAddress)));
+    const all = alternating(four, six);
+    if (options.allowPrivate === true) return all;
+    const open = all.filter((address) => !isPrivateAddress(address));
+    if (open.length < all.length) passed.private = true;
+    return open;
+  }
+}
+
+/** IPv4 and IPv6 addresses of what the DNS is not asked for: addresses, and localhost (RFC 6761 §6.3). */
+function withoutAsking(host: string): readonly (readonly string[])[] | undefined {
+  if (host === 'localhost') return [['127.0.0.1'], ['::1']];
+  const literal = addressIn(host);
+  return literal === undefined ? undefined : [[literal]];
+}
+
+const records = (answer: Answer<string>): readonly string[] => answer.records;
+
+function nothing(error: unknown, passed: Passed): readonly string[] {
+  const failure = asDnsFailure(error);
+  if (failure.kind !== 'nxdomain' && failure.kind !== 'nodata') passed.unanswered = failure;
+  return [];
+}
+
+function asDnsFailure(error: unknown): DnsFailure {
+  return isDnsFailure(error) ? error : dnsFailure('servfail', 'a question', error);
+}
+
+function alternating(one: readonly string[], other: readonly string[]): readonly string[] {
+  const all: string[] = [];
+  for (let at = 0; at < Math.max(one.length, other.length); at += 1) {
+    all.push(...one.slice(at, at + 1), ...other.slice(at, at + 1));
+  }
+  return all;
+}
+
+/** The IP address that a literal in brackets or a bare address stands for. */
+function addressIn(text: string): string | undefined {
+  const inner = /^\[(?:ipv6:)?([0-9a-f:.]+)\]$/i.exec(text)?.[1] ?? text;
+  return isIP(inner) === 0 ? undefined : normalAddress(inner);
+}
+
+function noRoute(
+  reason: NoRoute['reason'],
+  [code, status]: readonly [code: number, status: string],
+  text: string,
+): NoRoute {
+  return { outcome: 'failed', reason, code, status, text, permanent: code >= 500 };
+}
+
+/** RFC 7505 §4.1. */
+const nullMx = (domain: string): NoRoute => noRoute('null-mx', [556, '5.1.10'], `${domain} takes no mail (null MX)`);
+const noDomain = (domain: string): NoRoute =>
+  noRoute('no-domain', [550, '5.1.2'], `The domain ${domain} does not exist`);
+const loop = (domain: string): NoRoute =>
+  noRoute('loop', [554, '5.4.6'], `Mail for ${domain} would come back to this server`);
+const forbidden = (domain: string): NoRoute =>
+  noRoute('private', [550, '5.4.4'], `The servers of ${domain} have private addresses only`);
+
+function unanswered(domain: string, { kind }: DnsFailure): NoRoute {
+  if (kind === 'aborted') return noRoute('aborted', [451, '4.3.0'], 'The search for a server was stopped here');
+  const what = kind === 'timeout' ? 'did not answer in time' : 'could not answer';
+  return noRoute('dns', [451, '4.4.3'], `The name servers ${what} for ${domain}`);
+}
+
+/** MX records that name hosts without addresses are somebody's mistake, and may be mended; a domain with no record at all takes no mail. */
+function nowhere(domain: string, implicit: boolean, { private: hidden, unanswered: failure }: Passed): NoRoute {
+  if (failure !== undefined) return unanswered(domain, failure);
+  if (hidden) return forbidden(domain);
+  if (implicit) return noRoute('no-address', [550, '5.1.2'], `${domain} has neither mail servers nor an address`);
+  return noRoute('no-address', [451, '4.4.4'], `The servers of ${domain} have no address`);
+}

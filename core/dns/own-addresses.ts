@@ -1,0 +1,10 @@
+import { networkInterfaces } from 'node:os';
+import { isLoopbackAddress, normalAddress } from '../ip-address.js';
+
+/** Addresses of this machine's interfaces, without loopback. */
+export function ownAddresses(): readonly string[] {
+  return Object.values(networkInterfaces())
+    .flatMap((interfaces) => interfaces ?? [])
+    .map(({ address }) => normalAddress(address))
+    .filter((address) => !isLoopbackAddress(address));
+}

@@ -1,0 +1,124 @@
+import { Resolver as NodeResolver } from 'node:dns/promises';
+import { isIP, isIPv6 } from 'node:net';
+import { problem } from '../problem.js';
+import { dnsFailure, type DnsFailureKind } from './failure.js';
+import type { Answer, LookupOptions, MxRecord, Resolver } from './resolver.js';
+
+export interface SystemResolverOptions {
+  /** Name servers as `192.0.2.1`, `192.0.2.1:5353`, `2001:db8::1` or `[2001:db8::1]:5353`; the system's when empty. */
+  readonly servers?: readonly string[];
+  /** How long one try may take, and how many there are, for each server. */
+  readonly timeoutMs?: number;
+  readonly tries?: number;
+  /** How long one question may take in all. */
+  readonly totalMs?: number;
+}
+
+const kinds: Readonly<Record<string, DnsFailureKind>> = {
+  ENOTFOUND: 'nxdomain',
+  EBADNAME: 'nxdomain',
+  ENODATA: 'nodata',
+  ETIMEOUT: 'timeout',
+  ECANCELLED: 'aborted',
+};
+
+/** Asks name servers over UDP, and over TCP where an answer is truncated. Neither /etc/hosts nor the threads of `dns.lookup` take part. */
+export class SystemResolver implements Resolver {
+  readonly #resolver: NodeResolver;
+  readonly #totalMs: number;
+
+  /** @throws Problem `invalid` when a server is no IP address with or without a port */
+  constructor({ servers = [], timeoutMs = 3000, tries = 2, totalMs = 15_000 }: SystemResolverOptions = {}) {
+    this.#resolver = new NodeResolver({ timeout: timeoutMs, tries });
+    this.#totalMs = totalMs;
+    if (servers.length > 0) this.#resolver.setServers(servers.map(serverAddress));
+  }
+
+  resolveMx(name: string, options?: LookupOptions): Promise<Answer<MxRecord>> {
+    return this.#ask(`MX ${name}`, options, async () =>
+      withoutTtl(
+        (await this.#resolver.resolveMx(name)).map(({ exchange, priority }) => ({
+          exchange: bare(exchange),
+          preference: priority,
+        })),
+      ),
+    );
+  }
+
+  resolve4(name: string, options?: LookupOptions): Promise<Answer<string>> {
+    return this.#ask(`A ${name}`, options, async () => addresses(await this.#resolver.resolve4(name, { ttl: true })));
+  }
+
+  resolve6(name: string, options?: LookupOptions): Promise<Answer<string>> {
+    return this.#ask(`AAAA ${name}`, options, async () =>
+      addresses(await this.#resolver.resolve6(name, { ttl: true })),
+    );
+  }
+
+  resolveTxt(name: string, options?: LookupOptions): Promise<Answer<string>> {
+    return this.#ask(`TXT ${name}`, options, async () =>
+      withoutTtl((await this.#resolver.resolveTxt(name)).map((pieces) => pieces.join(''))),
+    );
+  }
+
+  resolvePtr(address: string, options?: LookupOptions): Promise<Answer<string>> {
+    return this.#ask(`PTR ${address}`, options, async () =>
+      withoutTtl((await this.#resolver.reverse(address)).map(bare)),
+    );
+  }
+
+  #ask<T>(question: string, options: LookupOptions | undefined, ask: () => Promise<Answer<T>>): Promise<Answer<T>> {
+    const signal = options?.signal;
+    if (signal?.aborted === true) return Promise.reject(dnsFailure('aborted', question));
+    return new Promise((resolve, reject) => {
+      const settle = (): void => {
+        clearTimeout(timer);
+        signal?.removeEventListener('abort', aborted);
+      };
+      const fail = (kind: DnsFailureKind, cause?: unknown): void => {
+        settle();
+        reject(dnsFailure(kind, question, cause));
+      };
+      const aborted = (): void => fail('aborted');
+      const timer = setTimeout(() => fail('timeout'), this.#totalMs);
+      signal?.addEventListener('abort', aborted, { once: true });
+      ask().then(
+        (answer) => {
+          if (answer.records.length === 0) return fail('nodata');
+          settle();
+          return resolve(answer);
+        },
+        (error: unknown) => fail(kindOf(error), error),
+      );
+    });
+  }
+}
+
+/** What is not known to be the name's own fault is the server's. */
+function kindOf(error: unknown): DnsFailureKind {
+  const code = (error as NodeJS.ErrnoException | undefined)?.code ?? '';
+  return kinds[code] ?? 'servfail';
+}
+
+const bare = (name: string): string => name.toLowerCase().replace(/\.$/, '');
+
+function withoutTtl<T>(records: readonly T[]): Answer<T> {
+  return { records, ttl: undefined };
+}
+
+function addresses(found: readonly { readonly address: string; readonly ttl: number }[]): Answer<string> {
+  return { records: found.map(({ address }) => address), ttl: Math.min(...found.map(({ ttl }) => ttl)) };
+}
+
+/** As node:dns takes it. */
+function serverAddress(text: string): string {
+  if (isIPv6(text)) return `[${text}]:53`;
+  const [, address = '', port = '53'] = /^\[?([0-9A-Fa-f:.]+?)\]?(?::(\d{1,5}))?$/.exec(text) ?? [];
+  if (isIP(address) === 0 || Number(port) < 1 || Number(port) > 65_535) {
+    throw problem(
+      'invalid',
+      `A name server is an IP address, perhaps with a port: ${JSON.stringify(text.slice(0, 80))}`,
+    );
+  }
+  return isIPv6(address) ? `[${address}]:${port}` : `${address}:${port}`;
+}
