@@ -5,12 +5,9 @@ import type { Configuration } from '../../core/contracts/server.js';
 import { definePlugin, next, type PluginContext } from '../../core/plugin.js';
 import { Activity } from './activity.js';
 import { charts } from './charts.js';
-import { DiskSpace, spaceOf } from './disk-space.js';
 import { Environment } from './environment.js';
-import { EventLoop } from './event-loop.js';
-import { HealthChanges } from './health-report.js';
+import { watchHealth } from './health-watch.js';
 import { HeapDumps } from './heap-dumps.js';
-import { HookFailures } from './hook-failures.js';
 import { MetricHistory, STEP_SECONDS } from './history.js';
 import { LogSearch } from './log-search.js';
 import { LogTail } from './log-tail.js';
@@ -22,14 +19,8 @@ import { heapDumpEndpoints } from './routes/heap-dumps.js';
 import { metricsEndpoints } from './routes/metrics.js';
 import { systemEndpoints } from './routes/system.js';
 import { gaugeServer } from './server-metrics.js';
-import { SessionRoom } from './session-room.js';
 import { ThreadDumps } from './thread-dump.js';
-import { WriteProbe } from './write-probe.js';
 
-/** How often disk, event loop and health are looked at. */
-const SAMPLE_SECONDS = 10;
-/** How often it is tried whether the disk can be written. */
-const PROBE_SECONDS = 30;
 /** Proxies close connections that are silent for a minute, some after half of it. */
 const BEAT_SECONDS = 15;
 
@@ -40,34 +31,11 @@ export const monitoring = definePlugin({
   needs: { catalogue, configuration, healthOverview, lifecycle, metricsExposition, serverLog },
   async setup(context, given) {
     const { options, catalogue, configuration, healthOverview, lifecycle, metricsExposition, serverLog } = given;
-    const { clock, health, http, log, metrics, smtp } = context;
+    const { clock, http, metrics, smtp } = context;
     let settings = options;
-    const disk = new DiskSpace(() => spaceOf(configuration.data), options.disk);
-    const eventLoop = new EventLoop(options.eventLoop);
-    context.onClose(() => eventLoop.close());
     const activity = new Activity(clock);
-    const changes = new HealthChanges(healthOverview, log);
-    await disk.look();
-
-    const probe = new WriteProbe({ folder: configuration.data, clock });
-    await probe.look();
-    const hooks = new HookFailures(() => catalogue.hooks(), clock);
-    const room = new SessionRoom(() => activity.open, configuration);
-    const unwatch = configuration.watch?.(() => room.readLimit());
-    context.onClose(() => unwatch?.());
-
-    health.check('disk', () => disk.report());
-    health.check('disk writes', () => probe.report());
-    health.check('event loop', () => eventLoop.report());
-    health.check('pipeline', () => hooks.report());
-    health.check('sessions', () => room.report());
-    context.every(PROBE_SECONDS, () => probe.look());
-    context.every(SAMPLE_SECONDS, async () => {
-      await disk.look();
-      eventLoop.look();
-      hooks.look();
-      changes.look();
-    });
+    const ground = { catalogue, configuration, health: healthOverview, activity, options };
+    const { disk, probe, eventLoop } = await watchHealth(context, ground);
 
     smtp.on('connect', { order: 'first' }, ({ session }) => {
       activity.opened(session.id);
