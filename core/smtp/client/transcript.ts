@@ -40,6 +40,12 @@ export class Transcript {
   }
 }
 
+/** As it came, its lines joined by LF. */
+export function writtenReply({ code, status, lines }: Reply): string {
+  const front = status === null ? String(code) : `${code} ${status}`;
+  return lines.map((line) => `${front} ${line}`).join('\n');
+}
+
 export interface SaidStep {
   readonly step: ClientStep;
   readonly payload: string;
@@ -50,6 +56,6 @@ export interface SaidStep {
 export function transcriptEntry(said: SaidStep, reply: Reply | undefined, failure?: ClientFailure): TranscriptEntry {
   const { step, payload, ms } = said;
   const command = /^[A-Z.]*/.exec(payload)?.[0] ?? '';
-  const response = reply && reply.lines.map((line) => `${reply.code} ${line}`).join('\n');
+  const response = reply && writtenReply(reply);
   return { step, command, payload, response, error: failure?.text, ms };
 }

@@ -38,7 +38,7 @@ async function compose(envelope: CaseEnvelope, variables: Variables, hostname: s
       content: Buffer.from(content, encoding),
     })),
   });
-  return composer.compile().build();
+  return withLineEnds(await composer.compile().build());
 }
 
 function withLineEnds(bytes: Buffer): Buffer {

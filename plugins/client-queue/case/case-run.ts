@@ -3,7 +3,7 @@ import { problem } from '../../../core/problem.js';
 import type { CallOptions, Destination } from '../../../core/smtp/client/destination.js';
 import { isClientFailure, type ClientFailure } from '../../../core/smtp/client/failure.js';
 import type { ClientSession } from '../../../core/smtp/client/session.js';
-import { Transcript, type TranscriptEntry } from '../../../core/smtp/client/transcript.js';
+import { Transcript, type TranscriptEntry, writtenReply } from '../../../core/smtp/client/transcript.js';
 import { checkAssertions, type AssertionResult } from './assertions.js';
 import type { CasePlan } from './case-plan.js';
 import type { CaseTransaction } from './transactions.js';
@@ -155,7 +155,9 @@ async function converse(
         address: result.recipient.address,
         accepted: result.outcome === 'delivered',
         response:
-          result.outcome === 'delivered' ? written(result.reply) : `${result.failure.code} ${result.failure.text}`,
+          result.outcome === 'delivered'
+            ? writtenReply(result.reply)
+            : `${result.failure.code} ${result.failure.status} ${result.failure.text}`,
       }));
   return {
     mail: mail ?? '',
@@ -165,9 +167,6 @@ async function converse(
     transactions: transcript.entries.slice(from),
   };
 }
-
-const written = ({ code, lines }: { readonly code: number; readonly lines: readonly string[] }): string =>
-  lines.map((line) => `${code} ${line}`).join('\n');
 
 function outcomeOf(parts: readonly Outcome[]): Outcome {
   const [first = 'failed', ...others] = new Set(parts);

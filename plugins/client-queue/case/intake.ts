@@ -1,0 +1,85 @@
+import type { SubmissionService } from '../../../core/contracts/submission.js';
+import { parseAddress, type Address } from '../../../core/mime/address.js';
+import { LineEndings } from '../../../core/mime/line-endings.js';
+import { isProblem, problem } from '../../../core/problem.js';
+import type { Hop } from '../../../core/smtp/verdict.js';
+import type { OutgoingContent } from '../../../core/smtp/client/message.js';
+import type { ClientQueueSettings } from '../options.js';
+import { routeOf } from './case-plan.js';
+import type { OutgoingRequest } from './outgoing-request.js';
+import type { CaseTransaction } from './transactions.js';
+
+export interface IntakeInput {
+  readonly submission: SubmissionService;
+  readonly settings: () => ClientQueueSettings;
+  /** Where a recipient goes when no route is named. */
+  readonly hopOf: (address: Address) => Hop;
+  readonly hopOfRoute: (route: string) => Hop;
+}
+
+/** What belongs to a session with a server now, and to no entry that is tried by the queue. */
+const sessionOnly = ['auth', 'tls', 'verify', 'ehlo', 'mx', 'port'] as const;
+
+/** Makes queue entries of what callers want sent. */
+export class Intake {
+  readonly #input: IntakeInput;
+
+  constructor(input: IntakeInput) {
+    this.#input = input;
+  }
+
+  /**
+   * One entry for each message; their uids.
+   * @param from IP address of the caller
+   * @throws Problem `invalid`, `unavailable` when the queue is full, `storage-full`
+   */
+  async queue(request: OutgoingRequest, from: string): Promise<readonly string[]> {
+    const { where, assertions } = request;
+    const refused = sessionOnly.filter((key) => where[key] !== undefined);
+    if (refused.length > 0) throw misplaced(refused, 'belongs to a route: configure one and name it');
+    if (assertions.length > 0)
+      throw misplaced(['assertions'], 'is for /client/send: nobody looks at replies to queued mail');
+    const route = where.route;
+    if (route !== undefined) routeOf(this.#input.settings(), route);
+    const hopOf = route === undefined ? this.#input.hopOf : () => this.#input.hopOfRoute(route);
+    const uids: string[] = [];
+    for await (const transaction of request.transactions())
+      uids.push(await this.#submit(transaction, hopOf, from, uids));
+    return uids;
+  }
+
+  async #submit(
+    { mail, message }: CaseTransaction,
+    hop: (address: Address) => Hop,
+    remoteAddress: string,
+    before: readonly string[],
+  ): Promise<string> {
+    try {
+      const { id } = await this.#input.submission.submit({
+        username: undefined,
+        remoteAddress,
+        via: 'HTTP',
+        hop,
+        reversePath: mail === null ? null : parseAddress(mail),
+        recipients: message.recipients.map(({ address }) => parseAddress(address)),
+        content: () => withLineEnds(message.content),
+      });
+      return id;
+    } catch (error) {
+      if (before.length === 0 || !isProblem(error)) throw error;
+      const detail = `${error.message} ${before.length} messages of the case are queued already: ${before.join(', ')}.`;
+      throw problem(error.problem, { ...error.details, detail });
+    }
+  }
+}
+
+function misplaced(keys: readonly string[], why: string) {
+  const errors = keys.map((key) => ({ pointer: `/${key}`, message: why }));
+  return problem('invalid', { detail: `${keys.join(', ')}: ${why}.`, errors });
+}
+
+async function* withLineEnds({ source }: OutgoingContent): AsyncGenerator<Buffer> {
+  const lines = new LineEndings();
+  for await (const chunk of Buffer.isBuffer(source) ? [source] : source()) yield lines.push(Buffer.from(chunk));
+  yield lines.end();
+}

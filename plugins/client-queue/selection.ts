@@ -1,0 +1,43 @@
+import { openStates } from '../../core/contracts/queue-entry.js';
+import type { EntryFilter, Selector } from '../../core/contracts/queue-list.js';
+import type { RelayQueue } from '../../core/contracts/relay-queue.js';
+import { problem } from '../../core/problem.js';
+import { mostSelected } from './queue-query.js';
+
+export interface Selection {
+  readonly uid?: string | undefined;
+  readonly uids?: readonly string[] | undefined;
+  readonly filter?: EntryFilter | undefined;
+  readonly expect?: number | undefined;
+}
+
+/** What a caller has chosen, and how many entries that is. */
+export interface Chosen {
+  readonly selector: Selector;
+  readonly count: number;
+}
+
+/** @throws Problem `invalid` unless exactly one selector is given, `too-large`, `conflict` when the number is not as expected */
+export async function chosenBy({ uid, uids, filter, expect }: Selection, queue: RelayQueue): Promise<Chosen> {
+  const given = [uid, uids, filter].filter((value) => value !== undefined).length;
+  if (given !== 1) {
+    const detail = given === 0 ? 'Nothing is chosen: give uid, uids or filter.' : 'Give one of uid, uids and filter.';
+    throw problem('invalid', { detail, errors: [{ pointer: '', message: detail }] });
+  }
+  if (uids !== undefined && uids.length > mostSelected)
+    throw problem('too-large', `One call takes at most ${mostSelected} uids. Choose by filter.`);
+  const selector = filter === undefined ? { uids: [...new Set(uids ?? [uid ?? ''])] } : { filter };
+  const count = 'filter' in selector ? await queue.count(selector.filter) : selector.uids.length;
+  if (expect !== undefined && expect !== count)
+    throw problem('conflict', `The selection has ${count} entries now, not ${expect}. Look at the list again.`);
+  return { selector, count };
+}
+
+/** Some of the chosen ones and who sent them, to be looked at before anything is done. */
+export async function previewOf({ selector }: Chosen, queue: RelayQueue) {
+  if ('filter' in selector) return (await queue.list({ filter: selector.filter, limit: 10 })).items;
+  const entries = await Promise.all(selector.uids.slice(0, 10).map((uid) => queue.find(uid)));
+  return entries.filter((entry) => entry !== undefined);
+}
+
+export const isOpen = (state: string): boolean => (openStates as readonly string[]).includes(state);

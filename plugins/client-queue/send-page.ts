@@ -1,0 +1,41 @@
+import type { SessionResult } from './case/case-run.js';
+
+/** What the form begins with. */
+export const exampleCase = `{
+  // One SMTP session. Without a route, the MX of the recipients' domain is asked.
+  envelopes: [
+    {
+      mail: 'ann@example.org',
+      rcpt: ['bob@example.net'],
+      subject: 'Hello {$yymd}',
+      text: 'This is message {$uid}.',
+    },
+  ],
+  assertions: { protocol: [['RCPT', '^250']] },
+}
+`;
+
+export const sendPage = (routes: readonly string[]) => ({ routes, example: exampleCase });
+
+/** The result with what a reader of the transcript wants to see. */
+export function resultPage(result: SessionResult) {
+  const { transactions, assertions, envelopes } = result;
+  const recipients = envelopes.flatMap((envelope) => envelope.recipients);
+  return {
+    ...result,
+    steps: transactions.map(({ payload, response, error, ms, step }) => ({
+      step,
+      said: payload,
+      answered: response ?? null,
+      error: error ?? null,
+      tone: error !== undefined ? 'bad' : toneOf(response),
+      ms: Math.round(ms),
+    })),
+    acceptedCount: recipients.filter(({ accepted }) => accepted).length,
+    recipientCount: recipients.length,
+    failedAssertions: assertions.filter(({ passed }) => !passed).length,
+  };
+}
+
+const tones: Readonly<Record<string, string>> = { '2': 'good', '3': 'good', '4': 'warn', '5': 'bad' };
+const toneOf = (response: string | undefined): string => tones[response?.[0] ?? ''] ?? 'neutral';

@@ -1,0 +1,208 @@
+import assert from 'node:assert/strict';
+import { describe, test, type TestContext } from 'node:test';
+import type { HopFinder } from '../../../../core/dns/next-hop.js';
+import { isProblem } from '../../../../core/problem.js';
+import { openSession } from '../../../../core/smtp/client/opening.js';
+import { CaseFiles } from '../../../../plugins/client-queue/case/case-file.js';
+import type { SessionResult } from '../../../../plugins/client-queue/case/case-run.js';
+import { CaseDefinition } from '../../../../plugins/client-queue/case/definition.js';
+import { requestOfCase } from '../../../../plugins/client-queue/case/outgoing-request.js';
+import { Sending } from '../../../../plugins/client-queue/case/sending.js';
+import { ClientQueueOptions } from '../../../../plugins/client-queue/options.js';
+import { sessionAnswer } from '../../../../plugins/client-queue/session-answer.js';
+import { selfSigned } from '../../../support/certificate.js';
+import { SmtpSink } from '../../../support/smtp-sink.js';
+
+const ground = { files: new CaseFiles(undefined, 1000), hostname: 'mx.example.com', now: () => new Date() };
+const envelope = { mail: 'ann@example.org', rcpt: ['bob@example.net'], text: 'Hello' };
+
+/** Names and the address that each has. */
+function finderOf(names: Readonly<Record<string, string>>): HopFinder {
+  const find = (hosts: readonly string[]) =>
+    Promise.resolve({
+      outcome: 'found' as const,
+      site: hosts.join(),
+      hops: hosts.flatMap((host) => {
+        const address = names[host] ?? (/^[\d.]+$/.test(host) ? host : undefined);
+        return address === undefined ? [] : [{ host, address, preference: 0 }];
+      }),
+    });
+  return { forHosts: find, forDomain: (domain) => find([domain]) };
+}
+
+interface Ground {
+  readonly options?: object;
+  readonly names?: Readonly<Record<string, string>>;
+}
+
+async function run(definition: object, { options = {}, names = {} }: Ground): Promise<SessionResult> {
+  const settings = ClientQueueOptions.parse(options);
+  const sending = new Sending({
+    settings: () => settings,
+    finder: finderOf(names),
+    hostname: () => 'mx.example.com',
+    open: openSession,
+  });
+  return sending.send(requestOfCase(CaseDefinition.parse(definition), ground), new AbortController().signal);
+}
+
+const routed = (sink: SmtpSink, more: object = {}) => ({
+  options: { routes: { sink: { mx: ['127.0.0.1'], port: sink.port, tls: 'never', ...more } } },
+});
+
+async function sinkOf(t: TestContext, script = {}): Promise<SmtpSink> {
+  return SmtpSink.start(t, script);
+}
+
+async function refusal(work: Promise<unknown>): Promise<string> {
+  return work.then(
+    () => 'none',
+    (error: unknown) => {
+      if (isProblem(error)) return error.problem;
+      throw error;
+    },
+  );
+}
+
+describe('a case that is sent now', () => {
+  test('is delivered, and its transcript told', async (t) => {
+    const sink = await sinkOf(t);
+    const result = await run({ route: 'sink', envelopes: [{ ...envelope, repeat: 2 }] }, routed(sink));
+    assert.equal(result.outcome, 'delivered');
+    assert.equal(result.envelopes.length, 2);
+    assert.equal(result.remote?.port, sink.port);
+    assert.equal(sink.messages.length, 2);
+    assert.notEqual(result.envelopes[0]?.messageId, result.envelopes[1]?.messageId);
+    const said = sessionAnswer(result).transactions.map(({ command }) => command);
+    for (const verb of ['EHLO', 'MAIL', 'RCPT', 'DATA']) assert.ok(said.includes(verb), `${verb} of ${said.join()}`);
+    assert.match(result.envelopes[0]?.recipients[0]?.response ?? '', /^250 /);
+    assert.ok((result.envelopes[1]?.transactions.length ?? 0) >= 3);
+  });
+
+  test('that a server refuses is a result', async (t) => {
+    const steps = {
+      rcpt: (moment: { line: string }) => (moment.line.includes('bad') ? '550 5.1.1 Nobody' : undefined),
+    };
+    const sink = await sinkOf(t, { steps });
+    const rcpt = ['bob@example.net', 'bad@example.net'];
+    const result = await run({ route: 'sink', envelopes: [{ ...envelope, rcpt }] }, routed(sink));
+    assert.equal(result.outcome, 'partial');
+    assert.deepEqual(
+      result.envelopes[0]?.recipients.map(({ accepted }) => accepted),
+      [true, false],
+    );
+    assert.match(result.envelopes[0]?.recipients[1]?.response ?? '', /550 .*Nobody/);
+  });
+
+  test('to a server that stalls ends by its own time limit, with 200 and failed', async (t) => {
+    const sink = await sinkOf(t, { steps: { greeting: { stall: true } } });
+    const result = await run({ route: 'sink', envelopes: [envelope], timeout: 1 }, routed(sink));
+    assert.equal(result.outcome, 'failed');
+    assert.match(result.transactions.at(-1)?.error ?? '', /\w/);
+  });
+
+  test('checks its assertions', async (t) => {
+    const sink = await sinkOf(t, { steps: { rcpt: '451 4.7.1 Greylisted' } });
+    const assertions = {
+      protocol: [
+        ['RCPT', '^451 4[.]7'],
+        ['rcpt', '^250'],
+        ['CONNECT', '^220'],
+        ['QUIT', '221'],
+      ],
+    };
+    const result = await run({ route: 'sink', assertions, envelopes: [envelope] }, routed(sink));
+    assert.deepEqual(
+      result.assertions.map(({ verb, passed }) => [verb, passed]),
+      [
+        ['RCPT', true],
+        ['RCPT', false],
+        ['CONNECT', true],
+        ['QUIT', true],
+      ],
+    );
+  });
+
+  test('signs in under TLS, and shows neither name nor password', async (t) => {
+    const auth = { username: 'relay-user', password: 'hunter2-secret' };
+    const sink = await sinkOf(t, { tls: selfSigned(), auth });
+    const credentials = { user: auth.username, pass: auth.password };
+    const result = await run(
+      { route: 'sink', envelopes: [envelope] },
+      routed(sink, { tls: 'require', verify: false, auth: credentials }),
+    );
+    assert.equal(result.outcome, 'delivered');
+    assert.equal(sink.messages[0]?.user, 'relay-user');
+    const shown = JSON.stringify(sessionAnswer(result));
+    for (const secret of [
+      auth.password,
+      Buffer.from(`\0${auth.username}\0${auth.password}`).toString('base64'),
+      Buffer.from(auth.password).toString('base64'),
+    ])
+      assert.ok(!shown.includes(secret), secret);
+  });
+
+  test('tries the next server of its route when one takes no call', async (t) => {
+    const sink = await sinkOf(t);
+    const route = routed(sink, { mx: ['127.0.0.2', '127.0.0.1'] });
+    const result = await run({ route: 'sink', envelopes: [envelope] }, route);
+    assert.equal(result.outcome, 'delivered');
+  });
+});
+
+describe('servers that a caller names', () => {
+  const forbidden = [
+    '127.0.0.1',
+    '::1',
+    '[::1]',
+    'localhost',
+    'localhost.',
+    '169.254.169.254',
+    '0x7f000001',
+    '2130706433',
+    '127.1',
+    '::ffff:127.0.0.1',
+    'allowed.example',
+    'rebound.example',
+  ];
+  for (const host of forbidden) {
+    test(`are refused unless they are targets: ${host}`, async () => {
+      const names = {
+        'allowed.example': '192.0.2.1',
+        'rebound.example': '127.0.0.1',
+        localhost: '127.0.0.1',
+        '::1': '::1',
+      };
+      const options = { targets: [{ host: '198.51.100.0/24', ports: [25] }] };
+      assert.equal(
+        await refusal(run({ mx: [host], port: 25, envelopes: [envelope] }, { options, names })),
+        'forbidden',
+      );
+    });
+  }
+
+  test('are refused at other ports than those of the target', async () => {
+    const options = { targets: [{ host: '127.0.0.1', ports: [2525] }] };
+    for (const port of [22, 25, 80, 6379])
+      assert.equal(await refusal(run({ mx: ['127.0.0.1'], port, envelopes: [envelope] }, { options })), 'forbidden');
+  });
+
+  test('may be targets by name, by address, and by network', async (t) => {
+    const sink = await sinkOf(t);
+    const names = { 'test.example': '127.0.0.1' };
+    for (const [host, mx] of [
+      ['test.example', 'TEST.example.'],
+      ['127.0.0.1', '127.0.0.1'],
+      ['127.0.0.0/8', 'test.example'],
+    ] as const) {
+      const options = { targets: [{ host, ports: [sink.port] }] };
+      const result = await run({ mx: [mx], port: sink.port, tls: 'never', envelopes: [envelope] }, { options, names });
+      assert.equal(result.outcome, 'delivered', `${host} ${mx}`);
+    }
+  });
+
+  test('a route that is not configured is invalid, also one that every object has', async () => {
+    for (const route of ['none', 'constructor', '__proto__'])
+      assert.equal(await refusal(run({ route, envelopes: [envelope] }, {})), 'invalid');
+  });
+});
