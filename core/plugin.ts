@@ -40,7 +40,7 @@ export interface PluginContext {
       name: string,
       help: string,
       labels?: readonly L[],
-      collect?: (gauge: Gauge<L>) => void,
+      collect?: (gauge: Gauge<L>) => void | Promise<void>,
     ): Gauge<L>;
     histogram<L extends string>(
       name: string,
@@ -152,6 +152,7 @@ export { service } from './service.js';
 export { problem, isProblem } from './problem.js';
 export { defineEndpoint, respond } from './http/endpoint.js';
 export type { AnyEndpoint, Endpoint, EndpointRequest, Response } from './http/endpoint.js';
+export { configurationSources } from './contracts/configuration-source.js';
 export { directory } from './contracts/directory.js';
 export { mailboxes } from './contracts/mailboxes.js';
 export { submission } from './contracts/submission.js';

@@ -103,11 +103,13 @@ export interface Attempt {
   readonly manual?: boolean;
 }
 
+export type NoticeKind = 'failed' | 'delayed' | 'relayed' | 'delivered';
+
 /** Something the sender is still to be told. It stays until `noticed`. */
 export interface Notice {
   /** Of its entry; makes the uid of the notice the same whenever it is composed again: `<uid>-<id>`. */
   readonly id: string;
-  readonly kind: 'failed' | 'delayed' | 'relayed' | 'delivered';
+  readonly kind: NoticeKind;
   readonly recipients: readonly string[];
   /** What an operator gave as a reason. */
   readonly reason?: string;

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { secret } from '../../core/config/outline.js';
+import { replyCategories } from './reply-classification.js';
 
 const seconds = (fallback: number, description: string) =>
   z.int().min(1).default(fallback).describe(`${description} Seconds.`);
@@ -68,6 +69,19 @@ const DkimKey = z.strictObject({
     .describe('File of the private key, PEM. A relative path is relative to the configuration file.'),
 });
 
+const ReplyRuleOptions = z.strictObject({
+  name: z.string().min(1).max(100),
+  pattern: z
+    .string()
+    .min(1)
+    .max(1000)
+    .describe('RE2, without regard to case; occurs somewhere in code, status and text of a reply.'),
+  category: z.enum(replyCategories).default('other'),
+  codes: z.enum(['4', '5']).exactOptional().describe('Only for replies of this first digit.'),
+  action: z.enum(['defer', 'bounce']).exactOptional().describe('In place of what the first digit says.'),
+  retryAfter: z.int().min(1).max(86_400).exactOptional().describe('Pause until the next attempt. Seconds.'),
+});
+
 /** Mail that goes out: routes, retries and limits. */
 export const ClientQueueOptions = z.strictObject({
   routes: z
@@ -90,6 +104,13 @@ export const ClientQueueOptions = z.strictObject({
     .min(0)
     .default(14_400)
     .describe('The sender is told when mail waits for so long; 0 for never. Seconds.'),
+  replyRules: z
+    .array(ReplyRuleOptions)
+    .max(200)
+    .default([])
+    .describe(
+      'What replies of other servers mean, in front of the rules that come with the server; the first that fits.',
+    ),
   housekeepingInterval: seconds(30, 'Pause between two rounds of housekeeping.'),
   keepFinished: z.int().min(0).default(604_800).describe('Finished entries can be looked up for so long. Seconds.'),
   maxEntries: z
@@ -106,6 +127,7 @@ export const ClientQueueOptions = z.strictObject({
     .array(z.string())
     .default([])
     .describe('Domains whose servers must offer TLS with a valid certificate.'),
+  port: port.default(25).describe('Port of servers that are found by MX.'),
   allowPrivateAddresses: z.boolean().default(false).describe('An MX may have a private or loopback address.'),
   localAddress: z.string().optional().describe('Local IP address of outgoing connections.'),
   resolver: z

@@ -1,0 +1,207 @@
+import { isAscii } from './character.js';
+import { mailDate } from './mail-date.js';
+import { explainStatus } from './status-explanation.js';
+
+/** What is told of one recipient (RFC 3464 §2.3). */
+export interface DsnRecipient {
+  /** `local@domain` */
+  readonly address: string;
+  /** ORCPT as it came: type, `;` and xtext (RFC 3461 §4.2). */
+  readonly originalRecipient?: string;
+  readonly action: 'failed' | 'delayed' | 'delivered' | 'relayed';
+  /** Enhanced status code (RFC 3463). */
+  readonly status: string;
+  /** What a server said: with its code and status. Null when nobody was asked. */
+  readonly diagnostic: string | null;
+  /** Name of that server; null for our own findings. */
+  readonly host: string | null;
+  readonly lastAttempt: Date | null;
+  /** Of `delayed`: how long it is tried. */
+  readonly retryUntil?: Date;
+}
+
+export interface DsnInput {
+  /** Name of this server. */
+  readonly reportingMta: string;
+  readonly from: string;
+  readonly to: string;
+  readonly date: Date;
+  /** With angle brackets. */
+  readonly messageId: string;
+  readonly boundary: string;
+  readonly arrival: Date;
+  /** ENVID, decoded. */
+  readonly envelopeId?: string;
+  readonly recipients: readonly DsnRecipient[];
+  /** Subject and Message-ID of the message that it is about. */
+  readonly subject: string;
+  readonly originalMessageId: string | null;
+  /** What an operator gave as a reason. */
+  readonly reason?: string;
+  /** The header block, with its empty line, or the whole message, with CRLF line ends. */
+  readonly returned: Buffer;
+  readonly returnedWhole: boolean;
+}
+
+const subjects = {
+  failed: 'Your message could not be delivered',
+  delayed: 'Your message is delayed',
+  delivered: 'Your message was delivered',
+  relayed: 'Your message was passed on',
+} as const;
+
+const introductions = {
+  failed: 'Your message could not be delivered to everybody. It is not tried again for those who are listed here.',
+  delayed:
+    'Your message has not reached everybody yet. You need not do anything: it is tried again, and you will be told if it fails for good.',
+  delivered: 'As you asked to be told: your message has been delivered.',
+  relayed:
+    'As you asked to be told: your message was passed on to the server of the recipient. That server does not tell what becomes of it.',
+} as const;
+
+/** A delivery status notification (RFC 3462, RFC 3464; with international addresses RFC 6533), ready to be sent. */
+export function composeDsn(input: DsnInput): Buffer {
+  const { boundary, returned, returnedWhole } = input;
+  const global = input.recipients.some(({ address }) => !isAscii(address));
+  const status = Buffer.from(statusPart(input, global));
+  const type = global ? 'message/global-delivery-status' : 'message/delivery-status';
+  const original = returnedWhole ? 'message/rfc822' : 'text/rfc822-headers';
+  return Buffer.concat([
+    Buffer.from(`${header(input)}This is a message in several parts, in MIME format.\r\n`),
+    part(boundary, 'text/plain; charset=utf-8', 'Notification', encodeText(humanText(input))),
+    part(boundary, type, 'Delivery report', asIs(status)),
+    part(boundary, original, returnedWhole ? 'Your message' : 'Header of your message', asIs(returned)),
+    Buffer.from(`--${boundary}--\r\n`),
+  ]);
+}
+
+function header(input: DsnInput): string {
+  const { from, to, date, messageId, originalMessageId, boundary, recipients } = input;
+  const about = originalMessageId !== null && /^<[!-;=?-~]+>$/.test(originalMessageId) ? originalMessageId : undefined;
+  const fields = [
+    `From: "Mail Delivery System" <${from}>`,
+    `To: <${to}>`,
+    `Subject: ${subjects[recipients[0]?.action ?? 'failed']}`,
+    `Date: ${mailDate(date)}`,
+    `Message-ID: ${messageId}`,
+    ...(about === undefined ? [] : [`In-Reply-To: ${about}`, `References: ${about}`]),
+    'Auto-Submitted: auto-replied',
+    'MIME-Version: 1.0',
+    `Content-Type: multipart/report; report-type=delivery-status;\r\n\tboundary="${boundary}"`,
+  ];
+  return `${fields.join('\r\n')}\r\n\r\n`;
+}
+
+function humanText({ reportingMta, recipients, subject, arrival, reason }: DsnInput): string {
+  const action = recipients[0]?.action ?? 'failed';
+  const blocks = recipients.map(({ address, status, diagnostic, host, action: what, retryUntil }) => {
+    const said = diagnostic === null ? [] : [`    ${host ?? 'This server'} says: ${oneLine(diagnostic)}`];
+    const until = retryUntil === undefined ? [] : [`    It is tried until ${mailDate(retryUntil)}.`];
+    const why = what === 'failed' || what === 'delayed' ? [`    ${explainStatus(status)}`] : [];
+    return [`  ${address}`, ...why, ...said, ...until].join('\n');
+  });
+  const operator = reason === undefined ? [] : [`The operator of this mail server says: ${oneLine(reason)}`];
+  return [
+    `This is the mail server ${reportingMta}.`,
+    introductions[action],
+    `  Subject: ${oneLine(subject) || '(none)'}\n  Received here: ${mailDate(arrival)}`,
+    ...operator,
+    ...blocks,
+    'What follows is for programs: a report, and the header or the text of your message.',
+  ].join('\n\n');
+}
+
+function statusPart(input: DsnInput, global: boolean): string {
+  const { reportingMta, envelopeId, arrival, recipients } = input;
+  const message = [
+    ...(envelopeId === undefined ? [] : [`Original-Envelope-Id: ${oneLine(envelopeId)}`]),
+    `Reporting-MTA: dns; ${reportingMta}`,
+    `Arrival-Date: ${mailDate(arrival)}`,
+  ];
+  return [message, ...recipients.map((recipient) => recipientFields(recipient, global))]
+    .map((fields) => `${fields.join('\r\n')}\r\n`)
+    .join('\r\n');
+}
+
+function recipientFields(recipient: DsnRecipient, global: boolean): readonly string[] {
+  const { address, originalRecipient, action, status, diagnostic, host, lastAttempt, retryUntil } = recipient;
+  return [
+    ...(originalRecipient === undefined
+      ? []
+      : [`Original-Recipient: ${oneLine(originalRecipient.replace(';', '; '))}`]),
+    `Final-Recipient: ${global ? 'utf-8' : 'rfc822'}; ${address}`,
+    `Action: ${action}`,
+    `Status: ${status}`,
+    ...(host === null ? [] : [`Remote-MTA: dns; ${oneLine(host)}`]),
+    ...(diagnostic === null
+      ? []
+      : [fold(`Diagnostic-Code: ${host === null ? 'x-postern' : 'smtp'}; ${ascii(oneLine(diagnostic))}`)]),
+    ...(lastAttempt === null ? [] : [`Last-Attempt-Date: ${mailDate(lastAttempt)}`]),
+    ...(retryUntil === undefined ? [] : [`Will-Retry-Until: ${mailDate(retryUntil)}`]),
+  ];
+}
+
+interface Encoded {
+  readonly encoding: '7bit' | '8bit' | 'base64';
+  readonly bytes: Buffer;
+}
+
+function part(boundary: string, type: string, description: string, { encoding, bytes }: Encoded): Buffer {
+  const head = `--${boundary}\r\nContent-Type: ${type}\r\nContent-Description: ${description}\r\nContent-Transfer-Encoding: ${encoding}\r\n\r\n`;
+  return Buffer.concat([Buffer.from(head), bytes, Buffer.from('\r\n')]);
+}
+
+/** A part of type `message` is never encoded (RFC 2046 §5.2.1). */
+function asIs(bytes: Buffer): Encoded {
+  return { encoding: bytes.some((byte) => byte > 127) ? '8bit' : '7bit', bytes };
+}
+
+function encodeText(text: string): Encoded {
+  const wrapped = text.split('\n').map(wrap).join('\r\n');
+  if (isAscii(wrapped)) return { encoding: '7bit', bytes: Buffer.from(`${wrapped}\r\n`) };
+  const lines =
+    Buffer.from(`${wrapped}\r\n`)
+      .toString('base64')
+      .match(/.{1,76}/g) ?? [];
+  return { encoding: 'base64', bytes: Buffer.from(`${lines.join('\r\n')}\r\n`) };
+}
+
+/** Nothing that others said may begin a line of its own. */
+function oneLine(text: string): string {
+  return text
+    .replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\s]+/gu, ' ')
+    .trim()
+    .slice(0, 1000);
+}
+
+const ascii = (text: string): string => text.replaceAll(/[^ -~]/g, '?');
+
+/** Lines of at most 78 characters, the indent kept. */
+function wrap(line: string): string {
+  const indent = /^ */.exec(line)?.[0] ?? '';
+  const rows: string[] = [];
+  let row = indent;
+  for (const word of line.trim().split(/\s+/)) {
+    const joined = row.trim() === '' ? `${indent}${word}` : `${row} ${word}`;
+    if (joined.length <= 78 || row.trim() === '') row = joined;
+    else {
+      rows.push(row);
+      row = `${indent}${word}`;
+    }
+  }
+  return [...rows, row].join('\r\n').trimEnd();
+}
+
+function fold(field: string): string {
+  const rows: string[] = [];
+  let row = '';
+  for (const word of field.split(' ')) {
+    if (row === '') row = word;
+    else if (row.length + word.length < 76) row += ` ${word}`;
+    else {
+      rows.push(row);
+      row = ` ${word}`;
+    }
+  }
+  return [...rows, row].join('\r\n');
+}

@@ -1,0 +1,106 @@
+import type { Clock } from '../../core/clock.js';
+
+/** What holds for a destination now. */
+export interface PaceLimits {
+  readonly maxConnections: number;
+  readonly ratePerMinute: number | undefined;
+  readonly suspended: boolean;
+}
+
+/** Connections to a destination that nothing is known of. */
+const firstConnections = 5;
+/** So long the work that is fetched ahead of the connections lasts. */
+const aheadMs = 100;
+const mostAhead = 400;
+/** A rate is measured over so many milliseconds. */
+const windowMs = 500;
+
+/**
+ * How much work a destination may have at a time. It begins with few connections and grows with each success; one that could not
+ * be reached gets a single try at a time until that works: whoever comes back is not run over.
+ */
+export class DestinationPace {
+  readonly #clock: Clock;
+  #window: number = firstConnections;
+  #busy = 0;
+  #recovering = false;
+  #tokens = 1;
+  #refilledAt: number;
+  #counted = 0;
+  #countedSince: number;
+  #perMs = 0;
+  #usedAt: number;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#refilledAt = clock.monotonic();
+    this.#countedSince = this.#refilledAt;
+    this.#usedAt = this.#refilledAt;
+  }
+
+  get busy(): number {
+    return this.#busy;
+  }
+
+  /** True while one try at a time shows whether it is back. */
+  get recovering(): boolean {
+    return this.#recovering;
+  }
+
+  /** Idle for so long that it may be forgotten. */
+  isStale(): boolean {
+    return this.#busy === 0 && !this.#recovering && this.#clock.monotonic() - this.#usedAt > 60_000;
+  }
+
+  /** Connections it may have now. */
+  connections({ maxConnections }: PaceLimits): number {
+    return this.#recovering ? Math.min(1, maxConnections) : Math.min(Math.ceil(this.#window), maxConnections);
+  }
+
+  /** How many more messages may be fetched for it: those that connections wait for, and a little ahead where it is fast. */
+  room(limits: PaceLimits): number {
+    if (limits.suspended || limits.maxConnections === 0) return 0;
+    const ahead = this.#recovering ? 0 : Math.min(mostAhead, Math.floor(this.#perMs * aheadMs));
+    const room = this.connections(limits) + ahead - this.#busy;
+    return limits.ratePerMinute === undefined ? room : Math.min(room, this.#allowance(limits.ratePerMinute));
+  }
+
+  begun(limits: PaceLimits): void {
+    this.#busy += 1;
+    this.#usedAt = this.#clock.monotonic();
+    if (limits.ratePerMinute !== undefined) this.#tokens -= 1;
+  }
+
+  ended(outcome: 'answered' | 'unreachable' | 'untried'): void {
+    this.#busy -= 1;
+    if (outcome === 'untried') return;
+    if (outcome === 'unreachable') {
+      this.#recovering = true;
+      this.#window = 1;
+      this.#perMs = 0;
+      return;
+    }
+    this.#recovering = false;
+    this.#window += 1;
+    this.#count();
+  }
+
+  #count(): void {
+    const now = this.#clock.monotonic();
+    this.#counted += 1;
+    const ms = now - this.#countedSince;
+    if (ms < windowMs && this.#counted < 200) return;
+    this.#perMs = this.#counted / Math.max(1, ms);
+    this.#counted = 0;
+    this.#countedSince = now;
+  }
+
+  /** Messages that the rate allows now: a minute's worth at most, so that nothing is saved up for long. */
+  #allowance(perMinute: number): number {
+    const now = this.#clock.monotonic();
+    const most = Math.max(1, perMinute / 60);
+    this.#tokens = Math.min(most, this.#tokens + ((now - this.#refilledAt) * perMinute) / 60_000);
+    this.#refilledAt = now;
+    return Math.floor(this.#tokens);
+  }
+}

@@ -1,0 +1,258 @@
+import type { Clock } from '../../core/clock.js';
+import type { Notify } from '../../core/contracts/queue-entry.js';
+import type { Lease } from '../../core/contracts/queue-lease.js';
+import type { Destination as Server } from '../../core/smtp/client/destination.js';
+import type { ClientFailure } from '../../core/smtp/client/failure.js';
+import { isClientFailure } from '../../core/smtp/client/failure.js';
+import type {
+  MessageResult,
+  OutgoingContent,
+  OutgoingMessage,
+  OutgoingRecipient,
+} from '../../core/smtp/client/message.js';
+import type { SessionPool } from '../../core/smtp/client/pooling.js';
+import type { ClientSession } from '../../core/smtp/client/session.js';
+import type { DeadHosts } from './dead-hosts.js';
+import type { NextHops } from './next-hops.js';
+import type { ReplyClassification } from './reply-classification.js';
+import type { Tried, Verdict } from './tried.js';
+
+export interface RemoteGround {
+  readonly pool: Pick<SessionPool, 'lease'>;
+  readonly hops: Pick<NextHops, 'find'>;
+  readonly dead: DeadHosts;
+  readonly classification: () => ReplyClassification;
+  readonly clock: Clock;
+  /** Aborted when there is no time left to finish what is under way. */
+  readonly signal: AbortSignal;
+  /** The message as it is sent. */
+  readonly content: (lease: Lease) => Promise<OutgoingContent>;
+}
+
+/** Servers that are spoken with in one attempt. */
+const mostSessions = 2;
+/** Of one message with one server; what a stalling peer may cost at most. */
+const attemptMs = 30 * 60_000;
+const deadlines = { connectMs: 30_000, attemptMs } as const;
+/** Kept connections that may turn out to be dead one after the other. */
+const mostStale = 20;
+
+/** Tries to hand the recipients of a lease to the servers of their destination. */
+export async function attemptRemotely(lease: Lease, connections: number, ground: RemoteGround): Promise<Tried> {
+  return new RemoteAttempt(lease, connections, ground).run();
+}
+
+type LeasedRecipient = Lease['recipients'][number];
+
+class RemoteAttempt {
+  readonly #lease: Lease;
+  readonly #connections: number;
+  readonly #ground: RemoteGround;
+  readonly #at: number;
+  readonly #began: number;
+  readonly #verdicts = new Map<number, Verdict>();
+  #open: readonly LeasedRecipient[];
+  #host: string | null = null;
+  #tls: string | null = null;
+  #tellsDsn = false;
+  #lost = false;
+  #reached = false;
+  #untried = false;
+  /** What the connections came to; each of them may have been refused for good. */
+  readonly #failures: { readonly failure: ClientFailure; readonly server: Server }[] = [];
+
+  constructor(lease: Lease, connections: number, ground: RemoteGround) {
+    this.#lease = lease;
+    this.#connections = connections;
+    this.#ground = ground;
+    this.#open = lease.recipients;
+    this.#at = ground.clock.now();
+    this.#began = ground.clock.monotonic();
+  }
+
+  async run(): Promise<Tried> {
+    const found = await this.#ground.hops.find(this.#lease.destination);
+    if (found.outcome === 'failed') {
+      const { code, status, text, permanent } = found;
+      const about = { code, status, text, host: null, retryAfter: null, category: 'network' };
+      this.#say(this.#open, { ...about, action: permanent ? 'bounce' : 'defer' });
+      return this.#tried();
+    }
+    const content = await this.#ground.content(this.#lease);
+    let sessions = 0;
+    for (const server of found.servers) {
+      if (this.#open.length === 0 || sessions === mostSessions || this.#untried) break;
+      const known = this.#ground.dead.get(server.address, server.port);
+      if (known !== undefined) this.#failures.push({ failure: known, server });
+      else if (await this.#send(server, content)) sessions += 1;
+    }
+    if (!this.#untried) this.#giveUp(found.servers.length);
+    return this.#tried();
+  }
+
+  /** True when the server was spoken with, whatever came of it. */
+  async #send(server: Server, content: OutgoingContent): Promise<boolean> {
+    const { pool, signal } = this.#ground;
+    const message = this.#message(content);
+    this.#host = `${server.host ?? server.address}[${server.address}]:${server.port}`;
+    for (let stale = 0; ; stale += 1) {
+      try {
+        const leased = await pool.lease(server, { most: this.#connections, deadlines, signal });
+        const { session } = leased;
+        const result = await session.send(message, { signal }).finally(() => leased.release());
+        if (leased.reused && stale < mostStale && diedUnseen(result.failure)) continue;
+        this.#read(result, session, server);
+        return true;
+      } catch (error) {
+        if (!isClientFailure(error)) throw error;
+        this.#unreached(error, server);
+        return error.step !== 'connect';
+      }
+    }
+  }
+
+  #message(content: OutgoingContent): OutgoingMessage {
+    const { entry } = this.#lease;
+    return {
+      sender: {
+        address: entry.sender,
+        ...(entry.ret !== undefined && { ret: entry.ret === 'full' ? ('FULL' as const) : ('HDRS' as const) }),
+        ...(entry.envelopeId !== undefined && { envid: entry.envelopeId }),
+      },
+      recipients: this.#open.map(({ index, address }) => this.#recipient(index, address)),
+      content: { ...content, ...(entry.smtputf8 && { internationalHeader: true }) },
+    };
+  }
+
+  #recipient(index: number, address: string): OutgoingRecipient {
+    const { notify, originalRecipient } = this.#lease.entry.recipients[index] ?? {};
+    return {
+      address,
+      ...(notify !== undefined && { notify: notify.map(upperCase) }),
+      ...(originalRecipient !== undefined && { orcpt: originalRecipient }),
+    };
+  }
+
+  #read(result: MessageResult, session: ClientSession, server: Server): void {
+    const { dead } = this.#ground;
+    this.#tls = session.tls?.protocol ?? null;
+    this.#tellsDsn = session.capabilities.dsn;
+    this.#reached = true;
+    dead.remove(server.address, server.port);
+    const left: LeasedRecipient[] = [];
+    let why = result.failure;
+    const asked = this.#open;
+    for (const [place, { outcome, ...about }] of result.recipients.entries()) {
+      const recipient = asked[place];
+      if (recipient === undefined) continue;
+      const failure = 'failure' in about ? about.failure : undefined;
+      if (outcome === 'delivered') this.#delivered(recipient, result, place, server);
+      else if (failure !== undefined && isOfConnection(failure)) {
+        left.push(recipient);
+        why ??= failure;
+      } else if (failure !== undefined) this.#failed(recipient, failure, server);
+    }
+    if (left.length > 0 && why !== undefined) this.#failures.push({ failure: why, server });
+    this.#open = left;
+  }
+
+  #delivered(recipient: LeasedRecipient, result: MessageResult, place: number, server: Server): void {
+    const one = result.recipients[place];
+    if (one?.outcome !== 'delivered') return;
+    const { code, status, lines } = one.reply;
+    this.#say([recipient], {
+      action: 'deliver',
+      code,
+      status: status ?? '2.0.0',
+      text: lines.join(' '),
+      host: server.host ?? server.address,
+      retryAfter: null,
+      category: 'other',
+    });
+  }
+
+  #failed(recipient: LeasedRecipient, failure: ClientFailure, server: Server): void {
+    if (failure.kind === 'local' && this.#ground.signal.aborted) {
+      this.#untried = true;
+      return;
+    }
+    if (failure.afterDot && failure.kind !== 'reply') this.#lost = true;
+    this.#say([recipient], this.#verdict(failure, server));
+  }
+
+  #unreached(failure: ClientFailure, server: Server): void {
+    if (failure.kind === 'local') {
+      // Too many wait, or the server stops: nobody was asked.
+      this.#untried = true;
+      return;
+    }
+    if (failure.step === 'connect') this.#ground.dead.add(server.address, server.port, failure);
+    else this.#reached = true;
+    this.#failures.push({ failure, server });
+  }
+
+  /** Those whom no server has answered get what the last one said; for good only when each of all servers said so. */
+  #giveUp(servers: number): void {
+    const last = this.#failures.at(-1);
+    if (last === undefined || this.#open.length === 0) return;
+    const unanimous = this.#failures.length === servers && this.#failures.every(({ failure }) => failure.permanent);
+    const verdict = this.#verdict(last.failure, last.server);
+    this.#say(this.#open, { ...verdict, action: unanimous ? 'bounce' : 'defer' });
+  }
+
+  #verdict({ kind, code, status, text, step, permanent }: ClientFailure, server: Server): Verdict {
+    const explained = this.#ground.classification().explain(code, status, text, step);
+    const said = kind === 'reply' ? explained.action : permanent ? 'bounce' : 'defer';
+    // A yes in the wrong place is no yes.
+    const action = said === 'deliver' ? 'defer' : said;
+    const { retryAfter, category } = explained;
+    const host = kind === 'reply' || kind === 'capability' ? (server.host ?? server.address) : null;
+    return {
+      action,
+      code,
+      status,
+      text: host === null ? `${server.host ?? server.address}: ${text}` : text,
+      host,
+      retryAfter,
+      category,
+    };
+  }
+
+  #say(recipients: readonly LeasedRecipient[], verdict: Verdict): void {
+    for (const { index } of recipients) this.#verdicts.set(index, verdict);
+  }
+
+  #tried(): Tried {
+    return {
+      at: this.#at,
+      ms: Math.round(this.#ground.clock.monotonic() - this.#began),
+      verdicts: this.#verdicts,
+      host: this.#host ?? this.#lastKnown(),
+      tls: this.#tls,
+      tellsDsn: this.#tellsDsn,
+      lost: this.#lost,
+      reached: this.#reached,
+    };
+  }
+
+  #lastKnown(): string | null {
+    const server = this.#failures.at(-1)?.server;
+    return server === undefined ? null : `${server.host ?? server.address}[${server.address}]:${server.port}`;
+  }
+}
+
+const ofConnection: ReadonlySet<string> = new Set(['connect', 'timeout', 'closed', 'protocol', 'tls']);
+
+/** Another server may take the message: this one has not judged it, and does not have it. */
+function isOfConnection({ kind, code, afterDot }: ClientFailure): boolean {
+  return !afterDot && (ofConnection.has(kind) || (kind === 'reply' && code === 421));
+}
+
+/** A kept connection that the server had left meanwhile. */
+function diedUnseen(failure: ClientFailure | undefined): boolean {
+  if (failure?.step !== 'mail') return false;
+  return failure.kind === 'closed' || (failure.kind === 'reply' && failure.code === 421);
+}
+
+const upperCases = { success: 'SUCCESS', failure: 'FAILURE', delay: 'DELAY', never: 'NEVER' } as const;
+const upperCase = (notify: Notify): (typeof upperCases)[Notify] => upperCases[notify];

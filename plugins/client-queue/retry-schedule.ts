@@ -1,0 +1,50 @@
+import { randomInt } from 'node:crypto';
+
+export interface RetrySettings {
+  readonly firstSeconds: number;
+  readonly factor: number;
+  readonly maxSeconds: number;
+  /** Share by which a pause is made shorter or longer. */
+  readonly jitter: number;
+}
+
+/** Mail that was tried less often is not given up, however old it looks: a clock may have jumped. */
+export const fewestAttempts = 2;
+
+const steps = 2 ** 20;
+/** From -1 to 1. */
+const chance = (): number => (randomInt(steps + 1) / steps) * 2 - 1;
+
+/** When a mail is tried again. */
+export class RetrySchedule {
+  readonly #settings: RetrySettings;
+  readonly #chance: () => number;
+
+  constructor(settings: RetrySettings, chanceOf: () => number = chance) {
+    this.#settings = settings;
+    this.#chance = chanceOf;
+  }
+
+  /** Milliseconds from the end of attempt number `attempts` (from 1) to the next one. */
+  pause(attempts: number, retryAfter: number | null = null): number {
+    const { firstSeconds, factor, maxSeconds, jitter } = this.#settings;
+    const grown = firstSeconds * factor ** Math.min(Math.max(0, attempts - 1), 100);
+    // A wish to come back soon is heard three times: who says so every time is as slow as the others.
+    const wished = retryAfter === null || (attempts > 3 && grown > retryAfter) ? grown : retryAfter;
+    const seconds = Math.min(wished, Math.max(maxSeconds, firstSeconds));
+    return Math.max(1, Math.round(seconds * (1 + jitter * this.#chance()) * 1000));
+  }
+
+  /** Undefined when the time of the mail is over: it has been tried long enough and often enough. */
+  next(about: {
+    readonly now: number;
+    readonly attempts: number;
+    readonly expiresAt: number;
+    readonly retryAfter?: number | null;
+  }): number | undefined {
+    const { now, attempts, expiresAt, retryAfter = null } = about;
+    const next = now + this.pause(attempts, retryAfter);
+    if (now < expiresAt) return Math.min(next, Math.max(expiresAt, now + 1000));
+    return attempts >= fewestAttempts ? undefined : next;
+  }
+}

@@ -1,0 +1,191 @@
+import type { Clock } from '../../core/clock.js';
+import type { Lease } from '../../core/contracts/queue-lease.js';
+import type { RelayQueue } from '../../core/contracts/relay-queue.js';
+import type { Log } from '../../core/log.js';
+import type { DestinationControls } from './destination-controls.js';
+import { DestinationPace, type PaceLimits } from './destination-pace.js';
+import type { Tried } from './tried.js';
+
+export interface SchedulerSettings {
+  readonly maxConnections: number;
+  readonly destination: { readonly maxConnections: number; readonly ratePerMinute?: number | undefined };
+}
+
+export interface SchedulerInput {
+  readonly queue: Pick<RelayQueue, 'claim' | 'nextDue' | 'onDue'>;
+  readonly controls: Pick<DestinationControls, 'get' | 'onChange'>;
+  readonly settings: () => SchedulerSettings;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Tries a lease with so many connections to its destination at most. Never rejects. */
+  readonly attempt: (lease: Lease, connections: number) => Promise<Tried>;
+  /** Writes down what came of it, however long that takes. Never rejects. */
+  readonly settle: (lease: Lease, tried: Tried) => Promise<void>;
+}
+
+/** Longer than any attempt takes: two servers, each with its deadline. */
+const leaseMs = 90 * 60_000;
+/** Leases fetched at a time. */
+const mostClaimed = 256;
+/** Leases beyond the connections: what is being written down, and what is fetched ahead. */
+const mostAhead = 500;
+/** A destination without room is looked at again so soon. */
+const blockedMs = 250;
+const faultMs = 1000;
+const longestWaitMs = 60_000;
+const manyPaces = 1000;
+
+/** Fetches what is due as fast as destinations take it, and no faster. */
+export class Scheduler {
+  readonly #input: SchedulerInput;
+  readonly #paces = new Map<string, DestinationPace>();
+  readonly #undo: (() => void)[] = [];
+  #running = false;
+  #claiming = false;
+  #again = false;
+  #trying = 0;
+  #settling = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #timerAt = Infinity;
+  #fault: string | undefined;
+  #idle: (() => void)[] = [];
+
+  constructor(input: SchedulerInput) {
+    this.#input = input;
+  }
+
+  /** Why nothing is fetched; undefined when all is well. */
+  get fault(): string | undefined {
+    return this.#fault;
+  }
+
+  get trying(): number {
+    return this.#trying;
+  }
+
+  /** How it stands with a destination. */
+  pace(destination: string): { readonly busy: number; readonly recovering: boolean } | undefined {
+    return this.#paces.get(destination);
+  }
+
+  start(): void {
+    this.#running = true;
+    this.#undo.push(
+      this.#input.queue.onDue(() => this.#wake()),
+      this.#input.controls.onChange(() => this.#wake()),
+    );
+    this.#wake();
+  }
+
+  /** Fetches nothing more. */
+  stop(): void {
+    this.#running = false;
+    clearTimeout(this.#timer);
+    for (const undo of this.#undo.splice(0)) undo();
+  }
+
+  /** Resolves when nothing is under way any more. */
+  async idle(): Promise<void> {
+    if (this.#trying + this.#settling > 0 || this.#claiming) {
+      await new Promise<void>((resolve) => this.#idle.push(resolve));
+    }
+  }
+
+  #wake(): void {
+    this.#again = true;
+    if (this.#running && !this.#claiming) void this.#claim();
+  }
+
+  async #claim(): Promise<void> {
+    this.#claiming = true;
+    try {
+      while (this.#again && this.#running) {
+        this.#again = false;
+        await this.#claimOnce();
+      }
+      this.#fault = undefined;
+    } catch (error) {
+      if (this.#fault === undefined) this.#input.log.error({ err: error }, 'nothing can be fetched from the queue');
+      this.#fault = 'The queue does not give out what is due; the log says why.';
+    }
+    this.#claiming = false;
+    this.#arm();
+    this.#rest();
+  }
+
+  async #claimOnce(): Promise<void> {
+    const { queue, clock, settings } = this.#input;
+    const { maxConnections } = settings();
+    const limit = Math.min(mostClaimed, maxConnections + mostAhead - this.#trying - this.#settling);
+    if (limit <= 0) return;
+    const room = (destination: string): number => this.#paceOf(destination).room(this.#limits(destination));
+    const leases = await queue.claim({ now: clock.now(), limit, room, leaseMs });
+    if (leases.length === limit) this.#again = true;
+    for (const lease of leases) void this.#work(lease);
+  }
+
+  async #work(lease: Lease): Promise<void> {
+    const limits = this.#limits(lease.destination);
+    const pace = this.#paceOf(lease.destination);
+    const connections = pace.connections(limits);
+    pace.begun(limits);
+    this.#trying += 1;
+    const tried = await this.#input.attempt(lease, Math.max(1, connections));
+    this.#trying -= 1;
+    pace.ended(tried.verdicts.size === 0 ? 'untried' : tried.reached ? 'answered' : 'unreachable');
+    this.#settling += 1;
+    this.#wake();
+    await this.#input.settle(lease, tried);
+    this.#settling -= 1;
+    this.#wake();
+    this.#rest();
+  }
+
+  #rest(): void {
+    if (this.#trying + this.#settling > 0 || this.#claiming) return;
+    for (const resolve of this.#idle.splice(0)) resolve();
+  }
+
+  /** One timer for whatever is due next; while work is under way its end comes first. */
+  #arm(): void {
+    if (!this.#running) return;
+    const { queue, clock } = this.#input;
+    const due = queue.nextDue();
+    if (due === null && this.#fault === undefined) return;
+    const ms = (due ?? 0) - clock.now();
+    const wait = this.#fault !== undefined ? faultMs : ms <= 0 ? blockedMs : Math.min(ms + 1, longestWaitMs);
+    const at = clock.monotonic() + wait;
+    if (this.#timer !== undefined && this.#timerAt <= at && this.#timerAt > clock.monotonic()) return;
+    clearTimeout(this.#timer);
+    this.#timerAt = at;
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      this.#wake();
+    }, wait).unref();
+  }
+
+  #paceOf(destination: string): DestinationPace {
+    const known = this.#paces.get(destination);
+    if (known !== undefined) return known;
+    if (this.#paces.size >= manyPaces) this.#forgetStale();
+    const pace = new DestinationPace(this.#input.clock);
+    this.#paces.set(destination, pace);
+    return pace;
+  }
+
+  #forgetStale(): void {
+    for (const [destination, pace] of this.#paces) if (pace.isStale()) this.#paces.delete(destination);
+  }
+
+  #limits(destination: string): PaceLimits {
+    const { controls, settings, clock } = this.#input;
+    const usual = settings().destination;
+    const control = controls.get(destination);
+    const until = control?.suspendedUntil ?? null;
+    return {
+      maxConnections: control?.maxConnections ?? usual.maxConnections,
+      ratePerMinute: control?.ratePerMinute ?? usual.ratePerMinute,
+      suspended: until !== null && until > clock.now(),
+    };
+  }
+}
