@@ -139,7 +139,11 @@ export class SinkConnection {
     const usual = this.#recipients.length > 0 ? '354 Go ahead' : '503 5.5.1 RCPT first';
     const said = await this.#answer('data', line, usual);
     if (!said.startsWith('354')) return;
-    await this.#answer('body', line, '');
+    if (this.#script.steps?.body !== undefined) {
+      // In the middle of the text, not in front of it.
+      if (this.#received.length === 0) await this.#more();
+      await this.#answer('body', line, '');
+    }
     const text = await this.#text();
     if (text === undefined) return;
     const { protocol, forgetText } = this.#script;
@@ -189,7 +193,7 @@ export class SinkConnection {
     }
     if ('after' in behaviour) {
       await behaviour.after;
-      return this.#behave(behaviour.then);
+      return this.#behave(behaviour.say);
     }
     if ('silent' in behaviour) return '';
     if ('drip' in behaviour) await this.#drip(behaviour.drip, behaviour.everyMs);

@@ -21,7 +21,7 @@ export type Behaviour =
   /** This reply, or nothing for `''`, and the end of the stream. */
   | { readonly close: string }
   /** The same, later. */
-  | { readonly after: Promise<unknown>; readonly then: Behaviour };
+  | { readonly after: Promise<unknown>; readonly say: Behaviour };
 
 /** `body` is the time between 354 and the dot; `dot` is asked once for SMTP and once for each accepted recipient for LMTP. */
 export type SinkStep =

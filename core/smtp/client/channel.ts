@@ -197,22 +197,21 @@ export class Channel {
   }
 
   #receive(chunk: Buffer): void {
-    const read = this.#reader.read(chunk);
     const asked = this.#awaited.length - this.#first;
-    const replies: Reply[] = [];
-    for (const one of read) {
-      if ('malformed' in one) return this.#lost(`The server sent ${one.malformed}`);
-      replies.push(one);
-    }
-    const last = replies.length === asked + 1 ? replies.at(-1) : undefined;
-    const goodbye = last !== undefined && isGoodbye(last, this.#step, asked) ? last : undefined;
-    if (goodbye !== undefined) replies.pop();
-    const tooMuch = replies.length > asked || (this.#reader.midway && replies.length === asked);
-    if (tooMuch && !(this.#step === 'body' && replies.length === 0)) return this.#lost(unasked);
+    const read = this.#reader.read(chunk);
+    const last = read.at(-1);
+    const malformed = last !== undefined && 'malformed' in last ? last.malformed : undefined;
+    const replies = read.filter((one): one is Reply => !('malformed' in one));
+    const goodbye =
+      replies.length === asked + 1 && isGoodbye(replies.at(-1), this.#step, asked) ? replies.pop() : undefined;
+    const midway = malformed === undefined && this.#reader.midway && replies.length === asked;
+    // A refusal may begin to arrive while the message is being sent.
+    if (replies.length > asked || (midway && !(this.#step === 'body' && asked === 0))) return this.#lost(unasked);
     for (const reply of replies) {
       if (this.#failure === undefined) this.#accept(reply);
     }
     if (goodbye !== undefined) this.fail(refusal(this.#step, goodbye));
+    if (malformed !== undefined) this.#lost(`The server sent ${malformed}`);
   }
 
   #lost(text: string): void {
@@ -259,7 +258,8 @@ export class Channel {
 const unasked = 'The server spoke without being asked';
 
 /** What may be said unasked: 421 at any time (RFC 5321 §3.8), and a refusal while the message is still being sent. */
-function isGoodbye(reply: Reply, step: ClientStep, asked: number): boolean {
+function isGoodbye(reply: Reply | undefined, step: ClientStep, asked: number): boolean {
+  if (reply === undefined) return false;
   return reply.code === 421 || (asked === 0 && step === 'body' && reply.code >= 400);
 }
 

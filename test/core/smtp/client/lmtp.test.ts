@@ -1,0 +1,105 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { SmtpSink, type SinkScript } from '../../../support/smtp-sink.js';
+import type { Ending } from '../../../support/ending.js';
+import { message, open, outcomes } from './ground.js';
+
+const to = ['a@example.com', 'b@example.com', 'c@example.com'];
+
+async function sent(t: Ending, steps: SinkScript['steps'] & object, recipients: readonly string[] = to) {
+  const sink = await SmtpSink.start(t, { protocol: 'lmtp', steps });
+  const session = await open(t, sink, { protocol: 'lmtp' });
+  const settled: number[] = [];
+  const result = await session.send(message({ to: recipients }), { settled: (index) => settled.push(index) });
+  return { sink, session, result, settled };
+}
+
+test('each recipient has a reply of its own, and the connection stays good', async (t) => {
+  const { result, session, sink, settled } = await sent(t, {
+    dot: ['250 2.1.5 Delivered', '452 4.2.2 Full', '550 5.2.1 Gone'],
+  });
+  assert.deepEqual(outcomes(result), [
+    'delivered',
+    'reply final 452 4.2.2 temporary',
+    'reply final 550 5.2.1 permanent',
+  ]);
+  assert.deepEqual(settled, [0, 1, 2]);
+  assert.equal(result.failure, undefined);
+  assert.equal(session.reusable, true);
+  assert.equal(sink.commands[0], 'LHLO client.example');
+});
+
+test('replies belong to the accepted recipients alone, in their order', async (t) => {
+  const { result } = await sent(t, {
+    rcpt: [undefined, '550 5.1.1 Nobody', undefined],
+    dot: ['250 2.0.0 a', '450 4.2.0 c'],
+  });
+  assert.deepEqual(outcomes(result), [
+    'delivered',
+    'reply rcpt 550 5.1.1 permanent',
+    'reply final 450 4.2.0 temporary',
+  ]);
+});
+
+test('a recipient that is named twice gets two replies', async (t) => {
+  const { result, sink } = await sent(t, { dot: ['250 2.0.0 once', '452 4.2.2 twice'] }, [
+    'a@example.com',
+    'a@example.com',
+  ]);
+  assert.deepEqual(outcomes(result), ['delivered', 'reply final 452 4.2.2 temporary']);
+  assert.equal(sink.messages[0]?.recipients.length, 2);
+});
+
+test('all refused is no success', async (t) => {
+  const { result } = await sent(t, { dot: '550 5.2.1 Gone' });
+  assert.deepEqual(new Set(outcomes(result)), new Set(['reply final 550 5.2.1 permanent']));
+});
+
+test('when the connection ends in the middle, those with a reply are settled and the others may have it', async (t) => {
+  for (const end of [{ reset: true }, { close: '' }] as const) {
+    // The first reply is given time to be read: a reset takes what is on its way with it.
+    const later = { after: new Promise((resolve) => setTimeout(resolve, 50)), say: end };
+    const { result, session } = await sent(t, { dot: ['250 2.0.0 a', later] });
+    const unknown = 'closed final 451 4.4.2 temporary after the dot';
+    assert.deepEqual(outcomes(result), ['delivered', unknown, unknown]);
+    assert.equal(session.reusable, false);
+  }
+});
+
+test('one reply for two recipients runs into the deadline', async (t) => {
+  const sink = await SmtpSink.start(t, { protocol: 'lmtp', steps: { dot: ['250 2.0.0 both', { silent: true }] } });
+  const session = await open(t, sink, { protocol: 'lmtp' }, { deadlines: { finalMs: 100 } });
+  const result = await session.send(message({ to: to.slice(0, 2) }));
+  assert.deepEqual(outcomes(result), ['delivered', 'timeout final 451 4.4.2 temporary after the dot']);
+  assert.equal(session.reusable, false);
+});
+
+test('one reply too many makes all of them doubtful', async (t) => {
+  const { result, session } = await sent(t, {
+    dot: [{ raw: '250 a\r\n250 b\r\n250 c\r\n250 d\r\n' }, { silent: true }],
+  });
+  const doubtful = 'protocol final 451 4.5.0 temporary after the dot';
+  assert.deepEqual(outcomes(result), [doubtful, doubtful, doubtful]);
+  assert.equal(session.reusable, false);
+});
+
+test('a server that does not know LHLO is given up', async (t) => {
+  const sink = await SmtpSink.start(t, { steps: { lhlo: '500 5.5.1 What?' } });
+  await assert.rejects(open(t, sink, { protocol: 'lmtp' }), { kind: 'reply', step: 'hello', code: 500 });
+});
+
+test('step by step, the replies come one by one', async (t) => {
+  const sink = await SmtpSink.start(t, { protocol: 'lmtp', steps: { dot: ['250 2.0.0 a', '452 4.2.2 b'] } });
+  const session = await open(t, sink, { protocol: 'lmtp' });
+  await session.mail({ address: 'anna@example.org' });
+  for (const address of to.slice(0, 2)) assert.equal((await session.rcpt({ address })).code, 250);
+  assert.equal((await session.data()).code, 354);
+  const came: number[] = [];
+  const replies = await session.body({ source: Buffer.from('x\r\n') }, ({ code }, index) => came.push(code, index));
+  assert.deepEqual(came, [250, 0, 452, 1]);
+  assert.deepEqual(
+    replies.map(({ status }) => status),
+    ['2.0.0', '4.2.2'],
+  );
+  assert.equal(session.reusable, true);
+});
