@@ -4,6 +4,7 @@ const blank = document.querySelector('#log-line');
 const state = document.querySelector('#tail-state');
 const most = 1000;
 const placed = new Set(['level', 'time', 'plugin', 'msg']);
+const traces = new Set(['session', 'transaction', 'requestId', 'messageId', 'uid', 'queueId']);
 const tones = { warn: 'warn', error: 'bad', fatal: 'bad', info: 'info' };
 
 function piece(className, text) {
@@ -13,9 +14,19 @@ function piece(className, text) {
   return element;
 }
 
+/** All lines of the same session, transaction, request or message. */
+function linkTo(value) {
+  const link = document.createElement('a');
+  link.href = `/logs?q=${encodeURIComponent(value)}`;
+  link.textContent = value;
+  return link;
+}
+
 function fieldOf([name, value]) {
   const field = piece('log-field', '');
-  field.append(piece('log-name', `${name}=`), typeof value === 'string' ? value : JSON.stringify(value));
+  field.append(piece('log-name', `${name}=`));
+  if (traces.has(name) && typeof value === 'string' && value !== '') field.append(linkTo(value));
+  else field.append(typeof value === 'string' ? value : JSON.stringify(value));
   return field;
 }
 

@@ -1,5 +1,6 @@
 import { asStorageProblem } from '../disk/fault.js';
 import type { SpooledMessage, SpoolWriter } from '../disk/spool.js';
+import { messageIdOf } from '../mime/message-id.js';
 import type { Answer } from './answer.js';
 import type { DeliveryResult } from './chain.js';
 import type { ListenerGround } from './listener-ground.js';
@@ -20,6 +21,7 @@ export class DataPhase {
   #aborted = false;
   #stalledMs = 0;
   #delivering = false;
+  #messageId: string | undefined;
   readonly #patience = new Patience();
 
   constructor(ground: ListenerGround, transaction: OpenTransaction) {
@@ -127,6 +129,7 @@ export class DataPhase {
 
   async #deliver(message: SpooledMessage): Promise<DeliveryResult> {
     const { chain, recipients } = this.#transaction;
+    this.#messageId = messageIdOf(message.head);
     try {
       const result = await chain.deliver(this.#transaction, message, this.#patience);
       if (!this.#lmtp || result.replies.length === recipients.length) return result;
@@ -158,6 +161,7 @@ export class DataPhase {
         transaction: id,
         sender: this.#transaction.reversePath?.address ?? '<>',
         recipients: this.#transaction.recipients.length,
+        messageId: this.#messageId,
         size,
         ms: Math.round(ms),
       },
@@ -178,6 +182,7 @@ export class DataPhase {
         remote: session.remote.address,
         stage: 'message',
         sender: reversePath?.address ?? '<>',
+        messageId: this.#messageId,
         code,
         status,
         reason: lines.join(' '),

@@ -6,6 +6,7 @@ import type { Spool, SpooledMessage } from '../disk/spool.js';
 import type { Log } from '../log.js';
 import type { Address } from '../mime/address.js';
 import { mailDate } from '../mime/mail-date.js';
+import { messageIdOf } from '../mime/message-id.js';
 import { problem, type Problem } from '../problem.js';
 import type { Chain, Decision } from './chain.js';
 import { internalSession } from './local-delivery.js';
@@ -44,13 +45,17 @@ export class PipelineSubmission implements SubmissionService {
     const transaction = await this.#address(chain, begun, submission);
     const message = await this.#spool(submission, transaction);
     const { size } = message;
+    const messageId = messageIdOf(message.head);
     // The chain lets go of the message, whatever becomes of it.
     const { summary } = await chain.deliver(transaction, message);
     if (summary.code >= 300) throw refused('The message is refused', summary);
     const ms = this.#input.clock.monotonic() - started;
     chain.emit('accepted', { transaction, size, ms });
     const { id, recipients } = transaction;
-    this.#input.log.info({ transaction: id, recipients: recipients.length, size, ms: Math.round(ms) }, 'submitted');
+    this.#input.log.info(
+      { transaction: id, messageId, recipients: recipients.length, size, ms: Math.round(ms) },
+      'submitted',
+    );
     return { id, recipients: recipients.map(({ address, hop }) => ({ address, target: hop?.target ?? 'none' })) };
   }
 

@@ -1,4 +1,6 @@
+import { directory } from '../../core/contracts/directory.js';
 import { lifecycle } from '../../core/contracts/lifecycle.js';
+import { relayQueue } from '../../core/contracts/relay-queue.js';
 import { serverLog, type ServerLog } from '../../core/contracts/server-log.js';
 import { catalogue, configuration, healthOverview, metricsExposition } from '../../core/contracts/server.js';
 import type { Configuration } from '../../core/contracts/server.js';
@@ -7,6 +9,7 @@ import { Activity } from './activity.js';
 import { charts } from './charts.js';
 import { Environment } from './environment.js';
 import { watchHealth } from './health-watch.js';
+import { Finder } from './finder.js';
 import { HeapDumps } from './heap-dumps.js';
 import { MetricHistory, STEP_SECONDS } from './history.js';
 import { LogSearch } from './log-search.js';
@@ -29,6 +32,7 @@ export const monitoring = definePlugin({
   name: 'monitoring',
   options: MonitoringOptions,
   needs: { catalogue, configuration, healthOverview, lifecycle, metricsExposition, serverLog },
+  uses: { directory, relayQueue },
   async setup(context, given) {
     const { options, catalogue, configuration, healthOverview, lifecycle, metricsExposition, serverLog } = given;
     const { clock, http, metrics, smtp } = context;
@@ -58,6 +62,7 @@ export const monitoring = definePlugin({
         activity,
         disk,
         metrics: metricsExposition,
+        finder: new Finder({ catalogue, directory: given.directory, relayQueue: given.relayQueue }),
       }),
     );
     http.mount(

@@ -1,7 +1,9 @@
 import { Readable } from 'node:stream';
 import { z } from 'zod';
 import type { HealthOverview, MetricsExposition } from '../../core/contracts/server.js';
-import { defineEndpoint, respond, type AnyEndpoint, type ByteSource } from '../../core/http/endpoint.js';
+import { defineEndpoint, respond, type Account, type AnyEndpoint, type ByteSource } from '../../core/http/endpoint.js';
+import { holds } from '../../core/http/access.js';
+import type { Finder, Finding } from './finder.js';
 import { fullHealth, shortHealth, type FullHealth, type ShortHealth } from './health-report.js';
 import { landing, type Landing, type LandingParts } from './landing.js';
 import { favicon } from './own-package.js';
@@ -25,6 +27,7 @@ const Full = Short.extend({
 
 export interface RouteParts extends LandingParts {
   readonly metrics: MetricsExposition;
+  readonly finder: Finder;
 }
 
 export function monitoringEndpoints(parts: RouteParts): readonly AnyEndpoint[] {
@@ -37,18 +40,39 @@ export function monitoringEndpoints(parts: RouteParts): readonly AnyEndpoint[] {
   ];
 }
 
-const landingEndpoint = (parts: LandingParts): AnyEndpoint =>
+const landingEndpoint = (parts: RouteParts): AnyEndpoint =>
   defineEndpoint({
     method: 'GET',
     path: '/',
     summary: 'Overview: the state of the server and every endpoint',
     group,
     access: 'read',
-    query: z.strictObject({ q: z.string().max(200).default('').describe('Words to filter the endpoints by.') }),
+    query: z.strictObject({
+      q: z.string().max(200).default('').describe('Words to filter the endpoints by.'),
+      find: z.string().max(998).default('').describe('A queue uid, a Message-ID or an address: the pages about it.'),
+    }),
     view: 'landing.njk',
     fallback: 'html',
-    handle: ({ query }): Landing => landing(parts, query.q.trim()),
+    handle: async ({ query, request }) => {
+      const wanted = query.find.trim();
+      const all = wanted === '' ? [] : await parts.finder.find(wanted);
+      const found = all.filter(({ access }) => mayRead(request.account, access));
+      const model: LandingPage = { ...landing(parts, query.q.trim()), find: wanted, found };
+      const [first] = found;
+      if (request.representation !== 'html' || first === undefined) return model;
+      const straight = first.exact || found.length === 1;
+      return straight ? respond({ model, status: 303, headers: { Location: first.href } }) : model;
+    },
   });
+
+/** An endpoint with an account of its own asks for that; whoever has it may go on. */
+const mayRead = (account: Account | null, access: string): boolean =>
+  !(access === 'read' || access === 'operate' || access === 'admin') || holds(account, access);
+
+interface LandingPage extends Landing {
+  readonly find: string;
+  readonly found: readonly Finding[];
+}
 
 /** RFC 9110 §15.6.4: a balancer takes a server that is DOWN out of its rota. */
 const statusOf = ({ status }: ShortHealth): number => (status === 'DOWN' ? 503 : 200);

@@ -1,0 +1,92 @@
+import type { Directory } from '../../core/contracts/directory.js';
+import { entryStates } from '../../core/contracts/queue-entry.js';
+import type { RelayQueue } from '../../core/contracts/relay-queue.js';
+import type { Catalogue } from '../../core/contracts/server.js';
+import { uniqueIdPattern } from '../../core/disk/id.js';
+import { parseAddress, type Address } from '../../core/mime/address.js';
+import { isProblem } from '../../core/problem.js';
+
+/** A page that says something about what was asked for. */
+export interface Finding {
+  readonly title: string;
+  readonly href: string;
+  /** What the page asks of its reader, as the landing page says it. */
+  readonly access: string;
+  /** It is the one page about what was asked for. */
+  readonly exact: boolean;
+}
+
+export interface FinderParts {
+  readonly catalogue: Pick<Catalogue, 'endpoints'>;
+  readonly directory: Directory | undefined;
+  readonly relayQueue: RelayQueue | undefined;
+}
+
+/** Leads from what an operator has in hand (a queue uid, a Message-ID, an address) to the pages that know of it. */
+export class Finder {
+  readonly #parts: FinderParts;
+
+  constructor(parts: FinderParts) {
+    this.#parts = parts;
+  }
+
+  /** The likeliest first; what cannot be looked up is not among them. */
+  async find(text: string): Promise<readonly Finding[]> {
+    const found = [await this.#entry(text), await this.#mailbox(text), await this.#entries(text), this.#log(text)];
+    return found.filter((finding) => finding !== undefined);
+  }
+
+  async #entry(text: string): Promise<Finding | undefined> {
+    const { relayQueue } = this.#parts;
+    const uid = text.toLowerCase();
+    const access = this.#accessOf('/client/queue/{uid}');
+    if (relayQueue === undefined || access === undefined || !uniqueIdPattern.test(uid)) return undefined;
+    const entry = await relayQueue.find(uid);
+    if (entry === undefined) return undefined;
+    return { title: `Queue entry ${uid}, ${entry.state}`, href: `/client/queue/${uid}`, access, exact: true };
+  }
+
+  async #mailbox(text: string): Promise<Finding | undefined> {
+    const address = addressOf(text);
+    const access = this.#accessOf('/store/{domain}/{user}');
+    if (address === undefined || access === undefined) return undefined;
+    const user = await this.#parts.directory?.resolve(address);
+    if (user === undefined) return undefined;
+    const { local, domain } = user.address;
+    const href = `/store/${encodeURIComponent(domain)}/${encodeURIComponent(local)}`;
+    return { title: `Mailbox ${user.username}`, href, access, exact: false };
+  }
+
+  async #entries(text: string): Promise<Finding | undefined> {
+    const { relayQueue } = this.#parts;
+    const access = this.#accessOf('/client/queue/list');
+    if (relayQueue === undefined || access === undefined) return undefined;
+    const count = await relayQueue.count({ q: text, state: entryStates });
+    if (count === 0) return undefined;
+    const title = count === 1 ? 'One entry of the queue' : `${count} entries of the queue`;
+    return { title, href: `/client/queue/list?state=all&q=${encodeURIComponent(text)}`, access, exact: false };
+  }
+
+  #log(text: string): Finding | undefined {
+    const access = this.#accessOf('/logs');
+    if (access === undefined) return undefined;
+    // A phrase: blanks would make several words of it.
+    const phrase = /\s/.test(text) && !text.includes('"') ? `"${text}"` : text;
+    return { title: 'Lines of the log', href: `/logs?q=${encodeURIComponent(phrase)}`, access, exact: false };
+  }
+
+  /** Undefined when nobody has mounted it. */
+  #accessOf(path: string): string | undefined {
+    return this.#parts.catalogue.endpoints().find((one) => one.method === 'GET' && one.path === path)?.access;
+  }
+}
+
+/** With or without the brackets of an envelope; a Message-ID looks the same and is nobody's mailbox. */
+function addressOf(text: string): Address | undefined {
+  try {
+    return parseAddress(text.replace(/^<(.*)>$/, '$1'));
+  } catch (error) {
+    if (isProblem(error)) return undefined;
+    throw error;
+  }
+}

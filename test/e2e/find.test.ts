@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict';
+import { before, describe, test } from 'node:test';
+import { suiteEnding } from '../support/ending.js';
+import { deliver, lines } from '../support/delivery.js';
+import { HttpClient } from '../support/http-client.js';
+import { startInProcess, type InProcessServer } from '../support/in-process-server.js';
+
+const suite = suiteEnding();
+const messageId = '<what+is"sought;@sender.example>';
+
+interface Landing {
+  readonly found: readonly { readonly title: string; readonly href: string }[];
+}
+interface Logs {
+  readonly items: readonly { readonly line: Readonly<Record<string, unknown>> }[];
+}
+
+describe('what an operator has in hand', () => {
+  let server: InProcessServer;
+
+  before(async () => {
+    const accounts = [
+      { username: 'admin', password: 'the password of a test', role: 'admin' },
+      { username: 'guest', password: 'the password of a guest', role: 'read' },
+    ];
+    const config = { smtp: { listeners: [{ name: 'mx', port: 0 }] }, http: { accounts } };
+    server = await startInProcess(suite, JSON.stringify(config));
+    await deliver(server.portOf('mx'), lines('Subject: x', `Message-ID: ${messageId}`, '', 'hello'));
+  });
+
+  const path = (text: string): string => `/?find=${encodeURIComponent(text)}`;
+  const found = async (text: string, client = server.admin): Promise<Landing['found']> =>
+    ((await client.json(path(text))) as Landing).found;
+  const logged = async (query: string): Promise<Logs['items']> =>
+    ((await server.admin.json(query)) as Logs).items.filter(({ line }) => line['msg'] !== 'request');
+
+  test('leads from a Message-ID to the lines of the log, and from there to its session and transaction', async () => {
+    const { status, headers } = await server.admin.request(path(messageId), { accept: 'text/html' });
+    assert.equal(status, 303);
+    const items = await logged(`${headers.get('location') ?? ''}&format=json`);
+    assert.deepEqual(
+      items.map(({ line }) => [line['msg'], line['messageId']]),
+      [['accepted', messageId]],
+    );
+    const { session = '', transaction = '' } = items[0]?.line as Record<string, string>;
+    const page = await server.admin.page(`/logs?q=${transaction}`);
+    assert.ok(page.includes(`href="/logs?q=${session}"`), 'the session is a link');
+    assert.ok(page.includes(`href="/logs?q=${encodeURIComponent(messageId)}"`), 'the Message-ID is a link');
+    const ofSession = await logged(`/logs?q=${session}&format=json`);
+    assert.deepEqual(new Set(ofSession.map(({ line }) => line['session'])), new Set([session]));
+    assert.ok(ofSession.length >= 2);
+  });
+
+  test('leads from an address to its mailbox, in any form of the address', async () => {
+    for (const text of ['postmaster@localhost', ' <postmaster@LOCALHOST> ']) {
+      const [first, ...others] = await found(text);
+      assert.deepEqual([first?.title, first?.href], ['Mailbox postmaster@localhost', '/store/localhost/postmaster']);
+      assert.ok(others.some(({ href }) => href.startsWith('/logs?q=')));
+    }
+    assert.match(await server.admin.page(path('postmaster@localhost')), /<a href="\/store\/localhost\/postmaster">/);
+    assert.equal((await server.admin.request('/store/localhost/postmaster')).status, 200);
+  });
+
+  test('leads nowhere where the reader may not go, and never out of this server', async () => {
+    const guest = new HttpClient(server.base, { username: 'guest', password: 'the password of a guest' });
+    assert.deepEqual(await found('nobody@elsewhere.example', guest), []);
+    assert.match(await guest.page(path('<script>alert(1)</script>')), /Nothing here that you may read/);
+    for (const text of ['//elsewhere.example/', 'https://elsewhere.example/', '\\\\elsewhere', 'a b "c']) {
+      for (const { href } of await found(text)) assert.match(href, /^\/[a-z]/);
+    }
+    assert.equal((await server.admin.request(path('x'.repeat(999)))).status, 400);
+  });
+});
