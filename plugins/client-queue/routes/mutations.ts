@@ -9,7 +9,7 @@ import {
 } from '../../../core/http/endpoint.js';
 import { counted } from '../../../core/http/question.js';
 import { isoTime, SummaryAnswer, summaryAnswer } from '../entry-answer.js';
-import { questionOf } from '../mutation-question.js';
+import { questionOf } from './mutation-question.js';
 import { selectionFields, writtenFilter } from '../queue-query.js';
 import { group, type QueueSite } from '../queue-site.js';
 import { type Chosen, chosenBy, previewOf, type Selection } from '../selection.js';
