@@ -42,7 +42,7 @@ describe('what an operator has in hand', () => {
       items.map(({ line }) => [line['msg'], line['messageId']]),
       [['accepted', messageId]],
     );
-    const { session = '', transaction = '' } = items[0]?.line as Record<string, string>;
+    const { session = '', transaction = '' } = (items[0]?.line ?? {}) as Record<string, string>;
     const page = await server.admin.page(`/logs?q=${transaction}`);
     assert.ok(page.includes(`href="/logs?q=${session}"`), 'the session is a link');
     assert.ok(page.includes(`href="/logs?q=${encodeURIComponent(messageId)}"`), 'the Message-ID is a link');
