@@ -1,0 +1,87 @@
+import type { NewEntry } from '../../../core/contracts/queue-entry.js';
+import type { PreparedEntry } from '../../../core/contracts/relay-queue.js';
+import type { Placement, SpooledMessage } from '../../../core/disk/spool.js';
+import type { Log } from '../../../core/log.js';
+import { problem } from '../../../core/problem.js';
+import type { Bodies } from './bodies.js';
+import type { Ledger } from './ledger.js';
+import type { QueuedEntry } from './queued-entry.js';
+
+export interface AcceptanceInput {
+  readonly ledger: Ledger;
+  readonly bodies: Bodies;
+  readonly log: Log;
+  readonly maxEntries: number;
+}
+
+/** Takes mail in: first its message, then the record that is the promise to deliver it. */
+export class Acceptance {
+  readonly #input: AcceptanceInput;
+  readonly #preparing = new Set<string>();
+
+  constructor(input: AcceptanceInput) {
+    this.#input = input;
+  }
+
+  /** The message of that uid is there, or comes, and has no entry yet. */
+  isPreparing(uid: string): boolean {
+    return this.#preparing.has(uid);
+  }
+
+  async prepare(given: NewEntry, message: SpooledMessage): Promise<PreparedEntry> {
+    const { ledger, bodies, maxEntries } = this.#input;
+    const { uid } = given;
+    ledger.refuseWhileStalled();
+    if (ledger.open.size + this.#preparing.size >= maxEntries) {
+      throw problem('unavailable', 'The queue is full; try again later.');
+    }
+    if (given.recipients.length === 0) throw problem('invalid', 'An entry has one recipient at least.');
+    if (ledger.find(uid) !== undefined || this.#preparing.has(uid)) {
+      throw problem('conflict', 'There is such an entry already.');
+    }
+    this.#preparing.add(uid);
+    const placements = await bodies.place(uid, message).catch((error: unknown) => {
+      this.#preparing.delete(uid);
+      throw error;
+    });
+    const entry = { ...given, size: message.size - message.traceOffset };
+    return this.#prepared(entry, message, placements);
+  }
+
+  #prepared(entry: NewEntry, message: SpooledMessage, placements: readonly Placement[]): PreparedEntry {
+    const { ledger } = this.#input;
+    let accepted: QueuedEntry | undefined;
+    let ended = false;
+    const withdraw = async (): Promise<void> => {
+      ended = true;
+      await message.withdraw(placements);
+      this.#preparing.delete(entry.uid);
+    };
+    return {
+      commit: async () => {
+        if (ended || accepted !== undefined) throw problem('conflict', 'It was committed or taken back before.');
+        try {
+          accepted = await ledger.accept(entry, message.traceOffset);
+          this.#preparing.delete(entry.uid);
+        } catch (error) {
+          await withdraw();
+          throw error;
+        }
+      },
+      abort: async () => {
+        if (ended) return;
+        if (accepted === undefined || (await this.#takeBack(accepted))) await withdraw();
+        ended = true;
+      },
+    };
+  }
+
+  async #takeBack(entry: QueuedEntry): Promise<boolean> {
+    if (entry.details.leases.length > 0 || entry.finishedAt !== null) {
+      this.#input.log.error({ uid: entry.uid }, 'possible duplicate: a message that was taken back is on its way');
+      return false;
+    }
+    await this.#input.ledger.forget(entry);
+    return true;
+  }
+}

@@ -1,0 +1,162 @@
+import { Readable } from 'node:stream';
+import { crc32 } from 'node:zlib';
+import { join } from 'node:path';
+import { asStorageProblem, isMissing, isTaken } from '../../../core/disk/fault.js';
+import type { FileLayer } from '../../../core/disk/file-layer.js';
+import { folderSyncOf, makeFolder } from '../../../core/disk/folder.js';
+import { Reaper } from '../../../core/disk/reaper.js';
+import type { Placement, SpooledMessage } from '../../../core/disk/spool.js';
+import type { Log } from '../../../core/log.js';
+import { problem } from '../../../core/problem.js';
+import type { QueuedEntry } from './queued-entry.js';
+import { readAt, readWhole } from './whole-file.js';
+
+export const shards: readonly string[] = '0123456789abcdef'.split('');
+export const bodySuffix = '.eml';
+const uidPattern = /^[0-9A-Za-z][0-9A-Za-z_-]{0,127}$/;
+/** Larger messages are not given in one piece. */
+const smallBytes = 128 * 1024;
+const pieceBytes = 64 * 1024;
+
+export interface BodiesInput {
+  readonly folder: string;
+  readonly files: FileLayer;
+  readonly log: Log;
+  /** Name of the delivery target whose finder knows the messages again. */
+  readonly owner: string | undefined;
+}
+
+/** The messages of the queue: each is a file that is written once, and removed when nobody needs it. */
+export class Bodies {
+  readonly #input: BodiesInput;
+  readonly #reaper: Reaper;
+
+  constructor(input: BodiesInput) {
+    this.#input = input;
+    this.#reaper = new Reaper((path) => this.#remove(path));
+  }
+
+  async open(): Promise<void> {
+    const { folder, files } = this.#input;
+    const sync = folderSyncOf(files);
+    for (const shard of shards) await makeFolder(join(folder, shard), files, sync);
+  }
+
+  /** @throws Problem `conflict` when there is one */
+  async place(uid: string, message: SpooledMessage): Promise<readonly Placement[]> {
+    const placements = [this.placement(uid)];
+    try {
+      await message.place(placements);
+    } catch (error) {
+      if (isTaken(error)) throw problem('conflict', { detail: 'There is such an entry already.', cause: error });
+      throw asStorageProblem(error);
+    }
+    return placements;
+  }
+
+  placement(uid: string): Placement {
+    if (!uidPattern.test(uid)) throw problem('invalid', 'The uid of an entry is made of letters, digits and hyphens.');
+    const { folder, owner } = this.#input;
+    const name = `${uid}${bodySuffix}`;
+    return { folder: join(folder, shardOf(uid)), name, ...(owner !== undefined && { owner }) };
+  }
+
+  path(uid: string): string {
+    const { folder, name } = this.placement(uid);
+    return join(folder, name);
+  }
+
+  /** Where the message of that file name is; undefined when it is not there. */
+  async locate(name: string): Promise<string | undefined> {
+    const path = this.path(name.slice(0, -bodySuffix.length));
+    try {
+      return (await this.#input.files.lstat(path)).isFile() ? path : undefined;
+    } catch (error) {
+      if (isMissing(error)) return undefined;
+      throw error;
+    }
+  }
+
+  /** What is wrong with the message; undefined when it is there and of its size. */
+  async complaint(entry: QueuedEntry): Promise<'missing' | 'damaged' | undefined> {
+    try {
+      const found = await this.#input.files.lstat(this.path(entry.uid));
+      return found.isFile() && found.size === entry.traceOffset + entry.size ? undefined : 'damaged';
+    } catch (error) {
+      if (isMissing(error)) return 'missing';
+      throw error;
+    }
+  }
+
+  /** What is sent, in one piece; undefined for a large message. @throws Problem `not-found` */
+  async bytes(entry: QueuedEntry): Promise<Buffer | undefined> {
+    if (entry.size > smallBytes) return undefined;
+    return this.#found(async () => {
+      const bytes = await readWhole(this.#input.files, this.path(entry.uid), entry.traceOffset);
+      if (bytes.length !== entry.size) throw problem('not-found', 'The message is damaged.');
+      return bytes;
+    });
+  }
+
+  /** @throws Problem `not-found` */
+  async stream(entry: QueuedEntry): Promise<Readable> {
+    const bytes = await this.bytes(entry);
+    if (bytes !== undefined) return Readable.from([bytes], { objectMode: false });
+    return this.#found(async () => {
+      if ((await this.complaint(entry)) !== undefined) throw problem('not-found', 'The message is damaged.');
+      const fd = await this.#input.files.open(this.path(entry.uid), 'r');
+      return Readable.from(pieces(this.#input.files, fd, entry), { objectMode: false });
+    });
+  }
+
+  async #found<T>(read: () => Promise<T>): Promise<T> {
+    try {
+      return await read();
+    } catch (error) {
+      if (isMissing(error)) throw problem('not-found', { detail: 'The message is not there any more.', cause: error });
+      throw asStorageProblem(error);
+    }
+  }
+
+  /** In the background. */
+  remove(uid: string): void {
+    void this.#reaper.add(this.path(uid));
+  }
+
+  async #remove(path: string): Promise<void> {
+    const { files, log } = this.#input;
+    try {
+      await files.unlink(path);
+    } catch (error) {
+      if (!isMissing(error))
+        log.warn({ err: error }, 'a message of the queue could not be removed; the next start will');
+    }
+  }
+
+  /** Resolves when everything is gone that was to be removed. */
+  settled(): Promise<void> {
+    return this.#reaper.settled();
+  }
+}
+
+/**
+ * Messages that come within the same second lie in the same folder, and so share its fsync; those of a day lie in all of them.
+ * The time stands in front in the ids of the server.
+ */
+function shardOf(uid: string): string {
+  return shards[crc32(uid.slice(0, 8)) % shards.length] ?? '0';
+}
+
+async function* pieces(files: FileLayer, fd: number, { traceOffset, size }: QueuedEntry): AsyncGenerator<Buffer> {
+  try {
+    const end = traceOffset + size;
+    for (let at = traceOffset; at < end;) {
+      const piece = await readAt(files, fd, at, Math.min(pieceBytes, end - at));
+      if (piece.length === 0) throw problem('not-found', 'The message is damaged.');
+      at += piece.length;
+      yield piece;
+    }
+  } finally {
+    await files.close(fd);
+  }
+}

@@ -1,0 +1,97 @@
+import { z } from 'zod';
+import type { QueuedEntry } from './queued-entry.js';
+import {
+  StoredAttempt,
+  StoredLease,
+  StoredNotice,
+  StoredPending,
+  StoredReply,
+  StoredState,
+} from './stored-envelope.js';
+
+/** What becomes of one recipient; absent: stays. */
+const RecipientChange = z.object({
+  index: z.int().min(0),
+  state: StoredState,
+  attempts: z.exactOptional(z.int().min(0)),
+  due: z.exactOptional(z.number()),
+  manual: z.exactOptional(z.boolean()),
+  reply: z.exactOptional(StoredReply),
+});
+export type RecipientChange = Readonly<z.output<typeof RecipientChange>>;
+
+/**
+ * One change of an entry: new values, never differences, so that doing it again does no harm. `revision` is the one that the
+ * entry has behind it.
+ */
+export const Change = z.object({
+  uid: z.string(),
+  revision: z.int(),
+  recipients: z.exactOptional(z.array(RecipientChange)),
+  attempt: z.exactOptional(StoredAttempt),
+  lastAttempt: z.exactOptional(z.number()),
+  /** All that are pending behind the change. */
+  notices: z.exactOptional(z.array(StoredNotice)),
+  noticeCount: z.exactOptional(z.int()),
+  warnAt: z.exactOptional(z.number().nullable()),
+  hold: z.exactOptional(z.string().nullable()),
+  holdUntil: z.exactOptional(z.number().nullable()),
+  pending: z.exactOptional(StoredPending.nullable()),
+  crashes: z.exactOptional(z.int()),
+  /** A lease that begins. */
+  lease: z.exactOptional(StoredLease),
+  /** Token of a lease that ends. */
+  ended: z.exactOptional(z.number()),
+  finishedAt: z.exactOptional(z.number().nullable()),
+});
+export type Change = Readonly<z.output<typeof Change>>;
+/** What an entry needs of its surroundings when it changes. */
+export interface ChangeGround {
+  readonly intern: (text: string) => string;
+  readonly reasonOf: (reply: z.output<typeof StoredReply>) => string;
+}
+
+/** Brings the entry to where the change says. */
+export function applyChange(entry: QueuedEntry, change: Change, ground: ChangeGround): void {
+  entry.revision = change.revision;
+  for (const recipient of change.recipients ?? []) applyToRecipient(entry, recipient, ground);
+  if (change.lastAttempt !== undefined) entry.lastAttempt = change.lastAttempt;
+  if (change.warnAt !== undefined) entry.warnAt = change.warnAt;
+  if (change.hold !== undefined) entry.hold = change.hold;
+  if (change.finishedAt !== undefined) entry.finishedAt = change.finishedAt;
+  applyToDetails(entry, change);
+  entry.tidy();
+}
+
+function applyToRecipient(
+  entry: QueuedEntry,
+  { index, state, attempts, due, manual, reply }: RecipientChange,
+  { intern, reasonOf }: ChangeGround,
+): void {
+  const recipient = entry.recipients[index];
+  if (recipient === undefined) return;
+  recipient.state = state;
+  if (attempts !== undefined) recipient.attempts = attempts;
+  if (due !== undefined) recipient.due = due;
+  if (manual !== undefined) recipient.manual = manual;
+  if (reply === undefined) return;
+  const { code, status, text, host, at } = reply;
+  recipient.reply = { code, status: intern(status), text: intern(text), host: host && intern(host), at };
+  recipient.reason = state === 'delivered' ? '' : intern(reasonOf(reply));
+}
+
+function applyToDetails(entry: QueuedEntry, change: Change): void {
+  const { notices, noticeCount, holdUntil, pending, crashes, lease, ended, attempt } = change;
+  if (notices !== undefined) entry.edit.notices = notices;
+  if (noticeCount !== undefined) entry.edit.noticeCount = noticeCount;
+  if (holdUntil !== undefined) entry.edit.holdUntil = holdUntil;
+  if (pending !== undefined) entry.edit.pending = pending;
+  if (crashes !== undefined) entry.edit.crashes = crashes;
+  if (ended !== undefined) entry.edit.leases = entry.details.leases.filter(({ token }) => token !== ended);
+  if (lease !== undefined) entry.edit.leases = [...entry.details.leases, lease];
+  if (attempt !== undefined)
+    entry.edit.recent = [...entry.details.recent, JSON.stringify(attempt)].slice(-keptAttempts);
+}
+
+/** So many attempts of an entry are remembered. */
+export const keptAttempts = 20;

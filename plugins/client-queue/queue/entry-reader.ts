@@ -1,0 +1,79 @@
+import { z } from 'zod';
+import type { Entry } from '../../../core/contracts/queue-entry.js';
+import type { EntryFilter, EntryPage, ListOptions, QueueStatistics } from '../../../core/contracts/queue-list.js';
+import type { Clock } from '../../../core/clock.js';
+import { statesOf, testOf } from './entry-filter.js';
+import { pageOf, summaryOf } from './entry-list.js';
+import type { Ledger } from './ledger.js';
+import { isOpen, type QueuedEntry } from './queued-entry.js';
+import type { Snapshots } from './snapshots.js';
+import { Tally } from './statistics.js';
+import { StoredAttempt } from './stored-envelope.js';
+import { Turn } from './turn.js';
+
+const History = z.array(StoredAttempt);
+
+/** Answers questions about the entries, from memory; only histories are read from the disk. */
+export class EntryReader {
+  readonly #ledger: Ledger;
+  readonly #snapshots: Snapshots;
+  readonly #clock: Clock;
+
+  constructor(ledger: Ledger, snapshots: Snapshots, clock: Clock) {
+    this.#ledger = ledger;
+    this.#snapshots = snapshots;
+    this.#clock = clock;
+  }
+
+  async entry(entry: QueuedEntry): Promise<Entry> {
+    const { notices, pending } = entry.details;
+    const history = History.safeParse(JSON.parse(await this.#snapshots.history(entry)));
+    return {
+      ...summaryOf(entry),
+      accepted: entry.accepted,
+      history: history.data ?? [],
+      notices,
+      pendingOperation: pending?.operation ?? null,
+      version: String(entry.revision),
+      hasMessage: !entry.isDone,
+    };
+  }
+
+  async list(options: ListOptions): Promise<EntryPage> {
+    return pageOf(await this.matching(options.filter), options);
+  }
+
+  /** All entries that match, with turns for others in between. */
+  async matching(filter: EntryFilter): Promise<readonly QueuedEntry[]> {
+    const test = testOf(filter, this.#clock.now());
+    const turn = new Turn();
+    const found: QueuedEntry[] = [];
+    for (const entries of this.#mapsOf(filter)) {
+      for (const entry of entries.values()) {
+        if (test(entry)) found.push(entry);
+        const rest = turn.step();
+        if (rest !== undefined) await rest;
+      }
+    }
+    return found;
+  }
+
+  #mapsOf(filter: EntryFilter): readonly ReadonlyMap<string, QueuedEntry>[] {
+    const states = [...statesOf(filter)].map((state) => isOpen({ state }));
+    const { open, finished } = this.#ledger;
+    return [...(states.includes(true) ? [open] : []), ...(states.includes(false) ? [finished] : [])];
+  }
+
+  async statistics(now: number, quarantined: number): Promise<QueueStatistics> {
+    const tally = new Tally(now);
+    const turn = new Turn();
+    for (const entries of [this.#ledger.open, this.#ledger.finished]) {
+      for (const entry of entries.values()) {
+        tally.add(entry);
+        const rest = turn.step();
+        if (rest !== undefined) await rest;
+      }
+    }
+    return tally.result(quarantined);
+  }
+}

@@ -1,0 +1,228 @@
+import type { Readable } from 'node:stream';
+import type { Entry, NewEntry, Notice } from '../../../core/contracts/queue-entry.js';
+import type { ClaimOptions, Lease, Settlement } from '../../../core/contracts/queue-lease.js';
+import type {
+  EntryFilter,
+  EntryPage,
+  ListOptions,
+  Mutation,
+  MutationResult,
+  QueueStatistics,
+  Selector,
+} from '../../../core/contracts/queue-list.js';
+import type { PreparedEntry, Quarantined } from '../../../core/contracts/relay-queue.js';
+import type { Clock } from '../../../core/clock.js';
+import type { FileLayer } from '../../../core/disk/file-layer.js';
+import type { Placement, SpooledMessage } from '../../../core/disk/spool.js';
+import type { Log } from '../../../core/log.js';
+import { isProblem, problem } from '../../../core/problem.js';
+import { Acceptance } from './acceptance.js';
+import type { Bodies } from './bodies.js';
+import type { ChangeGround } from './change.js';
+import { draftOf } from './draft.js';
+import { DueSignal } from './due-signal.js';
+import { EntryReader } from './entry-reader.js';
+import type { Journal } from './journal.js';
+import { Ledger } from './ledger.js';
+import { leaseChange, Leases } from './leases.js';
+import type { Loaded } from './loading.js';
+import { loseLease } from './lost-lease.js';
+import { mutateAll } from './mutations.js';
+import type { OpenedRelayQueue } from './open-relay-queue.js';
+import type { Quarantine } from './quarantine.js';
+import type { QueuedEntry } from './queued-entry.js';
+import { settleLease } from './settlement.js';
+import type { Snapshots } from './snapshots.js';
+import { Upkeep } from './upkeep.js';
+
+export interface FileRelayQueueInput {
+  readonly folder: string;
+  readonly files: FileLayer;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly keepFinishedMs: number;
+  readonly mostFinished: number;
+  readonly maxEntries: number;
+  readonly longestPauseMs: number;
+  readonly spreadMs: number;
+  readonly random: (limit: number) => number;
+  readonly journal: Journal;
+  readonly snapshots: Snapshots;
+  readonly bodies: Bodies;
+  readonly quarantine: Quarantine;
+  readonly ground: ChangeGround;
+  readonly loaded: Loaded;
+}
+
+/** The relay queue on the disk of one server: see docs/on-disk.md. */
+export class FileRelayQueue implements OpenedRelayQueue {
+  readonly #input: FileRelayQueueInput;
+  readonly #ledger: Ledger;
+  readonly #leases: Leases;
+  readonly #acceptance: Acceptance;
+  readonly #reader: EntryReader;
+  readonly #upkeep: Upkeep;
+  readonly #signal: DueSignal;
+  #closed = false;
+
+  /** Prefer `openRelayQueue`. */
+  constructor(input: FileRelayQueueInput) {
+    const { bodies, clock, loaded, snapshots } = input;
+    this.#input = input;
+    this.#signal = new DueSignal(clock);
+    const ledger = new Ledger({
+      ...input,
+      entries: loaded.entries,
+      scheduled: (due) => this.#signal.scheduled(due),
+      done: ({ uid }) => bodies.remove(uid),
+    });
+    this.#ledger = ledger;
+    this.#leases = new Leases(clock, loaded.token);
+    this.#acceptance = new Acceptance({ ...input, ledger });
+    this.#reader = new EntryReader(ledger, snapshots, clock);
+    this.#upkeep = new Upkeep({ ...input, ledger, leases: this.#leases, acceptance: this.#acceptance });
+  }
+
+  start(): Promise<void> {
+    return this.#upkeep.start();
+  }
+
+  get size(): number {
+    return this.#ledger.open.size;
+  }
+
+  async prepare(entry: NewEntry, message: SpooledMessage): Promise<PreparedEntry> {
+    if (this.#closed) throw problem('unavailable', 'The queue is closing.');
+    return this.#acceptance.prepare(entry, message);
+  }
+
+  async claim(options: ClaimOptions): Promise<readonly Lease[]> {
+    const ledger = this.#ledger;
+    if (this.#closed || ledger.stalled) return [];
+    const leases: Lease[] = [];
+    const begin = function* (picked: ReturnType<Ledger['schedule']['pick']>, given: Leases) {
+      for (const one of picked) {
+        const lease = given.begin(one, options);
+        leases.push(lease);
+        yield leaseChange(one.entry, lease, options.now);
+      }
+    };
+    const picked = ledger.schedule.pick(options);
+    if (picked.length === 0) return [];
+    try {
+      await ledger.commit(begin(picked, this.#leases));
+      return leases;
+    } catch (error) {
+      this.#input.log.warn({ err: error }, 'nothing is sent while the queue cannot be written');
+      for (const lease of leases) void this.settle(lease, { results: [] }).catch(() => undefined);
+      return [];
+    }
+  }
+
+  async settle(lease: Lease, settlement: Settlement): Promise<void> {
+    const active = this.#leases.end(lease);
+    const now = this.#input.clock.now();
+    await this.#ledger.commitPatiently(() => settleLease(active.entry, active, settlement, now));
+  }
+
+  nextDue(): number | null {
+    return this.#signal.say(this.#ledger.schedule.nextDue());
+  }
+
+  onDue(listener: () => void): () => void {
+    return this.#signal.listen(listener);
+  }
+
+  open(uid: string): Promise<Readable> {
+    return this.#message(uid, (entry) => this.#input.bodies.stream(entry));
+  }
+
+  bytes(uid: string): Promise<Buffer | undefined> {
+    return this.#message(uid, (entry) => this.#input.bodies.bytes(entry));
+  }
+
+  async #message<T>(uid: string, read: (entry: QueuedEntry) => Promise<T>): Promise<T> {
+    const entry = this.#ledger.find(uid);
+    if (entry === undefined) throw problem('not-found', 'There is no such entry in the queue.');
+    try {
+      return await read(entry);
+    } catch (error) {
+      // The commit log of the spool may still be about to bring it back.
+      const maybeLater = isProblem(error) && error.problem === 'not-found' && !this.#upkeep.swept && !entry.isDone;
+      throw maybeLater ? problem('unavailable', { detail: 'The message is not there yet.', cause: error }) : error;
+    }
+  }
+
+  async find(uid: string): Promise<Entry | undefined> {
+    const entry = this.#ledger.find(uid);
+    return entry === undefined ? undefined : this.#reader.entry(entry);
+  }
+
+  list(options: ListOptions): Promise<EntryPage> {
+    return this.#reader.list(options);
+  }
+
+  async count(filter: EntryFilter): Promise<number> {
+    return (await this.#reader.matching(filter)).length;
+  }
+
+  statistics(now: number): Promise<QueueStatistics> {
+    return this.#reader.statistics(now, this.#input.quarantine.count);
+  }
+
+  async mutate(selector: Selector, mutation: Mutation, now: number): Promise<MutationResult> {
+    if (this.#closed) throw problem('unavailable', 'The queue is closing.');
+    const uids =
+      'uids' in selector ? selector.uids : (await this.#reader.matching(selector.filter)).map(({ uid }) => uid);
+    return mutateAll(this.#ledger, uids, mutation, now);
+  }
+
+  async notices(limit: number): Promise<readonly { readonly entry: Entry; readonly notice: Notice }[]> {
+    const found: { readonly entry: Entry; readonly notice: Notice }[] = [];
+    for (const entry of this.#ledger.noticing) {
+      const whole = await this.#reader.entry(entry);
+      for (const notice of whole.notices) if (found.length < limit) found.push({ entry: whole, notice });
+      if (found.length >= limit) break;
+    }
+    return found;
+  }
+
+  async noticed(uid: string, noticeId: string): Promise<void> {
+    const entry = this.#ledger.find(uid);
+    if (entry === undefined || !entry.details.notices.some(({ id }) => id === noticeId)) return;
+    await this.#ledger.commitPatiently(() => ({
+      ...draftOf(entry),
+      notices: entry.details.notices
+        .filter(({ id }) => id !== noticeId)
+        .map((notice) => ({ ...notice, recipients: [...notice.recipients] })),
+    }));
+  }
+
+  async housekeep(now: number): Promise<void> {
+    if (!this.#closed) await this.#upkeep.housekeep(now);
+  }
+
+  quarantined(): Promise<readonly Quarantined[]> {
+    return this.#input.quarantine.list();
+  }
+
+  complaint(): string | undefined {
+    return this.#ledger.stalled ? 'The queue cannot be written. Nothing is accepted or sent until it can.' : undefined;
+  }
+
+  async locate({ name }: Placement): Promise<string | undefined> {
+    return this.#input.bodies.locate(name);
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const lease of this.#leases.takeAll()) {
+      const now = this.#input.clock.now();
+      const moment = { now, due: now, crashed: false };
+      void this.#ledger.commitPatiently(() => loseLease(lease.entry, lease, moment)).catch(() => undefined);
+    }
+    await this.#ledger.close();
+    await this.#input.bodies.settled();
+  }
+}

@@ -1,0 +1,53 @@
+import type { Change } from './change.js';
+import { addNotices, draftOf, finish, statesBehind } from './draft.js';
+import { released } from './mutation.js';
+import { isWaiting, type QueuedEntry, type RecipientRecord } from './queued-entry.js';
+
+export interface Moment {
+  readonly now: number;
+  /** The clock has gone steadily for so long that its word alone ends an entry. */
+  readonly steady: boolean;
+}
+
+/** What time does to an entry; undefined for nothing. */
+export function ageEntry(entry: QueuedEntry, moment: Moment): Change | undefined {
+  const { now } = moment;
+  const lapsed = entry.details.holdUntil !== null && entry.details.holdUntil <= now;
+  const old = now >= entry.expiresAt;
+  const late = entry.warnAt !== null && entry.warnAt <= now;
+  if (!lapsed && !old && !late) return undefined;
+  const draft = draftOf(entry);
+  if (lapsed) {
+    draft.recipients = entry.recipients.filter(({ state }) => state === 'held').map((held) => released(held, now));
+    draft.hold = null;
+    draft.holdUntil = null;
+  }
+  const expired = old ? entry.recipients.filter((recipient) => isExpired(recipient, moment)) : [];
+  if (expired.length > 0) {
+    draft.recipients = expired.map(({ index }) => ({ index, state: 'expired' }));
+    addNotices(entry, draft, [{ kind: 'failed', recipients: expired.map(({ address }) => address), at: now }]);
+  }
+  const states = statesBehind(entry, draft);
+  const delayed = entry.recipients.filter(
+    ({ index, attempts }) => attempts > 0 && isWaiting(states[index] ?? { state: 'deleted' }),
+  );
+  if (late && delayed.length > 0) {
+    draft.warnAt = null;
+    // Whoever has no address is not told of a delay (RFC 3464 §2).
+    const recipients = delayed.map(({ address }) => address);
+    if (entry.sender !== null) addNotices(entry, draft, [{ kind: 'delayed', recipients, at: now }]);
+  }
+  if (!lapsed && expired.length === 0 && draft.warnAt === undefined) return undefined;
+  finish(entry, draft, now);
+  return draft;
+}
+
+/**
+ * Age alone does not end a recipient: the clock may have jumped. He has been tried when his time was over already, or was tried
+ * before and the clock goes steadily. Whom an operator wants to have tried is tried first.
+ */
+function isExpired(recipient: RecipientRecord, { steady }: Moment): boolean {
+  const { entry, attempts, manual } = recipient;
+  if (!isWaiting(recipient) || manual || attempts === 0) return false;
+  return steady || (entry.lastAttempt ?? 0) >= entry.expiresAt;
+}

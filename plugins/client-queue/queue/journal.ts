@@ -1,0 +1,192 @@
+import { z } from 'zod';
+import { CommitLog, type CommitLogOptions } from '../../../core/disk/commit-log.js';
+import { problem } from '../../../core/problem.js';
+import { Change } from './change.js';
+import { StoredAccept, StoredEntry, type StoredAcceptInput } from './stored-entry.js';
+import { StoredAttempt } from './stored-envelope.js';
+
+/** Kinds of the records. */
+const acceptKind = 1;
+const changesKind = 2;
+const markerKind = 3;
+const putKind = 4;
+const dropKind = 5;
+const sweptKind = 6;
+
+/** So many changes stand in one record. */
+const changesInRecord = 250;
+
+/** Entries whose changes could not be written, wholly. */
+const Put = z.array(z.object({ entry: StoredEntry, recent: z.array(StoredAttempt) }));
+const Drop = z.array(z.string());
+
+/** Which snapshot the journal goes on from. */
+export interface Marker {
+  /** Name of the file; null for an empty queue. */
+  readonly snapshot: string | null;
+  /** The records up to that number are in it. */
+  readonly upTo: number;
+}
+
+export interface JournalVisitor {
+  accept(accepted: StoredAccept): void;
+  change(change: Change): void;
+  put(entry: StoredEntry, recent: readonly z.output<typeof StoredAttempt>[]): void;
+  drop(uid: string): void;
+  /** A record that cannot be understood. */
+  damaged(bytes: Buffer): Promise<void>;
+}
+
+/** What happened to the entries since the last snapshot: records in a log of its own, which share their fdatasync. */
+export class Journal {
+  readonly #commits: CommitLog;
+  #marker: Marker | undefined;
+  #sweptAt = Infinity;
+  #bytes = 0;
+  #closed = false;
+
+  private constructor(commits: CommitLog) {
+    this.#commits = commits;
+  }
+
+  static async open(folder: string, options: CommitLogOptions): Promise<Journal> {
+    const journal = new Journal(await CommitLog.open(folder, options));
+    await journal.#readMarkers();
+    return journal;
+  }
+
+  async #readMarkers(): Promise<void> {
+    await this.#commits.replay(({ kind, payload }) => {
+      this.#bytes += payload.length;
+      if (kind === markerKind) this.#marker = decodeMarker(payload) ?? this.#marker;
+      if (kind === sweptKind) this.#sweptAt = Number(payload.toString('latin1'));
+    });
+  }
+
+  /** Undefined when there is none: the journal is new, or its beginning is gone. */
+  get marker(): Marker | undefined {
+    return this.#marker;
+  }
+
+  /** When the folder of messages was last looked through; `Infinity` for never. */
+  get sweptAt(): number {
+    return this.#sweptAt;
+  }
+
+  /** Records that had been acknowledged cannot be read. */
+  get broken(): boolean {
+    return this.#commits.broken;
+  }
+
+  /** Number of the newest durable record. */
+  get last(): number {
+    return this.#commits.last;
+  }
+
+  /** Bytes of the records since the last snapshot. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  countAside(): Promise<number> {
+    return this.#commits.countAside();
+  }
+
+  async replay(visitor: JournalVisitor): Promise<void> {
+    const upTo = this.#marker?.upTo ?? 0;
+    await this.#commits.replay(async ({ kind, number, payload }) => {
+      if (number <= upTo || kind === markerKind || kind === sweptKind) return;
+      try {
+        show(kind, JSON.parse(payload.toString('utf8')), visitor);
+      } catch {
+        await visitor.damaged(payload);
+      }
+    });
+  }
+
+  accept(accepted: StoredAcceptInput): Promise<void> {
+    return this.#append(acceptKind, accepted);
+  }
+
+  async changes(changes: readonly Change[]): Promise<void> {
+    const records: Promise<void>[] = [];
+    for (let at = 0; at < changes.length; at += changesInRecord) {
+      records.push(this.#append(changesKind, changes.slice(at, at + changesInRecord)));
+    }
+    for (const result of await Promise.allSettled(records)) if (result.status === 'rejected') throw result.reason;
+  }
+
+  /** @param entries as `storeEntry` gives them, with their attempts since the last snapshot as JSON */
+  put(entries: readonly { readonly entry: object; readonly recent: readonly string[] }[]): Promise<void> {
+    const texts = entries.map(
+      ({ entry, recent }) => `{"entry":${JSON.stringify(entry)},"recent":[${recent.join(',')}]}`,
+    );
+    return this.#appendText(putKind, `[${texts.join(',')}]`);
+  }
+
+  drop(uids: readonly string[]): Promise<void> {
+    return this.#append(dropKind, uids);
+  }
+
+  async swept(at: number): Promise<void> {
+    await this.#appendText(sweptKind, String(at));
+    this.#sweptAt = at;
+  }
+
+  /** From now on the journal goes on from that snapshot; what is in it is let go of. */
+  async mark(marker: Marker): Promise<void> {
+    const before = this.#bytes;
+    await this.#appendText(markerKind, `${marker.snapshot ?? '-'} ${marker.upTo}`);
+    this.#marker = marker;
+    this.#bytes -= before;
+    if (this.#sweptAt !== Infinity) await this.swept(this.#sweptAt);
+    if (marker.upTo > 0) await this.#commits.release(marker.upTo);
+  }
+
+  /** Sees to it that there is room before the first record. */
+  prepare(): Promise<void> {
+    return this.#commits.prepare();
+  }
+
+  close(): Promise<void> {
+    this.#closed = true;
+    return this.#commits.close();
+  }
+
+  #append(kind: number, content: unknown): Promise<void> {
+    return this.#appendText(kind, JSON.stringify(content));
+  }
+
+  async #appendText(kind: number, text: string): Promise<void> {
+    if (this.#closed) throw problem('unavailable', 'The queue is closed.');
+    const payload = Buffer.from(text);
+    await this.#commits.append(kind, [payload]);
+    this.#bytes += payload.length;
+  }
+}
+
+function show(kind: number, content: unknown, visitor: JournalVisitor): void {
+  switch (kind) {
+    case acceptKind:
+      visitor.accept(StoredAccept.parse(content));
+      return;
+    case changesKind:
+      for (const change of z.array(Change).parse(content)) visitor.change(change);
+      return;
+    case putKind:
+      for (const { entry, recent } of Put.parse(content)) visitor.put(entry, recent);
+      return;
+    case dropKind:
+      for (const uid of Drop.parse(content)) visitor.drop(uid);
+      return;
+    default:
+      throw new Error('a record of an unknown kind');
+  }
+}
+
+/** Short, so that it finds room in a journal that is full. */
+function decodeMarker(payload: Buffer): Marker | undefined {
+  const [, name, upTo] = /^(\S+) (\d+)$/.exec(payload.toString('latin1')) ?? [];
+  if (name === undefined) return undefined;
+  return { snapshot: name === '-' ? null : name, upTo: Number(upTo) };
+}

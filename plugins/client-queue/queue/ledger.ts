@@ -1,0 +1,214 @@
+import type { Clock } from '../../../core/clock.js';
+import { asStorageProblem } from '../../../core/disk/fault.js';
+import { AppendFailed } from '../../../core/disk/log-failure.js';
+import type { Log } from '../../../core/log.js';
+import { problem } from '../../../core/problem.js';
+import { applyChange, type Change, type ChangeGround } from './change.js';
+import { Backlog } from './backlog.js';
+import type { Journal } from './journal.js';
+import { isWaiting, type QueuedEntry, type RecipientRecord } from './queued-entry.js';
+import { Schedule } from './schedule.js';
+import type { Snapshots } from './snapshots.js';
+import { acceptEntry, type StoredAcceptInput } from './stored-entry.js';
+import type { NewEntry } from '../../../core/contracts/queue-entry.js';
+
+export interface LedgerInput {
+  readonly journal: Journal;
+  readonly snapshots: Snapshots;
+  readonly ground: ChangeGround;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** What was found at the start. */
+  readonly entries: readonly QueuedEntry[];
+  /** Called when somebody was put in who is due then. */
+  readonly scheduled: (due: number) => void;
+  /** Called for an entry of which nothing is needed any more but its memory. */
+  readonly done: (entry: QueuedEntry) => void;
+}
+
+/**
+ * All entries, in memory and in the journal. A change is seen at once and resolves when it is durable. One that the disk refuses
+ * holds in memory and is written as soon as that is possible; until then nothing is begun that would depend on it.
+ */
+export class Ledger {
+  readonly open = new Map<string, QueuedEntry>();
+  /** In the order in which they finished. */
+  readonly finished = new Map<string, QueuedEntry>();
+  /** Entries with notices that nobody has sent yet. */
+  readonly noticing = new Set<QueuedEntry>();
+  readonly schedule = new Schedule();
+  readonly #input: LedgerInput;
+  readonly #backlog: Backlog;
+
+  constructor(input: LedgerInput) {
+    this.#input = input;
+    const { journal, log } = input;
+    this.#backlog = new Backlog({ journal, log, makeRoom: () => this.#snapshot(true) });
+    const now = input.clock.now();
+    for (const entry of input.entries) {
+      this.#file(entry);
+      this.schedule.add(entry.recipients, now);
+    }
+  }
+
+  find(uid: string): QueuedEntry | undefined {
+    return this.open.get(uid) ?? this.finished.get(uid);
+  }
+
+  /** True while there is something that the disk has refused. */
+  get stalled(): boolean {
+    return this.#backlog.size > 0;
+  }
+
+  /** @throws Problem `storage-full` while the disk refuses what came before */
+  refuseWhileStalled(): void {
+    if (this.stalled) throw problem('storage-full', 'The queue cannot be written now; try again later.');
+  }
+
+  /** The entry is there when this resolves, and was never when it rejects. */
+  async accept(envelope: NewEntry, traceOffset: number): Promise<QueuedEntry> {
+    this.refuseWhileStalled();
+    const accepted: StoredAcceptInput = { envelope, traceOffset };
+    try {
+      await this.#input.journal.accept(accepted);
+    } catch (error) {
+      // It may be on the disk all the same, and must not come back: whoever handed it in keeps it.
+      if (error instanceof AppendFailed) this.#backlog.drop(envelope.uid);
+      throw asStorageProblem(causeOf(error));
+    }
+    const entry = acceptEntry({ envelope, traceOffset }, this.#input.ground);
+    this.#place(entry, entry.recipients);
+    void this.#snapshot(false);
+    return entry;
+  }
+
+  /** Takes back what was accepted: it is forgotten, in memory at once. */
+  async forget(entry: QueuedEntry): Promise<void> {
+    this.schedule.remove(entry.recipients);
+    this.open.delete(entry.uid);
+    this.finished.delete(entry.uid);
+    this.noticing.delete(entry);
+    try {
+      await this.#input.journal.drop([entry.uid]);
+    } catch {
+      this.#backlog.drop(entry.uid);
+    }
+  }
+
+  /**
+   * Seen at once, durable when it resolves. Changes are asked for one after the other, each when the one before is seen. When
+   * it rejects they hold in memory, and are written later. @throws Problem
+   */
+  async commit(changes: Iterable<Change>): Promise<void> {
+    const entries = await this.#write(changes);
+    this.#release(entries);
+    void this.#snapshot(false);
+  }
+
+  /** The same, for what must not be lost: waits until the disk takes it, however long. Rejects only when the queue closes. */
+  async commitPatiently(draft: () => Change): Promise<void> {
+    const change = draft();
+    try {
+      await this.commit([change]);
+    } catch {
+      await this.#backlog.settled();
+      const entry = this.find(change.uid);
+      if (entry !== undefined) this.#release([entry]);
+    }
+  }
+
+  async #write(changes: Iterable<Change>): Promise<readonly QueuedEntry[]> {
+    const entries: QueuedEntry[] = [];
+    const written: Change[] = [];
+    for (const change of changes) {
+      const entry = this.#apply(change);
+      if (entry === undefined) continue;
+      entries.push(entry);
+      written.push(change);
+    }
+    try {
+      await this.#input.journal.changes(written);
+    } catch (error) {
+      this.#backlog.keep(entries);
+      throw asStorageProblem(causeOf(error));
+    }
+    return entries;
+  }
+
+  #release(entries: readonly QueuedEntry[]): void {
+    for (const entry of entries) if (entry.isDone) this.#input.done(entry);
+  }
+
+  #apply(change: Change): QueuedEntry | undefined {
+    const entry = this.find(change.uid);
+    if (entry === undefined) return undefined;
+    const affected = (change.recipients ?? []).flatMap(({ index }) => entry.recipients[index] ?? []);
+    this.schedule.remove(affected);
+    applyChange(entry, change, this.#input.ground);
+    this.#place(entry, affected);
+    return entry;
+  }
+
+  #place(entry: QueuedEntry, recipients: readonly RecipientRecord[]): void {
+    this.schedule.add(recipients, this.#input.clock.now());
+    this.#file(entry);
+    for (const recipient of recipients) {
+      if (!isWaiting(recipient)) continue;
+      this.#input.scheduled(recipient.due);
+      return;
+    }
+  }
+
+  #file(entry: QueuedEntry): void {
+    const [to, from] = entry.finishedAt === null ? [this.open, this.finished] : [this.finished, this.open];
+    if (!to.has(entry.uid)) {
+      from.delete(entry.uid);
+      to.set(entry.uid, entry);
+    }
+    if (entry.details.notices.length > 0) this.noticing.add(entry);
+    else this.noticing.delete(entry);
+  }
+
+  /** Finished entries whose time is over, or that are too many, are forgotten; the journal need not know. */
+  forgetFinished(before: number, most: number): void {
+    let tooMany = this.finished.size - most;
+    for (const [uid, entry] of this.finished) {
+      tooMany -= 1;
+      if (!entry.isDone || this.#announces(entry)) continue;
+      if (tooMany < 0 && (entry.finishedAt ?? 0) >= before) return;
+      this.finished.delete(uid);
+    }
+  }
+
+  /** A notice is remembered while its own entry would have it sent again. */
+  #announces({ uid, accepted: { noticeOf } }: QueuedEntry): boolean {
+    if (noticeOf === undefined) return false;
+    const notices = this.find(noticeOf)?.details.notices ?? [];
+    return notices.some(({ id }) => `${noticeOf}-${id}` === uid);
+  }
+
+  /** Everything is in a snapshot, if the disk takes one. */
+  snapshot(): Promise<void> {
+    return this.#snapshot(true);
+  }
+
+  /** @param needed even when the journal is short */
+  #snapshot(needed: boolean): Promise<void> {
+    return this.#input.snapshots.write(needed, () => this.#everything());
+  }
+
+  *#everything(): Generator<QueuedEntry> {
+    yield* this.open.values();
+    yield* this.finished.values();
+  }
+
+  async close(): Promise<void> {
+    await this.#backlog.close();
+    await this.#input.snapshots.close();
+    await this.#input.journal.close();
+  }
+}
+
+function causeOf(error: unknown): unknown {
+  return error instanceof AppendFailed ? error.cause : error;
+}

@@ -1,0 +1,120 @@
+import type { Mutation, MutationResult } from '../../../core/contracts/queue-list.js';
+import type { Change, RecipientChange } from './change.js';
+import { addNotices, draftOf, finish, statesBehind, type Draft } from './draft.js';
+import {
+  isOpen,
+  isWaiting,
+  waitingState,
+  type PendingOperation,
+  type QueuedEntry,
+  type RecipientRecord,
+} from './queued-entry.js';
+
+type Outcome = Omit<MutationResult['results'][number], 'uid'>;
+
+export interface Mutated extends Outcome {
+  /** Undefined when there is nothing to change. */
+  readonly change: Change | undefined;
+}
+
+const nothing = (detail: string): Mutated => ({ outcome: 'done', detail, change: undefined });
+
+const behindAttempt = {
+  delete: 'It is deleted behind the attempt that is under way.',
+  bounce: 'It is returned behind the attempt that is under way.',
+  hold: 'It is held behind the attempt that is under way.',
+} as const;
+
+/** What a mutation makes of an entry. Doing it again changes nothing more. */
+export function mutateEntry(entry: QueuedEntry, mutation: Mutation, now: number): Mutated {
+  if (!entry.isOpen) return nothing('It is finished.');
+  if (mutation.operation === 'retry') return retry(entry, mutation.at ?? now);
+  if (mutation.operation === 'release') return release(entry, now);
+  return endOrHold(entry, mutation, now);
+}
+
+function retry(entry: QueuedEntry, at: number): Mutated {
+  const waiting = entry.recipients.filter(isWaiting);
+  const active = entry.recipients.some(({ state }) => state === 'active');
+  if (waiting.length === 0) {
+    return active
+      ? { outcome: 'active', detail: 'An attempt is under way.', change: undefined }
+      : nothing('It is held; release it to have it sent.');
+  }
+  const changes = waiting.map(({ index, state }) => ({ index, state, due: at, manual: true }));
+  return {
+    outcome: active ? 'active' : 'done',
+    detail: active ? 'An attempt for other recipients is under way.' : null,
+    change: { ...draftOf(entry), recipients: changes },
+  };
+}
+
+function release(entry: QueuedEntry, now: number): Mutated {
+  const held = entry.recipients.filter(({ state }) => state === 'held');
+  const cancels = entry.details.pending?.operation === 'hold';
+  if (held.length === 0 && !cancels) return nothing('It is not held.');
+  const draft = draftOf(entry);
+  draft.recipients = held.map((recipient) => released(recipient, now));
+  draft.hold = null;
+  draft.holdUntil = null;
+  draft.crashes = 0;
+  if (cancels) draft.pending = null;
+  return { outcome: 'done', detail: null, change: draft };
+}
+
+export function released(recipient: RecipientRecord, now: number): RecipientChange {
+  return { index: recipient.index, state: waitingState(recipient), due: now, manual: true };
+}
+
+function endOrHold(entry: QueuedEntry, operation: PendingOperation, now: number): Mutated {
+  const draft = draftOf(entry);
+  if (entry.recipients.some(({ state }) => state === 'active')) {
+    const detail = behindAttempt[operation.operation];
+    if (entry.details.pending?.operation === operation.operation)
+      return { outcome: 'active', detail, change: undefined };
+    draft.pending = operation;
+    return { outcome: 'active', detail, change: draft };
+  }
+  perform(entry, draft, operation, now);
+  finish(entry, draft, now);
+  return { outcome: 'done', detail: null, change: draft };
+}
+
+/** What an operator asked for while the entry was in flight, when no recipient is in flight any more. */
+export function performPending(entry: QueuedEntry, draft: Draft, now: number): void {
+  const { pending } = entry.details;
+  const states = statesBehind(entry, draft);
+  if (pending === null || states.some(({ state }) => state === 'active')) return;
+  draft.pending = null;
+  if (states.some(isOpen)) perform(entry, draft, pending, now);
+}
+
+function perform(entry: QueuedEntry, draft: Draft, operation: PendingOperation, now: number): void {
+  const states = statesBehind(entry, draft);
+  const open = entry.recipients.filter((_, index) => isOpen(states[index] ?? { state: 'deleted' }));
+  const before = new Map((draft.recipients ?? []).map((change) => [change.index, change]));
+  for (const recipient of open)
+    before.set(recipient.index, { ...before.get(recipient.index), ...performed(recipient, operation, now) });
+  draft.recipients = [...before.values()];
+  if (operation.operation === 'hold') {
+    draft.hold = operation.reason ?? 'Held by an operator.';
+    draft.holdUntil = operation.until ?? null;
+    return;
+  }
+  draft.hold = null;
+  if (operation.operation === 'delete' || open.length === 0) return;
+  const { reason } = operation;
+  const recipients = open.map(({ address }) => address);
+  addNotices(entry, draft, [{ kind: 'failed', recipients, at: now, ...(reason !== undefined && { reason }) }]);
+}
+
+function performed(
+  { index }: RecipientRecord,
+  { operation, reason, status }: PendingOperation,
+  at: number,
+): RecipientChange {
+  if (operation === 'hold') return { index, state: 'held' };
+  if (operation === 'delete') return { index, state: 'deleted' };
+  const text = reason ?? 'Returned by an operator.';
+  return { index, state: 'bounced', reply: { code: 554, status: status ?? '5.0.0', text, host: null, at } };
+}

@@ -1,0 +1,123 @@
+import { randomInt } from 'node:crypto';
+import { join } from 'node:path';
+import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
+import type { Clock } from '../../../core/clock.js';
+import { nodeFiles, type FileLayer } from '../../../core/disk/file-layer.js';
+import { makeFolder } from '../../../core/disk/folder.js';
+import type { Placement } from '../../../core/disk/spool.js';
+import type { Log } from '../../../core/log.js';
+import { Bodies, shards } from './bodies.js';
+import type { ChangeGround } from './change.js';
+import { FileRelayQueue } from './file-relay-queue.js';
+import { Interned } from './interned.js';
+import { Journal } from './journal.js';
+import { loadEntries } from './loading.js';
+import { Quarantine } from './quarantine.js';
+import { normalReason } from './reason.js';
+import { snapshotName, unfinishedSnapshotName } from './snapshot-writer.js';
+import { Snapshots } from './snapshots.js';
+
+export interface RelayQueueOptions {
+  /** Its own: `data/queue`. One process at a time; the lock of the data folder sees to that. */
+  readonly folder: string;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Finished entries are remembered for so long. */
+  readonly keepFinishedMs: number;
+  /** No more than that many of them. */
+  readonly mostFinished?: number;
+  /** With so many open entries no more are accepted. */
+  readonly maxEntries: number;
+  /** The longest pause between two attempts: what a start finds to be further away was written by a clock that went wrong. */
+  readonly longestPauseMs?: number;
+  /** Attempts whose process has died are made again within that time. */
+  readonly spreadMs?: number;
+  /** Name of the delivery target that lends `locate` as its finder. */
+  readonly owner?: string;
+  readonly files?: FileLayer;
+  /** Below `limit`. */
+  readonly random?: (limit: number) => number;
+  readonly segmentBytes?: number;
+  readonly mostSegments?: number;
+  readonly journalBytes?: number;
+}
+
+/** The queue on the disk, and what only its owner needs. */
+export interface OpenedRelayQueue extends RelayQueue {
+  /** Finder of a delivery target: where a message of the queue is after a crash. */
+  locate(placement: Placement): Promise<string | undefined>;
+  /** Why it is degraded; undefined while it is well. */
+  complaint(): string | undefined;
+  /** Waits for what is being written. Leases that nobody has settled are lost, and tried again. */
+  close(): Promise<void>;
+}
+
+const defaults = {
+  mostFinished: 100_000,
+  longestPauseMs: 6 * 3_600_000,
+  spreadMs: 5000,
+  segmentBytes: 8 * 1024 * 1024,
+  mostSegments: 32,
+  journalBytes: 32 * 1024 * 1024,
+};
+
+const foreign = 'It was in the folder of the queue, and is none of its files.';
+
+/** Opens the queue. Nothing that is broken in it stops the start, unless a newer version has written it. */
+export async function openRelayQueue(options: RelayQueueOptions): Promise<OpenedRelayQueue> {
+  const files = options.files ?? nodeFiles;
+  const settings = { ...defaults, random: (limit: number) => randomInt(limit), ...options, files };
+  const { folder, clock, log, segmentBytes, mostSegments, journalBytes } = settings;
+  await makeFolder(folder, files);
+  const quarantine = new Quarantine({ folder: join(folder, 'quarantine'), files, clock, log });
+  await quarantine.open();
+  await setForeignAside(folder, files, quarantine);
+  const bodies = new Bodies({ folder, files, log, owner: options.owner });
+  await bodies.open();
+  const journalFolder = join(folder, 'journal');
+  const asideBefore = await countIn(files, join(journalFolder, 'aside'));
+  const journal = await Journal.open(journalFolder, { files, log, segmentBytes, mostSegments });
+  const ground = changeGround();
+  const loaded = await loadEntries({ folder, files, journal, quarantine, ground });
+  const whole = loaded.whole && (await journal.countAside()) === asideBefore;
+  const mostJournalBytes = Math.max(journalBytes, (segmentBytes * mostSegments) / 2);
+  const bounds = { journalBytes, mostJournalBytes };
+  const snapshots = new Snapshots({ folder, files, journal, log, current: loaded.snapshot, ...bounds });
+  const queue = new FileRelayQueue({
+    ...settings,
+    journal,
+    snapshots,
+    bodies,
+    quarantine,
+    ground,
+    loaded: { ...loaded, whole },
+  });
+  await queue.start();
+  return queue;
+}
+
+/** Texts that come again and again are kept once, and their reasons worked out once. */
+function changeGround(): ChangeGround {
+  const texts = new Interned();
+  const intern = (text: string): string => texts.of(text);
+  return { intern, reasonOf: normalReason };
+}
+
+async function setForeignAside(folder: string, files: FileLayer, quarantine: Quarantine): Promise<void> {
+  const own = new Set([...shards, 'journal', 'quarantine']);
+  for (const name of await files.readdir(folder)) {
+    const path = join(folder, name);
+    const found = await files.lstat(path);
+    if (own.has(name) && found.isDirectory()) continue;
+    if (snapshotName.test(name) && found.isFile()) continue;
+    if (unfinishedSnapshotName.test(name) && found.isFile()) await files.unlink(path);
+    else await quarantine.move(path, foreign);
+  }
+}
+
+async function countIn(files: FileLayer, folder: string): Promise<number> {
+  return files.readdir(folder).then(
+    (names) => names.length,
+    () => 0,
+  );
+}

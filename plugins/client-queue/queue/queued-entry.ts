@@ -1,0 +1,188 @@
+import type { EntryState, NewEntry, Notice, RecordedReply } from '../../../core/contracts/queue-entry.js';
+import { openStates } from '../../../core/contracts/queue-entry.js';
+import { decodeEnvelope, encodeEnvelope } from './envelope.js';
+import { nowhere, type Due } from './due-heap.js';
+
+/** What an operator asked for while an attempt was under way. */
+export interface PendingOperation {
+  readonly operation: 'delete' | 'bounce' | 'hold';
+  readonly reason?: string;
+  readonly status?: string;
+  readonly until?: number;
+}
+
+/** A lease as the entry keeps it. */
+export interface EntryLease {
+  readonly token: number;
+  readonly at: number;
+  readonly recipients: readonly number[];
+}
+
+/** One recipient in memory. There are as many as there is mail, so that what is shared is shared. */
+export class RecipientRecord implements Due {
+  readonly entry: QueuedEntry;
+  readonly index: number;
+  readonly address: string;
+  readonly destination: string;
+  state: EntryState = 'queued';
+  attempts = 0;
+  /** When it is to be tried; of a finished one, without meaning. */
+  due: number;
+  place = nowhere;
+  /** Asked for by an operator: the next attempt does not count. */
+  manual = false;
+  reply: RecordedReply | null = null;
+  /** Normalised reply; empty for none. */
+  reason = '';
+
+  constructor(entry: QueuedEntry, index: number, address: string, destination: string, due: number) {
+    this.entry = entry;
+    this.index = index;
+    this.address = address;
+    this.destination = destination;
+    this.due = due;
+  }
+}
+
+/** What most entries have none of. */
+export class EntryDetails {
+  notices: readonly Notice[] = [];
+  noticeCount = 0;
+  pending: PendingOperation | null = null;
+  holdUntil: number | null = null;
+  /** How many processes have died while they held a lease of it, one after the other. */
+  crashes = 0;
+  leases: readonly EntryLease[] = [];
+  /** Attempts since the last snapshot, as JSON, oldest first. */
+  recent: readonly string[] = [];
+}
+
+const noDetails: Readonly<EntryDetails> = Object.freeze(new EntryDetails());
+
+/** An entry in memory: what lists and the schedule need. Its history lies in the snapshot. */
+export class QueuedEntry {
+  readonly uid: string;
+  readonly sender: string | null;
+  readonly size: number;
+  /** Where the trace header fields begin in the message file. */
+  readonly traceOffset: number;
+  readonly queuedAt: number;
+  readonly expiresAt: number;
+  readonly recipients: readonly RecipientRecord[];
+  /** All else that was accepted, as JSON. */
+  readonly envelope: string;
+  /** Rises by one with each change. */
+  revision = 1;
+  warnAt: number | null;
+  lastAttempt: number | null = null;
+  hold: string | null;
+  finishedAt: number | null = null;
+  /** Its history in the snapshot; no bytes for none. */
+  historyAt = 0;
+  historyBytes = 0;
+  #details: EntryDetails | undefined;
+
+  constructor(accepted: NewEntry, traceOffset: number, intern: (text: string) => string) {
+    this.uid = accepted.uid;
+    this.sender = accepted.sender === null ? null : intern(accepted.sender);
+    this.size = accepted.size;
+    this.traceOffset = traceOffset;
+    this.queuedAt = accepted.queuedAt;
+    this.expiresAt = accepted.expiresAt;
+    this.warnAt = accepted.warnAt;
+    this.hold = accepted.hold ?? null;
+    this.envelope = encodeEnvelope(accepted);
+    this.recipients = accepted.recipients.map(
+      ({ address, destination }, index) =>
+        new RecipientRecord(this, index, address, intern(destination), accepted.nextAttempt),
+    );
+  }
+
+  /** Not to be changed; `edit` is for that. */
+  get details(): Readonly<EntryDetails> {
+    return this.#details ?? noDetails;
+  }
+
+  get edit(): EntryDetails {
+    this.#details ??= new EntryDetails();
+    return this.#details;
+  }
+
+  /** Gives the memory of details back that nobody needs any more. */
+  tidy(): void {
+    const { notices, noticeCount, pending, holdUntil, crashes, leases, recent } = this.details;
+    const used = notices.length + noticeCount + crashes + leases.length + recent.length;
+    if (used === 0 && pending === null && holdUntil === null) this.#details = undefined;
+  }
+
+  get accepted(): NewEntry {
+    return decodeEnvelope(this);
+  }
+
+  get state(): EntryState {
+    return stateOf(this.recipients);
+  }
+
+  get isOpen(): boolean {
+    return this.recipients.some(isOpen);
+  }
+
+  get attempts(): number {
+    return this.recipients.reduce((most, { attempts }) => Math.max(most, attempts), 0);
+  }
+
+  get nextAttempt(): number | null {
+    let next: number | null = null;
+    for (const recipient of this.recipients) {
+      if (isWaiting(recipient) && (next === null || recipient.due < next)) next = recipient.due;
+    }
+    return next;
+  }
+
+  /** The newest of all recipients. */
+  get lastReply(): RecordedReply | null {
+    let last: RecordedReply | null = null;
+    for (const { reply } of this.recipients) if (reply !== null && (last === null || reply.at >= last.at)) last = reply;
+    return last;
+  }
+
+  /** True when nothing of it is needed but its memory. */
+  get isDone(): boolean {
+    return !this.isOpen && this.details.notices.length === 0;
+  }
+}
+
+const open: ReadonlySet<EntryState> = new Set(openStates);
+
+export function isOpen({ state }: { readonly state: EntryState }): boolean {
+  return open.has(state);
+}
+
+/** Somebody will try it when its time has come. */
+export function isWaiting({ state }: { readonly state: EntryState }): boolean {
+  return state === 'queued' || state === 'deferred';
+}
+
+/** The state in which a recipient waits. */
+export function waitingState({ attempts, reply }: Pick<RecipientRecord, 'attempts' | 'reply'>): EntryState {
+  return attempts > 0 || reply !== null ? 'deferred' : 'queued';
+}
+
+/** Of several states the one that says most: what goes on, what waits, and then what went wrong. */
+const byWeight: readonly EntryState[] = [
+  'active',
+  'deferred',
+  'queued',
+  'held',
+  'bounced',
+  'expired',
+  'deleted',
+  'delivered',
+];
+
+export function stateOf(recipients: readonly { readonly state: EntryState }[]): EntryState {
+  const [first] = recipients;
+  if (first !== undefined && recipients.length === 1) return first.state;
+  const states = new Set(recipients.map(({ state }) => state));
+  return byWeight.find((state) => states.has(state)) ?? 'delivered';
+}

@@ -1,0 +1,103 @@
+import { entryStates, type EntryState, type RecordedReply } from '../../../core/contracts/queue-entry.js';
+import type { QueueStatistics } from '../../../core/contracts/queue-list.js';
+import { isOpen, type QueuedEntry, type RecipientRecord } from './queued-entry.js';
+
+/** As `qshape` has them. Minutes. */
+export const ageLimits: readonly number[] = [5, 10, 20, 40, 80, 160, 320, 640, 1280];
+
+interface DestinationCount {
+  total: number;
+  readonly ages: number[];
+  oldest: number;
+  active: number;
+  lastReply: RecordedReply | null;
+}
+
+interface ReasonCount {
+  count: number;
+  example: RecordedReply;
+}
+
+/** Counts entries, one after the other. */
+export class Tally {
+  readonly #now: number;
+  readonly #byState = new Map<EntryState, number>();
+  readonly #byDestination = new Map<string, DestinationCount>();
+  readonly #byReason = new Map<string, ReasonCount>();
+  #open = 0;
+  #bytes = 0;
+  #oldest = Infinity;
+
+  constructor(now: number) {
+    this.#now = now;
+  }
+
+  add(entry: QueuedEntry): void {
+    const { state } = entry;
+    this.#byState.set(state, (this.#byState.get(state) ?? 0) + 1);
+    if (entry.finishedAt !== null) return;
+    this.#open += 1;
+    this.#bytes += entry.size;
+    this.#oldest = Math.min(this.#oldest, entry.queuedAt);
+    for (const recipient of entry.recipients) {
+      if (!isOpen(recipient)) continue;
+      this.#addToDestination(recipient);
+      if (recipient.reply !== null) this.#addToReason(recipient.reason, recipient.reply);
+    }
+  }
+
+  #addToDestination({ destination, state, reply, entry: { queuedAt } }: RecipientRecord): void {
+    let count = this.#byDestination.get(destination);
+    if (count === undefined) {
+      count = {
+        total: 0,
+        ages: Array.from({ length: ageLimits.length + 1 }, () => 0),
+        oldest: queuedAt,
+        active: 0,
+        lastReply: null,
+      };
+      this.#byDestination.set(destination, count);
+    }
+    const bucket = this.#bucketOf(queuedAt);
+    count.total += 1;
+    count.ages[bucket] = (count.ages[bucket] ?? 0) + 1;
+    if (queuedAt < count.oldest) count.oldest = queuedAt;
+    if (state === 'active') count.active += 1;
+    if (reply !== null && reply.at >= (count.lastReply?.at ?? -Infinity)) count.lastReply = reply;
+  }
+
+  #bucketOf(queuedAt: number): number {
+    const minutes = (this.#now - queuedAt) / 60_000;
+    let bucket = 0;
+    while (bucket < ageLimits.length && minutes >= (ageLimits[bucket] ?? 0)) bucket += 1;
+    return bucket;
+  }
+
+  #addToReason(reason: string, example: RecordedReply): void {
+    const count = this.#byReason.get(reason);
+    if (count === undefined) {
+      this.#byReason.set(reason, { count: 1, example });
+      return;
+    }
+    count.count += 1;
+    if (example.at > count.example.at) count.example = example;
+  }
+
+  result(quarantined: number): QueueStatistics {
+    const byState = Object.fromEntries(entryStates.map((state) => [state, this.#byState.get(state) ?? 0]));
+    return {
+      byState: byState as Record<EntryState, number>,
+      byDestination: [...this.#byDestination]
+        .map(([destination, count]) => ({ destination, ...count }))
+        .sort((one, other) => other.total - one.total || (one.destination < other.destination ? -1 : 1)),
+      ageLimits,
+      byReason: [...this.#byReason]
+        .map(([reason, count]) => ({ reason, ...count }))
+        .sort((one, other) => other.count - one.count || (one.reason < other.reason ? -1 : 1)),
+      open: this.#open,
+      bytes: this.#bytes,
+      oldest: this.#oldest === Infinity ? null : this.#oldest,
+      quarantined,
+    };
+  }
+}

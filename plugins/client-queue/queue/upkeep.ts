@@ -1,0 +1,172 @@
+import { join } from 'node:path';
+import type { Clock } from '../../../core/clock.js';
+import type { FileLayer } from '../../../core/disk/file-layer.js';
+import type { Acceptance } from './acceptance.js';
+import { shards } from './bodies.js';
+import type { Change } from './change.js';
+import { draftOf } from './draft.js';
+import type { FileRelayQueueInput } from './file-relay-queue.js';
+import { ageEntry } from './housekeeping.js';
+import type { Ledger } from './ledger.js';
+import type { Leases } from './leases.js';
+import { loseLease } from './lost-lease.js';
+import { isWaiting, type QueuedEntry } from './queued-entry.js';
+import { sweep } from './sweep.js';
+import { Turn } from './turn.js';
+
+/** Changes that are committed together. */
+const together = 250;
+/** A clock that differs so much from what the monotonic one says has jumped. */
+const jumpMs = 60_000;
+/** The clock is trusted when it has gone steadily for so long. */
+const steadyAfterMs = 3_600_000;
+/** An attempt that seems to be further away at the start comes at some time within an hour. */
+const clampedMs = 3_600_000;
+
+const holds = {
+  missing: 'Its message is missing in the queue.',
+  damaged: 'Its message is damaged; what is left of it is in quarantine.',
+} as const;
+
+export interface UpkeepInput extends FileRelayQueueInput {
+  readonly ledger: Ledger;
+  readonly leases: Leases;
+  readonly acceptance: Acceptance;
+}
+
+/** What is done at the start, and now and then. */
+export class Upkeep {
+  readonly #input: UpkeepInput;
+  readonly #clock: Clock;
+  #swept = false;
+  #offset: number;
+  #steadySince: number;
+
+  constructor(input: UpkeepInput) {
+    this.#input = input;
+    this.#clock = input.clock;
+    this.#offset = this.#clock.now() - this.#clock.monotonic();
+    this.#steadySince = this.#clock.monotonic();
+  }
+
+  /** Every message was looked at. */
+  get swept(): boolean {
+    return this.#swept;
+  }
+
+  /** What a dead process has left is put right. */
+  async start(): Promise<void> {
+    const { journal, loaded, snapshots, folder, files, log } = this.#input;
+    snapshots.held = !loaded.whole;
+    await journal.prepare();
+    if (journal.marker === undefined) {
+      await journal.mark({ snapshot: loaded.snapshot?.name ?? null, upTo: 0 });
+      if (loaded.whole && (await isEmpty(folder, files))) await journal.swept(this.#clock.now());
+    }
+    if (!loaded.whole) log.error('the journal of the queue is damaged: what is found without an entry is set aside');
+    await this.#change((entry) => this.#atStart(entry));
+  }
+
+  *#atStart(entry: QueuedEntry): Generator<Change> {
+    const now = this.#clock.now();
+    const { random, spreadMs, longestPauseMs } = this.#input;
+    let crashed = true;
+    for (const lease of entry.details.leases) {
+      yield loseLease(entry, lease, { now, due: now + random(spreadMs), crashed });
+      crashed = false;
+    }
+    const far = entry.recipients.filter(
+      (one) => isWaiting(one) && !one.manual && one.attempts > 0 && one.due > now + longestPauseMs,
+    );
+    if (far.length === 0) return;
+    yield {
+      ...draftOf(entry),
+      recipients: far.map(({ index, state }) => ({ index, state, due: now + random(clampedMs) })),
+    };
+  }
+
+  async housekeep(now: number): Promise<void> {
+    const { ledger, leases, keepFinishedMs, mostFinished, random, spreadMs } = this.#input;
+    if (!this.#swept) await this.#sweep(now);
+    for (const lease of leases.takeOverdue()) {
+      const due = now + random(spreadMs);
+      await ledger.commitPatiently(() => loseLease(lease.entry, lease, { now, due, crashed: false }));
+    }
+    const steady = this.#isSteady();
+    if (!ledger.stalled) {
+      await this.#change(function* (entry) {
+        const change = ageEntry(entry, { now, steady });
+        if (change !== undefined) yield change;
+      });
+    }
+    ledger.forgetFinished(now - keepFinishedMs, mostFinished);
+  }
+
+  async #sweep(now: number): Promise<void> {
+    const { ledger, acceptance, journal, loaded, snapshots } = this.#input;
+    const { complaints } = await sweep(
+      {
+        ...this.#input,
+        find: (uid) => ledger.find(uid),
+        isPreparing: (uid) => acceptance.isPreparing(uid),
+        whole: loaded.whole,
+        sweptAt: journal.sweptAt,
+      },
+      ledger.open.values(),
+    );
+    const broken = new Map(complaints.map(({ entry, complaint }) => [entry.uid, complaint]));
+    await this.#change(function* (entry) {
+      const complaint = broken.get(entry.uid);
+      const waiting = entry.recipients.filter(isWaiting);
+      if (complaint === undefined || waiting.length === 0) return;
+      yield {
+        ...draftOf(entry),
+        hold: holds[complaint],
+        recipients: waiting.map(({ index }) => ({ index, state: 'held' as const })),
+      };
+    });
+    await journal.swept(now);
+    this.#swept = true;
+    snapshots.held = false;
+    if (!loaded.whole) await ledger.snapshot();
+  }
+
+  /** Whether the clock has gone as it should for long enough. */
+  #isSteady(): boolean {
+    const offset = this.#clock.now() - this.#clock.monotonic();
+    if (Math.abs(offset - this.#offset) > jumpMs) this.#steadySince = this.#clock.monotonic();
+    this.#offset = offset;
+    return this.#clock.monotonic() - this.#steadySince >= steadyAfterMs;
+  }
+
+  /** Changes open entries, as many together as is good for the others. */
+  async #change(changesOf: (entry: QueuedEntry) => Iterable<Change>): Promise<void> {
+    const { ledger } = this.#input;
+    const turn = new Turn();
+    let some: QueuedEntry[] = [];
+    const commit = async (): Promise<void> => {
+      const entries = some;
+      some = [];
+      await ledger.commit(eachOf(entries, changesOf));
+    };
+    for (const entry of ledger.open.values()) {
+      if (!changesOf(entry)[Symbol.iterator]().next().done) some.push(entry);
+      if (some.length >= together) await commit();
+      const rest = turn.step();
+      if (rest !== undefined) await rest;
+    }
+    await commit();
+  }
+}
+
+function* eachOf(
+  entries: readonly QueuedEntry[],
+  changesOf: (entry: QueuedEntry) => Iterable<Change>,
+): Generator<Change> {
+  for (const entry of entries) yield* changesOf(entry);
+}
+
+async function isEmpty(folder: string, files: FileLayer): Promise<boolean> {
+  for (const shard of shards) if ((await files.readdir(join(folder, shard))).length > 0) return false;
+  return true;
+}

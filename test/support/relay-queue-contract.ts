@@ -1,0 +1,17 @@
+import { acceptance } from './relay-queue/acceptance.js';
+import { leasing } from './relay-queue/leasing.js';
+import { settling } from './relay-queue/settling.js';
+import { mutating } from './relay-queue/mutating.js';
+import { aging } from './relay-queue/aging.js';
+import { restarting } from './relay-queue/restarting.js';
+import type { OpenQueueGround } from './relay-queue/ground.js';
+
+/** Registers the tests that every relay queue must pass. */
+export function relayQueueContract(open: OpenQueueGround): void {
+  acceptance(open);
+  leasing(open);
+  settling(open);
+  mutating(open);
+  aging(open);
+  restarting(open);
+}

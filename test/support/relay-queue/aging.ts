@@ -1,0 +1,56 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { claiming, settlement } from '../queue-entries.js';
+import { accept, claimOne, entryOf, type OpenQueueGround } from './ground.js';
+
+/** What time does. */
+export function aging(open: OpenQueueGround): void {
+  test('the sender is told once of a delay, unless there is nobody to tell', async (t) => {
+    const ground = await open(t);
+    const { queue, clock } = ground;
+    const warnAt = clock.now() + 60_000;
+    const { uid } = await accept(ground, { warnAt });
+    await accept(ground, { warnAt, sender: null });
+    for (const lease of await queue.claim(claiming(clock.now()))) {
+      await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
+    }
+    await queue.housekeep(clock.now());
+    assert.deepEqual(await queue.notices(9), []);
+    clock.advance(60);
+    await queue.housekeep(clock.now());
+    await queue.housekeep(clock.now());
+    const pending = await queue.notices(9);
+    assert.deepEqual(
+      pending.map(({ entry, notice }) => [entry.uid, notice.kind]),
+      [[uid, 'delayed']],
+    );
+  });
+
+  test('an entry whose time is over ends when it was tried once more', async (t) => {
+    const ground = await open(t);
+    const { queue, clock } = ground;
+    const { uid } = await accept(ground, { expiresAt: clock.now() + 400_000 });
+    const first = await claimOne(ground);
+    await queue.settle(first, settlement(first, 'deferred', { at: clock.now() }));
+    clock.advance(400);
+    await queue.housekeep(clock.now());
+    assert.equal((await entryOf(queue, uid)).state, 'deferred', 'the clock may have jumped');
+    const second = await claimOne(ground);
+    await queue.settle(second, settlement(second, 'deferred', { at: clock.now() }));
+    await queue.housekeep(clock.now());
+    assert.equal((await entryOf(queue, uid)).state, 'expired');
+    assert.equal((await queue.notices(9)).length, 1);
+  });
+
+  test('finished entries are forgotten when they were kept long enough', async (t) => {
+    const ground = await open(t);
+    const { queue, clock } = ground;
+    const { uid } = await accept(ground);
+    await queue.mutate({ uids: [uid] }, { operation: 'delete' }, clock.now());
+    await queue.housekeep(clock.now());
+    assert.ok((await queue.find(uid)) !== undefined);
+    clock.advance(8 * 86_400);
+    await queue.housekeep(clock.now());
+    assert.equal(await queue.find(uid), undefined);
+  });
+}

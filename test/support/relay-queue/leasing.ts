@@ -1,0 +1,98 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { claiming, settlement } from '../queue-entries.js';
+import { accept, claimOne, entryOf, isThe, type OpenQueueGround } from './ground.js';
+
+/** How mail is given to workers. */
+export function leasing(open: OpenQueueGround): void {
+  test('recipients of one destination are leased together, those of another on their own', async (t) => {
+    const ground = await open(t);
+    await accept(ground, { to: ['a@one.example', 'b@two.example', 'c@one.example'] });
+    const leases = await ground.queue.claim(claiming(ground.clock.now()));
+    const together = leases.map(({ recipients }) => recipients.map(({ address }) => address).join(' '));
+    assert.deepEqual(new Set(together), new Set(['a@one.example c@one.example', 'b@two.example']));
+    assert.deepEqual(await ground.queue.claim(claiming(ground.clock.now())), []);
+    assert.equal(ground.queue.nextDue(), null);
+  });
+
+  test('no destination gets more leases than it has room for, and none gets more than the limit', async (t) => {
+    const ground = await open(t);
+    for (let n = 0; n < 5; n++) {
+      await accept(ground, { to: ['a@one.example'] });
+      await accept(ground, { to: ['a@two.example'] });
+      await accept(ground, { to: ['a@full.example'] });
+    }
+    const room = (destination: string) => ({ 'one.example': 2, 'two.example': 9 })[destination] ?? 0;
+    const leases = await ground.queue.claim(claiming(ground.clock.now(), { room, limit: 6 }));
+    assert.deepEqual(
+      ['one.example', 'two.example'].map((name) => leases.filter(({ destination }) => destination === name).length),
+      [2, 4],
+    );
+    assert.equal(leases.length, 6);
+  });
+
+  test('senders take turns, however many messages one of them has', async (t) => {
+    const ground = await open(t);
+    for (let n = 0; n < 20; n++) await accept(ground, { sender: 'loud@home.example' });
+    await accept(ground, { sender: 'quiet@home.example' });
+    const leases = await ground.queue.claim(claiming(ground.clock.now(), { limit: 2 }));
+    assert.deepEqual(
+      new Set(leases.map(({ entry }) => entry.sender)),
+      new Set(['loud@home.example', 'quiet@home.example']),
+    );
+  });
+
+  test('new mail and retries take turns', async (t) => {
+    const ground = await open(t);
+    const { queue, clock } = ground;
+    for (let n = 0; n < 4; n++) await accept(ground);
+    for (const lease of await queue.claim(claiming(clock.now()))) {
+      await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
+    }
+    clock.advance(300);
+    for (let n = 0; n < 4; n++) await accept(ground);
+    const leases = await queue.claim(claiming(clock.now(), { limit: 4 }));
+    assert.equal(leases.filter(({ recipients }) => recipients[0]?.attempts === 0).length, 2);
+    assert.equal(leases.length, 4);
+  });
+
+  test('who waits for something to do is told when it comes', async (t) => {
+    const ground = await open(t);
+    const { queue, clock } = ground;
+    let told = 0;
+    const undo = queue.onDue(() => (told += 1));
+    assert.equal(queue.nextDue(), null);
+    await accept(ground);
+    assert.ok(told > 0);
+    const lease = await claimOne(ground);
+    told = 0;
+    assert.equal(queue.nextDue(), null);
+    await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
+    assert.ok(told > 0);
+    assert.equal(queue.nextDue(), clock.now() + 300_000);
+    told = 0;
+    await queue.mutate({ uids: [lease.uid] }, { operation: 'retry' }, clock.now());
+    assert.ok(told > 0);
+    undo();
+    told = 0;
+    await accept(ground);
+    assert.equal(told, 0);
+  });
+
+  test('a lease that has run out counts as a lost attempt, and its outcome comes too late', async (t) => {
+    const ground = await open(t);
+    const { queue, clock } = ground;
+    const { uid } = await accept(ground);
+    const lease = await claimOne(ground);
+    clock.advance(59);
+    await queue.housekeep(clock.now());
+    assert.equal((await entryOf(queue, uid)).state, 'active');
+    clock.advance(1);
+    await queue.housekeep(clock.now());
+    const entry = await entryOf(queue, uid);
+    assert.deepEqual([entry.state, entry.attempts, entry.history.at(-1)?.outcome], ['deferred', 1, 'lost']);
+    await assert.rejects(queue.settle(lease, { results: [] }), isThe('conflict'));
+    clock.advance(60);
+    assert.ok((await claimOne(ground)).token > lease.token);
+  });
+}

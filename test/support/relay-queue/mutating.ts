@@ -1,0 +1,124 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { claiming, settlement } from '../queue-entries.js';
+import { accept, claimOne, entryOf, type OpenQueueGround } from './ground.js';
+
+/** What operators do. */
+export function mutating(open: OpenQueueGround): void {
+  test('a retry is due at once and does not count as an attempt of the schedule', async (t) => {
+    const ground = await open(t);
+    const { queue, clock } = ground;
+    const { uid } = await accept(ground);
+    const first = await claimOne(ground);
+    await queue.settle(first, settlement(first, 'deferred', { at: clock.now() }));
+    const result = await queue.mutate({ uids: [uid, 'unknown'] }, { operation: 'retry' }, clock.now());
+    assert.deepEqual([result.requested, result.changed], [2, 1]);
+    assert.deepEqual(
+      result.results.map(({ outcome }) => outcome),
+      ['done', 'notFound'],
+    );
+    const lease = await claimOne(ground);
+    assert.equal(lease.manual, true);
+    await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
+    const entry = await entryOf(queue, uid);
+    assert.deepEqual([entry.attempts, entry.history.length], [1, 2]);
+    clock.advance(300);
+    assert.equal((await claimOne(ground)).manual, false);
+  });
+
+  test('a deleted entry is gone from the queue and can be looked up', async (t) => {
+    const ground = await open(t);
+    const { queue, clock } = ground;
+    const { uid } = await accept(ground);
+    for (const changed of [1, 0]) {
+      const result = await queue.mutate({ uids: [uid] }, { operation: 'delete' }, clock.now());
+      assert.equal(result.changed, changed);
+      assert.equal(result.results[0]?.outcome, 'done');
+    }
+    assert.equal(queue.size, 0);
+    assert.equal((await entryOf(queue, uid)).state, 'deleted');
+    assert.deepEqual(await queue.notices(1), []);
+    assert.deepEqual(await queue.claim(claiming(clock.now())), []);
+  });
+
+  test('a returned entry has a notice with the reason of the operator', async (t) => {
+    const ground = await open(t);
+    const { uid } = await accept(ground, { to: ['a@one.example', 'b@two.example'] });
+    await ground.queue.mutate(
+      { uids: [uid] },
+      { operation: 'bounce', reason: 'No longer wanted', status: '5.7.1' },
+      ground.clock.now(),
+    );
+    const [pending] = await ground.queue.notices(10);
+    assert.equal(pending?.entry.state, 'bounced');
+    assert.equal(pending.entry.lastReply?.status, '5.7.1');
+    const { kind, reason, recipients } = pending.notice;
+    assert.deepEqual([kind, reason, recipients], ['failed', 'No longer wanted', ['a@one.example', 'b@two.example']]);
+  });
+
+  test('a held entry is not tried until it is released', async (t) => {
+    const ground = await open(t);
+    const { queue, clock } = ground;
+    const { uid } = await accept(ground);
+    await queue.mutate({ uids: [uid] }, { operation: 'hold', reason: 'wait' }, clock.now());
+    assert.equal((await entryOf(queue, uid)).hold, 'wait');
+    await queue.mutate({ uids: [uid] }, { operation: 'retry' }, clock.now());
+    assert.deepEqual(await queue.claim(claiming(clock.now())), []);
+    await queue.mutate({ uids: [uid] }, { operation: 'release' }, clock.now());
+    assert.deepEqual([(await entryOf(queue, uid)).state, (await entryOf(queue, uid)).hold], ['queued', null]);
+    await claimOne(ground);
+  });
+
+  test('an entry that is held until then is released then', async (t) => {
+    const ground = await open(t);
+    const { queue, clock } = ground;
+    const { uid } = await accept(ground);
+    await queue.mutate({ uids: [uid] }, { operation: 'hold', until: clock.now() + 60_000 }, clock.now());
+    await queue.housekeep(clock.now());
+    assert.equal((await entryOf(queue, uid)).state, 'held');
+    clock.advance(60);
+    await queue.housekeep(clock.now());
+    await claimOne(ground);
+  });
+
+  for (const [operation, behind] of [
+    ['delete', 'deleted'],
+    ['bounce', 'bounced'],
+    ['hold', 'held'],
+  ] as const) {
+    test(`what is in flight is ${behind} behind its attempt, and not before`, async (t) => {
+      const ground = await open(t);
+      const { queue, clock } = ground;
+      const { uid } = await accept(ground, { to: ['a@one.example', 'b@one.example'] });
+      const lease = await claimOne(ground);
+      for (let n = 0; n < 2; n++) {
+        const result = await queue.mutate({ uids: [uid] }, { operation }, clock.now());
+        assert.equal(result.results[0]?.outcome, 'active');
+      }
+      const entry = await entryOf(queue, uid);
+      assert.deepEqual([entry.state, entry.pendingOperation, entry.hasMessage], ['active', operation, true]);
+      const settled = settlement(lease, 'deferred', { at: clock.now() });
+      const [first, second] = settled.results;
+      assert.ok(first !== undefined && second !== undefined);
+      await queue.settle(lease, { ...settled, results: [{ ...first, state: 'delivered' }, second] });
+      assert.deepEqual(
+        (await entryOf(queue, uid)).recipients.map(({ state }) => state),
+        ['delivered', behind],
+      );
+      assert.equal((await entryOf(queue, uid)).pendingOperation, null);
+      assert.equal((await queue.notices(9)).length, operation === 'bounce' ? 1 : 0);
+    });
+  }
+
+  test('entries are changed by a filter, and only those that match', async (t) => {
+    const ground = await open(t);
+    const { queue, clock } = ground;
+    for (let n = 0; n < 6; n++) await accept(ground, { to: [n % 2 === 0 ? 'a@one.example' : 'b@two.example'] });
+    const filter = { domain: 'two.example' };
+    const result = await queue.mutate({ filter }, { operation: 'delete' }, clock.now());
+    assert.deepEqual([result.requested, result.changed], [3, 3]);
+    assert.equal(await queue.count({}), 3);
+    assert.equal(await queue.count(filter), 0);
+    assert.equal(await queue.count({ ...filter, state: ['deleted'] }), 3);
+  });
+}

@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict';
+import { text } from 'node:stream/consumers';
+import { test } from 'node:test';
+import { settlement } from '../queue-entries.js';
+import { accept, claimOne, entryOf, isThe, type OpenQueueGround } from './ground.js';
+
+/** What becomes of what was tried. */
+export function settling(open: OpenQueueGround): void {
+  test('each recipient has a fate of its own, and the entry is open until the last one has ended', async (t) => {
+    const ground = await open(t);
+    const { queue, clock } = ground;
+    const { uid } = await accept(ground, { to: ['a@one.example', 'b@one.example', 'c@one.example'] });
+    const first = await claimOne(ground);
+    const at = clock.now();
+    const mixed = settlement(first, 'delivered', { at });
+    const [a, b] = mixed.results;
+    assert.ok(a !== undefined && b !== undefined);
+    await queue.settle(first, {
+      ...mixed,
+      results: [a, { ...b, state: 'deferred', nextAttempt: at + 60_000 }],
+    });
+    let entry = await entryOf(queue, uid);
+    assert.deepEqual(
+      entry.recipients.map(({ state, attempts }) => [state, attempts]),
+      [
+        ['delivered', 1],
+        ['deferred', 1],
+        ['queued', 0],
+      ],
+    );
+    assert.equal(entry.state, 'deferred');
+    const second = await claimOne(ground);
+    assert.deepEqual(
+      second.recipients.map(({ address }) => address),
+      ['c@one.example'],
+    );
+    await queue.settle(second, settlement(second, 'delivered', { at }));
+    clock.advance(60);
+    const third = await claimOne(ground);
+    await queue.settle(third, settlement(third, 'delivered', { at: clock.now() }));
+    entry = await entryOf(queue, uid);
+    assert.deepEqual([entry.state, entry.hasMessage, entry.nextAttempt], ['delivered', false, null]);
+    assert.equal(entry.history.length, 3);
+    assert.equal(queue.size, 0);
+    await assert.rejects(queue.settle(third, { results: [] }), isThe('conflict'));
+  });
+
+  test('a lease that is given back is due as before, and no attempt is counted', async (t) => {
+    const ground = await open(t);
+    const { uid } = await accept(ground);
+    await ground.queue.settle(await claimOne(ground), { results: [] });
+    const entry = await entryOf(ground.queue, uid);
+    assert.deepEqual([entry.state, entry.attempts, entry.history], ['queued', 0, []]);
+    await claimOne(ground);
+  });
+
+  test('a notice is pending until it is on its way, and the message stays so long', async (t) => {
+    const ground = await open(t);
+    const { queue, clock } = ground;
+    const { uid } = await accept(ground);
+    const lease = await claimOne(ground);
+    await queue.settle(lease, settlement(lease, 'bounced', { at: clock.now() }));
+    const [pending] = await queue.notices(10);
+    assert.deepEqual([pending?.entry.uid, pending?.notice.kind], [uid, 'failed']);
+    assert.equal((await entryOf(queue, uid)).hasMessage, true);
+    await text(await queue.open(uid));
+    await queue.noticed(uid, pending?.notice.id ?? '');
+    await queue.noticed(uid, pending?.notice.id ?? '');
+    assert.deepEqual(await queue.notices(10), []);
+    assert.equal((await entryOf(queue, uid)).hasMessage, false);
+  });
+
+  test('of many attempts the newest are remembered', async (t) => {
+    const ground = await open(t);
+    const { queue, clock } = ground;
+    const { uid } = await accept(ground);
+    for (let n = 1; n <= 25; n++) {
+      const lease = await claimOne(ground);
+      await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now(), text: `try ${n}` }));
+      clock.advance(300);
+    }
+    const { history, attempts } = await entryOf(queue, uid);
+    assert.equal(attempts, 25);
+    assert.ok(history.length < 25 && history.length > 1);
+    assert.equal(history.at(-1)?.reply?.text, 'try 25');
+    assert.deepEqual((await entryOf(await ground.reopen(), uid)).history, history);
+  });
+
+  test('a recipient may be held with a reason', async (t) => {
+    const ground = await open(t);
+    const { uid } = await accept(ground);
+    const lease = await claimOne(ground);
+    await ground.queue.settle(lease, { results: [{ index: 0, state: 'held', reply: null, hold: 'policy' }] });
+    const { state, hold } = await entryOf(ground.queue, uid);
+    assert.deepEqual({ state, hold }, { state: 'held', hold: 'policy' });
+  });
+}
