@@ -1,3 +1,4 @@
+import { createHmac, randomBytes } from 'node:crypto';
 import type { Clock } from '../../clock.js';
 import { isLoopbackAddress } from '../../ip-address.js';
 import type { ClientDeadlines } from './deadlines.js';
@@ -65,11 +66,20 @@ export interface CallOptions {
   readonly clock?: Clock;
 }
 
-/** What makes two destinations one for the pool. Holds no password. */
+const keys = new WeakMap<Destination, string>();
+const secret = randomBytes(16);
+
+/** What makes two destinations one for the pool. Passwords are part of it, but cannot be read from it. */
 export function destinationKey(destination: Destination): string {
+  const known = keys.get(destination);
+  if (known !== undefined) return known;
   const { address, port, host, localAddress, protocol, tls, auth, helloName } = destination;
   const security = [tls.mode, tls.verify ?? true, tls.servername ?? '', tls.ca ?? ''];
-  return JSON.stringify([protocol, address, port, host ?? '', localAddress ?? '', security, auth?.username, helloName]);
+  const password = auth && createHmac('sha256', secret).update(auth.password).digest('base64');
+  const account = [auth?.username ?? '', password ?? '', auth?.plaintext ?? ''];
+  const made = JSON.stringify([protocol, address, port, host, localAddress, helloName, security, account]);
+  keys.set(destination, made);
+  return made;
 }
 
 /** Whether TLS must be agreed: credentials never go in clear, except to this machine where that is allowed. */
