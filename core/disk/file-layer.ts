@@ -11,10 +11,10 @@ import {
   read,
   readdir,
   rename,
+  renameSync,
   rmdir,
   statfs,
   unlink,
-  unlinkSync,
   writev,
   writevSync,
   type StatsFs,
@@ -39,12 +39,12 @@ export interface FileLayer {
   close(fd: number): Promise<void>;
   link(existing: string, path: string): Promise<void>;
   /**
-   * Creates a file with these bytes, gives it another name, removes a name: blocking, for many small files that are not fsynced. The
-   * memory of the system answers in less time than it takes to hand such a call to a thread.
+   * Creates a file with these bytes, gives it one more name, or another: blocking, for many small files that are not fsynced. The memory
+   * of the system answers in less time than it takes to hand such a call to a thread.
    */
   createNow(path: string, buffers: readonly Buffer[]): Promise<void>;
   linkNow(existing: string, path: string): Promise<void>;
-  unlinkNow(path: string): Promise<void>;
+  renameNow(from: string, to: string): Promise<void>;
   rename(from: string, to: string): Promise<void>;
   unlink(path: string): Promise<void>;
   mkdir(path: string, mode: number): Promise<void>;
@@ -89,7 +89,7 @@ export const nodeFiles: FileLayer = {
   link: (existing, path) => done((then) => link(existing, path, then)),
   createNow: (path, buffers) => now(() => createFile(path, buffers)),
   linkNow: (existing, path) => now(() => linkSync(existing, path)),
-  unlinkNow: (path) => now(() => unlinkSync(path)),
+  renameNow: (from, to) => now(() => renameSync(from, to)),
   rename: (from, to) => done((then) => rename(from, to, then)),
   unlink: (path) => done((then) => unlink(path, then)),
   mkdir: (path, mode) => done((then) => mkdir(path, { mode }, then)),

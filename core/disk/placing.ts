@@ -23,16 +23,27 @@ export interface PlacingGround {
 /** What `link(2)` says on a file system that has no links. */
 const linklessCodes = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS']);
 
+/** How a file gets one more name, and another one. */
+type Naming = Readonly<Record<'link' | 'rename', (existing: string, path: string) => Promise<void>>>;
+
 /** Brings one message to its places: by a record in the log that is durable, or as a durable file. */
 export class Placing {
   readonly #file: SpoolFile;
   readonly #ground: PlacingGround;
   /** Numbers of the records by which messages were placed. */
   readonly #records = new Map<Placement, number>();
+  /** By threads, and by calls that block. */
+  readonly #naming: Naming;
+  readonly #namingNow: Naming;
+  /** The last `place`: targets that share the message take turns, for each may take its file away. */
+  #turn: Promise<void> | undefined;
 
   constructor(file: SpoolFile, ground: PlacingGround) {
+    const { files } = ground;
     this.#file = file;
     this.#ground = ground;
+    this.#naming = { link: (from, to) => files.link(from, to), rename: (from, to) => files.rename(from, to) };
+    this.#namingNow = { link: (from, to) => files.linkNow(from, to), rename: (from, to) => files.renameNow(from, to) };
   }
 
   /** Whatever can be done before the message is placed. */
@@ -41,7 +52,14 @@ export class Placing {
   }
 
   /** All or none; throws what the system says. */
-  async place(placements: readonly Placement[]): Promise<void> {
+  place(placements: readonly Placement[]): Promise<void> {
+    const before = this.#turn;
+    const placed = before === undefined ? this.#place(placements) : before.then(() => this.#place(placements));
+    this.#turn = placed.catch(() => undefined);
+    return placed;
+  }
+
+  async #place(placements: readonly Placement[]): Promise<void> {
     const log = this.#log;
     if (log === undefined) await this.#placeFile(placements);
     else await log.placing(this.#placeByLog(log, placements));
@@ -55,7 +73,7 @@ export class Placing {
 
   async #placeFile(placements: readonly Placement[]): Promise<void> {
     await this.#file.sync();
-    await this.#linkAll(placements, (path) => this.#ground.files.link(this.#file.path, path));
+    await this.#nameAll(placements, this.#naming);
     try {
       await jointly(
         [...new Set(placements.map(({ folder }) => folder))].map((path) => this.#ground.folders.sync(path)),
@@ -78,7 +96,7 @@ export class Placing {
     }
     try {
       await this.#file.store();
-      await this.#linkAll(placements, (path) => this.#ground.files.linkNow(this.#file.path, path));
+      await this.#nameAll(placements, this.#namingNow);
     } catch (error) {
       await this.#void(log, number);
       throw error;
@@ -106,19 +124,29 @@ export class Placing {
     }
   }
 
-  async #linkAll(placements: readonly Placement[], link: (path: string) => Promise<void>): Promise<void> {
-    const linked: Placement[] = [];
+  /** The file is linked into all places but the last, which it goes to itself. */
+  async #nameAll(placements: readonly Placement[], naming: Naming): Promise<void> {
+    const named: Placement[] = [];
+    const last = placements.at(-1);
+    const link = async (placement: Placement): Promise<void> => {
+      await this.#link(pathOf(placement), naming);
+      named.push(placement);
+    };
     try {
-      await jointly(
-        placements.map(async (placement) => {
-          await this.#link(pathOf(placement), link);
-          linked.push(placement);
-        }),
-      );
+      if (placements.length > 1) await jointly(placements.slice(0, -1).map(link));
+      if (last !== undefined && !(await this.#moveTo(pathOf(last), naming))) await link(last);
     } catch (error) {
-      await this.#takeBack(linked, 'a sibling could not be placed, this one not removed');
+      await this.#takeBack(named, 'a sibling could not be placed, this one not removed');
       throw error;
     }
+  }
+
+  /** A rename overwrites. That nobody takes the name between the look and the rename is sure by the chance that is in it. */
+  async #moveTo(path: string, naming: Naming): Promise<boolean> {
+    return this.#file.giveAway(path, async (from, to) => {
+      if (await exists(this.#ground.files, to)) throw taken();
+      await naming.rename(from, to);
+    });
   }
 
   async #takeBack(placements: readonly Placement[], what: string): Promise<void> {
@@ -129,22 +157,22 @@ export class Placing {
     }
   }
 
-  async #link(path: string, link: (path: string) => Promise<void>): Promise<void> {
+  async #link(path: string, naming: Naming): Promise<void> {
     try {
-      await link(path);
+      await naming.link(this.#file.path, path);
     } catch (error) {
       if (!linklessCodes.has(faultCode(error) ?? '')) throw error;
       await this.#renameCopy(path);
     }
   }
 
-  /** Without links: a durable copy is renamed into place. A rename overwrites, so the name must hold enough chance. */
+  /** Without links: a durable copy is renamed into place. */
   async #renameCopy(path: string): Promise<void> {
     const { files, freshPath } = this.#ground;
     const copy = freshPath();
     try {
       await writeDurable(files, copy, this.#file.open(0));
-      if (await exists(files, path)) throw Object.assign(new Error('the name is taken'), { code: 'EEXIST' });
+      if (await exists(files, path)) throw taken();
       await files.rename(copy, path);
     } catch (error) {
       await files.unlink(copy).catch(() => undefined);
@@ -172,6 +200,8 @@ export class Placing {
     }
   }
 }
+
+const taken = (): Error => Object.assign(new Error('the name is taken'), { code: 'EEXIST' });
 
 async function exists(files: FileLayer, path: string): Promise<boolean> {
   try {

@@ -219,6 +219,19 @@ export class SpoolFile {
     }
   }
 
+  /**
+   * True when the file was given that name, and is the spool's no more: it is written anew if it is wanted again. A message
+   * that is not wholly in memory keeps its file, and false is the answer.
+   */
+  async giveAway(to: string, rename: (from: string, to: string) => Promise<void>): Promise<boolean> {
+    if (this.memory === undefined) return false;
+    await rename(this.path, to);
+    this.#path = undefined;
+    this.#stored = undefined;
+    this.#synced = undefined;
+    return true;
+  }
+
   /** Lets go of the memory, the descriptor and the spool's name of it. Never rejects; once is enough. */
   async release(): Promise<void> {
     if (this.#released) return;
@@ -232,15 +245,7 @@ export class SpoolFile {
     await this.#close().catch(() => undefined);
     const onDisk = this.#spilled || this.#stored !== undefined || this.#synced !== undefined;
     this.#blocks.takeAll();
-    if (!onDisk || (this.#stored !== undefined && (await this.#removeNow()))) return;
-    await this.#ground.reaper.add(this.path);
-  }
-  /** What was made without a thread goes without one. */
-  async #removeNow(): Promise<boolean> {
-    return this.#ground.files.unlinkNow(this.path).then(
-      () => true,
-      () => false,
-    );
+    if (onDisk) await this.#ground.reaper.add(this.path);
   }
 }
 

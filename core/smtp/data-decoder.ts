@@ -1,3 +1,5 @@
+import { LineBreakSearch } from './line-break-search.js';
+
 /** Why a message cannot be taken, though its end is still awaited. */
 export type DataViolation = 'nul' | 'line-ending' | 'long-line' | 'too-large';
 
@@ -35,6 +37,7 @@ export class DataDecoder {
   #violation: DataViolation | undefined;
   #rest: Buffer = nothing;
 
+  readonly #breaks = new LineBreakSearch();
   #chunk: Buffer = nothing;
   /** Where the bytes of the chunk begin that are still to be passed on as they are. */
   #from = 0;
@@ -79,6 +82,7 @@ export class DataDecoder {
   /** Decodes a chunk. The result may be a part of the chunk itself. */
   write(chunk: Buffer): Buffer {
     this.#chunk = chunk;
+    this.#breaks.begin(chunk);
     this.#from = 0;
     this.#heldFrom = -1;
     this.#output = undefined;
@@ -95,6 +99,7 @@ export class DataDecoder {
     this.#lineFrom = -lineLength;
     const decoded = this.#finishChunk(at);
     this.#chunk = nothing;
+    this.#breaks.begin(nothing);
     return this.#admit(decoded);
   }
 
@@ -125,7 +130,7 @@ export class DataDecoder {
       at = this.#dropDot(start + 1);
     }
     this.#place = 'text';
-    while (at < length && (chunk[at] ?? 0) > CR) at += 1;
+    at = this.#breaks.next(at);
     if (at === length) return at;
     const byte = chunk[at];
     if (byte === CR) {

@@ -121,8 +121,7 @@ export class DataPhase {
 
   #take(writer: SpoolWriter, start: Reply): Reply {
     const { limits, lineEndings } = this.#ground.settings();
-    const recipients = new Set(this.#transaction.recipients.map(({ address }) => address.address.toLowerCase()));
-    this.#intake = new MessageIntake(writer, { ...limits, lineEndings }, recipients);
+    this.#intake = new MessageIntake(writer, { limits, lineEndings, recipients: this.#transaction.recipients });
     if (this.#aborted) this.#intake.abort();
     return start;
   }

@@ -11,7 +11,7 @@ export interface GroupGround {
   readonly transaction: Transaction;
   readonly message: SpooledMessage;
   readonly log: Log;
-  readonly patience?: Patience;
+  readonly patience: Patience;
 }
 
 /** What became of one recipient of a group; `reply` is what the client may be told of it. */
@@ -101,10 +101,10 @@ export class DeliveryGroup {
     if (this.failed) return;
     const { patience } = this.#ground;
     try {
-      if (patience?.over === true) throw new Error('there is no time left');
+      if (patience.over) throw new Error('there is no time left');
       const running = work();
       this.#step = running;
-      await (patience === undefined ? running : patience.for(running));
+      await patience.for(running);
     } catch (error) {
       this.#failure = replyToError(error);
       this.#log(error, `${step} of a delivery failed`);

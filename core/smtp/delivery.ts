@@ -7,7 +7,7 @@ import { EnvelopeDraft, type DraftRecipient } from './envelope-draft.js';
 import { Handover, type HandoverResult } from './handover.js';
 import type { StageInput, WatchedEvent, WatchedEvents } from './hook.js';
 import { MessageView } from './message-view.js';
-import type { Patience } from './patience.js';
+import { Patience } from './patience.js';
 import { replies } from './replies.js';
 import { reply, type Reply } from './reply.js';
 import { replyToError } from './reply-text.js';
@@ -19,7 +19,6 @@ import type { Change, Hop } from './verdict.js';
 export interface DeliveryGround {
   readonly targets: ReadonlyMap<string, DeliveryTarget>;
   readonly log: Log;
-  readonly patience?: Patience;
   /** False when no hook looks at messages. */
   readonly hasHooks: boolean;
   readonly decide: <S extends 'message' | 'deliver' | 'rcptTo'>(
@@ -37,8 +36,9 @@ export async function deliverMessage(
   transaction: Transaction,
   message: SpooledMessage,
   ground: DeliveryGround,
+  patience: Patience = new Patience(),
 ): Promise<DeliveryResult> {
-  return new MessageDelivery(transaction, message, ground).run();
+  return new MessageDelivery(transaction, message, ground, patience).run();
 }
 
 /** What hooks have made of the message: an answer for all, or recipients to deliver to. */
@@ -47,11 +47,13 @@ type Content = { readonly answer: Reply } | { readonly draft: EnvelopeDraft };
 class MessageDelivery {
   readonly #transaction: Transaction;
   readonly #ground: DeliveryGround;
+  readonly #patience: Patience;
   readonly #taken: Reply;
   #message: SpooledMessage;
   #settled: Promise<void> = Promise.resolve();
 
-  constructor(transaction: Transaction, message: SpooledMessage, ground: DeliveryGround) {
+  constructor(transaction: Transaction, message: SpooledMessage, ground: DeliveryGround, patience: Patience) {
+    this.#patience = patience;
     this.#transaction = transaction;
     this.#message = message;
     this.#ground = ground;
@@ -104,7 +106,8 @@ class MessageDelivery {
 
   /** Recipients that a hook has added without a hop are asked for like those of RCPT; a no is a local fault. */
   async #route(draft: EnvelopeDraft): Promise<Content> {
-    const { transaction, log } = { ...this.#ground, transaction: draft.transaction };
+    const { transaction } = draft;
+    const { log } = this.#ground;
     const routes = new Map<Recipient, Hop | 'discard'>();
     for (const { recipient, position } of draft.recipients) {
       if (position !== undefined || recipient.hop !== undefined) continue;
@@ -122,7 +125,14 @@ class MessageDelivery {
   async #handOver(draft: EnvelopeDraft): Promise<DeliveryResult> {
     const members = draft.recipients.filter(({ recipient }) => !recipient.discarded);
     const { transaction } = draft;
-    const handover = new Handover(members, { ...this.#ground, transaction, message: this.#message });
+    const { targets, log } = this.#ground;
+    const handover = new Handover(members, {
+      transaction,
+      message: this.#message,
+      targets,
+      log,
+      patience: this.#patience,
+    });
     // An added recipient has no answer of its own: then all stand or fall together.
     const isEach = transaction.session.listener.mode === 'lmtp' && !draft.hasAdded;
     try {
@@ -193,7 +203,7 @@ class MessageDelivery {
       .catch((error: unknown) => {
         this.#ground.log.error({ transaction: this.#transaction.id, err: error }, 'the spool could not let go');
       });
-    if (this.#ground.patience?.over !== true) await released;
+    if (!this.#patience.over) await released;
   }
 }
 

@@ -15,12 +15,9 @@ export class EnvelopeDraft {
   /** What hooks and targets see. */
   readonly transaction: Transaction;
 
-  constructor(transaction: Transaction, recipients: readonly DraftRecipient[]) {
+  private constructor(transaction: Transaction, recipients: readonly DraftRecipient[]) {
     this.recipients = recipients;
-    this.transaction = withRecipients(
-      transaction,
-      recipients.map(({ recipient }) => recipient),
-    );
+    this.transaction = transaction;
   }
 
   static of(transaction: Transaction): EnvelopeDraft {
@@ -67,7 +64,8 @@ export class EnvelopeDraft {
   }
 
   #with(recipients: readonly DraftRecipient[]): EnvelopeDraft {
-    return new EnvelopeDraft(this.transaction, recipients);
+    const changed = recipients.map(({ recipient }) => recipient);
+    return new EnvelopeDraft(withRecipients(this.transaction, changed), recipients);
   }
 }
 

@@ -2,7 +2,7 @@ import type { DeliveryTarget } from '../contracts/delivery-target.js';
 import type { SpooledMessage } from '../disk/spool.js';
 import type { Log } from '../log.js';
 import type { Chain, Decision, DeliveryResult } from './chain.js';
-import { deliverMessage } from './delivery.js';
+import { deliverMessage, type DeliveryGround } from './delivery.js';
 import type { Stage, StageInput, WatchedEvent, WatchedEvents } from './hook.js';
 import type { Patience } from './patience.js';
 import type { RegisteredHook } from './registered-hook.js';
@@ -22,9 +22,21 @@ export interface ChainParts {
 /** The hooks, watchers and targets of one moment. */
 export class FrozenChain implements Chain {
   readonly #parts: ChainParts;
+  /** The same for every message: what is made once costs nothing. */
+  readonly #delivery: DeliveryGround;
+  readonly #stage: { readonly log: Log; readonly hasTarget: (name: string) => boolean };
 
   constructor(parts: ChainParts) {
+    const { hooks, targets, log } = parts;
     this.#parts = parts;
+    this.#stage = { log, hasTarget: (name) => targets.has(name) };
+    this.#delivery = {
+      targets,
+      log,
+      hasHooks: hooks.message.length > 0 || hooks.deliver.length > 0,
+      decide: (stage, input, change) => this.#run(stage, input, change),
+      emit: (event, data) => this.emit(event, data),
+    };
   }
 
   decide<S extends Stage>(stage: S, input: StageInput[S]): Decision | Promise<Decision> {
@@ -32,9 +44,8 @@ export class FrozenChain implements Chain {
   }
 
   route(input: StageInput['rcptTo']): Decision | Promise<Decision> {
-    const { hooks, targets, log } = this.#parts;
-    const routing = hooks.rcptTo.filter(({ phase }) => phase === 'route');
-    return new StageRun('rcptTo', routing, input, { log, hasTarget: (name) => targets.has(name) }).decide();
+    const routing = this.#parts.hooks.rcptTo.filter(({ phase }) => phase === 'route');
+    return new StageRun('rcptTo', routing, input, this.#stage).decide();
   }
 
   target(name: string): DeliveryTarget | undefined {
@@ -42,15 +53,7 @@ export class FrozenChain implements Chain {
   }
 
   deliver(transaction: Transaction, message: SpooledMessage, patience?: Patience): Promise<DeliveryResult> {
-    const { targets, log, hooks } = this.#parts;
-    return deliverMessage(transaction, message, {
-      targets,
-      log,
-      ...(patience !== undefined && { patience }),
-      hasHooks: hooks.message.length > 0 || hooks.deliver.length > 0,
-      decide: (stage, input, change) => this.#run(stage, input, change),
-      emit: (event, data) => this.emit(event, data),
-    });
+    return deliverMessage(transaction, message, this.#delivery, patience);
   }
 
   emit<E extends WatchedEvent>(event: E, data: WatchedEvents[E]): void {
@@ -63,11 +66,7 @@ export class FrozenChain implements Chain {
     input: StageInput[S],
     change?: StageGround<S>['change'],
   ): Decision | Promise<Decision> {
-    const { hooks, targets, log } = this.#parts;
-    return new StageRun(stage, hooks[stage], input, {
-      log,
-      hasTarget: (name) => targets.has(name),
-      ...(change !== undefined && { change }),
-    }).decide();
+    const ground = change === undefined ? this.#stage : { ...this.#stage, change };
+    return new StageRun(stage, this.#parts.hooks[stage], input, ground).decide();
   }
 }

@@ -125,8 +125,7 @@ export class Handover {
   /** Waits until all is taken back, but not for longer than there is time. */
   async #abort(groups: readonly DeliveryGroup[]): Promise<void> {
     const aborted = all(groups, (group) => group.abort());
-    const { patience } = this.#ground;
-    await (patience === undefined ? aborted : patience.for(aborted)).catch(() => undefined);
+    await this.#ground.patience.for(aborted).catch(() => undefined);
   }
 
   #group(name: string, members: readonly DraftRecipient[]): DeliveryGroup {
@@ -158,7 +157,8 @@ function isWhole(groups: readonly DeliveryGroup[]): boolean {
 }
 
 async function all(groups: readonly DeliveryGroup[], step: (group: DeliveryGroup) => Promise<void>): Promise<void> {
-  await Promise.all(groups.map(step));
+  const [first, ...others] = groups;
+  if (first !== undefined) await (others.length === 0 ? step(first) : Promise.all(groups.map(step)));
 }
 
 function grouped<T>(list: readonly T[], nameOf: (member: T) => string): ReadonlyMap<string, readonly T[]> {

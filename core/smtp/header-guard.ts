@@ -1,3 +1,5 @@
+import type { Recipient } from './transaction.js';
+
 export interface HeaderLimits {
   readonly headerFields: number;
   readonly headerBytes: number;
@@ -10,8 +12,8 @@ export type HeaderViolation = 'header-too-large' | 'loop';
 /** Looks at the header of a message as it passes by: its size, and whether the message goes round in circles. */
 export class HeaderGuard {
   readonly #limits: HeaderLimits;
-  /** Lower case addresses; a message that was delivered to one of them already is in a loop. */
-  readonly #recipients: ReadonlySet<string>;
+  /** A message that was delivered to one of them already is in a loop. */
+  readonly #recipients: readonly Recipient[];
   #done = false;
   #line = '';
   #bytes = 0;
@@ -19,7 +21,7 @@ export class HeaderGuard {
   #hops = 0;
   #violation: HeaderViolation | undefined;
 
-  constructor(limits: HeaderLimits, recipients: ReadonlySet<string>) {
+  constructor(limits: HeaderLimits, recipients: readonly Recipient[]) {
     this.#limits = limits;
     this.#recipients = recipients;
   }
@@ -58,17 +60,14 @@ export class HeaderGuard {
     if (name === 'received') {
       this.#hops += 1;
       if (this.#hops > this.#limits.hops) this.#refuse('loop');
-    } else if (
-      name === 'delivered-to' &&
-      this.#recipients.has(
-        line
-          .slice(colon + 1)
-          .trim()
-          .toLowerCase(),
-      )
-    ) {
+    } else if (name === 'delivered-to' && this.#isRecipient(line.slice(colon + 1))) {
       this.#refuse('loop');
     }
+  }
+
+  #isRecipient(text: string): boolean {
+    const given = text.trim().toLowerCase();
+    return this.#recipients.some(({ address }) => address.address.toLowerCase() === given);
   }
 
   #refuse(violation: HeaderViolation): void {

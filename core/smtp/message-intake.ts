@@ -4,8 +4,13 @@ import { DataDecoder, type DataDecoderOptions } from './data-decoder.js';
 import { HeaderGuard, type HeaderLimits } from './header-guard.js';
 import { replies, replyToProblem, replyToViolation } from './replies.js';
 import type { Reply } from './reply.js';
+import type { Recipient } from './transaction.js';
 
-export type IntakeLimits = DataDecoderOptions & HeaderLimits;
+export interface IntakeInput {
+  readonly limits: Omit<DataDecoderOptions, 'lineEndings'> & HeaderLimits;
+  readonly lineEndings: DataDecoderOptions['lineEndings'];
+  readonly recipients: readonly Recipient[];
+}
 
 /** One message on its way from 354 to the final dot. Whatever goes wrong, the rest is read up to the dot. */
 export class MessageIntake {
@@ -16,11 +21,12 @@ export class MessageIntake {
   #refusal: Reply | undefined;
   #discarded = false;
 
-  constructor(writer: SpoolWriter, limits: IntakeLimits, recipients: ReadonlySet<string>) {
+  constructor(writer: SpoolWriter, { limits, lineEndings, recipients }: IntakeInput) {
+    const { lineBytes, messageBytes } = limits;
     this.#writer = writer;
-    this.#decoder = new DataDecoder(limits);
+    this.#decoder = new DataDecoder({ lineEndings, lineBytes, messageBytes });
     this.#header = new HeaderGuard(limits, recipients);
-    this.#mostBytes = limits.messageBytes + Math.ceil(limits.messageBytes / 4) + 5;
+    this.#mostBytes = messageBytes + Math.ceil(messageBytes / 4) + 5;
   }
 
   get ended(): boolean {

@@ -21,16 +21,8 @@ export class Patience {
       const stop = (): void => reject(new Error('it took too long'));
       if (this.#over) stop();
       this.#waiting.add(stop);
-      work.then(
-        (value) => {
-          this.#waiting.delete(stop);
-          resolve(value);
-        },
-        (error: unknown) => {
-          this.#waiting.delete(stop);
-          reject(error instanceof Error ? error : new Error(String(error)));
-        },
-      );
+      const done = (): void => void this.#waiting.delete(stop);
+      work.then(resolve, reject).then(done, done);
     });
   }
 }

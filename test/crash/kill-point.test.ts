@@ -9,13 +9,13 @@ const points = {
   file: [
     ['fsync', 9],
     ['link', 5],
-    ['unlink', 3],
+    ['rename', 4],
   ],
   log: [
     ['fdatasync', 3],
     ['writev', 4],
     ['link', 5],
-    ['unlink', 3],
+    ['rename', 4],
   ],
 } as const;
 

@@ -120,9 +120,9 @@ export class FaultyFiles implements FileLayer {
     await nodeFiles.linkNow(existing, path);
   }
 
-  async unlinkNow(path: string): Promise<void> {
-    await this.#before('unlink', path);
-    await nodeFiles.unlinkNow(path);
+  async renameNow(from: string, to: string): Promise<void> {
+    await this.#before('rename', to);
+    await nodeFiles.renameNow(from, to);
   }
 
   async rename(from: string, to: string): Promise<void> {

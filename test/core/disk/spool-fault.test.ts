@@ -21,6 +21,7 @@ const steps: readonly Omit<Fault, 'code'>[] = [
   { call: 'fsync', nth: 1, path: 'spool' },
   { call: 'close', nth: 1, path: 'spool' },
   { call: 'link', nth: 1 },
+  { call: 'rename', nth: 1 },
   { call: 'open', nth: 1, path: 'new' },
   { call: 'fsync', nth: 1, path: 'new' },
   { call: 'close', nth: 1, path: 'new' },
@@ -28,6 +29,7 @@ const steps: readonly Omit<Fault, 'code'>[] = [
 
 for (const [kind, body] of bodies) {
   for (const step of steps) {
+    if (step.call === (kind === 'small' ? 'link' : 'rename')) continue;
     if (kind === 'small' && step.call === 'write' && step.nth === 2) continue;
     test(`when ${step.call} ${step.nth} on ${step.path ?? 'anything'} fails, nothing is left of a ${kind} message`, async (t) => {
       for (const code of codes) {

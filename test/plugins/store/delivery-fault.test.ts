@@ -15,6 +15,7 @@ const steps: readonly Omit<Fault, 'code'>[] = [
   { call: 'fsync', path: 'spool' },
   { call: 'close', path: 'spool' },
   { call: 'link', path: 'bob' },
+  { call: 'rename', path: 'cid' },
   { call: 'open', path: 'bob/new' },
   { call: 'fsync', path: 'bob/new' },
 ];
@@ -62,7 +63,7 @@ test('a sibling that cannot be taken back is logged as a possible duplicate', as
   const store = await openStore(t);
   const recipients = [recipient('ann@example.org'), recipient('bob@example.org')];
   await deliver(store, recipients);
-  store.files.order({ call: 'link', code: 'ENOSPC', path: 'bob' }, { call: 'unlink', code: 'EIO', path: 'ann' });
+  store.files.order({ call: 'rename', code: 'ENOSPC', path: 'bob' }, { call: 'unlink', code: 'EIO', path: 'ann' });
   await assert.rejects(deliver(store, recipients), isProblem);
   assert.ok(store.sentences.some((sentence) => sentence.startsWith('possible duplicate')));
 });

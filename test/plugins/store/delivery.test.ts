@@ -115,10 +115,10 @@ test('a mailbox that is removed between body and commit is made again', async (t
 
 test('a name that is taken is answered by a new one', async (t) => {
   const store = await openStore(t);
-  store.files.order({ call: 'link', code: 'EEXIST', nth: 1 }, { call: 'link', code: 'EEXIST', nth: 1 });
+  store.files.order({ call: 'rename', code: 'EEXIST', nth: 1 }, { call: 'rename', code: 'EEXIST', nth: 1 });
   await deliver(store, [recipient('ann@example.org')]);
-  const links = store.files.calls.filter((line) => line.startsWith('link '));
-  assert.equal(new Set(links).size, 3);
+  const names = store.files.calls.filter((line) => line.startsWith('rename '));
+  assert.equal(new Set(names).size, 3);
   assert.equal((await inbox(store, 'ann@example.org')).size, 1);
 });
 
