@@ -6,6 +6,7 @@ const peers = {
   chromium: 'the pages are not looked at in a browser',
   swaks: 'no mail is sent by swaks',
   strace: 'no system call is made to fail',
+  prometheus: 'no Prometheus scrapes the metrics',
   promtool: 'the metrics are not read by Prometheus',
   openssl: 'no certificate is made',
   dovecot: 'no mailbox is served by IMAP',
