@@ -43,7 +43,7 @@ export class Deadline {
     clearTimeout(this.#timer);
     this.#timerAt = at;
     // The socket keeps the process alive, a deadline need not.
-    this.#timer = setTimeout(() => this.#fire(), Math.max(0, at - this.#clock.monotonic())).unref();
+    this.#timer = setTimeout(() => this.#fire(), timerMs(at - this.#clock.monotonic())).unref();
   }
 
   #fire(): void {
@@ -55,3 +55,6 @@ export class Deadline {
     else if (at < Infinity) this.#arm();
   }
 }
+
+/** What `setTimeout` takes: a longer time would fire at once. */
+export const timerMs = (ms: number): number => Math.min(2 ** 31 - 1, Math.max(0, ms));

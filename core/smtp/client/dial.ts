@@ -1,6 +1,7 @@
 import { connect as connectSocket, isIP, type Socket } from 'node:net';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import type { Channel } from './channel.js';
+import { timerMs } from './deadline.js';
 import { verifies, type Destination } from './destination.js';
 import { clientFailure, localFailure, timeoutFailure, type ClientFailure } from './failure.js';
 import type { ClientTls } from './session.js';
@@ -29,7 +30,7 @@ export function dial(destination: Destination, { ms, signal }: DialLimits): Prom
     const connected = (): void => settle();
     const failed = (cause: NodeJS.ErrnoException): void => settle(connectFailure(cause));
     const aborted = (): void => settle(abortFailure('connect'));
-    const timer = setTimeout(() => settle(timeoutFailure('connect')), ms);
+    const timer = setTimeout(() => settle(timeoutFailure('connect')), timerMs(ms));
     signal?.addEventListener('abort', aborted, { once: true });
     socket.setNoDelay(true).once('connect', connected).once('error', failed);
   });

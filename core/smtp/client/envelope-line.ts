@@ -12,6 +12,8 @@ const usualAddress = /^[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{1,255
 /** RFC 5321 §4.1.2 `esmtp-param`. */
 const parameter = /^[A-Za-z0-9][A-Za-z0-9-]*(?:=[!-<>-~]+)?$/;
 const mostParameters = 50;
+const ret: ReadonlySet<string> = new Set(['FULL', 'HDRS']);
+const notify: ReadonlySet<string> = new Set(['NEVER', 'SUCCESS', 'FAILURE', 'DELAY']);
 
 /** The MAIL line; or why this server cannot be given the message: then nothing need be sent at all. */
 export function mailLine(sender: OutgoingSender, needs: ContentOutline, offered: Capabilities): string | ClientFailure {
@@ -24,7 +26,7 @@ export function mailLine(sender: OutgoingSender, needs: ContentOutline, offered:
   if (offered.size !== undefined && needs.size !== undefined) line += ` SIZE=${needs.size}`;
   if (offered.eightBitMime && needs.eightBit !== false) line += ' BODY=8BITMIME';
   if (utf8) line += ' SMTPUTF8';
-  if (offered.dsn && sender.ret !== undefined) line += ` RET=${sender.ret}`;
+  if (offered.dsn && sender.ret !== undefined && ret.has(sender.ret)) line += ` RET=${sender.ret}`;
   if (offered.dsn && sender.envid !== undefined) line += ` ENVID=${encodeXtext(sender.envid)}`;
   return withParameters(line, sender.parameters);
 }
@@ -37,9 +39,8 @@ export function rcptLine(recipient: OutgoingRecipient, offered: Capabilities): s
   const wrong = refusedParameters('rcpt', recipient.parameters);
   if (wrong !== undefined) return wrong;
   let line = `RCPT TO:<${address}>`;
-  if (offered.dsn && recipient.notify !== undefined && recipient.notify.length > 0) {
-    line += ` NOTIFY=${recipient.notify.join(',')}`;
-  }
+  const wanted = recipient.notify?.filter((one) => notify.has(one)) ?? [];
+  if (offered.dsn && wanted.length > 0) line += ` NOTIFY=${wanted.join(',')}`;
   if (offered.dsn && recipient.orcpt !== undefined) line += orcpt(recipient.orcpt);
   return withParameters(line, recipient.parameters);
 }

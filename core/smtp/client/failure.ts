@@ -38,7 +38,10 @@ export interface ClientFailure extends Error {
   readonly status: string;
   /** One line: the server's own text, or a sentence. */
   readonly text: string;
-  /** True when trying again is in vain. Only a 5yz and a missing capability are. */
+  /**
+   * True when trying this server again is in vain. Only a 5yz and a missing capability are; another server of the domain may
+   * greet us better.
+   */
   readonly permanent: boolean;
   /** True when the last dot had been sent and its reply is unknown: the server may have the message. */
   readonly afterDot: boolean;
@@ -93,7 +96,7 @@ export function refusal(step: ClientStep, reply: Reply): ClientFailure {
 
 export function timeoutFailure(step: ClientStep): ClientFailure {
   const status = step === 'connect' ? '4.4.1' : '4.4.2';
-  const text = step === 'body' ? 'The server did not take the message in time' : 'The server did not answer in time';
+  const text = step === 'body' ? 'The message was not taken in time' : 'The server did not answer in time';
   return clientFailure({ kind: 'timeout', step, code: 451, status, text, afterDot: step === 'final' });
 }
 
