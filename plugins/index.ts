@@ -1,8 +1,9 @@
 import type { Plugin } from '../core/plugin.js';
+import { clientQueue } from './client-queue/index.js';
 import { config } from './config/index.js';
 import { monitoring } from './monitoring/index.js';
 import { store } from './store/index.js';
 import { users } from './users/index.js';
 
 /** The plugins that come with the server. */
-export const builtIns: readonly Plugin[] = [config, users, store, monitoring];
+export const builtIns: readonly Plugin[] = [config, users, store, clientQueue, monitoring];

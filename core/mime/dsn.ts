@@ -51,7 +51,7 @@ const subjects = {
 } as const;
 
 const introductions = {
-  failed: 'Your message could not be delivered to everybody. It is not tried again for those who are listed here.',
+  failed: 'Your message could not be delivered to those who are listed below, and it is not tried again for them.',
   delayed:
     'Your message has not reached everybody yet. You need not do anything: it is tried again, and you will be told if it fails for good.',
   delivered: 'As you asked to be told: your message has been delivered.',

@@ -1,6 +1,7 @@
 import type { Clock } from '../../core/clock.js';
 import type { Notify } from '../../core/contracts/queue-entry.js';
 import type { Lease } from '../../core/contracts/queue-lease.js';
+import type { ClientDeadlines } from '../../core/smtp/client/deadlines.js';
 import type { Destination as Server } from '../../core/smtp/client/destination.js';
 import type { ClientFailure } from '../../core/smtp/client/failure.js';
 import { isClientFailure } from '../../core/smtp/client/failure.js';
@@ -25,15 +26,15 @@ export interface RemoteGround {
   readonly clock: Clock;
   /** Aborted when there is no time left to finish what is under way. */
   readonly signal: AbortSignal;
+  readonly deadlines?: Partial<ClientDeadlines> | undefined;
   /** The message as it is sent. */
   readonly content: (lease: Lease) => Promise<OutgoingContent>;
 }
 
 /** Servers that are spoken with in one attempt. */
 const mostSessions = 2;
-/** Of one message with one server; what a stalling peer may cost at most. */
-const attemptMs = 30 * 60_000;
-const deadlines = { connectMs: 30_000, attemptMs } as const;
+/** Of one message with one server: what a stalling peer may cost at most. */
+const usualDeadlines: Partial<ClientDeadlines> = { connectMs: 30_000, attemptMs: 30 * 60_000 };
 /** Kept connections that may turn out to be dead one after the other. */
 const mostStale = 20;
 
@@ -92,7 +93,7 @@ class RemoteAttempt {
 
   /** True when the server was spoken with, whatever came of it. */
   async #send(server: Server, content: OutgoingContent): Promise<boolean> {
-    const { pool, signal } = this.#ground;
+    const { pool, signal, deadlines = usualDeadlines } = this.#ground;
     const message = this.#message(content);
     this.#host = `${server.host ?? server.address}[${server.address}]:${server.port}`;
     for (let stale = 0; ; stale += 1) {

@@ -4,9 +4,11 @@ import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { suiteEnding } from '../support/ending.js';
 import { selfSigned } from '../support/certificate.js';
+import { untilListed } from '../support/awaited-mail.js';
 import { HttpClient } from '../support/http-client.js';
 import { listMessages } from '../support/mailbox-reader.js';
 import { runPostern, ServerProcess } from '../support/server-process.js';
+import { SmtpSink } from '../support/smtp-sink.js';
 import { SmtpClient } from '../support/smtp-client.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 
@@ -18,6 +20,7 @@ const plain = (username: string, secret: string) =>
 
 describe('who may send what', () => {
   let server: ServerProcess;
+  let sink: SmtpSink;
   let submission = 0;
 
   before(async () => {
@@ -27,12 +30,21 @@ describe('who may send what', () => {
     await writeFile(join(folder, 'cert.pem'), cert);
     const added = await runPostern(['user', 'add', 'anna@localhost'], { cwd: folder, input: `${password}\n` });
     assert.equal(added.code, 0, added.stderr);
+    sink = await SmtpSink.start(suite, {
+      steps: { rcpt: ({ line }) => (/<gone@/.test(line) ? '550 5.1.1 Gone' : undefined) },
+    });
     server = await ServerProcess.start(suite, {
       folder,
-      config: `{ smtp: { listeners: [
-        { port: 0 },
-        { mode: 'submission', port: 0, tls: 'starttls', key: 'key.pem', cert: 'cert.pem' },
-      ] } }`,
+      config: `{
+        smtp: { listeners: [
+          { port: 0 },
+          { mode: 'submission', port: 0, tls: 'starttls', key: 'key.pem', cert: 'cert.pem' },
+        ], relayNetworks: ['127.0.0.2'] },
+        plugins: { 'client-queue': {
+          routes: { next: { mx: ['127.0.0.1'], port: ${sink.port}, tls: 'never' } },
+          defaultRoute: 'next',
+        } },
+      }`,
     });
     submission = await server.portOf('submission');
   });
@@ -101,12 +113,27 @@ describe('who may send what', () => {
     );
   });
 
-  test('mail of a user to a foreign domain is refused while nothing relays it', async () => {
+  test('mail of a user to a foreign domain is taken, and goes to the next server', async () => {
     const client = await secured();
     assert.equal((await client.command(plain('anna@localhost', password))).code, 235);
     await client.command('MAIL FROM:<anna@localhost>');
-    const reply = await client.command('RCPT TO:<someone@elsewhere.example>');
-    assert.deepEqual([reply.code, reply.status], [550, '5.7.1']);
+    assert.equal((await client.command('RCPT TO:<someone@elsewhere.example>')).code, 250);
+    assert.equal((await client.data('Subject: abroad\r\n\r\nhello\r\n')).code, 250);
     client.close();
+    await sink.until(({ messages }) => messages.some(({ text }) => /^Subject: abroad/m.test(String(text))));
+    const [message] = sink.messages;
+    assert.deepEqual([message?.sender, message?.recipients], ['anna@localhost', ['someone@elsewhere.example']]);
+    assert.match(String(message?.text), /^Received: from client\.example /);
+  });
+
+  test('a client in a relay network may send to anybody, and hears of a failure in words and as a report', async () => {
+    const client = await SmtpClient.greeted({ port: server.smtpPort, localAddress: '127.0.0.2' });
+    await client.command('MAIL FROM:<anna@localhost>');
+    assert.equal((await client.command('RCPT TO:<gone@elsewhere.example>')).code, 250);
+    assert.equal((await client.data('Subject: lost\r\n\r\nhello\r\n')).code, 250);
+    client.close();
+    const admin = HttpClient.admin(server.http);
+    const [notice] = await untilListed(admin, 1, 'localhost/anna');
+    assert.match(notice?.subject ?? '', /could not be delivered/);
   });
 });

@@ -18,6 +18,8 @@ export interface SmtpClientOptions {
   readonly port: number;
   /** Start with TLS; certificates are not verified. */
   readonly tls?: boolean;
+  /** Where to call from. */
+  readonly localAddress?: string;
   /** How long to wait for a reply, in milliseconds. */
   readonly patienceMs?: number;
 }
@@ -39,8 +41,9 @@ export class SmtpClient {
 
   /** Connects and reads nothing yet. */
   static async connect(options: SmtpClientOptions): Promise<SmtpClient> {
-    const { host = '127.0.0.1', port, tls = false, patienceMs } = options;
-    const socket = tls ? connectTls({ host, port, rejectUnauthorized: false }) : connectSocket({ host, port });
+    const { host = '127.0.0.1', port, tls = false, patienceMs, localAddress } = options;
+    const place = { host, port, ...(localAddress !== undefined && { localAddress }) };
+    const socket = tls ? connectTls({ ...place, rejectUnauthorized: false }) : connectSocket(place);
     const client = new SmtpClient(socket, patienceMs);
     await once(socket, tls ? 'secureConnect' : 'connect');
     return client;

@@ -1,0 +1,113 @@
+import { join } from 'node:path';
+import { lifecycle } from '../../core/contracts/lifecycle.js';
+import { localDelivery } from '../../core/contracts/local-delivery.js';
+import { relayQueue } from '../../core/contracts/relay-queue.js';
+import { configuration, type Configuration } from '../../core/contracts/server.js';
+import { submission } from '../../core/contracts/submission.js';
+import { CachingResolver } from '../../core/dns/caching-resolver.js';
+import { MailRoutes } from '../../core/dns/mail-routes.js';
+import { ownAddresses } from '../../core/dns/own-addresses.js';
+import { SystemResolver } from '../../core/dns/system-resolver.js';
+import { definePlugin, type PluginContext } from '../../core/plugin.js';
+import { parseNetworks } from '../../core/smtp/networks.js';
+import { openDestinationControls } from './destination-controls.js';
+import { ClientQueueOptions, type ClientQueueSettings } from './options.js';
+import { Outbound } from './outbound.js';
+import { OutboundSettings } from './outbound-settings.js';
+import { openRelayQueue } from './queue/open-relay-queue.js';
+import { relayHook, relayTarget } from './relay-hook.js';
+import { queueTargets } from './relay-target.js';
+
+/** Mail for other servers: who may send it, the queue it waits in, and the worker that delivers it. */
+export const clientQueue = definePlugin({
+  name: 'client-queue',
+  options: ClientQueueOptions,
+  needs: { configuration, lifecycle, localDelivery, submission },
+  provides: { relayQueue },
+  async setup(context, { options, configuration, lifecycle, localDelivery, submission }) {
+    const { clock, log, smtp, metrics, health, onClose } = context;
+    const { data, hostname } = configuration;
+    const settings = new OutboundSettings(options);
+    const queue = await openRelayQueue({
+      folder: await context.folder('queue'),
+      clock,
+      log,
+      owner: relayTarget,
+      keepFinishedMs: options.keepFinished * 1000,
+      maxEntries: options.maxEntries,
+      longestPauseMs: Math.max(options.retry.maxSeconds, options.retry.firstSeconds) * 1500,
+    });
+    onClose(() => queue.close());
+    const controls = await openDestinationControls({ file: join(data, 'destinations.json'), clock });
+    const finder = mailRoutes(options, hostname, clock);
+    const outbound = new Outbound({
+      queue,
+      controls,
+      finder,
+      local: localDelivery,
+      submission,
+      hostname,
+      settings,
+      metrics,
+      clock,
+      log,
+    });
+    onClose(() => outbound.stop());
+
+    const authority = relayAuthority(configuration, onClose);
+    smtp.on('rcptTo', { order: 'route', before: 'users' }, relayHook({ ...authority, rules: () => settings.rules }));
+    const targets = queueTargets({
+      queue,
+      local: localDelivery,
+      clock,
+      settings: () => settings.current,
+      firstPause: () => settings.schedule.pause(1),
+      speaksLmtp: (route) => settings.current.routes[route]?.protocol === 'lmtp',
+    });
+    smtp.deliverTo(relayTarget, { ...targets.relay, finder: () => (placement) => queue.locate(placement) });
+    smtp.deliverTo('retry', targets.retry);
+    smtp.deliverTo('bounce', targets.bounce);
+    smtp.deliverTo('hold', targets.hold);
+
+    health.check('queue', () => {
+      const why = queue.complaint();
+      return why === undefined ? { status: 'up' } : { status: 'degraded', why };
+    });
+    health.check('scheduler', () => outbound.health());
+    context.every(options.housekeepingInterval, () => outbound.housekeep());
+    lifecycle.stopping.addEventListener('abort', () => outbound.pause(), { once: true });
+    void lifecycle.started.then(() => outbound.start());
+    return {
+      relayQueue: queue,
+      reconfigure(changed: ClientQueueSettings) {
+        settings.change(changed);
+        outbound.renew();
+        log.info('the options of client-queue are in force');
+      },
+    };
+  },
+});
+
+function mailRoutes({ resolver }: ClientQueueSettings, hostname: string, clock: PluginContext['clock']): MailRoutes {
+  const { servers, timeoutMs } = resolver;
+  const system = new SystemResolver({ timeoutMs, ...(servers !== undefined && { servers }) });
+  return new MailRoutes({
+    resolver: new CachingResolver(system, {}, clock),
+    ownNames: [hostname],
+    ownAddresses,
+  });
+}
+
+/** Who may relay what, as the configuration says now. */
+function relayAuthority(configuration: Configuration, onClose: PluginContext['onClose']) {
+  const read = () => ({
+    domains: new Set(configuration.domains),
+    networks: parseNetworks(configuration.relayNetworks),
+  });
+  let known = read();
+  const unwatch = configuration.watch?.(() => {
+    known = read();
+  });
+  onClose(() => unwatch?.());
+  return { localDomains: () => known.domains, relayNetworks: () => known.networks };
+}

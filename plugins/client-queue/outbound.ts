@@ -1,0 +1,185 @@
+import type { Clock } from '../../core/clock.js';
+import type { LocalDelivery } from '../../core/contracts/local-delivery.js';
+import type { Lease } from '../../core/contracts/queue-lease.js';
+import type { RelayQueue } from '../../core/contracts/relay-queue.js';
+import type { SubmissionService } from '../../core/contracts/submission.js';
+import type { HopFinder } from '../../core/dns/next-hop.js';
+import type { HealthReport } from '../../core/health.js';
+import type { Log } from '../../core/log.js';
+import type { PluginContext } from '../../core/plugin.js';
+import type { ClientDeadlines } from '../../core/smtp/client/deadlines.js';
+import type { OutgoingContent } from '../../core/smtp/client/message.js';
+import { ClientPool } from '../../core/smtp/client/pool.js';
+import { DeadHosts } from './dead-hosts.js';
+import { DeliveryDesk } from './delivery-desk.js';
+import type { DestinationControls } from './destination-controls.js';
+import { NextHops } from './next-hops.js';
+import { NoticeSender } from './notice-sender.js';
+import { outboundMetrics } from './outbound-metrics.js';
+import type { OutboundSettings } from './outbound-settings.js';
+import { QueueFiguresSource } from './queue-figures.js';
+import { Scheduler } from './scheduler.js';
+
+export interface OutboundInput {
+  readonly queue: RelayQueue;
+  readonly controls: DestinationControls;
+  readonly finder: HopFinder;
+  readonly local: LocalDelivery;
+  readonly submission: SubmissionService;
+  readonly hostname: string;
+  readonly settings: OutboundSettings;
+  readonly metrics: PluginContext['metrics'];
+  /** Those of the client where absent. */
+  readonly deadlines?: Partial<ClientDeadlines>;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** So long attempts under way may go on when the server stops. */
+const graceMs = 10_000;
+/** So many of them wait for a connection of the pool, at most. */
+const waiting = 10_000;
+
+/** The running worker of the queue: scheduler, connections, notices. */
+export class Outbound {
+  readonly #input: OutboundInput;
+  readonly #abort = new AbortController();
+  readonly #dead: DeadHosts;
+  readonly #hops: NextHops;
+  readonly #desk: DeliveryDesk;
+  readonly #scheduler: Scheduler;
+  readonly #notices: NoticeSender;
+  readonly #figures: QueueFiguresSource;
+  #pool: ClientPool;
+  #stopped = false;
+
+  constructor(input: OutboundInput) {
+    this.#input = input;
+    const { queue, controls, local, finder, hostname, clock, log, settings } = input;
+    const shared = { queue, clock, log };
+    this.#pool = this.#newPool();
+    this.#dead = new DeadHosts(clock);
+    this.#hops = new NextHops({ finder, clock, hostname, settings: () => settings.current });
+    this.#figures = new QueueFiguresSource(queue, clock);
+    const metrics = outboundMetrics(
+      input.metrics,
+      () => this.#figures.get(),
+      () => this.#pool.statistics(),
+    );
+    const classification = () => settings.classification;
+    this.#notices = new NoticeSender({
+      ...shared,
+      submission: input.submission,
+      hostname,
+      metrics,
+      from: `mailer-daemon@${hostname}`,
+      destinationOf: (address) => settings.rules.keyOf(address),
+    });
+    this.#desk = new DeliveryDesk({
+      ...shared,
+      hostname,
+      metrics,
+      schedule: () => settings.schedule,
+      remote: {
+        hops: this.#hops,
+        dead: this.#dead,
+        classification,
+        clock,
+        signal: this.#abort.signal,
+        deadlines: input.deadlines,
+        pool: { lease: (destination, options) => this.#pool.lease(destination, options) },
+        content: (lease) => this.#content(lease),
+      },
+      local: { ...shared, local, classification },
+      noticed: () => void this.#notices.run(),
+    });
+    this.#scheduler = new Scheduler({
+      ...shared,
+      controls,
+      settings: () => settings.current,
+      attempt: (lease, connections) => this.#desk.attempt(lease, connections),
+      settle: (lease, tried) => this.#desk.settle(lease, tried),
+    });
+  }
+
+  /** What a crash has left to be told is told first. */
+  async start(): Promise<void> {
+    await this.#notices.run();
+    if (!this.#stopped) this.#scheduler.start();
+  }
+
+  /** How it stands with a destination now. */
+  pace(destination: string): ReturnType<Scheduler['pace']> {
+    return this.#scheduler.pace(destination);
+  }
+
+  async housekeep(): Promise<void> {
+    await this.#input.queue.housekeep(this.#input.clock.now());
+    await this.#notices.run();
+  }
+
+  /** New options are in force: what was learnt under the old ones is forgotten, open connections finish their mail. */
+  renew(): void {
+    this.#hops.forget();
+    this.#dead.forget();
+    const old = this.#pool;
+    this.#pool = this.#newPool();
+    void old.close();
+  }
+
+  /** An operator wants it tried again: hosts that were dead may be back. */
+  forgetFailures(): void {
+    this.#dead.forget();
+    this.#hops.forget();
+  }
+
+  /** Nothing more is fetched. */
+  pause(): void {
+    this.#stopped = true;
+    this.#scheduler.stop();
+  }
+
+  /** What is under way is finished if that is soon, else given back. */
+  async stop(): Promise<void> {
+    this.pause();
+    const patience = setTimeout(() => this.#abort.abort(), graceMs);
+    await this.#scheduler.idle();
+    clearTimeout(patience);
+    await this.#pool.close();
+    await this.#notices.idle();
+  }
+
+  health(): HealthReport {
+    const { unsettled } = this.#desk;
+    if (this.#scheduler.fault !== undefined) return { status: 'down', why: this.#scheduler.fault };
+    if (unsettled > 0) {
+      return { status: 'degraded', why: `What came of ${unsettled} attempts cannot be written to the disk yet.` };
+    }
+    return { status: 'up' };
+  }
+
+  #newPool(): ClientPool {
+    const { maxConnections, destination } = this.#input.settings.current;
+    return new ClientPool(
+      {
+        connections: maxConnections,
+        connectionsEach: maxConnections,
+        waiting,
+        idleMs: destination.idleSeconds * 1000,
+        uses: destination.messagesPerConnection,
+      },
+      this.#input.clock,
+    );
+  }
+
+  async #content({ uid, entry }: Lease): Promise<OutgoingContent> {
+    const { queue } = this.#input;
+    const bytes = await queue.bytes?.(uid);
+    if (bytes !== undefined) return { source: bytes };
+    return { source: () => opened(queue, uid), size: entry.size };
+  }
+}
+
+async function* opened(queue: RelayQueue, uid: string): AsyncGenerator<Uint8Array> {
+  yield* (await queue.open(uid)) as AsyncIterable<Buffer>;
+}

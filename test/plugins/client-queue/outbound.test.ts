@@ -1,0 +1,201 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { SmtpSink, type SinkScript } from '../../support/smtp-sink.js';
+import { freePort } from '../../support/free-port.js';
+import { outboundGround, outcomes, type OutboundGroundOptions } from './outbound-ground.js';
+
+type Test = Parameters<typeof outboundGround>[0];
+
+/** Mail for `sink.example` goes to a server that behaves as scripted. */
+async function withSink(t: Test, script: SinkScript = {}, given: OutboundGroundOptions = {}) {
+  const sink = await SmtpSink.start(t, script);
+  const ground = await outboundGround(t, { ...given, options: { port: sink.port, ...given.options } });
+  return { ...ground, sink };
+}
+
+const quick = {
+  greetingMs: 300,
+  helloMs: 300,
+  mailMs: 300,
+  rcptMs: 300,
+  dataMs: 300,
+  blockMs: 300,
+  finalMs: 300,
+  attemptMs: 1000,
+};
+
+test('a message is delivered at once, byte for byte, from its trace fields on', async (t) => {
+  const { delivered, sink } = await withSink(t);
+  const entry = await delivered({ to: ['bob@sink.example', 'carl@sink.example'] });
+  assert.deepEqual(outcomes(entry), ['bob@sink.example delivered 250 2.0.0', 'carl@sink.example delivered 250 2.0.0']);
+  assert.equal(sink.messages.length, 1);
+  assert.equal(sink.messages[0]?.sender, 'anna@example.org');
+  assert.match(String(sink.messages[0]?.text), /^Received: by here\r\nSubject: hello\r\n/);
+  const [attempt] = entry.history;
+  assert.deepEqual(
+    [attempt?.outcome, attempt?.host, attempt?.tls],
+    ['delivered', `127.0.0.1[127.0.0.1]:${sink.port}`, null],
+  );
+});
+
+describe('a server that behaves so', () => {
+  const cases: Readonly<Record<string, readonly [SinkScript['steps'], expected: string]>> = {
+    'refuses the recipient': [{ rcpt: '550 5.1.1 No such user' }, 'bounced 550 5.1.1'],
+    'defers the recipient': [{ rcpt: '450 4.2.0 Greylisted' }, 'deferred 450 4.2.0'],
+    'says 552 to the recipient': [{ rcpt: '552 Too many recipients' }, 'deferred 552 5.0.0'],
+    'refuses the sender': [{ mail: '550 5.7.1 Go away' }, 'bounced 550 5.7.1'],
+    'refuses the message': [{ dot: '554 5.6.0 Spam' }, 'bounced 554 5.6.0'],
+    'defers the message': [{ dot: '451 4.3.0 Later' }, 'deferred 451 4.3.0'],
+    'answers 999 to the dot': [{ dot: '999 what' }, 'deferred 451 4.5.0'],
+    'answers 354 to the dot': [{ dot: '354 more' }, 'deferred'],
+    'answers garbage': [{ mail: 'hello there' }, 'deferred 451 4.5.0'],
+    'is silent behind the dot': [{ dot: { silent: true } }, 'deferred 451 4.4.2'],
+    'stalls at MAIL': [{ mail: { stall: true } }, 'deferred 451 4.4.2'],
+    'stalls in the greeting': [{ greeting: { stall: true } }, 'deferred 451 4.4.2'],
+    'drips its answer to EHLO': [{ ehlo: { drip: '250-x\r\n', everyMs: 50 } }, 'deferred 451 4.4.2'],
+    'resets at RCPT': [{ rcpt: { reset: true } }, 'deferred 451 4.4.2'],
+    'resets behind the dot': [{ dot: { reset: true } }, 'deferred 451 4.4.2'],
+    'closes with 421': [{ mail: { close: '421 4.3.2 Shutting down' } }, 'deferred 421 4.3.2'],
+    'says no to everybody in its greeting': [{ greeting: '554 No mail here' }, 'bounced 554 5.0.0'],
+  };
+  for (const [title, [steps, expected]] of Object.entries(cases)) {
+    test(`${title}: ${expected}`, async (t) => {
+      const { delivered } = await withSink(t, { ...(steps && { steps }) }, { deadlines: quick });
+      const entry = await delivered({ to: ['bob@sink.example'] });
+      const [outcome = ''] = outcomes(entry);
+      assert.ok(outcome.startsWith(`bob@sink.example ${expected}`), outcome);
+      assert.equal(entry.attempts, 1);
+    });
+  }
+
+  test('loses the connection behind the dot: it is tried again, and the attempt says that it may be there', async (t) => {
+    const { delivered } = await withSink(t, { steps: { dot: { reset: true } } });
+    const [attempt] = (await delivered({ to: ['bob@sink.example'] })).history;
+    assert.deepEqual([attempt?.outcome, attempt?.possibleDuplicate], ['lost', true]);
+  });
+
+  test('takes some and refuses others: each has its own answer', async (t) => {
+    const script: SinkScript = { steps: { rcpt: [undefined, '550 5.1.1 No', '450 4.2.2 Full'] } };
+    const { delivered, submissions, entryWhen } = await withSink(t, script);
+    const entry = await delivered({ to: ['a@sink.example', 'b@sink.example', 'c@sink.example'] });
+    assert.deepEqual(
+      entry.recipients.map(({ state }) => state),
+      ['delivered', 'bounced', 'deferred'],
+    );
+    assert.equal(entry.history[0]?.outcome, 'partial');
+    await entryWhen(entry.uid, ({ notices }) => notices.length === 0);
+    assert.deepEqual(
+      submissions.map(({ id, reversePath, recipients }) => [id, reversePath, recipients[0]?.address]),
+      [[`${entry.uid}-1`, null, 'anna@example.org']],
+    );
+  });
+
+  test('stalls: others are delivered meanwhile', async (t) => {
+    const stalling = await SmtpSink.start(t, { steps: { mail: { stall: true } } });
+    const friendly = await SmtpSink.start(t);
+    const route = (port: number) => ({ mx: ['127.0.0.1'], port, tls: 'never' });
+    const routes = { bad: route(stalling.port), good: route(friendly.port) };
+    const ground = await outboundGround(t, { options: { routes } });
+    for (let n = 0; n < 30; n += 1)
+      await ground.enqueue({ to: [{ address: 'x@bad.example', destination: 'route:bad' }] });
+    const uid = await ground.enqueue({ to: [{ address: 'y@good.example', destination: 'route:good' }] });
+    await ground.outbound.start();
+    assert.equal((await ground.tried(uid)).state, 'delivered');
+    await stalling.close();
+  });
+});
+
+describe('several servers of a domain', () => {
+  test('the next one is asked when one cannot be reached, and the dead one is left alone for a while', async (t) => {
+    const ground = await withSink(t, {}, { hops: { 'sink.example': ['127.0.0.9', '127.0.0.1'] } });
+    const first = await ground.delivered({ to: ['bob@sink.example'] });
+    assert.equal(first.state, 'delivered');
+    const second = await ground.tried(await ground.enqueue({ to: ['bob@sink.example'] }));
+    assert.equal(second.state, 'delivered');
+  });
+
+  test('a no in the greeting is for good only when all say so', async (t) => {
+    const port = await freePort();
+    await SmtpSink.start(t, { steps: { greeting: '554 5.3.2 Not I' } }, port);
+    const hops = { 'sink.example': ['127.0.0.1', '127.0.0.9'] };
+    const ground = await outboundGround(t, { hops, options: { port } });
+    assert.equal((await ground.delivered({ to: ['bob@sink.example'] })).state, 'deferred');
+  });
+
+  test('nobody there: deferred with what was found, and the next message costs no call', async (t) => {
+    const port = await freePort();
+    const ground = await outboundGround(t, { options: { port } });
+    const entry = await ground.delivered({ to: ['bob@sink.example'] });
+    assert.deepEqual(outcomes(entry), ['bob@sink.example deferred 451 4.4.1']);
+    const sink = await SmtpSink.start(t, {}, port);
+    const again = await ground.tried(await ground.enqueue({ to: ['bob@sink.example'] }));
+    assert.equal(again.state, 'deferred');
+    assert.equal(sink.connections, 0);
+    ground.outbound.forgetFailures();
+    const late = await ground.tried(await ground.enqueue({ to: ['bob@sink.example'] }));
+    assert.equal(late.state, 'delivered');
+  });
+
+  test('a domain that takes no mail is for good, and one that cannot be asked for is not', async (t) => {
+    const no = (permanent: boolean, code: number, status: string) =>
+      ({ outcome: 'failed', reason: permanent ? 'null-mx' : 'dns', code, status, text: 'No', permanent }) as const;
+    const hops = { 'null.example': no(true, 556, '5.1.10'), 'lost.example': no(false, 451, '4.4.3') };
+    const ground = await outboundGround(t, { hops });
+    const entry = await ground.delivered({ to: ['a@null.example', 'b@lost.example'] });
+    assert.deepEqual(outcomes(entry), ['a@null.example bounced 556 5.1.10', 'b@lost.example deferred 451 4.4.3']);
+  });
+});
+
+test('messages share connections', async (t) => {
+  const { sink, enqueue, outbound, tried } = await withSink(t, {}, { options: { destination: { maxConnections: 2 } } });
+  const uids = [];
+  for (let n = 0; n < 20; n += 1) uids.push(await enqueue({ to: ['bob@sink.example'] }));
+  await outbound.start();
+  for (const uid of uids) assert.equal((await tried(uid)).state, 'delivered');
+  assert.ok(sink.connections <= 2, `${sink.connections} connections`);
+});
+
+test('LMTP: each recipient has its answer behind the dot', async (t) => {
+  const sink = await SmtpSink.start(t, {
+    protocol: 'lmtp',
+    steps: { dot: [undefined, '550 5.1.1 No', '452 4.2.2 Full'] },
+  });
+  const routes = { boxes: { mx: ['127.0.0.1'], port: sink.port, protocol: 'lmtp', tls: 'never' } };
+  const ground = await outboundGround(t, { options: { routes } });
+  const to = ['a', 'b', 'c'].map((name) => ({ address: `${name}@x.example`, destination: 'route:boxes' }));
+  const entry = await ground.delivered({ to });
+  assert.deepEqual(
+    entry.recipients.map(({ state }) => state),
+    ['delivered', 'bounced', 'deferred'],
+  );
+});
+
+test('a suspended destination waits, others go, and it goes on when it is resumed', async (t) => {
+  const ground = await withSink(t);
+  await ground.controls.set('sink.example', { suspendedUntil: Infinity, reason: 'maintenance' }, 'ops');
+  const held = await ground.enqueue({ to: ['bob@sink.example'] });
+  const other = await ground.enqueue({ to: ['bob@other.example'] });
+  await ground.outbound.start();
+  assert.equal((await ground.tried(other)).state, 'delivered');
+  assert.equal((await ground.queue.find(held))?.state, 'queued');
+  await ground.controls.clear('sink.example');
+  assert.equal((await ground.tried(held)).state, 'delivered');
+});
+
+test('a route that is not configured any more defers, and says so', async (t) => {
+  const ground = await outboundGround(t);
+  const entry = await ground.delivered({ to: [{ address: 'a@x.example', destination: 'route:gone' }] });
+  assert.equal(entry.state, 'deferred');
+  assert.match(entry.lastReply?.text ?? '', /route gone is not configured/);
+});
+
+test('a stop gives back what waits and finishes what is under way', async (t) => {
+  const ground = await withSink(t, {}, { options: { destination: { maxConnections: 1 } } });
+  for (let n = 0; n < 50; n += 1) await ground.enqueue({ to: ['bob@sink.example'] });
+  await ground.outbound.start();
+  await ground.sink.until(({ messages }) => messages.length >= 5);
+  await ground.outbound.stop();
+  const sent = ground.sink.messages.length;
+  assert.equal(await ground.queue.count({ state: ['delivered'] }), sent);
+  assert.equal(await ground.queue.count({ state: ['queued'] }), 50 - sent);
+});
