@@ -57,9 +57,12 @@ test('all refused is no success', async (t) => {
 
 test('when the connection ends in the middle, those with a reply are settled and the others may have it', async (t) => {
   for (const end of [{ reset: true }, { close: '' }] as const) {
-    // The first reply is given time to be read: a reset takes what is on its way with it.
-    const later = { after: new Promise((resolve) => setTimeout(resolve, 50)), say: end };
-    const { result, session } = await sent(t, { dot: ['250 2.0.0 a', later] });
+    // A reset takes what is on its way with it, so the first reply must have been read.
+    let read = (): void => undefined;
+    const after = new Promise<void>((resolve) => (read = resolve));
+    const sink = await SmtpSink.start(t, { protocol: 'lmtp', steps: { dot: ['250 2.0.0 a', { after, say: end }] } });
+    const session = await open(t, sink, { protocol: 'lmtp' });
+    const result = await session.send(message({ to }), { settled: () => read() });
     const unknown = 'closed final 451 4.4.2 temporary after the dot';
     assert.deepEqual(outcomes(result), ['delivered', unknown, unknown]);
     assert.equal(session.reusable, false);
@@ -68,7 +71,7 @@ test('when the connection ends in the middle, those with a reply are settled and
 
 test('one reply for two recipients runs into the deadline', async (t) => {
   const sink = await SmtpSink.start(t, { protocol: 'lmtp', steps: { dot: ['250 2.0.0 both', { silent: true }] } });
-  const session = await open(t, sink, { protocol: 'lmtp' }, { deadlines: { finalMs: 100 } });
+  const session = await open(t, sink, { protocol: 'lmtp' }, { deadlines: { finalMs: 500 } });
   const result = await session.send(message({ to: to.slice(0, 2) }));
   assert.deepEqual(outcomes(result), ['delivered', 'timeout final 451 4.4.2 temporary after the dot']);
   assert.equal(session.reusable, false);

@@ -9,16 +9,16 @@ import { described, failureOf, message, open, outcomes } from './ground.js';
 const tls = selfSigned('mx.example.com');
 const auth = { username: 'anna', password: 'pa ss+wörd' };
 
-async function opened(t: Ending, script: SinkScript, more: Partial<Destination>) {
+async function opened(t: Ending, script: SinkScript, more: Partial<Destination>, tlsMs = 20_000) {
   const sink = await SmtpSink.start(t, script);
   return {
     sink,
-    opening: open(t, sink, { host: 'mx.example.com', ...more }, { deadlines: { tlsMs: 1000, helloMs: 1000 } }),
+    opening: open(t, sink, { host: 'mx.example.com', ...more }, { deadlines: { tlsMs } }),
   };
 }
 
-const refused = async (t: Ending, script: SinkScript, more: Partial<Destination>): Promise<string> =>
-  described(await failureOf((await opened(t, script, more)).opening));
+const refused = async (t: Ending, script: SinkScript, more: Partial<Destination>, tlsMs?: number): Promise<string> =>
+  described(await failureOf((await opened(t, script, more, tlsMs)).opening));
 
 test('STARTTLS is used where it is offered, and what was offered in clear is forgotten', async (t) => {
   const { sink, opening } = await opened(t, { tls }, { tls: { mode: 'opportunistic' } });
@@ -67,7 +67,7 @@ test('required TLS never goes on in clear', async (t) => {
   assert.equal(await refused(t, refusing, { tls: { mode } }), 'reply starttls 454 4.7.0 temporary');
   assert.equal(await refused(t, { capabilities: ['STARTTLS'] }, { tls: { mode } }), 'tls starttls 451 4.7.5 temporary');
   const stalling = { capabilities: ['STARTTLS'], steps: { starttls: { stall: true } } } as const;
-  assert.equal(await refused(t, stalling, { tls: { mode } }), 'timeout starttls 451 4.4.2 temporary');
+  assert.equal(await refused(t, stalling, { tls: { mode } }, 300), 'timeout starttls 451 4.4.2 temporary');
 });
 
 test('required TLS looks at the certificate, unless it is told not to', async (t) => {
