@@ -10,6 +10,7 @@ import { ownAddresses } from '../../core/dns/own-addresses.js';
 import { SystemResolver } from '../../core/dns/system-resolver.js';
 import { definePlugin, type PluginContext } from '../../core/plugin.js';
 import { parseNetworks } from '../../core/smtp/networks.js';
+import { clientSite } from './client-site.js';
 import { openDestinationControls } from './destination-controls.js';
 import { ClientQueueOptions, type ClientQueueSettings } from './options.js';
 import { Outbound } from './outbound.js';
@@ -17,6 +18,7 @@ import { OutboundSettings } from './outbound-settings.js';
 import { openRelayQueue } from './queue/open-relay-queue.js';
 import { relayHook, relayTarget } from './relay-hook.js';
 import { queueTargets } from './relay-target.js';
+import { clientEndpoints } from './routes.js';
 
 /** Mail for other servers: who may send it, the queue it waits in, and the worker that delivers it. */
 export const clientQueue = definePlugin({
@@ -68,6 +70,11 @@ export const clientQueue = definePlugin({
     smtp.deliverTo('retry', targets.retry);
     smtp.deliverTo('bounce', targets.bounce);
     smtp.deliverTo('hold', targets.hold);
+
+    const uploads = await context.folder('client-uploads');
+    const site = clientSite({ queue, controls, settings, finder, submission, configuration, clock, uploads });
+    context.http.mount(clientEndpoints(site));
+    context.http.navigate({ title: 'Queue', href: '/client/queue/list', order: 25, role: 'read' });
 
     health.check('queue', () => {
       const why = queue.complaint();

@@ -1,6 +1,11 @@
 import type { Clock } from '../../core/clock.js';
 import type { RelayQueue } from '../../core/contracts/relay-queue.js';
+import type { Intake } from './case/intake.js';
+import type { Sending } from './case/sending.js';
+import type { TransactionGround } from './case/transactions.js';
+import type { UploadShelf } from './case/upload-shelf.js';
 import type { DestinationControls } from './destination-controls.js';
+import type { ReplyClassification, ReplyRule } from './reply-classification.js';
 
 export const group = 'Outbound';
 
@@ -12,3 +17,21 @@ export interface QueueSite {
   /** A sentence about an entry that was set aside as broken. */
   readonly quarantineNote: (uid: string) => Promise<string | undefined>;
 }
+
+/** What the endpoints that send stand on. */
+export interface SendingSite {
+  readonly sending: Sending;
+  readonly intake: Intake;
+  readonly uploads: UploadShelf;
+  /** As it is now. */
+  readonly ground: () => TransactionGround;
+  readonly routes: () => readonly string[];
+  /** Open entries. */
+  readonly queueSize: () => number;
+}
+
+export interface RepliesSite {
+  readonly replies: () => { readonly classification: ReplyClassification; readonly rules: readonly ReplyRule[] };
+}
+
+export type ClientSite = QueueSite & SendingSite & RepliesSite;

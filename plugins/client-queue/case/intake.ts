@@ -1,5 +1,5 @@
 import type { SubmissionService } from '../../../core/contracts/submission.js';
-import { parseAddress, type Address } from '../../../core/mime/address.js';
+import { parseAddress } from '../../../core/mime/address.js';
 import { LineEndings } from '../../../core/mime/line-endings.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import type { Hop } from '../../../core/smtp/verdict.js';
@@ -12,8 +12,8 @@ import type { CaseTransaction } from './transactions.js';
 export interface IntakeInput {
   readonly submission: SubmissionService;
   readonly settings: () => ClientQueueSettings;
-  /** Where a recipient goes when no route is named. */
-  readonly hopOf: (address: Address) => Hop;
+  /** Name of the target that makes entries. */
+  readonly queueTarget: string;
   readonly hopOfRoute: (route: string) => Hop;
 }
 
@@ -29,7 +29,8 @@ export class Intake {
   }
 
   /**
-   * One entry for each message; their uids.
+   * One entry for each message that goes to another server; their uids. Without a route, recipients who have a mailbox here get
+   * the message at once.
    * @param from IP address of the caller
    * @throws Problem `invalid`, `unavailable` when the queue is full, `storage-full`
    */
@@ -40,31 +41,35 @@ export class Intake {
     if (assertions.length > 0)
       throw misplaced(['assertions'], 'is for /client/send: nobody looks at replies to queued mail');
     const route = where.route;
-    if (route !== undefined) routeOf(this.#input.settings(), route);
-    const hopOf = route === undefined ? this.#input.hopOf : () => this.#input.hopOfRoute(route);
+    const known = route === undefined ? 'smtp' : routeOf(this.#input.settings(), route).protocol;
+    if (where.protocol !== undefined && where.protocol !== known)
+      throw misplaced(['protocol'], `is ${known} here: name a route that speaks ${where.protocol}`);
+    const hop = route === undefined ? undefined : () => this.#input.hopOfRoute(route);
     const uids: string[] = [];
-    for await (const transaction of request.transactions())
-      uids.push(await this.#submit(transaction, hopOf, from, uids));
+    for await (const transaction of request.transactions()) {
+      const uid = await this.#submit(transaction, hop, from, uids);
+      if (uid !== undefined) uids.push(uid);
+    }
     return uids;
   }
 
   async #submit(
     { mail, message }: CaseTransaction,
-    hop: (address: Address) => Hop,
+    hop: (() => Hop) | undefined,
     remoteAddress: string,
     before: readonly string[],
-  ): Promise<string> {
+  ): Promise<string | undefined> {
     try {
-      const { id } = await this.#input.submission.submit({
+      const { id, recipients } = await this.#input.submission.submit({
         username: undefined,
         remoteAddress,
         via: 'HTTP',
-        hop,
+        ...(hop !== undefined && { hop }),
         reversePath: mail === null ? null : parseAddress(mail),
         recipients: message.recipients.map(({ address }) => parseAddress(address)),
         content: () => withLineEnds(message.content),
       });
-      return id;
+      return recipients.some(({ target }) => target === this.#input.queueTarget) ? id : undefined;
     } catch (error) {
       if (before.length === 0 || !isProblem(error)) throw error;
       const detail = `${error.message} ${before.length} messages of the case are queued already: ${before.join(', ')}.`;

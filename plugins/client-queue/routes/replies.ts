@@ -1,8 +1,7 @@
 import { z } from 'zod';
 import { type AnyEndpoint, defineEndpoint } from '../../../core/http/endpoint.js';
-import { group } from '../queue-site.js';
-import { explainReply } from '../reply-classification.js';
-import { replyRules } from '../reply-rules.js';
+import { group, type RepliesSite } from '../queue-site.js';
+import type { ReplyClassification } from '../reply-classification.js';
 
 const written = /^\s*(\d{3})(?:[ -](\d\.\d{1,3}\.\d{1,3})(?=\s|$))?[ -]?(.*)$/s;
 const steps = ['greeting', 'hello', 'starttls', 'auth', 'mail', 'rcpt', 'data', 'final'] as const;
@@ -16,7 +15,7 @@ const Explanation = z.object({
 });
 
 /** What the relay makes of a reply, to be tried before it matters. */
-export function replyEndpoints(): readonly AnyEndpoint[] {
+export function replyEndpoints({ replies }: RepliesSite): readonly AnyEndpoint[] {
   return [
     defineEndpoint({
       method: 'GET',
@@ -37,8 +36,9 @@ export function replyEndpoints(): readonly AnyEndpoint[] {
       view: 'replies.njk',
       cache: 'no-store',
       handle({ query: { reply = '', step = 'rcpt' }, request }) {
-        const explanation = reply.trim() === '' ? null : explain(reply, step);
-        const rules = replyRules.map(({ name, pattern, category, retryAfter }) => ({
+        const { classification, rules: known } = replies();
+        const explanation = reply.trim() === '' ? null : explain(reply, step, classification);
+        const rules = known.map(({ name, pattern, category, retryAfter }) => ({
           name,
           pattern,
           category,
@@ -51,7 +51,7 @@ export function replyEndpoints(): readonly AnyEndpoint[] {
   ];
 }
 
-function explain(reply: string, step: (typeof steps)[number]) {
+function explain(reply: string, step: (typeof steps)[number], classification: ReplyClassification) {
   const [, code = '0', status, text = reply] = written.exec(reply) ?? [];
-  return explainReply(Number(code), status ?? null, text, step);
+  return classification.explain(Number(code), status ?? null, text, step);
 }

@@ -4,25 +4,11 @@ import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from 
 import { counted } from '../../../core/http/question.js';
 import { problem } from '../../../core/problem.js';
 import { CaseDefinition } from '../case/definition.js';
-import type { Intake } from '../case/intake.js';
 import { type MessageQuery, type OutgoingRequest, requestOfCase, requestOfMessage } from '../case/outgoing-request.js';
-import type { Sending } from '../case/sending.js';
-import type { TransactionGround } from '../case/transactions.js';
-import type { KeptUpload, UploadShelf } from '../case/upload-shelf.js';
+import type { KeptUpload } from '../case/upload-shelf.js';
 import { exampleCase, resultPage, sendPage } from '../send-page.js';
-import { group } from '../queue-site.js';
+import { group, type SendingSite } from '../queue-site.js';
 import { SessionAnswer, sessionAnswer } from '../session-answer.js';
-
-export interface SendingSite {
-  readonly sending: Sending;
-  readonly intake: Intake;
-  readonly uploads: UploadShelf;
-  /** As it is now. */
-  readonly ground: () => TransactionGround;
-  readonly routes: () => readonly string[];
-  /** Open entries. */
-  readonly queueSize: () => number;
-}
 
 const mostCaseBytes = 1024 * 1024;
 const messageTypes = ['message/rfc822', 'application/octet-stream'];
@@ -100,8 +86,8 @@ const queue = (site: SendingSite) =>
     query: RawQuery,
     body: { kind: 'either', schema: CaseDefinition, limit: mostCaseBytes, types },
     answer: z.object({
-      status: z.literal('QUEUED'),
-      uid: z.string().describe('Of the first message'),
+      status: z.enum(['QUEUED', 'DELIVERED']).describe('DELIVERED: every recipient has a mailbox here'),
+      uid: z.string().nullable().describe('Of the first entry'),
       uids: z.array(z.string()),
       queueSize: z.int().describe('Open entries'),
     }),
@@ -110,12 +96,14 @@ const queue = (site: SendingSite) =>
     handle: ({ body, query, request }) =>
       withRequest(site, { body, query, request }, async (outgoing) => {
         const uids = await site.intake.queue(outgoing, request.remoteAddress);
-        const uid = uids[0] ?? '';
+        const [uid = null] = uids;
+        const status = uid === null ? 'DELIVERED' : 'QUEUED';
         return respond<object>({
           status: 202,
-          location: uids.length === 1 ? `/client/queue/${uid}` : '/client/queue/list',
-          model: { status: 'QUEUED', uid, uids, queueSize: site.queueSize() },
-          notice: `${counted(uids.length, 'message')} queued.`,
+          location: uid !== null && uids.length === 1 ? `/client/queue/${uid}` : '/client/queue/list',
+          model: { status, uid, uids, queueSize: site.queueSize() },
+          notice:
+            uid === null ? 'Delivered to mailboxes of this server.' : `${counted(uids.length, 'message')} queued.`,
           audit: { action: 'client.queue', selector: { uid }, counts: { queued: uids.length } },
         });
       }),
