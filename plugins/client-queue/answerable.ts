@@ -17,7 +17,7 @@ export function deadLetterReason(
   const received = scanHeader(head).all('received');
   if (received.length >= mostHops) return `A mail loop: it has passed ${received.length} servers`;
   const own = hostname.toLowerCase();
-  const visits = received.filter((field) => /\bby\s+(\S+)/i.exec(field)?.[1]?.toLowerCase() === own).length;
+  const visits = received.filter((field) => /\bby\s+([^\s;]+)/i.exec(field)?.[1]?.toLowerCase() === own).length;
   return visits >= mostVisits ? `A mail loop: it has been here ${visits} times` : null;
 }
 

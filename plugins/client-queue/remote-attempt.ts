@@ -83,7 +83,8 @@ class RemoteAttempt {
     let sessions = 0;
     for (const server of found.servers) {
       if (this.#open.length === 0 || sessions === mostSessions || this.#untried) break;
-      const known = this.#ground.dead.get(server.address, server.port);
+      // An operator who asks for a try wants a call.
+      const known = this.#lease.manual ? undefined : this.#ground.dead.get(server.address, server.port);
       if (known !== undefined) this.#failures.push({ failure: known, server });
       else if (await this.#send(server, content)) sessions += 1;
     }

@@ -1,0 +1,152 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { problem } from '../../../core/problem.js';
+import { queueNotes } from '../../../plugins/client-queue/accepted-entry.js';
+import { SmtpSink } from '../../support/smtp-sink.js';
+import { outboundGround, type Enqueued, type OutboundGroundOptions } from './outbound-ground.js';
+
+type Test = Parameters<typeof outboundGround>[0];
+
+/** Every recipient is refused for good. */
+async function refusing(t: Test, given: OutboundGroundOptions = {}) {
+  const sink = await SmtpSink.start(t, { steps: { rcpt: '550 5.1.1 No such user' } });
+  const ground = await outboundGround(t, { ...given, options: { port: sink.port } });
+  return {
+    ...ground,
+    /** The entry when everybody has been told who is told. */
+    told: async (message: Enqueued) => {
+      const { uid } = await ground.delivered(message);
+      return ground.entryWhen(uid, ({ notices }) => notices.length === 0);
+    },
+  };
+}
+
+async function textOf(ground: {
+  readonly submissions: readonly { content(): AsyncIterable<Buffer> }[];
+}): Promise<string> {
+  const chunks: Buffer[] = [];
+  const [first] = ground.submissions;
+  if (first !== undefined) for await (const chunk of first.content()) chunks.push(chunk);
+  return Buffer.concat(chunks).toString();
+}
+
+describe('the sender of mail that failed', () => {
+  test('gets one notice of all that failed in the run, from the null reverse-path', async (t) => {
+    const ground = await refusing(t);
+    const { uid } = await ground.told({ to: ['a@one.example', 'b@two.example', 'c@two.example'] });
+    assert.equal(ground.submissions.length, 1);
+    const [notice] = ground.submissions;
+    assert.deepEqual(
+      [notice?.reversePath, notice?.recipients.map(({ address }) => address)],
+      [null, ['anna@example.org']],
+    );
+    assert.match(notice?.id ?? '', new RegExp(`^${uid}-\\d`));
+    assert.equal(notice?.notes?.get(queueNotes.noticeOf), uid);
+    const text = await textOf(ground);
+    for (const name of ['a@one.example', 'b@two.example', 'c@two.example']) {
+      assert.match(text, new RegExp(`^Final-Recipient: rfc822; ${name}\r$`, 'm'));
+    }
+    assert.match(text, /^Status: 5\.1\.1\r$/m);
+    assert.match(text, /^Subject: hello\r$/m, 'the message comes back');
+  });
+
+  test('is told what he asked for: nothing, or of some alone', async (t) => {
+    const ground = await refusing(t);
+    const at = (address: string, notify: readonly ('never' | 'failure' | 'success')[]) => ({
+      address,
+      destination: 'one.example',
+      notify,
+    });
+    await ground.told({ to: [at('a@one.example', ['never'])] });
+    assert.equal(ground.submissions.length, 0);
+    await ground.told({ to: [at('a@one.example', ['success']), at('b@one.example', ['failure'])] });
+    assert.equal(ground.submissions.length, 1);
+    assert.doesNotMatch(await textOf(ground), /a@one\.example/);
+  });
+
+  test('gets the header alone when he wants no more, and what he called the message', async (t) => {
+    const ground = await refusing(t);
+    await ground.told({ to: ['a@one.example'], text: 'secret', entry: { ret: 'hdrs', envelopeId: 'mine 1' } });
+    const text = await textOf(ground);
+    assert.match(text, /^Content-Type: text\/rfc822-headers\r$/m);
+    assert.match(text, /^Original-Envelope-Id: mine 1\r$/m);
+    assert.equal(text.match(/^secret\r$/m), null);
+  });
+
+  for (const [title, header, sender] of [
+    ['is a program', 'Auto-Submitted: auto-generated', 'cron@example.org'],
+    ['has sent a report', 'Content-Type: multipart/report; boundary=x', 'anna@example.org'],
+    ['wants no automatic answers', 'X-Auto-Response-Suppress: All', 'anna@example.org'],
+    ['is a mailer daemon', 'X-Nothing: else', 'MAILER-DAEMON@example.org'],
+  ] as const) {
+    test(`is not told when it ${title}`, async (t) => {
+      const ground = await refusing(t);
+      const entry = await ground.told({ to: ['a@one.example'], sender, text: `hello\r\n${header}` });
+      assert.equal(entry.state, 'bounced');
+      assert.equal(ground.submissions.length, 0);
+    });
+  }
+});
+
+describe('what cannot be told to anybody', () => {
+  test('a bounce of a bounce is held for an operator, and makes no further mail', async (t) => {
+    const ground = await refusing(t);
+    const entry = await ground.told({ to: ['a@one.example'], sender: null, entry: { noticeOf: 'other' } });
+    assert.deepEqual([entry.state, ground.submissions.length], ['held', 0]);
+    assert.match(entry.hold ?? '', /notice of failure/);
+  });
+
+  test('a loop ends with an operator', async (t) => {
+    const ground = await refusing(t);
+    const visits = 'Received: from x by mail.example.org; now\r\n'.repeat(4);
+    const entry = await ground.told({ to: ['a@one.example'], text: `hello\r\n${visits}X: y` });
+    assert.deepEqual([entry.state, ground.submissions.length], ['held', 0]);
+    assert.match(entry.hold ?? '', /mail loop: it has been here 4 times/);
+  });
+
+  test('a notice that nobody takes is held under its own uid', async (t) => {
+    let tries = 0;
+    const ground = await refusing(t, {
+      submit: ({ hop }) => {
+        tries += 1;
+        return hop === undefined ? Promise.reject(problem('invalid', 'No such user')) : Promise.resolve();
+      },
+    });
+    const { uid } = await ground.told({ to: ['a@one.example'] });
+    assert.equal(tries, 2);
+    const [, held] = ground.submissions;
+    assert.equal(held?.id, `${uid}-1`);
+    const [sender] = held?.recipients ?? [];
+    assert.ok(sender);
+    assert.deepEqual(held?.hop?.(sender).target, 'hold');
+  });
+});
+
+test('a notice that cannot be handed in now is handed in later, under the same id', async (t) => {
+  let isFull = true;
+  const ground = await refusing(t, {
+    submit: () => (isFull ? Promise.reject(problem('storage-full')) : Promise.resolve()),
+  });
+  const { uid } = await ground.delivered({ to: ['a@one.example'] });
+  await ground.outbound.housekeep();
+  assert.equal((await ground.queue.find(uid))?.notices.length, 1);
+  isFull = false;
+  await ground.outbound.housekeep();
+  assert.equal((await ground.queue.find(uid))?.notices.length, 0);
+  assert.deepEqual(new Set(ground.submissions.map(({ id }) => id)), new Set([`${uid}-1`]));
+});
+
+test('success is told where it was asked for, and the next server does not tell it itself', async (t) => {
+  const deaf = await SmtpSink.start(t, { capabilities: ['PIPELINING'] });
+  const ground = await outboundGround(t, { options: { port: deaf.port } });
+  const to = [{ address: 'a@one.example', destination: 'one.example', notify: ['success'] as const }];
+  const { uid } = await ground.delivered({ to });
+  await ground.entryWhen(uid, ({ notices }) => notices.length === 0);
+  assert.match(await textOf(ground), /^Action: relayed\r$/m);
+
+  const knowing = await SmtpSink.start(t, { capabilities: ['DSN', 'PIPELINING'] });
+  const other = await outboundGround(t, { options: { port: knowing.port } });
+  const entry = await other.delivered({ to, entry: { ret: 'full', envelopeId: 'e1' } });
+  assert.deepEqual([entry.notices.length, other.submissions.length], [0, 0]);
+  assert.match(knowing.messages[0]?.envelope.join('\n') ?? '', /RET=FULL ENVID=e1[^]*NOTIFY=SUCCESS/);
+});

@@ -1,0 +1,173 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { systemClock } from '../../../core/clock.js';
+import { openSpool } from '../../../core/disk/file-spool.js';
+import { join } from 'node:path';
+import { problem } from '../../../core/problem.js';
+import { parseNetworks } from '../../../core/smtp/networks.js';
+import { Pipeline } from '../../../core/smtp/pipeline.js';
+import type { Recipient, SmtpSession, Transaction } from '../../../core/smtp/transaction.js';
+import { hold, route } from '../../../core/smtp/verdict.js';
+import { parseAddress } from '../../../core/mime/address.js';
+import { DestinationRules } from '../../../plugins/client-queue/destination-key.js';
+import { relayHook } from '../../../plugins/client-queue/relay-hook.js';
+import { queueTargets } from '../../../plugins/client-queue/relay-target.js';
+import { PipelineDelivery } from '../../../core/smtp/local-delivery.js';
+import { rememberingLog } from '../../core/disk/remembering-log.js';
+import { FakeTarget, type FakeTargetOptions } from '../../core/smtp/fake-target.js';
+import { sessionOf, transactionOf } from '../../core/smtp/pipeline-ground.js';
+import { outboundGround } from './outbound-ground.js';
+
+/** A pipeline with the targets of the queue and one more, `box`, for `local.example`. */
+async function pipelineWithQueue(t: Parameters<typeof outboundGround>[0], box: FakeTargetOptions = {}) {
+  const ground = await outboundGround(t);
+  const { log } = rememberingLog();
+  const pipeline = new Pipeline({ log, clock: systemClock });
+  const spool = await openSpool(join(ground.folder, 'spool2'), { log, reserveBytes: 0 });
+  const local = new PipelineDelivery({ pipeline, spool, clock: systemClock });
+  const targets = queueTargets({
+    queue: ground.queue,
+    local,
+    clock: systemClock,
+    settings: () => ({ expireAfter: 1000, warnAfter: 100 }),
+    firstPause: () => 60_000,
+    speaksLmtp: () => false,
+  });
+  for (const [name, target] of Object.entries(targets)) pipeline.deliverTo('client-queue', name, target);
+  const fake = new FakeTarget('box', [], box);
+  pipeline.deliverTo('site', 'box', fake);
+  pipeline.on('site', 'rcptTo', { order: 'route' }, ({ address }) =>
+    address.domain === 'local.example' ? route({ target: 'box', destination: address.address }) : { ...nothing },
+  );
+  const hook = relayHook({
+    localDomains: () => new Set(['local.example']),
+    relayNetworks: () => parseNetworks(['192.0.2.0/24']),
+    rules: () => new DestinationRules({ routes: {} }),
+  });
+  pipeline.on('client-queue', 'rcptTo', { order: 'route' }, hook);
+
+  async function deliver(addresses: readonly string[], about: Partial<Transaction> = {}) {
+    const transaction = { ...transactionOf([]), ...about };
+    const recipients: Recipient[] = [];
+    for (const text of addresses) {
+      const address = parseAddress(text);
+      const decision = await pipeline.snapshot().decide('rcptTo', { transaction, address });
+      if (decision.outcome === 'pass' && decision.hop)
+        recipients.push({ address, hop: decision.hop, discarded: false });
+    }
+    const writer = await spool.create(Buffer.from('Return-Path: <>\r\n'), Buffer.from('Received: x\r\n'));
+    await writer.write(Buffer.from('Subject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=\r\nMessage-ID: <1@x>\r\n\r\nhello\r\n'));
+    return pipeline.snapshot().deliver({ ...transaction, recipients }, await writer.finish());
+  }
+  return { ...ground, pipeline, fake, deliver };
+}
+
+const nothing = { postern: 'verdict', kind: 'next' } as const;
+const stranger: SmtpSession = { ...sessionOf(), remote: { address: '198.51.100.1', port: 1 } };
+
+test('one transaction is one entry under its id, with what lists show', async (t) => {
+  const { deliver, queue } = await pipelineWithQueue(t);
+  const { summary } = await deliver(['a@one.example', 'b@two.example', 'a@one.example']);
+  assert.equal(summary.code, 250);
+  const entry = await queue.find('id1');
+  assert.deepEqual(
+    entry?.recipients.map(({ address, destination }) => `${address} ${destination}`),
+    ['a@one.example one.example', 'b@two.example two.example'],
+  );
+  assert.deepEqual([entry?.subject, entry?.internetMessageId, entry?.sender], ['Grüße', '<1@x>', 'from@example.com']);
+  assert.equal(entry?.accepted.source.listener, 'mx');
+});
+
+test('a stranger relays nothing, whatever the address; a user, a relay network and the server itself do', async (t) => {
+  const { pipeline } = await pipelineWithQueue(t);
+  const ask = async (session: SmtpSession): Promise<string> => {
+    const transaction = { ...transactionOf([]), session };
+    const decision = await pipeline
+      .snapshot()
+      .decide('rcptTo', { transaction, address: parseAddress('a@one.example') });
+    return decision.outcome === 'pass' ? (decision.hop?.target ?? '') : decision.outcome;
+  };
+  assert.equal(await ask(stranger), 'refuse');
+  assert.equal(await ask({ ...stranger, remote: { address: '127.0.0.1', port: 1 } }), 'refuse');
+  assert.equal(await ask({ ...stranger, user: { username: 'anna@local.example' } }), 'relay');
+  assert.equal(await ask({ ...stranger, internal: true }), 'relay');
+  assert.equal(await ask(sessionOf()), 'relay');
+});
+
+test('what a target defers is queued for that target with its hop, and what it refuses is told to the sender', async (t) => {
+  const refusals: Readonly<Record<string, readonly ['deferred' | 'refused', number, string]>> = {
+    'b@local.example': ['deferred', 451, '4.2.0'],
+    'c@local.example': ['refused', 550, '5.1.1'],
+  };
+  const outcome: NonNullable<FakeTargetOptions['outcome']> = (recipient) => {
+    const refusal = refusals[recipient.address.address];
+    if (refusal === undefined) return { recipient, outcome: 'delivered' };
+    const [made, code, status] = refusal;
+    return { recipient, outcome: made, code, status, text: 'No' };
+  };
+  const ground = await pipelineWithQueue(t, { outcome });
+  const { summary } = await ground.deliver(['a@local.example', 'b@local.example', 'c@local.example']);
+  assert.equal(summary.code, 250);
+  const retry = await ground.queue.find('id1-retry');
+  const [b] = retry?.accepted.recipients ?? [];
+  assert.deepEqual(
+    [b?.address, b?.destination, b?.hop],
+    ['b@local.example', 'target:box', { target: 'box', destination: 'b@local.example' }],
+  );
+  assert.deepEqual([b?.lastReply?.code, retry?.state], [451, 'deferred']);
+
+  await ground.outbound.start();
+  const bounced = await ground.tried('id1-bounce');
+  assert.deepEqual([bounced.state, bounced.lastReply?.status], ['bounced', '5.1.1']);
+  await ground.entryWhen('id1-bounce', ({ notices }) => notices.length === 0);
+  assert.deepEqual(
+    ground.submissions.map(({ id }) => id),
+    ['id1-bounce-1'],
+  );
+
+  await ground.queue.mutate({ uids: ['id1-retry'] }, { operation: 'retry' }, systemClock.now());
+  await ground.entryWhen('id1-retry', ({ state }) => state === 'delivered');
+  assert.deepEqual(
+    ground.parcels.map(({ id, recipients }) => [id, recipients[0]?.hop.destination]),
+    [['id1-retry', 'b@local.example']],
+  );
+});
+
+test('mail that a hook holds waits for an operator, and goes where it would have gone once it is released', async (t) => {
+  const ground = await pipelineWithQueue(t);
+  ground.pipeline.on('site', 'message', {}, () => hold('looks odd'));
+  assert.equal((await ground.deliver(['a@local.example'])).summary.code, 250);
+  const held = await ground.queue.find('id1-hold');
+  assert.deepEqual([held?.state, held?.hold, ground.fake.holds.length], ['held', 'looks odd', 0]);
+  await ground.outbound.start();
+  await ground.queue.mutate({ uids: ['id1-hold'] }, { operation: 'release' }, systemClock.now());
+  await ground.entryWhen('id1-hold', ({ state }) => state === 'delivered');
+  assert.equal(ground.parcels[0]?.recipients[0]?.hop.target, 'box');
+});
+
+test('a recipient that a hook holds is routed when it is taken; one that nobody routes is refused', async (t) => {
+  const ground = await pipelineWithQueue(t);
+  ground.pipeline.on('site', 'rcptTo', { order: 'first' }, () => hold('new sender'));
+  assert.equal((await ground.deliver(['a@local.example'])).summary.code, 250);
+  assert.equal((await ground.queue.find('id1-hold'))?.accepted.recipients[0]?.destination, 'target:box');
+  const { summary } = await ground.deliver(['a@one.example'], { id: 'id2', session: stranger });
+  assert.deepEqual([summary.code, summary.status], [550, '5.7.1']);
+});
+
+test('a full queue is told with 452, and leaves nothing', async (t) => {
+  const ground = await pipelineWithQueue(t);
+  const full = { ...ground.queue, prepare: () => Promise.reject(problem('unavailable')) };
+  const targets = queueTargets({
+    queue: full,
+    local: { route: () => Promise.resolve(undefined) },
+    clock: systemClock,
+    settings: () => ({ expireAfter: 1, warnAfter: 1 }),
+    firstPause: () => 1,
+    speaksLmtp: () => false,
+  });
+  const delivery = await targets.relay.start(transactionOf([]), []);
+  const writer = await (
+    await openSpool(join(ground.folder, 'spool3'), { log: rememberingLog().log, reserveBytes: 0 })
+  ).create(Buffer.from('Return-Path: <>\r\n'), Buffer.alloc(0));
+  await assert.rejects(delivery.body(await writer.finish()), { problem: 'storage-full' });
+});
