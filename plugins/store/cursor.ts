@@ -1,5 +1,5 @@
 import { problem } from '../../core/problem.js';
-import type { OrderKey } from './folder-contents.js';
+import type { OrderKey } from './message-entry.js';
 
 /** A place between two messages of a list: behind (`after`) or in front of (`before`) the message of that key. */
 export interface Cursor extends OrderKey {

@@ -7,7 +7,7 @@ import type { Log } from '../../core/log.js';
 import { isProblem, problem } from '../../core/problem.js';
 import type { DraftFiles, PreparedFile } from './draft-files.js';
 import { type DraftMark, markName, markOf } from './draft-name.js';
-import type { MessageEntry } from './folder-contents.js';
+import type { MessageEntry } from './message-entry.js';
 import { type FolderName, parseFolderName } from './folder-name.js';
 import type { MailboxFolder, MailboxFolders } from './mailbox-folder.js';
 import type { UniqueNames } from './maildir-name.js';
@@ -53,7 +53,7 @@ export class DraftShelf {
     const folder = await this.#folder(mailbox, draftsFolder);
     if (folder === undefined) return [];
     const versions = new Map<string, { mark: DraftMark; entry: MessageEntry }[]>();
-    for (const entry of (await this.#input.folders.contents(folder)).entries) {
+    for (const entry of await this.#input.folders.messages.entries(folder)) {
       const mark = markOf(entry.id);
       const known = versions.get(mark.draftId);
       if (known === undefined) versions.set(mark.draftId, [{ mark, entry }]);
@@ -79,10 +79,9 @@ export class DraftShelf {
   async sent(mailbox: MailboxName, draftId: string, revision?: number): Promise<MessageEntry | undefined> {
     const folder = await this.#folder(mailbox, sentFolder);
     if (folder === undefined) return undefined;
-    const { entries } = await this.#input.folders.contents(folder);
+    // Names are looked through before they are taken to pieces: Sent may be large.
+    const entries = await this.#input.folders.messages.entries(folder, `D${draftId}V`);
     return entries.find(({ id }) => {
-      // Names are looked through before they are taken to pieces: Sent may be large.
-      if (!id.includes(`D${draftId}V`)) return false;
       const mark = markOf(id);
       return mark.draftId === draftId && (revision === undefined || mark.revision === revision);
     });
@@ -151,7 +150,7 @@ export class DraftShelf {
         return;
       } catch (error) {
         if (!isMissing(error)) throw asStorageProblem(error);
-        found = (await folders.freshContents(folder)).byId.get(entry.id);
+        found = (await folders.messages.locate(folder, [entry.id], 'read')).byId.get(entry.id);
       }
     }
   }

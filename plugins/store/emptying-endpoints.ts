@@ -2,9 +2,8 @@ import { z } from 'zod';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { type AnyEndpoint, defineEndpoint, respond, type Response } from '../../core/http/endpoint.js';
 import { ask, counted } from '../../core/http/question.js';
-import { isUnread } from './folder-contents.js';
 import type { FolderName } from './folder-name.js';
-import { expectCount, FolderField, preview } from './message-selection.js';
+import { expectCount, FolderField, preview, sampleSize } from './message-selection.js';
 import { folderHref } from './page-model.js';
 import * as schema from './store-query.js';
 import { group, mailboxPath, type StoreSite } from './store-endpoints.js';
@@ -31,7 +30,7 @@ function markingAll({ reader, editor, names }: StoreSite): AnyEndpoint {
     async handle({ params, body }) {
       const mailbox = await names.parse(params);
       const { folder } = body;
-      const ids = (await reader.matching(mailbox, folder, { unread: true })).found.map(({ id }) => id);
+      const { ids } = await reader.matching(mailbox, folder, { unread: true });
       expectCount(ids.length, body.expect);
       if (body.dryRun === true) return respond({ model: { updated: ids.length, dryRun: true } });
       const { updated } = await editor.messages.mark(mailbox, folder, ids, 'read');
@@ -60,12 +59,10 @@ function deletingAll(site: StoreSite): AnyEndpoint {
     async handle({ params, body, request }) {
       const mailbox = await names.parse(params);
       const { folder } = body;
-      const { found } = await reader.matching(mailbox, folder, {});
-      const ids = found.map(({ id }) => id);
+      const { ids, unread } = await reader.matching(mailbox, folder, {});
       expectCount(ids.length, body.expect);
       if (body.dryRun === true) return respond({ model: await dryDelete(site, mailbox, folder, ids, 'deleted') });
       if (!request.confirmed) {
-        const unread = found.filter(isUnread).length;
         return ask(request, {
           question: `Delete all ${counted(ids.length, 'message')} of ${folder.name} for good? ${counted(unread, 'message')} of them nobody has read.`,
           fields: { folder: folder.name, expect: String(ids.length) },
@@ -94,7 +91,7 @@ function cleaning(site: StoreSite): AnyEndpoint {
       const mailbox = await names.parse(params);
       const { folder } = body;
       const before = monthsBefore(clock.now(), body.months);
-      const ids = (await reader.matching(mailbox, folder, { before })).found.map(({ id }) => id);
+      const { ids } = await reader.matching(mailbox, folder, { before });
       expectCount(ids.length, body.expect);
       if (body.dryRun === true) return respond({ model: await dryDelete(site, mailbox, folder, ids, 'affected') });
       if (!request.confirmed) {
@@ -118,7 +115,7 @@ async function dryDelete(
   ids: readonly string[],
   count: string,
 ): Promise<object> {
-  const { sample } = await preview(reader, mailbox, folder, ids);
+  const { sample } = await preview(reader, mailbox, folder, ids.slice(0, sampleSize));
   return { [count]: ids.length, dryRun: true, sample };
 }
 

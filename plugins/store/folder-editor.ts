@@ -184,7 +184,7 @@ export class FolderEditor {
 
   async #linkMessages(from: MailboxFolder, path: string): Promise<void> {
     const { folders, files, names } = this.#ground;
-    const ids = (await folders.freshContents(from)).entries.map(({ id }) => id);
+    const ids = (await folders.messages.matching(from, {})).ids;
     await repeatedly(folders, from, ids, (entry) => {
       const part = entry.file.startsWith('new/') ? 'new' : 'cur';
       const info = entry.file.indexOf(':') < 0 ? '' : entry.file.slice(entry.file.indexOf(':'));
@@ -216,9 +216,10 @@ export class FolderEditor {
   }
 
   async #usageOf(folders: readonly MailboxFolder[]): Promise<MailboxUsage> {
-    const contents = await mapBounded(folders, 4, (folder) => this.#ground.folders.freshContents(folder));
-    const entries = contents.flatMap((content) => content.entries);
-    return { count: entries.length, size: entries.reduce((sum, { size }) => sum + (size ?? 0), 0) };
+    const { messages } = this.#ground.folders;
+    const found = await mapBounded(folders, 4, (folder) => messages.totals(folder));
+    const sum = (values: readonly number[]) => values.reduce((all, value) => all + value, 0);
+    return { count: sum(found.map(({ total }) => total)), size: sum(found.map(({ size }) => size)) };
   }
 }
 

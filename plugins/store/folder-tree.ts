@@ -1,10 +1,7 @@
-import { lstat } from 'node:fs/promises';
-import { join } from 'node:path';
-import { LRUCache } from 'lru-cache';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { isProblem } from '../../core/problem.js';
+import type { FolderTotals } from './cache/folder-task.js';
 import { mapBounded } from './concurrency.js';
-import type { FolderContents, MessageEntry } from './folder-contents.js';
 import { inbox, parentOf, type SpecialUse, specialUseOf } from './folder-name.js';
 import type { MailboxFolder, MailboxFolders } from './mailbox-folder.js';
 
@@ -33,14 +30,11 @@ export interface FolderProperties {
 }
 
 const foldersAtOnce = 4;
-const statsAtOnce = 16;
 const specialOrder: readonly (SpecialUse | null)[] = ['inbox', 'drafts', 'sent', 'archive', 'junk', 'trash', null];
 
 /** Counts what is in folders. */
 export class FolderTree {
   readonly #folders: MailboxFolders;
-  /** Sizes of messages whose names do not say it; the file of a unique name never changes. */
-  readonly #sizes = new LRUCache<string, number>({ max: 100_000 });
 
   constructor(folders: MailboxFolders) {
     this.#folders = folders;
@@ -63,56 +57,32 @@ export class FolderTree {
   }
 
   async properties(folder: MailboxFolder): Promise<FolderProperties> {
-    const contents = await this.#folders.contents(folder);
+    const { total, unread, size, oldest, newest } = await this.#folders.messages.totals(folder);
     const below = await this.#folders.list(folder.mailbox);
     const children = below.filter(({ name }) => parentOf(name) === folder.name.name).map(({ name }) => name.name);
     return {
       name: folder.name.name,
-      size: await this.#size(folder, contents),
-      total: contents.entries.length,
-      unread: contents.unread,
-      oldest: timeOf(contents.entries.at(-1)),
-      newest: timeOf(contents.entries[0]),
+      size,
+      total,
+      unread,
+      oldest: timeOf(oldest),
+      newest: timeOf(newest),
       children: children.toSorted(),
     };
   }
 
   /** @throws Problem `not-found` when the folder went away meanwhile */
   async summary(folder: MailboxFolder): Promise<FolderSummary> {
-    const contents = await this.#folders.contents(folder);
-    return {
-      name: folder.name.name,
-      parent: parentOf(folder.name),
-      special: specialUseOf(folder.name),
-      total: contents.entries.length,
-      unread: contents.unread,
-      size: await this.#size(folder, contents),
-    };
-  }
-
-  async #size(folder: MailboxFolder, contents: FolderContents): Promise<number> {
-    let sum = 0;
-    const silent: MessageEntry[] = [];
-    for (const entry of contents.entries) {
-      if (entry.size === undefined) silent.push(entry);
-      else sum += entry.size;
-    }
-    const asked = await mapBounded(silent, statsAtOnce, (entry) => this.#sizeOf(folder, entry));
-    return asked.reduce((total, size) => total + size, sum);
-  }
-
-  async #sizeOf(folder: MailboxFolder, entry: MessageEntry): Promise<number> {
-    const key = `${folder.path}/${entry.id}`;
-    const known = this.#sizes.get(key);
-    if (known !== undefined) return known;
-    const stat = await lstat(join(folder.path, entry.file)).catch(() => undefined);
-    if (stat !== undefined) this.#sizes.set(key, stat.size);
-    return stat?.size ?? 0;
+    return describeFolder(folder, await this.#folders.messages.totals(folder));
   }
 }
 
-function timeOf(entry: MessageEntry | undefined): string | null {
-  return entry === undefined ? null : new Date(entry.receivedAt).toISOString();
+export function describeFolder({ name }: MailboxFolder, { total, unread, size }: FolderTotals): FolderSummary {
+  return { name: name.name, parent: parentOf(name), special: specialUseOf(name), total, unread, size };
+}
+
+function timeOf(time: number | null): string | null {
+  return time === null ? null : new Date(time).toISOString();
 }
 
 function compareFolders(a: FolderSummary, b: FolderSummary): number {

@@ -41,7 +41,11 @@ export const store = definePlugin({
     health.check('store', () => writable.report());
     context.every(probeSeconds, () => writable.probe());
     await watchMailFolder(maildirs.root, context);
-    const reader = await StoreReader.open({ root: maildirs.root, clock });
+    const reader = await StoreReader.open({
+      root: maildirs.root,
+      clock,
+      cache: { ...options.cache, files: await context.folder('cache/folders') },
+    });
     context.onClose(() => reader.close());
     const unique = new UniqueNames({ host: configuration.hostname, clock });
     const provision = new MailboxProvision(maildirs, directory, log);

@@ -1,6 +1,6 @@
 import { problem } from '../../core/problem.js';
 import { mapBounded } from './concurrency.js';
-import type { OrderKey } from './folder-contents.js';
+import type { OrderKey } from './message-entry.js';
 import { type Page, pageOf, type PageRequest } from './page.js';
 import type { StoreReader } from './store-reader.js';
 

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Clock } from '../../core/clock.js';
 import { randomPiece } from '../../core/disk/random-piece.js';
+import { sizesIn } from './message-name.js';
 
 /** What leaves room for a size, flags and 26 keywords below NAME_MAX (255). */
 const longestName = 200;
@@ -43,8 +44,7 @@ export class UniqueNames {
    * @param receivedAt milliseconds since 1970
    */
   again(id: string, receivedAt: number): string {
-    const sizes = (id.match(/,[SW]=\d{1,15}(?=,|$)/g) ?? []).join('');
-    return this.#unique(Math.max(0, Math.round(receivedAt * 1000)), sizes, randomPiece(16).toString('hex'));
+    return this.#unique(Math.max(0, Math.round(receivedAt * 1000)), sizesIn(id), randomPiece(16).toString('hex'));
   }
 
   #unique(micros: number, sizes: string, mark: string): string {

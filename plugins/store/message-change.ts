@@ -1,7 +1,7 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import { isMissing } from '../../core/disk/fault.js';
 import { mapBounded } from './concurrency.js';
-import type { MessageEntry } from './folder-contents.js';
+import type { MessageEntry } from './message-entry.js';
 import type { MailboxFolder, MailboxFolders } from './mailbox-folder.js';
 
 export interface ChangeOutcome {
@@ -14,6 +14,7 @@ export interface ChangeOutcome {
 /** A program that renames each time we look must be very quick to outrun that many looks. */
 const tries = 5;
 const changesAtOnce = 32;
+const locatedAtOnce = 1000;
 const waitMs = 25;
 
 /**
@@ -31,18 +32,25 @@ export async function repeatedly(
   let left: readonly string[] = [...new Set(ids)];
   for (let attempt = 0; attempt < tries && left.length > 0; attempt++) {
     if (attempt > 1) await wait(waitMs * attempt);
-    const { byId, version } = await (attempt === 0 ? folders.contents(folder) : folders.freshContents(folder));
     const missed: string[] = [];
     let isElsewhere = false;
-    await mapBounded(left, changesAtOnce, async (id) => {
-      const entry = byId.get(id);
-      if (entry !== undefined && (await unlessMoved(() => act(entry)))) return done.push(id);
-      isElsewhere ||= entry !== undefined;
-      return missed.push(id);
-    });
+    let isQuiet = true;
+    for (let start = 0; start < left.length; start += locatedAtOnce) {
+      // What is changed here changes the folder: the others are where they were, or are looked for again.
+      const trust = start > 0 ? 'known' : attempt === 0 ? 'looked' : 'read';
+      const ids = left.slice(start, start + locatedAtOnce);
+      const { byId, quiet } = await folders.messages.locate(folder, ids, trust);
+      isQuiet &&= quiet;
+      await mapBounded(ids, changesAtOnce, async (id) => {
+        const entry = byId.get(id);
+        if (entry !== undefined && (await unlessMoved(() => act(entry)))) return done.push(id);
+        isElsewhere ||= entry !== undefined;
+        return missed.push(id);
+      });
+    }
     left = missed;
     // Only a folder in which nothing moves is believed that a message is gone.
-    if (attempt > 0 && !isElsewhere && version !== undefined) break;
+    if (attempt > 0 && !isElsewhere && isQuiet) break;
   }
   return { done, notFound: left };
 }

@@ -4,7 +4,7 @@ import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { isTaken } from '../../core/disk/fault.js';
 import { jointly } from '../../core/disk/joint.js';
 import { problem } from '../../core/problem.js';
-import { isUnread, type MessageEntry } from './folder-contents.js';
+import { isUnread, type MessageEntry } from './message-entry.js';
 import { type EditorGround, type FolderEditor, lockKey } from './folder-editor.js';
 import { FolderKeywords } from './folder-keywords.js';
 import { type FolderName, parseFolderName, specialUseOf } from './folder-name.js';

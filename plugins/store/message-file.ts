@@ -1,7 +1,7 @@
 import type { FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { problem } from '../../core/problem.js';
-import type { MessageEntry } from './folder-contents.js';
+import type { MessageEntry } from './message-entry.js';
 import type { MailboxFolder, MailboxFolders } from './mailbox-folder.js';
 
 /** A message that is open for reading. Who opens it closes it. */
@@ -21,10 +21,10 @@ const tries = 5;
  */
 export async function openMessage(folders: MailboxFolders, folder: MailboxFolder, id: string): Promise<MessageFile> {
   for (let attempt = 0; attempt < tries; attempt++) {
-    const contents = await (attempt === 0 ? folders.contents(folder) : folders.freshContents(folder));
-    const entry = contents.byId.get(id);
+    const { byId, quiet } = await folders.messages.locate(folder, [id], attempt === 0 ? 'looked' : 'read');
+    const entry = byId.get(id);
     // A folder that is being changed may hide a message from one look; a quiet one does not.
-    if (entry === undefined && contents.version !== undefined) break;
+    if (entry === undefined && quiet) break;
     const handle = entry === undefined ? undefined : await folders.confinement.openFile(join(folder.path, entry.file));
     if (entry === undefined || handle === undefined) continue;
     return { entry, handle, size: (await handle.stat()).size };

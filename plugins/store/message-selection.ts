@@ -1,18 +1,17 @@
 import { z } from 'zod';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { isProblem, problem } from '../../core/problem.js';
-import type { MessageFilter } from './folder-listing.js';
+import type { MessageFilter } from './folder-messages.js';
 import { type FolderName, parseFolderName } from './folder-name.js';
-import type { MessageEntry } from './folder-contents.js';
 import { parseMessageId } from './message-name.js';
 import { FolderQuery } from './store-query.js';
-import type { MessageSummary } from './message-summaries.js';
+import type { MessageSummary } from './message-summary.js';
 import type { StoreReader } from './store-reader.js';
 
 /** Bytes of a body that may name as many messages as one call takes. */
 export const selectionBytes = 2 * 1024 * 1024;
 const maxIds = 10_000;
-const sampleSize = 10;
+export const sampleSize = 10;
 
 /** A parser of the store as a schema: what it refuses is 422 with its place. */
 function parsed<T>(parse: (text: string) => T, meaning: string) {
@@ -120,10 +119,9 @@ export async function select(
     if (messageIds.length > maxIds) throw problem('too-large', `One call takes ${maxIds} messages at most.`);
     return { ids: [...new Set(messageIds)] };
   }
-  const { found, searchedAll } = await reader.matching(mailbox, folder, filter);
-  if (!searchedAll) throw problem('invalid', 'Too many messages to search. Narrow the dates.');
-  expectCount(found.length, expect);
-  return { ids: found.map(({ id }) => id) };
+  const { ids } = await reader.matching(mailbox, folder, filter);
+  expectCount(ids.length, expect);
+  return { ids };
 }
 
 /** @throws Problem `conflict` */
@@ -148,9 +146,8 @@ export async function preview(
   ids: readonly string[],
 ): Promise<Preview> {
   const place = await reader.mailboxFolders.find(mailbox, folder);
-  const { found } = await reader.matching(mailbox, folder, {});
-  const byId = new Map(found.map((entry) => [entry.id, entry]));
-  const present = ids.map((id) => byId.get(id)).filter((entry): entry is MessageEntry => entry !== undefined);
+  const { byId } = await reader.mailboxFolders.messages.locate(place, ids);
+  const present = ids.filter((id) => byId.has(id));
   return {
     dryRun: true,
     count: present.length,

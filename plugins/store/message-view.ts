@@ -3,7 +3,7 @@ import { type HeaderBlock, scanHeader } from '../../core/mime/header.js';
 import { decodeWords } from '../../core/mime/words.js';
 import { type MessageFile, readHead } from './message-file.js';
 import { isUnparsed, type MessageParser, type Unparsed } from './message-parser.js';
-import type { MessageSummary } from './message-summaries.js';
+import type { MessageSummary } from './message-summary.js';
 import type { PartView } from './parse-task.js';
 
 /** A message as pages and JSON show it. */

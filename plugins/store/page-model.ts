@@ -4,7 +4,7 @@ import { specialNames } from './folder-name.js';
 import type { FolderSummary } from './folder-tree.js';
 import type { MailboxIdentity } from './mailbox-names.js';
 import { writtenFilter } from './message-selection.js';
-import type { MessageSummary } from './message-summaries.js';
+import type { MessageSummary } from './message-summary.js';
 import type { MessageView } from './message-view.js';
 import { textBlocks } from './quoted-text.js';
 import { type FolderFilters, type MessageViewName, messageViews } from './store-query.js';

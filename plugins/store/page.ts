@@ -1,5 +1,5 @@
 import { type Cursor, readCursor, writeCursor } from './cursor.js';
-import type { OrderKey } from './folder-contents.js';
+import type { OrderKey } from './message-entry.js';
 
 /** One page of a list, as every list of the interface shows it. */
 export interface Page<T> {
@@ -26,21 +26,38 @@ export function pageOf<T extends OrderKey>(
   request: PageRequest,
   compare: (a: OrderKey, b: OrderKey) => number,
 ): Page<T> {
+  const keyAt = (index: number): OrderKey => list[index] ?? nothing;
+  const { start, end, ...page } = cutOut({ length: list.length, keyAt, compare }, request);
+  return { ...page, items: list.slice(start, end), total: list.length, limit: request.limit };
+}
+
+const nothing: OrderKey = { receivedAt: 0, id: '' };
+
+/** A sorted list that is somewhere else. */
+export interface SortedList {
+  readonly length: number;
+  readonly keyAt: (index: number) => OrderKey;
+  readonly compare: (a: OrderKey, b: OrderKey) => number;
+}
+
+export interface Cut extends Pick<Page<unknown>, 'nextCursor' | 'prevCursor'> {
+  readonly start: number;
+  readonly end: number;
+}
+
+/** Where a page begins and ends. @throws Problem `bad-request` for a cursor that is none */
+export function cutOut(list: SortedList, request: PageRequest): Cut {
   const cursor = request.cursor === undefined ? undefined : readCursor(request.cursor);
-  const place = cursor === undefined ? 0 : placeOf(list, cursor, compare);
+  const place = cursor === undefined ? 0 : placeOf(list, cursor);
   // What was in front of the cursor may be gone: then the first page is the answer, not an empty one.
   const backwards = cursor?.side === 'before' && place > 0;
   const start = backwards ? Math.max(0, place - request.limit) : cursor?.side === 'before' ? 0 : place;
-  const end = backwards ? place : start + request.limit;
-  const items = list.slice(start, end);
-  const first = items[0];
-  const last = items.at(-1);
+  const end = Math.min(list.length, backwards ? place : start + request.limit);
   return {
-    items,
-    total: list.length,
-    limit: request.limit,
-    nextCursor: last === undefined || end >= list.length ? null : cursorAt('after', last),
-    prevCursor: first === undefined || start === 0 ? null : cursorAt('before', first),
+    start,
+    end,
+    nextCursor: end <= start || end >= list.length ? null : cursorAt('after', list.keyAt(end - 1)),
+    prevCursor: end <= start || start === 0 ? null : cursorAt('before', list.keyAt(start)),
   };
 }
 
@@ -49,13 +66,12 @@ function cursorAt(side: Cursor['side'], key: OrderKey): string {
 }
 
 /** Index of the first element behind the cursor's side of its message, by bisection. */
-function placeOf(list: readonly OrderKey[], cursor: Cursor, compare: (a: OrderKey, b: OrderKey) => number): number {
+function placeOf({ length, keyAt, compare }: SortedList, cursor: Cursor): number {
   let low = 0;
-  let high = list.length;
+  let high = length;
   while (low < high) {
     const middle = (low + high) >>> 1;
-    const key = list[middle];
-    const order = key === undefined ? 1 : compare(key, cursor);
+    const order = compare(keyAt(middle), cursor);
     if (order < 0 || (order === 0 && cursor.side === 'after')) low = middle + 1;
     else high = middle;
   }

@@ -2,21 +2,18 @@ import type { Clock } from '../../core/clock.js';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { problem } from '../../core/problem.js';
 import { Confinement } from '../../core/disk/confinement.js';
-import { currentVersion, type MessageEntry } from './folder-contents.js';
-import {
-  listFolder,
-  type ListingRequest,
-  type Matching,
-  matchingMessages,
-  type MessageFilter,
-} from './folder-listing.js';
+import type { FolderTask } from './cache/folder-task.js';
+import { FolderThread } from './cache/folder-thread.js';
+import { readCursor } from './cursor.js';
+import { FolderMessages, type ListingRequest, type Matching, type MessageFilter } from './folder-messages.js';
 import type { FolderName } from './folder-name.js';
-import { type FolderProperties, type FolderSummary, FolderTree } from './folder-tree.js';
+import { folderVersion } from './folder-stamp.js';
+import { describeFolder, type FolderProperties, type FolderSummary, FolderTree } from './folder-tree.js';
 import { isDomain, localOfFolder, mailboxFolder } from './mailbox-name.js';
 import { type MailboxFolder, MailboxFolders } from './mailbox-folder.js';
 import { type MessageFile, openMessage, readHead } from './message-file.js';
 import { isUnparsed, MessageParser, type ParserLimits } from './message-parser.js';
-import { MessageSummaries, type MessageSummary } from './message-summaries.js';
+import type { MessageSummary } from './message-summary.js';
 import { type MessageView, viewMessage } from './message-view.js';
 import type { DraftContent } from './draft-content.js';
 import type { Page } from './page.js';
@@ -50,21 +47,46 @@ export interface StoreReaderInput {
   readonly root: string;
   readonly clock: Clock;
   readonly parser?: Partial<ParserLimits>;
+  readonly cache?: FolderCacheInput;
 }
+
+export interface FolderCacheInput extends Partial<CacheLimits> {
+  /** One that others use as well, and that somebody else ends. */
+  readonly thread?: FolderThread;
+  /** Absolute path of the folder for the files; without it nothing is kept on the disk. */
+  readonly files?: string;
+}
+
+export interface CacheLimits {
+  /** Bytes of memory for what is known of folders. */
+  readonly memoryBytes: number;
+  /** Bytes of all files. */
+  readonly diskBytes: number;
+  /** Messages; smaller folders are read again after a restart. */
+  readonly keptFrom: number;
+}
+
+export const cacheLimits: CacheLimits = { memoryBytes: 64 * 2 ** 20, diskBytes: 2 ** 30, keptFrom: 200 };
 
 /** The reading side of the store: it changes nothing, and trusts nothing that it reads. */
 export class StoreReader {
   readonly #confinement: Confinement;
   readonly #folders: MailboxFolders;
-  readonly #summaries: MessageSummaries;
+  readonly #site: FolderTask['site'];
+  readonly #thread: FolderThread;
+  readonly #ownsThread: boolean;
   readonly #tree: FolderTree;
   readonly #parser: MessageParser;
   readonly #clock: Clock;
 
-  private constructor(confinement: Confinement, { clock, parser }: StoreReaderInput) {
+  private constructor(confinement: Confinement, { clock, parser, cache = {} }: StoreReaderInput) {
+    const { thread = new FolderThread(), files = null, ...limits } = cache;
+    this.#site = { ...cacheLimits, ...limits, root: confinement.root, files };
+    this.#thread = thread;
+    this.#ownsThread = cache.thread === undefined;
     this.#confinement = confinement;
-    this.#folders = new MailboxFolders(confinement, clock, (mailbox) => mailboxFolder(confinement.root, mailbox));
-    this.#summaries = new MessageSummaries(this.#folders);
+    const messages = new FolderMessages({ thread, site: this.#site, clock });
+    this.#folders = new MailboxFolders(confinement, messages, (mailbox) => mailboxFolder(confinement.root, mailbox));
     this.#tree = new FolderTree(this.#folders);
     this.#parser = new MessageParser(parser);
     this.#clock = clock;
@@ -74,8 +96,10 @@ export class StoreReader {
     return new StoreReader(await Confinement.of(input.root), input);
   }
 
-  close(): Promise<void> {
-    return this.#parser.close();
+  async close(): Promise<void> {
+    await this.#parser.close();
+    await this.#thread.release(this.#site);
+    if (this.#ownsThread) await this.#thread.close();
   }
 
   /** For those who change what is in folders. */
@@ -123,40 +147,32 @@ export class StoreReader {
 
   /** @throws Problem `not-found`, `bad-request` */
   async list(mailbox: MailboxName, name: FolderName, request: ListingRequest): Promise<FolderPage> {
+    if (request.cursor !== undefined) readCursor(request.cursor);
     const folder = await this.#folders.find(mailbox, name);
-    const { items, total, limit, nextCursor, prevCursor, searchedAll } = await listFolder(
-      this.#folders,
-      this.#summaries,
-      folder,
-      request,
-    );
-    return { items, total, limit, nextCursor, prevCursor, searchedAll, folder: await this.#tree.summary(folder) };
+    const { totals, ...page } = await this.#folders.messages.list(folder, request);
+    return { ...page, folder: describeFolder(folder, totals) };
   }
 
   /** All messages that fit. @throws Problem `not-found` */
   async matching(mailbox: MailboxName, name: FolderName, filter: MessageFilter): Promise<Matching> {
-    return matchingMessages(this.#folders, this.#summaries, await this.#folders.find(mailbox, name), filter);
+    return this.#folders.messages.matching(await this.#folders.find(mailbox, name), filter);
   }
 
-  /** In the order of `entries`; messages that are gone meanwhile are left out. */
-  summariesOf(folder: MailboxFolder, entries: readonly MessageEntry[]): Promise<readonly MessageSummary[]> {
-    return this.#summaries.of(folder, entries);
-  }
-
-  /** In the order of `entries`; messages that are gone meanwhile are left out. */
-  summaries(folder: MailboxFolder, entries: readonly MessageEntry[]): Promise<readonly MessageSummary[]> {
-    return this.#summaries.of(folder, entries);
+  /** In the order of the ids; messages that are gone meanwhile are left out. */
+  summaries(folder: MailboxFolder, ids: readonly string[]): Promise<readonly MessageSummary[]> {
+    return this.#folders.messages.summaries(folder, ids);
   }
 
   /** Changes with the folder; undefined while it may be changing. @throws Problem `not-found` */
   async version(mailbox: MailboxName, name: FolderName): Promise<string | undefined> {
-    return currentVersion((await this.#folders.find(mailbox, name)).path, this.#clock);
+    const { path } = await this.#folders.find(mailbox, name);
+    return folderVersion(path, this.#clock.now());
   }
 
   /** @throws Problem `not-found` */
   view(place: MessagePlace): Promise<MessageView> {
     return this.#reading(place, async (file, folder) => {
-      const summary = await this.#summaries.one(folder, file.entry);
+      const [summary] = await this.#folders.messages.summaries(folder, [file.entry.id]);
       if (summary === undefined) throw problem('not-found', 'There is no such message in this folder.');
       return viewMessage(this.#parser, file, summary);
     });

@@ -3,8 +3,8 @@ import { problem } from '../../../core/problem.js';
 import { draftAnswer, draftHref, draftPage, draftsHref, messageHref, placesOf } from '../draft-model.js';
 import * as schema from '../draft-query.js';
 import type { DraftChange } from '../drafts.js';
-import type { OrderKey } from '../folder-contents.js';
-import { compareNewestFirst } from '../folder-contents.js';
+import type { OrderKey } from '../message-entry.js';
+import { compareNewestFirst } from '../message-entry.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import { pageOf } from '../page.js';
 import { ListQuery, MailboxParams } from '../store-query.js';
@@ -72,7 +72,13 @@ async function listDrafts(
   const page = pageOf(keyed.toSorted(order), query, order);
   const first = page.items[0];
   const entries = page.items.map(({ entry }) => entry);
-  const summaries = first === undefined ? [] : await reader.summariesOf(first.folder, entries);
+  const summaries =
+    first === undefined
+      ? []
+      : await reader.summaries(
+          first.folder,
+          entries.map(({ id }) => id),
+        );
   const ids = new Map(page.items.map(({ id, draftId }) => [id, draftId]));
   const items = summaries.map(({ id, receivedAt, size, from, to, subject, hasAttachments, snippet }) => {
     return { draftId: ids.get(id) ?? '', id, savedAt: receivedAt, size, from, to, subject, hasAttachments, snippet };

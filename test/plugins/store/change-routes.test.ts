@@ -92,7 +92,7 @@ suite('folders over HTTP', () => {
     const ground = await ReadingGround.open(t);
     const site = await openSite(t, ground);
     await ground.makeFolder('A');
-    await ground.settle('A');
+    await ground.settled('A');
     const tag = async (path: string) => (await site.operator.request(`${home}${path}`)).headers.get('etag') ?? '';
     const [properties, list] = [await tag('/folders/A/properties'), await tag('/folders/A?limit=3')];
     assert.match(properties, /^"/);
@@ -100,6 +100,7 @@ suite('folders over HTTP', () => {
     const rename = (name: string, match: string) =>
       statusOf(site, '/folders/A', { method: 'PATCH', json: { name }, headers: { 'If-Match': match } });
     for (const old of [properties, list]) assert.equal(await rename('B', old), 412);
+    await ground.settled('A');
     assert.equal(await rename('B', await tag('/folders/A?limit=3')), 200);
   });
 

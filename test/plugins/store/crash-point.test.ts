@@ -105,8 +105,7 @@ suite('a process that dies at any step of a change', () => {
       await dieEverywhere(
         t,
         async ({ editor, mailbox, folder, reading }) => {
-          const { found } = await reading.reader.matching(mailbox, folder('A'), {});
-          const ids = found.map(({ id }) => id);
+          const { ids } = await reading.reader.matching(mailbox, folder('A'), {});
           if (to === 'Trash') return editor.messages.discard(mailbox, folder('A'), ids);
           return editor.messages.move(mailbox, folder('A'), folder(to), ids);
         },
@@ -119,12 +118,8 @@ suite('a process that dies at any step of a change', () => {
     await dieEverywhere(
       t,
       async ({ editor, mailbox, folder, reading }) => {
-        const { found } = await reading.reader.matching(mailbox, folder('A'), {});
-        return editor.messages.remove(
-          mailbox,
-          folder('A'),
-          found.map(({ id }) => id),
-        );
+        const { ids } = await reading.reader.matching(mailbox, folder('A'), {});
+        return editor.messages.remove(mailbox, folder('A'), ids);
       },
       (found) => {
         assert.ok(found['A']?.every((content) => before['A']?.includes(content)));

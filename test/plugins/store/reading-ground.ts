@@ -1,12 +1,17 @@
-import { mkdir, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import { systemClock } from '../../../core/clock.js';
+import { FolderThread } from '../../../plugins/store/cache/folder-thread.js';
 import { type FolderName, parseFolderName } from '../../../plugins/store/folder-name.js';
 import { parseMailboxName } from '../../../plugins/store/mailbox-name.js';
 import type { ParserLimits } from '../../../plugins/store/message-parser.js';
 import { StoreReader } from '../../../plugins/store/store-reader.js';
 import { atEnd, type Ending } from '../../support/ending.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
+
+/** One for all grounds of a file: to start a thread takes a while. */
+const thread = new FolderThread();
 
 /** A mail tree on the disk with one mailbox, `ann@example.org`, and a reader of it. */
 export class ReadingGround {
@@ -22,7 +27,7 @@ export class ReadingGround {
 
   static async open(test: Ending, parser: Partial<ParserLimits> = {}): Promise<ReadingGround> {
     const root = await temporaryFolder(test);
-    const reader = await StoreReader.open({ root, clock: systemClock, parser });
+    const reader = await StoreReader.open({ root, clock: systemClock, parser, cache: { thread } });
     atEnd(test, () => reader.close());
     const ground = new ReadingGround(root, reader);
     await ground.makeFolder('INBOX');
@@ -55,17 +60,14 @@ export class ReadingGround {
     return id;
   }
 
-  /** Writes a file of any name, last changed a while ago so that what is read of the folder may be remembered. */
-  async put(name: string, bytes: Buffer | string, folder = 'INBOX'): Promise<void> {
-    await writeFile(join(this.pathOf(folder), name), bytes);
-    await this.settle(folder);
+  /** Writes a file of any name. */
+  put(name: string, bytes: Buffer | string, folder = 'INBOX'): Promise<void> {
+    return writeFile(join(this.pathOf(folder), name), bytes);
   }
 
-  /** Sets the clock of the folder back: what was read of it now counts as settled. Each call gives another time. */
-  async settle(folder = 'INBOX'): Promise<void> {
-    this.#count += 1;
-    const past = 1_600_000_000 + this.#count;
-    for (const part of ['new', 'cur']) await utimes(join(this.pathOf(folder), part), past, past);
+  /** Resolves when the last change of the folder is so old that its state has a version. */
+  async settled(folder = 'INBOX'): Promise<void> {
+    while ((await this.reader.version(this.mailbox, this.folder(folder))) === undefined) await pause(10);
   }
 
   view(id: string, folder = 'INBOX') {

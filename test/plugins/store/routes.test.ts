@@ -137,6 +137,7 @@ suite('the store over HTTP', () => {
     await ground.file(plain);
     const { operator } = await openSite(t, ground);
     const path = '/store/example.org/ann/folders/INBOX';
+    await ground.settled();
     const etag = (await operator.request(path)).headers.get('etag') ?? '';
     assert.match(etag, /^"/);
     assert.equal((await operator.request(path, { headers: { 'If-None-Match': etag } })).status, 304);

@@ -177,8 +177,7 @@ class Run {
       return;
     }
     const filter = one.kind === 'move' || one.kind === 'delete' ? { unread: !one.read } : {};
-    const { found } = await reading.reader.matching(mailbox, at(one.folder), filter);
-    const ids = found.map(({ id }) => id);
+    const { ids } = await reading.reader.matching(mailbox, at(one.folder), filter);
     const isChosen = ({ read }: Kept) => (one.kind === 'move' || one.kind === 'delete' ? read === one.read : true);
     const chosen = before.filter(isChosen);
     const others = before.filter((message) => !isChosen(message));

@@ -1,0 +1,103 @@
+import {
+  closeSync,
+  constants,
+  existsSync,
+  fstatSync,
+  lstatSync,
+  opendirSync,
+  openSync,
+  readlinkSync,
+  realpathSync,
+} from 'node:fs';
+import { join, sep } from 'node:path';
+import { isAbsent } from '../../../core/disk/confinement.js';
+import { type Stamp, stampOf } from '../folder-stamp.js';
+
+/** Names that are read at once; with more, reading gets slower. */
+const namesAtOnce = 1000;
+const hasProc = existsSync('/proc/self/fd');
+
+/**
+ * A directory below the folder of the mailboxes, opened without following a symbolic link. What is read of it is read
+ * through its descriptor, so that whatever is put in its place meanwhile is not looked at. For threads that may wait.
+ */
+export class ConfinedDirectory {
+  readonly #fd: number;
+  /** How the system knows the open directory. */
+  readonly #path: string;
+
+  private constructor(fd: number, path: string) {
+    this.#fd = fd;
+    this.#path = hasProc ? `/proc/self/fd/${fd}` : path;
+  }
+
+  /** Undefined when there is no such directory, or the way to it leads through a link. @param root resolved */
+  static open(root: string, path: string): ConfinedDirectory | undefined {
+    if (!path.startsWith(root + sep)) return undefined;
+    const fd = openQuietly(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_DIRECTORY);
+    if (fd === undefined) return undefined;
+    if (realPathOf(fd, path) === path) return new ConfinedDirectory(fd, path);
+    closeSync(fd);
+    return undefined;
+  }
+
+  stamp(): Stamp {
+    return stampOf(fstatSync(this.#fd, { bigint: true }));
+  }
+
+  /** Names of regular files, but of hidden ones. Between two lots others may have a turn. */
+  *files(): Generator<readonly string[]> {
+    const directory = opendirSync(this.#path, { bufferSize: namesAtOnce });
+    try {
+      let names: string[] = [];
+      for (let entry = directory.readSync(); entry !== null; entry = directory.readSync()) {
+        if (!entry.isFile() || entry.name.startsWith('.')) continue;
+        names.push(entry.name);
+        if (names.length < namesAtOnce) continue;
+        yield names;
+        names = [];
+      }
+      yield names;
+    } finally {
+      directory.closeSync();
+    }
+  }
+
+  /** What the file says of itself; undefined when it is gone. */
+  facts(name: string): { readonly receivedAt: number; readonly size: number } | undefined {
+    try {
+      const { mtimeMs, size } = lstatSync(join(this.#path, name));
+      return { receivedAt: mtimeMs, size };
+    } catch (error) {
+      if (isAbsent(error)) return undefined;
+      throw error;
+    }
+  }
+
+  /** A descriptor of a regular file, for reading; who opens it closes it. A FIFO does not hang. */
+  openFile(name: string): { readonly fd: number; readonly size: number } | undefined {
+    const fd = openQuietly(join(this.#path, name), constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+    if (fd === undefined) return undefined;
+    const stat = fstatSync(fd);
+    if (stat.isFile()) return { fd, size: stat.size };
+    closeSync(fd);
+    return undefined;
+  }
+
+  close(): void {
+    closeSync(this.#fd);
+  }
+}
+
+function openQuietly(path: string, flags: number): number | undefined {
+  try {
+    return openSync(path, flags);
+  } catch (error) {
+    if (isAbsent(error)) return undefined;
+    throw error;
+  }
+}
+
+function realPathOf(fd: number, path: string): string {
+  return hasProc ? readlinkSync(`/proc/self/fd/${fd}`) : realpathSync(path);
+}

@@ -1,0 +1,122 @@
+import { join } from 'node:path';
+import { isSettled, maildirNames, type Stamp, stampAt } from '../folder-stamp.js';
+import { ConfinedDirectory } from './confined-directory.js';
+import type { FolderRows } from './folder-rows.js';
+import { RowBuilder } from './row-builder.js';
+import { isSame, mergeRows, noRows, type Reread, widened } from './row-merge.js';
+
+/** What is known of a folder's names, and which states of its two directories that is the whole of. */
+export interface FolderNames {
+  readonly rows: FolderRows;
+  /** Stamp of each directory when it was read; null when a change may hide behind it. */
+  readonly stamps: Readonly<Record<'new' | 'cur', string | null>>;
+}
+
+export const nothingRead: FolderNames = { rows: noRows, stamps: { new: null, cur: null } };
+
+export interface ReadingGround {
+  /** Resolved folder of the mailboxes. */
+  readonly root: string;
+  /** Absolute. */
+  readonly folder: string;
+  /** Milliseconds since 1970, not later than now. */
+  readonly now: number;
+  /** Lets others have a turn. */
+  readonly turn: () => Promise<void>;
+}
+
+/** A file that is renamed while its directory is read can be missed: so often it is read until nothing changes meanwhile. */
+const looks = 4;
+
+/**
+ * The names in `new` and `cur`. A directory that is stamped as it was when it was read is not read again; in one that was
+ * changed a moment ago two readings must agree.
+ * @param force read both, whatever their stamps say
+ * @returns undefined when there is no such folder
+ */
+export async function readNames(
+  known: FolderNames,
+  ground: ReadingGround,
+  force: boolean,
+): Promise<FolderNames | undefined> {
+  let names: FolderNames = force ? { ...known, stamps: nothingRead.stamps } : known;
+  let before: Directories | undefined;
+  for (let look = 1; ; look++) {
+    const { changed, stamps } = changedSince(names, ground);
+    if (!changed.new && !changed.cur) return names;
+    const reread = widened(names.rows, changed);
+    const found = await readDirectories(ground, reread);
+    if (found === undefined) return undefined;
+    const agrees = before !== undefined && isAlike(before, found);
+    const rows = agrees ? names.rows : mergeRows(names.rows, found.rows, reread);
+    const seen = { ...stamps, ...found.stamps };
+    const isQuiet = maildirNames.every((name) => stampAt(join(ground.folder, name)).text === seen[name].text);
+    const last = names;
+    names = { rows, stamps: settledOf(seen, ground.now) };
+    if (isQuiet && (agrees || maildirNames.every((name) => names.stamps[name] !== null))) return names;
+    // What was seen by one of the last two looks: rather a message too many than one too few.
+    if (look === looks) return { rows: mergeRows(rows, last.rows, neither), stamps: nothingRead.stamps };
+    before = found;
+    await ground.turn();
+  }
+}
+
+const neither: Reread = { new: false, cur: false };
+
+function isAlike(a: Directories, b: Directories): boolean {
+  return a.reread.new === b.reread.new && a.reread.cur === b.reread.cur && isSame(a.rows, b.rows);
+}
+
+type Stamps = Record<'new' | 'cur', Stamp>;
+
+function changedSince({ stamps }: FolderNames, { folder }: ReadingGround): { changed: Reread; stamps: Stamps } {
+  const [fresh, current] = maildirNames.map((name) => stampAt(join(folder, name)));
+  const now: Stamps = { new: fresh ?? nowhere, cur: current ?? nowhere };
+  return { changed: { new: now.new.text !== stamps.new, cur: now.cur.text !== stamps.cur }, stamps: now };
+}
+
+const nowhere: Stamp = { text: '', changedAt: 0 };
+
+function settledOf(stamps: Stamps, now: number): FolderNames['stamps'] {
+  const settled = (stamp: Stamp) => (isSettled(stamp, now) ? stamp.text : null);
+  return { new: settled(stamps.new), cur: settled(stamps.cur) };
+}
+
+interface Directories {
+  readonly reread: Reread;
+  readonly rows: FolderRows;
+  /** Of those that were read, before they were. */
+  readonly stamps: Partial<Stamps>;
+}
+
+/** `new` before `cur`: a message that a reader moves meanwhile is seen twice rather than never. */
+async function readDirectories(ground: ReadingGround, reread: Reread): Promise<Directories | undefined> {
+  const stamps: Partial<Stamps> = {};
+  let directory: ConfinedDirectory | undefined;
+  let opened = 0;
+  const builder = new RowBuilder((name) => directory?.facts(name));
+  for (const name of maildirNames) {
+    if (!reread[name]) continue;
+    const path = join(ground.folder, name);
+    directory = ConfinedDirectory.open(ground.root, path);
+    stamps[name] = directory?.stamp() ?? stampAt(path);
+    if (directory === undefined) continue;
+    opened++;
+    try {
+      for (const names of directory.files()) {
+        builder.add(names, name === 'cur');
+        await ground.turn();
+      }
+    } finally {
+      directory.close();
+    }
+  }
+  if (opened === 0 && !isFolder(ground)) return undefined;
+  return { reread, rows: builder.finish(), stamps };
+}
+
+function isFolder({ root, folder }: ReadingGround): boolean {
+  const directory = ConfinedDirectory.open(root, folder);
+  directory?.close();
+  return directory !== undefined;
+}

@@ -1,0 +1,167 @@
+import { readMessageName } from '../message-name.js';
+import type { MessageEntry } from '../message-entry.js';
+
+/**
+ * The messages of a folder in columns, newest first: by received time, then by unique name. A folder of 100,000 messages is
+ * some ten megabytes that the garbage collector does not look at, and lies on the disk as it lies in memory.
+ *
+ * Nothing changes but `summary`, which is filled in when a message has been read.
+ */
+export interface FolderRows {
+  readonly count: number;
+  /** Milliseconds since 1970, with fractions. */
+  readonly receivedAt: Float64Array;
+  /** Bytes. */
+  readonly size: Float64Array;
+  /** Where the file name begins in `names`. */
+  readonly start: Uint32Array;
+  /** Bytes of the file name. */
+  readonly length: Uint16Array;
+  /** Bytes of the unique name, which the file name begins with. */
+  readonly idLength: Uint16Array;
+  /** See `rowBits`. */
+  readonly bits: Uint8Array;
+  /** Where its record lies in the log of summaries; 0 for none. */
+  readonly summary: Uint32Array;
+  /** File names, in UTF-8, one behind the other in any order; some may be of messages that are gone. */
+  readonly names: Buffer;
+}
+
+export const rowBits = {
+  /** In `cur`; else in `new`. */
+  current: 1,
+  seen: 2,
+  flagged: 4,
+  /** Its name does not tell both its time and its size, so the file was asked. */
+  silent: 8,
+  /** In both directories: another program is moving it, or was stopped while it did. */
+  doubled: 16,
+} as const;
+
+export const bytesOfRow = 29;
+
+export function emptyRows(count: number, names: Buffer): FolderRows {
+  return {
+    count,
+    receivedAt: new Float64Array(count),
+    size: new Float64Array(count),
+    start: new Uint32Array(count),
+    length: new Uint16Array(count),
+    idLength: new Uint16Array(count),
+    bits: new Uint8Array(count),
+    summary: new Uint32Array(count),
+    names,
+  };
+}
+
+export function bytesOfRows({ count, names }: FolderRows): number {
+  return count * bytesOfRow + names.length;
+}
+
+export function hasBit(rows: FolderRows, row: number, bit: number): boolean {
+  return ((rows.bits[row] ?? 0) & bit) !== 0;
+}
+
+export function nameAt(rows: FolderRows, row: number): string {
+  const start = rows.start[row] ?? 0;
+  return rows.names.toString('utf8', start, start + (rows.length[row] ?? 0));
+}
+
+export function idAt(rows: FolderRows, row: number): string {
+  const start = rows.start[row] ?? 0;
+  return rows.names.toString('utf8', start, start + (rows.idLength[row] ?? 0));
+}
+
+export function entryAt(rows: FolderRows, row: number): MessageEntry {
+  const name = nameAt(rows, row);
+  const { id, flags } = readMessageName(name);
+  return {
+    id,
+    flags,
+    file: `${hasBit(rows, row, rowBits.current) ? 'cur' : 'new'}/${name}`,
+    size: rows.size[row] ?? 0,
+    receivedAt: rows.receivedAt[row] ?? 0,
+  };
+}
+
+/** Negative when row `i` of `a` stands in front of row `j` of `b`; 0 when they are the same message. */
+export function compareRows(a: FolderRows, i: number, b: FolderRows, j: number): number {
+  const difference = (b.receivedAt[j] ?? 0) - (a.receivedAt[i] ?? 0);
+  if (difference !== 0) return difference;
+  const [one, other] = [a.start[i] ?? 0, b.start[j] ?? 0];
+  return b.names.compare(a.names, one, one + (a.idLength[i] ?? 0), other, other + (b.idLength[j] ?? 0));
+}
+
+/** A message by which a place in a list is named; `id` in UTF-8. */
+export interface RowKey {
+  readonly receivedAt: number;
+  readonly id: Buffer;
+}
+
+/** Like `compareRows`. */
+export function compareRowTo(rows: FolderRows, row: number, { receivedAt, id }: RowKey): number {
+  const difference = receivedAt - (rows.receivedAt[row] ?? 0);
+  if (difference !== 0) return difference;
+  const start = rows.start[row] ?? 0;
+  return id.compare(rows.names, start, start + (rows.idLength[row] ?? 0));
+}
+
+/** Rows of the messages of those unique names, in their order; -1 for one that is not there. */
+export function rowsOf(rows: FolderRows, ids: readonly string[]): readonly number[] {
+  const untimed = ids.filter((id) => readMessageName(id).receivedAt === undefined);
+  const found = untimed.length === 0 ? undefined : untimedRows(rows, new Set(untimed));
+  return ids.map((id) => found?.get(id) ?? timedRow(rows, id));
+}
+
+function timedRow(rows: FolderRows, id: string): number {
+  const { receivedAt } = readMessageName(id);
+  if (receivedAt === undefined) return -1;
+  const key = { receivedAt, id: Buffer.from(id, 'utf8') };
+  const row = firstRow(rows.count, (row) => compareRowTo(rows, row, key) >= 0);
+  return row < rows.count && compareRowTo(rows, row, key) === 0 ? row : -1;
+}
+
+/** Names that tell no time stand where their files' time has put them: they are looked for one by one. */
+function untimedRows(rows: FolderRows, ids: ReadonlySet<string>): ReadonlyMap<string, number> {
+  const found = new Map<string, number>();
+  for (let row = 0; row < rows.count && found.size < ids.size; row++) {
+    if (!hasBit(rows, row, rowBits.silent)) continue;
+    const id = idAt(rows, row);
+    if (ids.has(id)) found.set(id, row);
+  }
+  return found;
+}
+
+/** The first of so many that `isBehind` is true of, by bisection; `count` when there is none. */
+export function firstRow(count: number, isBehind: (row: number) => boolean): number {
+  let low = 0;
+  let high = count;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (isBehind(middle)) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+/** @param shift of where the names begin */
+export function copyRow(from: FolderRows, row: number, to: FolderRows, at: number, shift: number): void {
+  to.receivedAt[at] = from.receivedAt[row] ?? 0;
+  to.size[at] = from.size[row] ?? 0;
+  to.start[at] = (from.start[row] ?? 0) + shift;
+  to.length[at] = from.length[row] ?? 0;
+  to.idLength[at] = from.idLength[row] ?? 0;
+  to.bits[at] = from.bits[row] ?? 0;
+  to.summary[at] = from.summary[row] ?? 0;
+}
+
+/** Rows `start` to `end`, as they are. */
+export function copyRows(from: FolderRows, start: number, end: number, to: FolderRows, at: number): void {
+  to.receivedAt.set(from.receivedAt.subarray(start, end), at);
+  to.size.set(from.size.subarray(start, end), at);
+  to.start.set(from.start.subarray(start, end), at);
+  to.length.set(from.length.subarray(start, end), at);
+  to.idLength.set(from.idLength.subarray(start, end), at);
+  to.bits.set(from.bits.subarray(start, end), at);
+  to.summary.set(from.summary.subarray(start, end), at);
+}

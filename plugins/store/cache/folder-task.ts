@@ -1,0 +1,93 @@
+import type { MessageEntry } from '../message-entry.js';
+import type { CacheSite } from './cached-folder.js';
+import type { RowFilter } from './row-filter.js';
+import type { SummaryRecord } from './summary-record.js';
+
+/** What the thread is asked of one folder. */
+export type FolderQuestion =
+  | { readonly kind: 'totals' }
+  | { readonly kind: 'page'; readonly request: PageQuestion }
+  | { readonly kind: 'select'; readonly filter: MessageQuestion }
+  | { readonly kind: 'locate'; readonly ids: readonly string[]; readonly trust: Trust }
+  | { readonly kind: 'entries'; readonly containing: string }
+  | { readonly kind: 'summaries'; readonly ids: readonly string[] };
+
+/**
+ * What an answer may rest on: what was known last, even if that was long ago; a look at the folder; or a reading of all its
+ * names, whatever the look says.
+ */
+export type Trust = 'known' | 'looked' | 'read';
+
+export interface MessageQuestion extends RowFilter {
+  readonly q?: string | undefined;
+}
+
+export interface PageQuestion extends MessageQuestion {
+  readonly order: 'newest' | 'oldest';
+  readonly limit: number;
+  readonly cursor?: string | undefined;
+  /** Milliseconds that reading messages for a search may take. */
+  readonly patienceMs: number;
+}
+
+export interface FolderTask {
+  readonly site: CacheSite & { readonly memoryBytes: number; readonly diskBytes: number };
+  /** Absolute path of the folder. */
+  readonly folder: string;
+  /** Milliseconds since 1970, not later than now. */
+  readonly now: number;
+  readonly question: FolderQuestion;
+}
+
+export interface FolderTotals {
+  readonly total: number;
+  readonly unread: number;
+  /** Bytes of all messages. */
+  readonly size: number;
+  /** Received times; null for an empty folder. */
+  readonly oldest: number | null;
+  readonly newest: number | null;
+}
+
+export interface SummarisedEntry extends SummaryRecord {
+  readonly entry: MessageEntry;
+}
+
+export interface FolderSheet {
+  readonly items: readonly SummarisedEntry[];
+  /** After filters. */
+  readonly total: number;
+  readonly nextCursor: string | null;
+  readonly prevCursor: string | null;
+  readonly searchedAll: boolean;
+  readonly totals: FolderTotals;
+}
+
+export interface Selected {
+  /** Unique names with a slash behind each, in UTF-8: strings by the hundred thousand are slow to hand over. */
+  readonly ids: readonly Uint8Array<ArrayBuffer>[];
+  readonly count: number;
+  readonly unread: number;
+  readonly searchedAll: boolean;
+}
+
+export interface Located {
+  /** In the order of the ids. */
+  readonly entries: readonly (MessageEntry | null)[];
+  /** Nobody was changing the folder: what is not found is not there. */
+  readonly quiet: boolean;
+}
+
+export interface FolderAnswers {
+  readonly totals: FolderTotals;
+  readonly page: FolderSheet;
+  readonly select: Selected;
+  readonly locate: Located;
+  readonly entries: readonly MessageEntry[];
+  readonly summaries: readonly SummarisedEntry[];
+}
+
+/** Null when there is no such folder. */
+export type FolderReply =
+  | { readonly ok: true; readonly answer: FolderAnswers[FolderQuestion['kind']] | null }
+  | { readonly ok: false; readonly error: string };

@@ -1,0 +1,137 @@
+import { closeSync, openSync, readFileSync, renameSync, rmSync, writeSync } from 'node:fs';
+import { endianness } from 'node:os';
+import { crc32 } from 'node:zlib';
+import { uniqueId } from '../../../core/disk/id.js';
+import type { FolderRows } from './folder-rows.js';
+import type { FolderNames } from './folder-reading.js';
+
+/**
+ * The rows of a folder in a file: 24 bytes of head (`PSTNFLD1`, bytes of the description, CRC-32 of all behind the head, bytes
+ * of all behind the head), the description as JSON, filled up with blanks to a multiple of eight, then the columns and the
+ * names as they lie in memory. It is replaced as a whole. One that is not wholly as it was written is none.
+ */
+const magic = Buffer.from('PSTNFLD1');
+const headBytes = 24;
+const maxIndexBytes = 0x7fff_0000;
+
+export interface StoredFolder {
+  readonly folder: string;
+  readonly names: FolderNames;
+  /** The log of summaries that the rows speak of, and its bytes then. */
+  readonly log: { readonly mark: string; readonly end: number; readonly records: number };
+}
+
+/** What the JSON says; its checksum says that we wrote it. */
+interface Description extends Pick<StoredFolder, 'folder' | 'log'> {
+  readonly stamps: FolderNames['stamps'];
+  readonly count: number;
+  readonly namesBytes: number;
+  /** Of the machine, for columns are written as they lie in memory. */
+  readonly order: string;
+}
+
+type Column = Float64Array | Uint32Array | Uint16Array | Uint8Array;
+
+const columnsOf = (rows: FolderRows): readonly Column[] => [
+  rows.receivedAt,
+  rows.size,
+  rows.start,
+  rows.summary,
+  rows.length,
+  rows.idLength,
+  rows.bits,
+  rows.names,
+];
+
+/** @throws what the file system says; then the old one is there, if there was one */
+export function writeIndex(path: string, { folder, names: { rows, stamps }, log }: StoredFolder): void {
+  const { count } = rows;
+  const described: Description = { folder, stamps, count, namesBytes: rows.names.length, order: endianness(), log };
+  const text = Buffer.from(JSON.stringify(described), 'utf8');
+  const description = Buffer.concat([text, Buffer.alloc((8 - (text.length % 8)) % 8, ' ')]);
+  const parts = [description, ...columnsOf(rows).map(bytesOf)].filter(({ length }) => length > 0);
+  const bytes = parts.reduce((sum, part) => sum + part.length, 0);
+  const head = Buffer.alloc(headBytes);
+  magic.copy(head);
+  head.writeUInt32LE(description.length, 8);
+  head.writeUInt32LE(
+    parts.reduce((sum, part) => crc32(part, sum), 0),
+    12,
+  );
+  head.writeDoubleLE(bytes, 16);
+  replaceFile(path, [head, ...parts]);
+}
+
+const bytesOf = (column: Column): Buffer => Buffer.from(column.buffer, column.byteOffset, column.byteLength);
+
+/** Not fsynced: what a power cut leaves of it is known by its checksum. */
+function replaceFile(path: string, parts: readonly Buffer[]): void {
+  const temporary = `${path}.${uniqueId()}.tmp`;
+  try {
+    const fd = openSync(temporary, 'wx', 0o600);
+    try {
+      for (const part of parts) {
+        for (let at = 0; at < part.length;) at += writeSync(fd, part, at, part.length - at);
+      }
+    } finally {
+      closeSync(fd);
+    }
+    renameSync(temporary, path);
+  } catch (error) {
+    rmSync(temporary, { force: true });
+    throw error;
+  }
+}
+
+/** Undefined when there is none, or one that is not of that folder, not whole, or in doubt for any reason. */
+export function readIndex(path: string, folder: string): StoredFolder | undefined {
+  try {
+    const stored = parseIndex(readFileSync(path));
+    return stored?.folder === folder ? stored : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** @throws anything, for bytes that are not an index */
+export function parseIndex(file: Buffer): StoredFolder | undefined {
+  const bytes = file.length - headBytes;
+  if (bytes < 0 || bytes > maxIndexBytes || !file.subarray(0, 8).equals(magic)) return undefined;
+  if (file.readDoubleLE(16) !== bytes || file.readUInt32LE(12) !== crc32(file.subarray(headBytes))) return undefined;
+  const columnsAt = headBytes + file.readUInt32LE(8);
+  const described = JSON.parse(file.toString('utf8', headBytes, columnsAt)) as Description;
+  const { folder, stamps, count, namesBytes, order, log } = described;
+  if (order !== endianness()) return undefined;
+  // Columns need memory of their own that begins where their numbers may.
+  const aligned = file.buffer.slice(file.byteOffset + columnsAt, file.byteOffset + file.length);
+  const rows = rowsIn(aligned, count, namesBytes);
+  return rows !== undefined && isSound(rows, log.end) ? { folder, names: { rows, stamps }, log } : undefined;
+}
+
+function rowsIn(bytes: ArrayBufferLike, count: number, namesBytes: number): FolderRows | undefined {
+  let at = 0;
+  const next = (size: number): number => {
+    at += size;
+    return at - size;
+  };
+  const rows = {
+    count,
+    receivedAt: new Float64Array(bytes, next(8 * count), count),
+    size: new Float64Array(bytes, next(8 * count), count),
+    start: new Uint32Array(bytes, next(4 * count), count),
+    summary: new Uint32Array(bytes, next(4 * count), count),
+    length: new Uint16Array(bytes, next(2 * count), count),
+    idLength: new Uint16Array(bytes, next(2 * count), count),
+    bits: new Uint8Array(bytes, next(count), count),
+    names: Buffer.from(bytes, next(namesBytes), namesBytes),
+  };
+  return at === bytes.byteLength ? rows : undefined;
+}
+
+function isSound({ count, start, length, idLength, summary, names }: FolderRows, logEnd: number): boolean {
+  for (let row = 0; row < count; row++) {
+    if ((start[row] ?? 0) + (length[row] ?? 0) > names.length) return false;
+    if ((idLength[row] ?? 0) > (length[row] ?? 0) || (summary[row] ?? 0) >= logEnd) return false;
+  }
+  return true;
+}

@@ -1,0 +1,118 @@
+import { NameScan } from '../message-name.js';
+import { compareRows, copyRow, emptyRows, type FolderRows, rowBits } from './folder-rows.js';
+import { newestFirst } from './row-order.js';
+
+/** What the file itself says of a message whose name is silent. */
+export interface FileFacts {
+  /** Milliseconds since 1970. */
+  readonly receivedAt: number;
+  /** Bytes. */
+  readonly size: number;
+}
+
+const capitalF = 70;
+const capitalS = 83;
+
+/** Gathers the names of a folder and puts them in order. */
+export class RowBuilder {
+  readonly #ask: (name: string) => FileFacts | undefined;
+  readonly #scan = new NameScan();
+  #rows = emptyRows(1000, Buffer.allocUnsafeSlow(1000 * 96));
+  #count = 0;
+  #used = 0;
+
+  /** @param ask about a file; undefined when it is gone */
+  constructor(ask: (name: string) => FileFacts | undefined) {
+    this.#ask = ask;
+  }
+
+  /** @param current in `cur`, else in `new` */
+  add(names: readonly string[], current: boolean): void {
+    const text = names.join('');
+    const bytes = Buffer.byteLength(text);
+    this.#makeRoom(names.length, bytes);
+    this.#rows.names.write(text, this.#used);
+    // Nearly always each character is a byte.
+    const isPlain = bytes === text.length;
+    const place = current ? rowBits.current : 0;
+    const [rows, scan] = [this.#rows, this.#scan];
+    let row = this.#count;
+    for (const name of names) {
+      const length = isPlain ? name.length : Buffer.byteLength(name);
+      const start = this.#used;
+      this.#used += length;
+      scan.read(name);
+      const bits = place | flagBits(name, scan.flagsAt);
+      if (!this.#note(rows, row, name, bits)) continue;
+      rows.start[row] = start;
+      rows.length[row] = length;
+      rows.idLength[row] = isPlain ? scan.idLength : Buffer.byteLength(name.slice(0, scan.idLength));
+      row++;
+    }
+    this.#count = row;
+  }
+
+  /** Time, size and bits of the name that was scanned; false when its file had to be asked, and is gone. */
+  #note(rows: FolderRows, row: number, name: string, bits: number): boolean {
+    const { receivedAt, size } = this.#scan;
+    const isSilent = Number.isNaN(size) || Number.isNaN(receivedAt);
+    const facts = isSilent ? this.#ask(name) : undefined;
+    if (isSilent && facts === undefined) return false;
+    rows.receivedAt[row] = Number.isNaN(receivedAt) ? (facts?.receivedAt ?? 0) : receivedAt;
+    rows.size[row] = Number.isNaN(size) ? (facts?.size ?? 0) : size;
+    rows.bits[row] = isSilent ? bits | rowBits.silent : bits;
+    return true;
+  }
+
+  /** In order. Of messages that were added twice the last one counts. */
+  finish(): FolderRows {
+    const gathered = this.#rows;
+    const order = newestFirst(gathered, this.#count);
+    const kept = order.filter((row, at) => at === 0 || compareRows(gathered, order[at - 1] ?? 0, gathered, row) !== 0);
+    const sorted = emptyRows(kept.length, gathered.names.subarray(0, this.#used));
+    for (let at = 0; at < kept.length; at++) copyRow(gathered, kept[at] ?? 0, sorted, at, 0);
+    return kept.length === order.length ? sorted : withDoubles(sorted, gathered, order);
+  }
+
+  #makeRoom(count: number, bytes: number): void {
+    const { names } = this.#rows;
+    if (this.#used + bytes > names.length) {
+      const larger = Buffer.allocUnsafeSlow(Math.max(this.#used + bytes, names.length * 2));
+      names.copy(larger, 0, 0, this.#used);
+      this.#rows = { ...this.#rows, names: larger };
+    }
+    if (this.#count + count > this.#rows.count) this.#rows = doubled(this.#rows, this.#count + count);
+  }
+}
+
+/** Marks those that were added twice. */
+function withDoubles(sorted: FolderRows, gathered: FolderRows, order: Uint32Array): FolderRows {
+  let at = -1;
+  for (const [index, row] of order.entries()) {
+    const isNext = index === 0 || compareRows(gathered, order[index - 1] ?? 0, gathered, row) !== 0;
+    if (isNext) at++;
+    else sorted.bits[at] = (sorted.bits[at] ?? 0) | rowBits.doubled;
+  }
+  return sorted;
+}
+
+function flagBits(name: string, flagsAt: number): number {
+  let bits = 0;
+  for (let at = flagsAt; at >= 0 && at < name.length; at++) {
+    const letter = name.charCodeAt(at);
+    if (letter === capitalS) bits |= rowBits.seen;
+    else if (letter === capitalF) bits |= rowBits.flagged;
+  }
+  return bits;
+}
+
+function doubled(rows: FolderRows, needed: number): FolderRows {
+  const larger = emptyRows(Math.max(rows.count * 2, needed), rows.names);
+  larger.receivedAt.set(rows.receivedAt);
+  larger.size.set(rows.size);
+  larger.start.set(rows.start);
+  larger.length.set(rows.length);
+  larger.idLength.set(rows.idLength);
+  larger.bits.set(rows.bits);
+  return larger;
+}

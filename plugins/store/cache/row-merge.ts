@@ -1,0 +1,163 @@
+import {
+  compareRows,
+  copyRow,
+  copyRows,
+  emptyRows,
+  firstRow,
+  type FolderRows,
+  hasBit,
+  rowBits,
+} from './folder-rows.js';
+
+export const noRows: FolderRows = emptyRows(0, Buffer.alloc(0));
+
+/** Names of messages that are gone are dropped when they are more than those that are there. */
+const wasteAllowed = 64 * 1024;
+/** With fewer changes than one in so many rows, what lies between them is copied in one piece. */
+const fewIn = 8;
+
+/** Which of the two directories were read again. */
+export interface Reread {
+  readonly new: boolean;
+  readonly cur: boolean;
+}
+
+/** Of a message that was in both directories the one is not enough to know where it is now. */
+export function widened(known: FolderRows, reread: Reread): Reread {
+  if (reread.new === reread.cur) return reread;
+  const isDoubled = known.bits.some((bits) => (bits & rowBits.doubled) !== 0);
+  return isDoubled ? { new: true, cur: true } : reread;
+}
+
+/**
+ * What a folder holds, from what it held and what was read since. A message that is found again under another file name (a
+ * flag, or from `new` to `cur`) keeps its summary; one of a directory that was read again and is not there any more is gone.
+ */
+export function mergeRows(known: FolderRows, fresh: FolderRows, reread: Reread): FolderRows {
+  if (known.count === 0) return fresh;
+  const names = fresh.count === 0 ? known.names : Buffer.concat([known.names, fresh.names]);
+  const merging = new Merging(known, fresh, reread, emptyRows(known.count + fresh.count, names));
+  const dropped = merging.dropped();
+  const isSparse = (dropped.length + fresh.count) * fewIn < known.count;
+  return tidied(isSparse ? merging.sparse(dropped) : merging.dense());
+}
+
+class Merging {
+  readonly #known: FolderRows;
+  readonly #fresh: FolderRows;
+  readonly #reread: Reread;
+  readonly #merged: FolderRows;
+  #count = 0;
+
+  constructor(known: FolderRows, fresh: FolderRows, reread: Reread, merged: FolderRows) {
+    this.#known = known;
+    this.#fresh = fresh;
+    this.#reread = reread;
+    this.#merged = merged;
+  }
+
+  /** Known rows that are only there still if they were read again. */
+  dropped(): Uint32Array {
+    const rows = new Uint32Array(this.#known.count);
+    let count = 0;
+    for (let row = 0; row < rows.length; row++) if (!this.#isKept(row)) rows[count++] = row;
+    return rows.subarray(0, count);
+  }
+
+  dense(): FolderRows {
+    const [known, fresh] = [this.#known, this.#fresh];
+    let [i, j] = [0, 0];
+    while (i < known.count || j < fresh.count) {
+      const order = j >= fresh.count ? -1 : i >= known.count ? 1 : compareRows(known, i, fresh, j);
+      if (order > 0) this.#takeFresh(j++, -1);
+      else if (order === 0) this.#takeFresh(j++, i++);
+      else if (this.#isKept(i)) copyRow(known, i++, this.#merged, this.#count++, 0);
+      else i++;
+    }
+    return cut(this.#merged, this.#count);
+  }
+
+  /** @param dropped in order */
+  sparse(dropped: Uint32Array): FolderRows {
+    const [known, fresh] = [this.#known, this.#fresh];
+    let [row, drop] = [0, 0];
+    const copyTo = (end: number): void => {
+      for (let next = dropped[drop] ?? end; row < end; next = dropped[++drop] ?? end) {
+        const stop = Math.min(next, end);
+        copyRows(known, row, stop, this.#merged, this.#count);
+        this.#count += stop - row;
+        row = stop;
+        if (next >= end) return;
+        row++;
+      }
+    };
+    for (let j = 0; j < fresh.count; j++) {
+      const place = firstRow(known.count, (row) => compareRows(known, row, fresh, j) >= 0);
+      copyTo(place);
+      const isKnown = place < known.count && compareRows(known, place, fresh, j) === 0;
+      this.#takeFresh(j, isKnown ? place : -1);
+      if (isKnown) row = place + 1;
+      if (dropped[drop] === place && isKnown) drop++;
+    }
+    copyTo(known.count);
+    return cut(this.#merged, this.#count);
+  }
+
+  /** @param before its row as it is known; -1 for none */
+  #takeFresh(row: number, before: number): void {
+    const [known, merged, at] = [this.#known, this.#merged, this.#count++];
+    const isDoubled = before >= 0 && this.#isKept(before);
+    if (isDoubled && hasBit(known, before, rowBits.current)) copyRow(known, before, merged, at, 0);
+    else copyRow(this.#fresh, row, merged, at, known.names.length);
+    if (before >= 0) merged.summary[at] = known.summary[before] ?? 0;
+    if (isDoubled) merged.bits[at] = (merged.bits[at] ?? 0) | rowBits.doubled;
+  }
+
+  #isKept(row: number): boolean {
+    return hasBit(this.#known, row, rowBits.current) ? !this.#reread.cur : !this.#reread.new;
+  }
+}
+
+function cut(rows: FolderRows, count: number): FolderRows {
+  const part = <T extends Float64Array | Uint32Array | Uint16Array | Uint8Array>(column: T): T =>
+    // Little is left over: it need not be copied.
+    (count * 1.1 > rows.count ? column.subarray(0, count) : column.slice(0, count)) as T;
+  return {
+    count,
+    receivedAt: part(rows.receivedAt),
+    size: part(rows.size),
+    start: part(rows.start),
+    length: part(rows.length),
+    idLength: part(rows.idLength),
+    bits: part(rows.bits),
+    summary: part(rows.summary),
+    names: rows.names,
+  };
+}
+
+/** Without the names of messages that are gone, when there are many. */
+function tidied(rows: FolderRows): FolderRows {
+  let used = 0;
+  for (let row = 0; row < rows.count; row++) used += rows.length[row] ?? 0;
+  if (rows.names.length <= 2 * used + wasteAllowed) return rows;
+  const names = Buffer.allocUnsafeSlow(used);
+  const start = new Uint32Array(rows.count);
+  let end = 0;
+  for (let row = 0; row < rows.count; row++) {
+    const from = rows.start[row] ?? 0;
+    start[row] = end;
+    end += rows.names.copy(names, end, from, from + (rows.length[row] ?? 0));
+  }
+  return { ...rows, start, names };
+}
+
+/** True when both are the outcome of the same reading: the same file names, found in the same order. */
+export function isSame(a: FolderRows, b: FolderRows): boolean {
+  const alike = (one: Uint8Array | Uint32Array | Uint16Array, other: typeof one): boolean =>
+    bytesOf(one).equals(bytesOf(other));
+  return a.count === b.count && a.names.equals(b.names) && alike(a.start, b.start) && alike(a.bits, b.bits);
+}
+
+function bytesOf({ buffer, byteOffset, byteLength }: Uint8Array | Uint32Array | Uint16Array): Buffer {
+  return Buffer.from(buffer, byteOffset, byteLength);
+}

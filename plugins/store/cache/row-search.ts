@@ -1,0 +1,108 @@
+import type { CachedFolder } from './cached-folder.js';
+import type { FolderRows } from './folder-rows.js';
+import { logHeadBytes, type SummaryLog } from './summary-log.js';
+import { recordLength, searchText, textOfRecord } from './summary-record.js';
+
+export interface Found {
+  readonly rows: Uint32Array;
+  /** False when the time was over before all messages had been read: those behind were not looked at. */
+  readonly searchedAll: boolean;
+}
+
+export interface SearchGround {
+  readonly turn: () => Promise<void>;
+  /** As `performance.now()` has it. */
+  readonly until: number;
+}
+
+/** Those of `candidates` whose subject, sender, recipients, Message-ID or first words have all the words. */
+export async function searchRows(
+  folder: CachedFolder,
+  rows: FolderRows,
+  candidates: Uint32Array,
+  words: readonly string[],
+  ground: SearchGround,
+): Promise<Found> {
+  for (;;) {
+    const { log } = folder;
+    const read = await readMissing(folder, rows, candidates, words, ground);
+    const offsets = await matchingOffsets(log, words, ground);
+    // Another search may have found the log in doubt, and have begun a new one.
+    const isSame = folder.log === log;
+    if (isSame && offsets === undefined) folder.forgetSummaries();
+    if (!isSame || offsets === undefined) {
+      rows.summary.fill(0);
+      continue;
+    }
+    const looked = candidates.subarray(0, read.looked);
+    const fits = (row: number) => offsets.has(rows.summary[row] ?? 0) || read.matched.has(row);
+    return { rows: looked.filter(fits), searchedAll: read.looked === candidates.length };
+  }
+}
+
+interface Read {
+  /** How many candidates are read now. */
+  readonly looked: number;
+  /** Those of them that fit, as far as their summaries could not be kept. */
+  readonly matched: ReadonlySet<number>;
+}
+
+async function readMissing(
+  folder: CachedFolder,
+  rows: FolderRows,
+  candidates: Uint32Array,
+  words: readonly string[],
+  { turn, until }: SearchGround,
+): Promise<Read> {
+  const matched = new Set<number>();
+  const heads = folder.heads();
+  try {
+    for (const [index, row] of candidates.entries()) {
+      if (rows.summary[row] !== 0) continue;
+      if (performance.now() > until) return { looked: index, matched };
+      const read = folder.readMessage(rows, row, heads);
+      if (read !== undefined && rows.summary[row] === 0 && hasAll(searchText(read.summary), words)) matched.add(row);
+      await turn();
+    }
+    return { looked: candidates.length, matched };
+  } finally {
+    heads.close();
+  }
+}
+
+function hasAll(text: string, words: readonly string[]): boolean {
+  return words.every((word) => text.includes(word));
+}
+
+/** Undefined when the log is in doubt. */
+async function matchingOffsets(
+  log: SummaryLog,
+  words: readonly string[],
+  { turn }: SearchGround,
+): Promise<ReadonlySet<number> | undefined> {
+  const found = new Set<number>();
+  const bytes = words.map((word) => Buffer.from(word, 'utf8')).toSorted((a, b) => b.length - a.length);
+  const show = (slice: Buffer, offset: number): void => matchSlice(slice, offset, bytes, found);
+  return (await log.scan(logHeadBytes, show, turn)) ? found : undefined;
+}
+
+/** Looks for the longest word in the whole slice, and only where it stands for the others. */
+export function matchSlice(slice: Buffer, offset: number, words: readonly Buffer[], found: Set<number>): void {
+  const [longest = Buffer.alloc(0), ...others] = words;
+  let record = 0;
+  for (let hit = slice.indexOf(longest); hit >= 0;) {
+    let end = record + (recordLength(slice, record) ?? slice.length);
+    while (end <= hit) {
+      record = end;
+      end += recordLength(slice, record) ?? slice.length;
+    }
+    const [start, textEnd] = textOfRecord(slice, record);
+    if (hit < start) {
+      hit = slice.indexOf(longest, start);
+      continue;
+    }
+    const isInText = hit + longest.length <= textEnd;
+    if (isInText && others.every((word) => slice.subarray(start, textEnd).includes(word))) found.add(offset + record);
+    hit = slice.indexOf(longest, end);
+  }
+}

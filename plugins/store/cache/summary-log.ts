@@ -1,0 +1,236 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { closeSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from 'node:fs';
+import { idOfRecord, isIntact, maxRecordBytes, recordLength } from './summary-record.js';
+
+/** In front of the records: eight letters, eight bytes that stand for the folder, and a mark of its own for each life of a log. */
+const magic = Buffer.from('PSTNSUM1');
+export const logHeadBytes = 24;
+const markBytes = 8;
+/** What is gathered before it is written. */
+const gatherBytes = 256 * 1024;
+/** What is kept in memory at most while it cannot be written. */
+const maxGathered = 16 * 1024 * 1024;
+const usualRecordBytes = 2048;
+const sliceBytes = 1024 * 1024;
+/** Offsets have 32 bits. */
+const maxLogBytes = 0xf000_0000;
+
+export interface LogPlace {
+  /** Undefined for a log that stays in memory. */
+  readonly path: string | undefined;
+  /** Below the folder of the mailboxes. */
+  readonly folder: string;
+}
+
+/** What every log of that folder begins with. */
+function headOf(folder: string): Buffer {
+  return Buffer.concat([magic, createHash('sha256').update(folder).digest().subarray(0, 8)]);
+}
+
+/**
+ * The summaries of a folder's messages, one record behind the other; which message has which record stand elsewhere. Records
+ * are only ever added. They gather in memory first: those of a small folder never leave it.
+ */
+export class SummaryLog {
+  /** Where it is written when much has gathered; undefined for a log that stays in memory. */
+  readonly #path: string | undefined;
+  readonly #head: Buffer;
+  #fd: number | undefined;
+  #mark: Buffer;
+  /** Bytes of the file. */
+  #written: number;
+  #gathered = Buffer.alloc(0);
+  #used = 0;
+  #records = 0;
+  #isFull = false;
+  /** So far the records are known to be intact. */
+  #checked = logHeadBytes;
+
+  private constructor({ path, folder }: LogPlace, fd: number | undefined, mark: Buffer, written: number) {
+    this.#path = path;
+    this.#head = headOf(folder);
+    this.#fd = fd;
+    this.#mark = mark;
+    this.#written = written;
+  }
+
+  /** A new one, in memory until much has gathered. */
+  static begin(place: LogPlace): SummaryLog {
+    return new SummaryLog(place, undefined, randomBytes(markBytes), logHeadBytes);
+  }
+
+  /** Undefined when there is none that can be read. */
+  static open(place: LogPlace & { readonly path: string }): SummaryLog | undefined {
+    let fd: number | undefined;
+    try {
+      fd = openSync(place.path, 'r+');
+      const head = Buffer.alloc(logHeadBytes);
+      const { size } = fstatSync(fd);
+      const isWhole = readSync(fd, head, 0, logHeadBytes, 0) === logHeadBytes;
+      if (isWhole && head.subarray(0, -markBytes).equals(headOf(place.folder))) {
+        return new SummaryLog(place, fd, Buffer.from(head.subarray(-markBytes)), size);
+      }
+    } catch {
+      // Whatever is wrong with it: the messages themselves can be read.
+    }
+    if (fd !== undefined) closeSync(fd);
+    return undefined;
+  }
+
+  /** Which life of the log it is, in hexadecimal. */
+  get mark(): string {
+    return this.#mark.toString('hex');
+  }
+
+  /** Offset behind the last record. */
+  get end(): number {
+    return this.#written + this.#used;
+  }
+
+  /** How many there are, those of messages that are gone too. */
+  get records(): number {
+    return this.#records;
+  }
+
+  /** Nothing more can be added. */
+  get isFull(): boolean {
+    return this.#isFull;
+  }
+
+  /** Bytes of memory. */
+  get memory(): number {
+    return this.#gathered.length;
+  }
+
+  /** Offset of the record; 0 when there is no room for it. */
+  append(record: Buffer): number {
+    if (this.#used + record.length > gatherBytes) this.#tryFlush();
+    this.#isFull = this.#used + record.length > maxGathered || this.end + record.length > maxLogBytes;
+    if (this.#isFull) return 0;
+    if (this.#used + record.length > this.#gathered.length) this.#grow(this.#used + record.length);
+    record.copy(this.#gathered, this.#used);
+    this.#used += record.length;
+    this.#records++;
+    return this.end - record.length;
+  }
+
+  /** The record at that offset; undefined when there is none that is intact. */
+  read(offset: number): Buffer | undefined {
+    const head = this.#bytes(offset, Math.min(this.end, offset + usualRecordBytes));
+    const length = recordLength(head, 0);
+    if (length === undefined || offset + length > this.end) return undefined;
+    const record = length <= head.length ? head.subarray(0, length) : this.#bytes(offset, offset + length);
+    return isIntact(record) ? record : undefined;
+  }
+
+  /**
+   * Shows all records from an offset on, in slices of whole records, each looked at before it is shown. False when it came upon
+   * something that is none, which is where it stopped.
+   * @param turn is awaited between slices
+   */
+  async scan(from: number, show: (slice: Buffer, offset: number) => void, turn: () => Promise<void>): Promise<boolean> {
+    const end = this.end;
+    let at = from;
+    while (at < end) {
+      const bytes = this.#bytes(at, Math.min(end, at + sliceBytes + maxRecordBytes));
+      const length = this.#whole(bytes, at);
+      if (length === 0) return false;
+      show(bytes.subarray(0, length), at);
+      at += length;
+      await turn();
+    }
+    return true;
+  }
+
+  /**
+   * For a log that was opened. Answers the offsets of the records behind those that are known already, by their ids; what comes
+   * behind something that is no record is cut off.
+   */
+  async adopt(from: number, records: number, turn: () => Promise<void>): Promise<ReadonlyMap<string, number>> {
+    const found = new Map<string, number>();
+    let end = from;
+    const take = (slice: Buffer, offset: number): void => {
+      for (let at = 0; at < slice.length; at += recordLength(slice, at) ?? slice.length) {
+        found.set(idOfRecord(slice.subarray(at)), offset + at);
+      }
+      end = offset + slice.length;
+    };
+    if (!(await this.scan(from, take, turn)) && this.#fd !== undefined) {
+      ftruncateSync(this.#fd, end);
+      this.#written = end;
+    }
+    this.#records = records + found.size;
+    return found;
+  }
+
+  /** Everything is in the file. @throws what the file system says */
+  flush(): void {
+    const fd = this.#fd ?? this.#create();
+    if (fd === undefined) return;
+    let at = 0;
+    while (at < this.#used) at += writeSync(fd, this.#gathered, at, this.#used - at, this.#written + at);
+    this.#written += this.#used;
+    this.#used = 0;
+    this.#gathered = Buffer.alloc(0);
+  }
+
+  close(): void {
+    if (this.#fd !== undefined) closeSync(this.#fd);
+    this.#fd = undefined;
+  }
+
+  #create(): number | undefined {
+    if (this.#path === undefined) return undefined;
+    const fd = openSync(this.#path, 'w+', 0o600);
+    try {
+      writeSync(fd, Buffer.concat([this.#head, this.#mark]));
+    } catch (error) {
+      closeSync(fd);
+      throw error;
+    }
+    this.#fd = fd;
+    return fd;
+  }
+
+  #tryFlush(): void {
+    try {
+      this.flush();
+    } catch {
+      // It stays in memory, as far as there is room.
+    }
+  }
+
+  #grow(bytes: number): void {
+    const grown = Buffer.allocUnsafeSlow(Math.max(bytes, Math.min(maxGathered, this.#gathered.length * 2), 4096));
+    this.#gathered.copy(grown, 0, 0, this.#used);
+    this.#gathered = grown;
+  }
+
+  #bytes(start: number, end: number): Buffer {
+    if (start >= this.#written) {
+      return this.#gathered.subarray(start - this.#written, Math.min(this.#used, end - this.#written));
+    }
+    const bytes = Buffer.allocUnsafe(Math.min(end, this.#written) - start);
+    const read = this.#fd === undefined ? 0 : readSync(this.#fd, bytes, 0, bytes.length, start);
+    const stored = bytes.subarray(0, read);
+    const more = end - this.#written;
+    return more <= 0 || read < bytes.length
+      ? stored
+      : Buffer.concat([stored, this.#gathered.subarray(0, Math.min(more, this.#used))]);
+  }
+
+  /** Bytes of the whole records that a slice begins with. */
+  #whole(bytes: Buffer, offset: number): number {
+    let at = 0;
+    while (at < sliceBytes) {
+      const length = recordLength(bytes, at);
+      if (length === undefined || at + length > bytes.length) break;
+      const isNew = offset + at >= this.#checked;
+      if (isNew && !isIntact(bytes.subarray(at, at + length))) break;
+      at += length;
+    }
+    // Records are looked at in their order, from the first or from where the last look ended.
+    if (offset <= this.#checked) this.#checked = Math.max(this.#checked, offset + at);
+    return at;
+  }
+}
