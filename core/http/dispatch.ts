@@ -1,4 +1,4 @@
-import { problem } from '../problem.js';
+import { isProblem, problem } from '../problem.js';
 import type { AccessRules } from './access-rules.js';
 import { unauthorized, type AccessControl } from './access.js';
 import { isPageForm, isResponse, writeAnswer } from './answer.js';
@@ -113,20 +113,31 @@ export class Dispatcher {
         ? await readBody(ctx, endpoint.body, { ...settings().limits, uploadBytes: this.#parts.uploadLimit() }, uploads)
         : { kind: 'form', fields: form };
     await onlyOnce(ctx, matched, read, this.#parts.answers, async (body) => {
-      const input = buildInput(ctx, matched, representation, body);
-      if (endpoint.confirm !== undefined && !input.request.confirmed) {
-        askToConfirm(ctx, endpoint.confirm, body.kind === 'form' ? body.fields : {}, pages);
-        return;
+      const given = readGiven(ctx, matched, representation, body);
+      const write = (response: Response, pageModel: () => object): Promise<void> =>
+        writeAnswer(ctx, { matched, representation, response, pageModel }, this.#parts);
+      try {
+        const input = { ...given, body: readValues(matched, body) };
+        if (endpoint.confirm !== undefined && !input.request.confirmed) {
+          askToConfirm(ctx, endpoint.confirm, body.kind === 'form' ? body.fields : {}, pages);
+          return;
+        }
+        await refuseOldTag(matched, input);
+        const result = await endpoint.handle(input);
+        const response: Response = isResponse(result) ? result : { postern: 'response', model: result };
+        ctx.state.exchange.audit = response.audit;
+        await write(response, () => endpoint.page?.(response.model, input) ?? asObject(response.model));
+      } catch (error) {
+        const again = representation === 'html' ? endpoint.again : undefined;
+        if (again === undefined || !isProblem(error) || error.problem !== 'invalid') throw error;
+        const response = await again({ ...given, fields: fieldsOf(body), problem: error });
+        await write({ ...response, status: 422 }, () => asObject(response.model));
       }
-      await refuseOldTag(matched, input);
-      const result = await endpoint.handle(input);
-      const response: Response = isResponse(result) ? result : { postern: 'response', model: result };
-      ctx.state.exchange.audit = response.audit;
-      const pageModel = (): object => endpoint.page?.(response.model, input) ?? asObject(response.model);
-      await writeAnswer(ctx, { matched, representation, response, pageModel }, this.#parts);
     });
   }
 }
+
+const fieldsOf = (body: ReadBody): Fields => (body.kind === 'form' || body.kind === 'raw' ? body.fields : {});
 
 const asObject = (model: unknown): object => (typeof model === 'object' && model !== null ? model : {});
 
@@ -164,13 +175,18 @@ function chooseRepresentation(ctx: Context, { route }: MatchedRoute): Representa
   return agreed;
 }
 
-function buildInput(ctx: Context, matched: MatchedRoute, representation: Representation, read: ReadBody): Input {
+/** All but the values of the body. */
+function readGiven(
+  ctx: Context,
+  matched: MatchedRoute,
+  representation: Representation,
+  read: ReadBody,
+): Omit<Input, 'body'> {
   const { endpoint } = matched.route;
   const params = validate(endpoint.params, matched.params, 'bad-request', 'names');
   return {
     params,
     query: readQuery(ctx, matched),
-    body: readValues(matched, read),
     request: {
       id: ctx.state.exchange.id,
       account: ctx.state.exchange.account,

@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream';
 import type { z } from 'zod';
+import type { Problem } from '../problem.js';
 
 export type Role = 'read' | 'operate' | 'admin';
 export type Access = 'public' | Role;
@@ -123,6 +124,16 @@ export interface HandlerInput<P, Q, B> {
   readonly request: EndpointRequest;
 }
 
+/** A form whose fields, or what they ask for, are not valid. */
+export interface RefusedForm<P, Q> {
+  readonly params: P;
+  readonly query: Q;
+  /** What was written, unchecked. */
+  readonly fields: Readonly<Record<string, string | readonly string[]>>;
+  readonly problem: Problem;
+  readonly request: EndpointRequest;
+}
+
 /**
  * One endpoint, declared once: routing, validation, negotiation, access, the landing page, OpenAPI and the docs page
  * all read this.
@@ -167,6 +178,11 @@ export interface Endpoint<
    * call of `handle`. Only for answers that are sent whole.
    */
   readonly idempotent?: boolean;
+  /**
+   * The page on which a person goes on when a form is refused as `invalid`: with what was written and with what is wrong. Its
+   * status is 422. Absent: the usual page of a problem, and what was written is gone.
+   */
+  readonly again?: (form: RefusedForm<z.output<P>, z.output<Q>>) => Response | Promise<Response>;
   /** Not on the landing page (favicon). */
   readonly hidden?: boolean;
   /** For the page, the model as the view needs it; JSON callers get the model itself. */

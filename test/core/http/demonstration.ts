@@ -87,6 +87,24 @@ export function demonstration(): { readonly endpoints: readonly AnyEndpoint[]; r
       },
     }),
     defineEndpoint({
+      method: 'POST',
+      path: '/notes',
+      summary: 'Add a note',
+      group: 'Demo',
+      access: 'operate',
+      body: { kind: 'fields', schema: Name },
+      again: ({ fields, problem: { details } }) =>
+        respond<unknown>({
+          view: 'demo/list.njk',
+          model: { items: [], total: 0, q: `${String(fields['name'])}: ${details.detail}` },
+        }),
+      handle: ({ body: { name } }) => {
+        if (name === 'taken') throw problem('invalid', 'It is taken.');
+        if (name === 'there') throw problem('conflict', 'It is there.');
+        return { name };
+      },
+    }),
+    defineEndpoint({
       method: 'DELETE',
       path: '/items',
       summary: 'Remove all items',

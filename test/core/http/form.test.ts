@@ -138,3 +138,20 @@ test('every change and every refused one is on the audit trail, with what the en
   assert.equal(refused['by'], 'reader');
   assert.deepEqual(refused['params'], { name: 'x' });
 });
+
+test('a form that is refused comes back with what was written, if its endpoint says how', async () => {
+  for (const [name, why] of [
+    ['a/b', 'a/b: /name'],
+    ['taken', 'taken: It is taken\\.'],
+  ] as const) {
+    const answer = await post('/notes', `name=${encodeURIComponent(name)}`);
+    assert.equal(answer.status, 422);
+    assert.match(await answer.text(), new RegExp(`name="q" value="${why}`));
+    const script = await post('/notes', `name=${encodeURIComponent(name)}`, { Accept: 'application/json' });
+    assert.equal(script.status, 422);
+    assert.match(script.headers.get('content-type') ?? '', /problem\+json/);
+  }
+  const other = await post('/notes', 'name=there');
+  assert.equal(other.status, 409);
+  assert.doesNotMatch(await other.text(), /name="q"/);
+});
