@@ -47,5 +47,8 @@ function submitPlainly(form, button) {
 
 function reason(request) {
   const page = new DOMParser().parseFromString(request.responseText, 'text/html');
-  return page.querySelector('.lead')?.textContent.trim() ?? `It was refused (${request.status}). Nothing was attached.`;
+  return (
+    page.querySelector('[data-problem], .lead')?.textContent.trim() ??
+    `It was refused (${request.status}). Nothing was attached.`
+  );
 }

@@ -1,5 +1,7 @@
 // Ticks of a list: all of a page at once, and from one to another with the shift key. The form works without; data-selection names the ticks.
-for (const form of document.querySelectorAll('[data-selection]')) {
+function bind(form) {
+  if (form.dataset.bound) return;
+  form.dataset.bound = 'yes';
   const boxes = [...form.querySelectorAll(`input[name="${form.dataset.selection || 'messageIds'}"]`)];
   const which = form.elements.namedItem('filter');
   const label = form.querySelector('[data-choose-all]');
@@ -37,3 +39,11 @@ for (const form of document.querySelectorAll('[data-selection]')) {
   label.hidden = false;
   show();
 }
+
+function bindAll() {
+  for (const form of document.querySelectorAll('[data-selection]')) bind(form);
+}
+
+bindAll();
+// A search brings another list into the page.
+document.addEventListener('htmx:afterSettle', bindAll);

@@ -25,6 +25,7 @@ const thorough = [
   'peers',
   'plugins/store/crash-point',
   'plugins/store/draft-kill',
+  'plugins/store/draft-large',
 ];
 const isThorough = (file) => thorough.some((place) => file.startsWith(join('dist', 'test', place)));
 const sets = { '--quick': (file) => !isThorough(file), '--thorough': isThorough, '--all': () => true };

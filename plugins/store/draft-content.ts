@@ -43,6 +43,8 @@ export interface DraftPart extends Attachment {
   readonly part: string;
   /** Its header fields as they shall stand in the next version, its id among them. */
   readonly header: string;
+  /** Bytes of the file that hold its id, which is ours alone: sent messages have none. */
+  readonly marks: readonly { readonly start: number; readonly end: number }[];
   /** Bytes of the file: its body, still encoded, from `start` up to `end`. */
   readonly start: number;
   readonly end: number;
@@ -131,9 +133,15 @@ function describe(bytes: Buffer, part: Part, taken: Set<string>): DraftPart {
     size: decodedSize(bytes.subarray(part.bodyOffset, part.end), part.encoding),
     part: part.part,
     header: `${attachmentField}: ${attachmentId}\r\n${fieldsOf(bytes, header, /^content-/)}`,
+    marks: marksIn(header),
     start: part.bodyOffset,
     end: part.end,
   };
+}
+
+function marksIn(header: HeaderBlock): readonly { readonly start: number; readonly end: number }[] {
+  const marks = header.fields.filter(({ key }) => key === attachmentField.toLowerCase());
+  return marks.map(({ offset, end }) => ({ start: offset, end }));
 }
 
 /** The fields of those names as they are in the file. */

@@ -3,17 +3,11 @@ import type { DraftFields } from './draft-composition.js';
 import type { Attachment, DraftContent } from './draft-content.js';
 import type { Draft } from './drafts.js';
 import type { MailboxIdentity } from './mailbox-names.js';
-import { mailboxHref } from './page-model.js';
+import { draftHref, draftsHref, mailboxHref } from './page-model.js';
+
+export { draftHref, draftsHref };
 
 const encode = encodeURIComponent;
-
-export function draftsHref(mailbox: MailboxIdentity): string {
-  return `${mailboxHref(mailbox)}/drafts`;
-}
-
-export function draftHref(mailbox: MailboxIdentity, draftId: string): string {
-  return `${draftsHref(mailbox)}/${encode(draftId)}`;
-}
 
 export function messageHref(mailbox: MailboxIdentity, folder: string, id: string): string {
   return `${mailboxHref(mailbox)}/folders/${encode(folder)}/messages/${encode(id)}`;

@@ -28,8 +28,8 @@ export interface DraftSendingInput {
   readonly log: Log;
 }
 
-/** The target that keeps a queue: the id of the transaction is then the entry's. */
-const queueTarget = 'relay';
+/** The targets that keep a queue: the id of the transaction is then the entry's. */
+const queueTargets = new Set(['relay', 'hold']);
 /** What the way of an earlier message may have left, and what is written anew. */
 const removed = ['date', 'return-path', 'received', 'delivered-to', 'x-postern-draft'];
 
@@ -87,6 +87,8 @@ export class DraftSending {
     const message = await files.prepare(this.#finished(mailbox, open));
     try {
       const submitted = await submission.submit({
+        // The same one when a crash came before the message was filed: nobody gets that twice.
+        id: `${draftId}-${revision}`,
         username: ownerOf(mailbox).address.address,
         remoteAddress,
         via: 'HTTP',
@@ -99,7 +101,7 @@ export class DraftSending {
         throw error;
       });
       await shelf.remove(mailbox, open.shelved);
-      const isQueued = submitted.recipients.some(({ target }) => target === queueTarget);
+      const isQueued = submitted.recipients.some(({ target }) => queueTargets.has(target));
       return { sentId, uid: isQueued ? submitted.id : null };
     } finally {
       await files.discard(message);
@@ -107,16 +109,26 @@ export class DraftSending {
   }
 
   /** The message as it is sent and filed: the present date, and whatever it cannot go without. */
-  async *#finished(mailbox: MailboxName, { file, content }: OpenDraft): AsyncGenerator<Buffer> {
-    const { from, messageId } = content;
+  async *#finished(mailbox: MailboxName, open: OpenDraft): AsyncGenerator<Buffer> {
+    const { from, messageId } = open.content;
     const fields = [`Date: ${mailDate(this.#input.now())}`];
     if (messageId === null) fields.push(`Message-ID: ${newMessageId(mailbox)}`);
     if (from === null)
       fields.push(`From: ${writeCorrespondent({ name: '', address: ownerOf(mailbox).address.address })}`);
     yield Buffer.from(fields.map((field) => `${field}\r\n`).join(''));
     const drop = [...removed, ...(messageId === null ? ['message-id'] : []), ...(from === null ? ['from'] : [])];
-    yield* without(drop, readRange(file.handle, 0, file.size));
+    yield* without(drop, withoutMarks(open));
   }
+}
+
+/** The message without what is only for its editor. */
+async function* withoutMarks({ file, content }: OpenDraft): AsyncGenerator<Buffer> {
+  let at = 0;
+  for (const { start, end } of content.attachments.flatMap(({ marks }) => marks)) {
+    yield* readRange(file.handle, at, start);
+    at = end;
+  }
+  yield* readRange(file.handle, at, file.size);
 }
 
 async function* without(fields: readonly string[], source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {

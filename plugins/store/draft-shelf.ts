@@ -107,7 +107,7 @@ export class DraftShelf {
   /** The new version is there already: an old one that does not go is left to `tidy`. */
   async #outdate(mailbox: MailboxName, old: ShelvedDraft): Promise<void> {
     try {
-      await this.remove(mailbox, old);
+      await this.#unlinkAll(mailbox, old);
     } catch (error) {
       this.#input.log.warn({ err: error }, 'an older version of a draft could not be removed');
     }
@@ -121,8 +121,17 @@ export class DraftShelf {
     return id;
   }
 
-  /** Removes the file of a draft and older ones of it. One that another program removed first is gone as well. */
+  /** Removes a draft, durably. One that another program removed first is gone as well. */
   async remove(mailbox: MailboxName, draft: ShelvedDraft): Promise<void> {
+    await this.#unlinkAll(mailbox, draft);
+    try {
+      await this.#input.sync.sync(join(draft.folder.path, 'cur'));
+    } catch (error) {
+      throw asStorageProblem(error);
+    }
+  }
+
+  async #unlinkAll(mailbox: MailboxName, draft: ShelvedDraft): Promise<void> {
     // The older first: what is left by a crash is then the newest that there was.
     for (const entry of draft.older) await this.#unlink(mailbox, draft.folder, entry);
     await this.#unlink(mailbox, draft.folder, draft.entry);

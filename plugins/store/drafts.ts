@@ -3,7 +3,7 @@ import { uniqueId } from '../../core/disk/id.js';
 import { type AttachmentLabel, encodeAttachment } from '../../core/mime/compose.js';
 import { problem } from '../../core/problem.js';
 import { type DraftFields, composeDraft, partOf, type PartSource } from './draft-composition.js';
-import type { Attachment, DraftContent } from './draft-content.js';
+import type { Attachment, DraftContent, DraftPart } from './draft-content.js';
 import type { DraftFiles, PreparedFile } from './draft-files.js';
 import { tagOf } from './draft-name.js';
 import type { DraftShelf, ShelvedDraft } from './draft-shelf.js';
@@ -33,6 +33,8 @@ export type DraftChange =
       readonly fields: DraftFields;
       /** HTML that the editor did not show stays, as long as the text beside it is the same. */
       readonly keepHtml?: boolean;
+      /** Of a draft that is begun: what is attached from the first. */
+      readonly parts?: readonly PartSource[];
     }
   | { readonly kind: 'raw'; readonly content: AsyncIterable<Buffer> };
 
@@ -221,7 +223,7 @@ export class Drafts {
     if (change.kind === 'raw') return this.#prepareRaw(change.content);
     const html = change.keepHtml === true ? keptHtml(change.fields, open) : change.fields.html;
     const fields = { ...change.fields, html };
-    return this.#compose(mailbox, open, fields, open === undefined ? [] : partsOf(open));
+    return this.#compose(mailbox, open, fields, open === undefined ? (change.parts ?? []) : partsOf(open));
   }
 
   async #prepareRaw(content: AsyncIterable<Buffer>): Promise<PreparedFile> {
@@ -254,6 +256,10 @@ export function expect({ entry }: ShelvedDraft, expected: Expectation | undefine
 }
 
 export function partsOf({ file, content }: OpenDraft, parts = content.attachments): readonly PartSource[] {
+  return partsOfMessage(file, parts);
+}
+
+export function partsOfMessage(file: MessageFile, parts: readonly DraftPart[]): readonly PartSource[] {
   return parts.map((part) => partOf(file, part));
 }
 

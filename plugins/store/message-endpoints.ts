@@ -1,7 +1,8 @@
+import type { Readable } from 'node:stream';
 import { z } from 'zod';
-import { type AnyEndpoint, defineEndpoint, respond } from '../../core/http/endpoint.js';
+import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../core/http/endpoint.js';
 import { ask, counted } from '../../core/http/question.js';
-import { problem } from '../../core/problem.js';
+import { isProblem, problem } from '../../core/problem.js';
 import { deletesForGood } from './message-editor.js';
 import {
   FolderField,
@@ -149,6 +150,8 @@ function marking({ reader, editor, names }: StoreSite): AnyEndpoint {
   });
 }
 
+const Filed = z.object({ id: z.string(), folder: z.string(), size: z.int() });
+
 function filing({ editor, names }: StoreSite): AnyEndpoint {
   const query = z.strictObject({
     unread: z.boolean().optional().describe('As a new message; else as one that was read.'),
@@ -156,25 +159,63 @@ function filing({ editor, names }: StoreSite): AnyEndpoint {
   return defineEndpoint({
     method: 'POST',
     path: `${folderPath}/messages`,
-    summary: 'Put a raw message into a folder',
+    summary: 'Put a raw message into a folder, or several as multipart/form-data',
     group,
     access,
     params: schema.FolderParams,
     query,
-    body: { kind: 'raw', types: ['message/rfc822', 'application/octet-stream', 'text/plain'] },
-    answer: z.object({ id: z.string(), folder: z.string(), size: z.int() }),
-    async handle({ params, query: { unread }, request }) {
+    body: { kind: 'raw', types: ['message/rfc822', 'application/octet-stream', 'text/plain', 'multipart/form-data'] },
+    answer: z.union([Filed, z.object({ items: z.array(Filed).describe('Of a form, one for each file') })]),
+    async handle({ params, query, request }) {
       const mailbox = await names.parse(params);
       const folder = folderOf(params);
-      if (request.stream === undefined) throw problem('bad-request', 'Send the message as the body.');
-      const status = unread === true ? 'unread' : 'read';
-      const filed = await editor.messages.append(mailbox, folder, request.stream, status);
-      return respond({
+      const href = folderHref(names.describe(mailbox), folder.name);
+      const isUnread = query.unread === true || request.fields['unread'] === 'true';
+      const append = async (source: Readable) => {
+        const filed = await editor.messages.append(mailbox, folder, source, isUnread ? 'unread' : 'read');
+        return { ...filed, folder: folder.name };
+      };
+      const items = await appendAll(sourcesOf(request), append);
+      const [only] = items;
+      const isForm = request.stream === undefined;
+      return respond<object>({
         status: 201,
-        model: { ...filed, folder: folder.name },
-        location: `${folderHref(names.describe(mailbox), folder.name)}/messages/${encodeURIComponent(filed.id)}`,
-        audit: { action: 'messages.append', selector: { folder: folder.name }, counts: { bytes: filed.size } },
+        model: isForm || only === undefined ? { items } : only,
+        location: isForm || only === undefined ? href : `${href}/messages/${encodeURIComponent(only.id)}`,
+        notice: `${counted(items.length, 'message')} added.`,
+        audit: {
+          action: 'messages.append',
+          selector: { folder: folder.name },
+          counts: { messages: items.length, bytes: items.reduce((sum, { size }) => sum + size, 0) },
+        },
       });
     },
   });
+}
+
+/** The body, or the files of a form. */
+function sourcesOf({ stream, files }: EndpointRequest): readonly (() => Readable)[] {
+  if (stream !== undefined) return [() => stream];
+  // What a browser sends for a field without a file.
+  const chosen = files.filter(({ filename, size }) => filename !== '' || size > 0);
+  if (chosen.length === 0) throw problem('bad-request', 'Send the message as the body, or choose a file.');
+  return chosen.map((file) => () => file.open());
+}
+
+/** One after the other. What was added before one is refused stays, and the refusal says so. */
+async function appendAll<T>(
+  sources: readonly (() => Readable)[],
+  append: (source: Readable) => Promise<T>,
+): Promise<readonly T[]> {
+  const items: T[] = [];
+  for (const open of sources) {
+    try {
+      items.push(await append(open()));
+    } catch (error) {
+      if (items.length === 0 || !isProblem(error)) throw error;
+      const before = `${counted(items.length, 'message')} of ${sources.length} added, then: `;
+      throw problem(error.problem, { ...error.details, detail: `${before}${error.details.detail ?? error.message}` });
+    }
+  }
+  return items;
 }

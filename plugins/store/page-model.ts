@@ -1,5 +1,6 @@
 import type { DisplayAddress } from '../../core/mime/address-list.js';
 import { decodeCharset } from '../../core/mime/charset.js';
+import { markOf } from './draft-name.js';
 import { specialNames } from './folder-name.js';
 import type { FolderSummary } from './folder-tree.js';
 import type { MailboxIdentity } from './mailbox-names.js';
@@ -31,6 +32,14 @@ export function mailboxHref({ domain, user }: MailboxIdentity): string {
 
 export function folderHref(mailbox: MailboxIdentity, folder: string): string {
   return `${mailboxHref(mailbox)}/folders/${encode(folder)}`;
+}
+
+export function draftsHref(mailbox: MailboxIdentity): string {
+  return `${mailboxHref(mailbox)}/drafts`;
+}
+
+export function draftHref(mailbox: MailboxIdentity, draftId: string): string {
+  return `${draftsHref(mailbox)}/${encode(draftId)}`;
 }
 
 function folderLinks(mailbox: MailboxIdentity, folders: readonly FolderSummary[], current?: string) {
@@ -89,7 +98,10 @@ export function folderPage(
     items: answer.items.map((message) => ({
       ...message,
       who: whoOf(message, answer.folder),
-      href: `${path}/messages/${encode(message.id)}`,
+      href:
+        answer.folder.special === 'drafts'
+          ? draftHref(mailbox, markOf(message.id).draftId)
+          : `${path}/messages/${encode(message.id)}`,
     })),
     path,
     listPath,
@@ -155,6 +167,8 @@ export function messagePage(mailbox: MailboxIdentity, message: MessageView, inpu
     destinations: destinations(input.folders, message.folder),
     deletesForGood: ['Trash', 'Junk'].includes(message.folder),
     path,
+    editHref: message.folder === 'Drafts' ? draftHref(mailbox, markOf(message.id).draftId) : null,
+    answersAll: message.to.length + message.cc.length > 1,
     view,
     tabs: messageViews
       .filter((name) => name !== 'html' || message.html !== null)

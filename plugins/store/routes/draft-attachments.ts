@@ -6,6 +6,7 @@ import { parseAttachmentLabel } from '../draft-attachment.js';
 import { tagOf } from '../draft-name.js';
 import * as schema from '../draft-query.js';
 import type { AttachmentUpload } from '../drafts.js';
+import { editorAgain } from './draft-again.js';
 import { draftGroup, draftPath, type DraftSite, expectation, placeOf } from './draft-site.js';
 import { orConflict } from './draft-conflict.js';
 
@@ -28,6 +29,7 @@ function addEndpoint(site: DraftSite): AnyEndpoint {
     params: schema.DraftParams,
     query: schema.AttachmentsQuery,
     body: { kind: 'raw', types: ['*/*'] },
+    again: editorAgain(site),
     cache: 'no-store',
     async handle({ params, query, request }) {
       const { mailbox, draftId } = await placeOf(site, params);
@@ -107,6 +109,7 @@ function removeEndpoint(site: DraftSite): AnyEndpoint {
     answer: schema.DraftAnswer.pick({ draftId: true, attachments: true }),
     params: schema.AttachmentParams,
     body: { kind: 'fields', schema: schema.DraftBody },
+    again: editorAgain(site),
     cache: 'no-store',
     async handle({ params, body, request }) {
       const { mailbox, draftId } = await placeOf(site, params);

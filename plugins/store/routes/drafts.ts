@@ -8,13 +8,21 @@ import { compareNewestFirst } from '../message-entry.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import { pageOf } from '../page.js';
 import { ListQuery, MailboxParams } from '../store-query.js';
+import { editorAgain } from './draft-again.js';
 import { attachmentEndpoints } from './draft-attachments.js';
 import { orConflict } from './draft-conflict.js';
+import { answerEndpoint } from './message-answer.js';
 import { draftGroup, draftPath, draftsPath, type DraftSite, expectation, placeOf } from './draft-site.js';
 
 /** Drafts: list, write, attach, send. */
 export function draftEndpoints(site: DraftSite): readonly AnyEndpoint[] {
-  return [...listEndpoints(site), ...changeEndpoints(site), ...endEndpoints(site), ...attachmentEndpoints(site)];
+  return [
+    ...listEndpoints(site),
+    ...changeEndpoints(site),
+    ...endEndpoints(site),
+    ...attachmentEndpoints(site),
+    answerEndpoint(site),
+  ];
 }
 
 const rawTypes = ['message/rfc822', 'application/octet-stream'];
@@ -117,6 +125,7 @@ function changeEndpoints(site: DraftSite): readonly AnyEndpoint[] {
       answer: schema.DraftAnswer,
       params: schema.DraftParams,
       body: { kind: 'either', schema: schema.DraftBody, types: rawTypes },
+      again: editorAgain(site),
       cache: 'no-store',
       async handle({ params, body, request }) {
         const { mailbox, draftId } = await placeOf(site, params);
@@ -176,6 +185,7 @@ function endEndpoints(site: DraftSite): readonly AnyEndpoint[] {
       answer: schema.SentAnswer,
       params: schema.DraftParams,
       body: { kind: 'fields', schema: schema.DraftBody },
+      again: editorAgain(site),
       idempotent: true,
       cache: 'no-store',
       async handle({ params, body, request }) {

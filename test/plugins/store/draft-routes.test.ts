@@ -200,13 +200,38 @@ suite('drafts over HTTP', () => {
     assert.deepEqual([filed.draft, filed.unread, filed.bcc.length], [false, false, 1]);
     const inbox = await admin.json('/store/localhost/postmaster/folders/INBOX?q=sent');
     assert.equal((inbox as { total: number }).total, 1);
-    const foreign = await create({ to: 'postmaster@localhost, bob@elsewhere.example, nobody@localhost' });
-    const refused = await admin.request(`${path}/${foreign.draftId}/send`, { method: 'POST' });
+    const wrong = await create({ to: 'postmaster@localhost, bob@elsewhere.example, nobody@localhost' });
+    const refused = await admin.request(`${path}/${wrong.draftId}/send`, { method: 'POST' });
     assert.equal(refused.status, 422);
-    assert.match(refused.text, /bob@elsewhere\.example.*nobody@localhost/);
+    assert.match(refused.text, /these recipients: nobody@localhost/);
     const after = await admin.json('/store/localhost/postmaster/folders/INBOX');
     assert.equal((after as { total: number }).total, 1);
-    assert.equal((await read(foreign.draftId)).to.length, 3);
+    assert.equal((await read(wrong.draftId)).to.length, 3);
+  });
+
+  test('a draft for people elsewhere is queued for them, and the answer leads to the entry', async () => {
+    const { draftId } = await create({
+      to: 'postmaster@localhost, bob@elsewhere.example',
+      bcc: 'eve@elsewhere.example',
+    });
+    const sent = await admin.request(`${path}/${draftId}/send`, { method: 'POST' });
+    assert.equal(sent.status, 202, sent.text);
+    const { uid, sentId } = JSON.parse(sent.text) as { uid: string; sentId: string };
+    const location = sent.headers.get('location') ?? '';
+    assert.equal(location, `/client/queue/${uid}`);
+    const entry = (await admin.json(location)) as { sender: string; recipients: readonly { address: string }[] };
+    assert.equal(entry.sender, 'postmaster@localhost');
+    assert.deepEqual(entry.recipients.map(({ address }) => address).toSorted(), [
+      'bob@elsewhere.example',
+      'eve@elsewhere.example',
+    ]);
+    assert.doesNotMatch((await admin.request(`${location}/message`)).text, /Bcc|X-Postern/i);
+    const copy = await admin.json(`/store/localhost/postmaster/folders/Sent/messages/${encodeURIComponent(sentId)}`);
+    assert.equal((copy as { bcc: readonly unknown[] }).bcc.length, 1);
+    assert.equal((await admin.request(`${path}/${draftId}`)).status, 404);
+    const form = await create({ to: 'bob@elsewhere.example' });
+    const page = await admin.request(`${path}/${form.draftId}/send`, { form: {}, headers: { Accept: 'text/html' } });
+    assert.match(page.headers.get('location') ?? '', /^\/client\/queue\/[\w-]+\?notice=/);
   });
 
   test('changes, attachments and discards at once lose no attachment', async () => {
@@ -261,5 +286,104 @@ suite('drafts over HTTP', () => {
     const done = await admin.request(place, { form: { _method: 'DELETE', confirm: 'yes' }, headers: page });
     assert.equal(done.status, 303);
     assert.match(await admin.page(path), /Drafts/);
+  });
+
+  test('what is refused stays in the editor, with what is wrong beside its field', async () => {
+    const page = { Accept: 'text/html' };
+    const { draftId } = await create({ subject: 'saved' });
+    const written = { to: 'no address', subject: 'not lost', text: '\r\na long\r\ntext <b>' };
+    const put = { _method: 'PUT', version: 'seen', ...written };
+    for (const [place, form] of [
+      [`${path}/${draftId}`, put],
+      [`${path}/${draftId}/send`, written],
+    ] as const) {
+      const refused = await admin.request(place, { form, headers: page });
+      assert.equal(refused.status, 422);
+      assert.match(refused.text, /<form class="draft"/);
+      assert.match(refused.text, /value="no address"[^>]* aria-invalid="true"/);
+      assert.match(refused.text, /value="not lost"/);
+      assert.match(refused.text, />\n\na long\ntext &lt;b&gt;<\/textarea>/);
+      assert.match(refused.text, /class="error"[^>]*>An address is a local part/);
+    }
+    const upload = await admin.request(
+      `${path}/${draftId}/attachments`,
+      await multipart({ subject: 'kept', to: '' }, []),
+    );
+    assert.equal(upload.status, 422);
+    assert.match(upload.text, /value="kept"[\s\S]*name="files"/);
+    assert.equal((await read(draftId)).subject, 'saved');
+    const script = await admin.request(`${path}/${draftId}`, { method: 'PUT', json: { to: 'no address' } });
+    assert.match(script.headers.get('content-type') ?? '', /problem\+json/);
+  });
+
+  test('nobody but the one who edits sees the ids of attachments', async () => {
+    const { draftId } = await create({ to: 'postmaster@localhost', subject: 'with files', text: 'see below' });
+    const octets = { 'Content-Type': 'application/octet-stream' };
+    for (const name of ['a.bin', 'b.bin']) {
+      const answer = await admin.request(`${path}/${draftId}/attachments?filename=${name}`, {
+        body: name,
+        headers: octets,
+      });
+      assert.equal(answer.status, 201);
+    }
+    const sent = await admin.request(`${path}/${draftId}/send`, { method: 'POST' });
+    const raw = await admin.request(sent.headers.get('location') ?? '', { headers: { Accept: 'message/rfc822' } });
+    assert.doesNotMatch(raw.text, /X-Postern/);
+    assert.match(raw.text, /filename="?a\.bin[\s\S]*filename="?b\.bin/);
+    const { items } = (await admin.json('/store/localhost/postmaster/folders/INBOX?q=with+files')) as {
+      readonly items: readonly { readonly id: string; readonly hasAttachments: boolean }[];
+    };
+    const [first] = items;
+    const place = `/store/localhost/postmaster/folders/INBOX/messages/${encodeURIComponent(first?.id ?? '')}`;
+    assert.doesNotMatch((await admin.request(place, { headers: { Accept: 'message/rfc822' } })).text, /X-Postern/);
+    assert.equal(first?.hasAttachments, true);
+  });
+
+  test('the folder of drafts leads to the editor', async () => {
+    const { draftId } = await create({ subject: 'in the folder' });
+    const folder = '/store/localhost/postmaster/folders/Drafts';
+    assert.match(await admin.page(folder), new RegExp(`href="${path}/${draftId}"`));
+    const { items } = (await admin.json(`${folder}?q=in+the+folder`)) as { items: readonly { id: string }[] };
+    const message = await admin.page(`${folder}/messages/${encodeURIComponent(items[0]?.id ?? '')}`);
+    assert.match(message, new RegExp(`href="${path}/${draftId}">Edit this draft`));
+    assert.doesNotMatch(message, /Reply/);
+  });
+
+  async function multipart(fields: Readonly<Record<string, string>>, files: readonly (readonly [string, string])[]) {
+    const form = new FormData();
+    for (const [name, value] of Object.entries(fields)) form.append(name, value);
+    for (const [name, content] of files) form.append('files', new Blob([content], { type: 'message/rfc822' }), name);
+    if (files.length === 0) form.append('files', new Blob([], { type: 'application/octet-stream' }), '');
+    const encoded = new Response(form);
+    const headers = { 'Content-Type': encoded.headers.get('content-type') ?? '', Accept: 'text/html' };
+    return { body: Buffer.from(await encoded.arrayBuffer()), headers };
+  }
+
+  test('messages in files are added to a folder, by a form', async () => {
+    const folder = '/store/localhost/postmaster/folders/Archive';
+    const files = [
+      ['a.eml', 'Subject: first\n\nx\n'],
+      ['b.eml', 'Subject: second\r\n\r\ny\r\n'],
+    ] as const;
+    const added = await admin.request(`${folder}/messages`, await multipart({ unread: 'true' }, files));
+    assert.equal(added.status, 303);
+    assert.match(added.headers.get('location') ?? '', /^\/store\/localhost\/postmaster\/folders\/Archive\?notice=/);
+    const { items } = (await admin.json(folder)) as { items: readonly { subject: string; unread: boolean }[] };
+    assert.deepEqual(
+      items.map(({ subject, unread }) => [subject, unread]),
+      [
+        ['second', true],
+        ['first', true],
+      ],
+    );
+    assert.equal((await admin.request(`${folder}/messages`, await multipart({}, []))).status, 400);
+    const { body, headers } = await multipart({}, [...files, ['c.eml', '']]);
+    const partly = await admin.request(`${folder}/messages`, {
+      body,
+      headers: { ...headers, Accept: 'application/json' },
+    });
+    assert.equal(partly.status, 422);
+    assert.match(partly.text, /2 messages of 3 added, then: The message is empty/);
+    assert.deepEqual(await readdir(join(server.folder, 'data', 'uploads')), []);
   });
 });
