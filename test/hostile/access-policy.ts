@@ -20,7 +20,7 @@ const policy: readonly Rule[] = [
   { match: /^POST \/users\/authenticate$/, access: ['operate'] },
   { match: /^\w+ \/users(?:\/\{username\})?$/, access: ['admin'] },
   { match: /^GET \/client\/queue(?:\/list|\/statistics|\/\{uid\})?$/, access: ['read'] },
-  { match: /^GET \/client\/destinations/, access: ['read'] },
+  { match: /^GET \/client\/(?:destinations|replies)/, access: ['read'] },
   { match: /^\w+ \/client\//, access: ['operate'] },
   { match: /^GET \/config\/sync\/status$/, access: ['read', 'admin'] },
   { match: /^\w+ \/(?:config|system|logs|audit)(?:\/|$)/, access: ['admin'] },

@@ -267,12 +267,14 @@ describe('what is written into mailboxes of the whole server', () => {
   test('H37 a hundred changes and attachments of one draft at once lose nothing, and it is discarded once', async () => {
     const made = JSON.parse(bodyOf(await post(drafts, { subject: 'race' }))) as Made;
     const path = `${drafts}/${made.draftId}`;
+    const { admin } = ground.server;
+    const headers = { 'Content-Type': 'application/octet-stream' };
     const tasks = Array.from({ length: 100 }, (_, n) =>
       n % 2 === 0
-        ? raw(`${path}/attachments?filename=f${n}`, String(n), 'application/octet-stream')
-        : post(path, { subject: `race ${n}` }, 'PUT'),
+        ? admin.request(`${path}/attachments?filename=f${n}`, { body: String(n), headers })
+        : admin.request(path, { method: 'PUT', json: { subject: `race ${n}` } }),
     );
-    const statuses = (await Promise.all(tasks)).map(statusOf);
+    const statuses = (await Promise.all(tasks)).map(({ status }) => status);
     assert.deepEqual(
       statuses.filter((status, n) => status !== (n % 2 === 0 ? 201 : 200)),
       [],
