@@ -1,9 +1,17 @@
-const firstBlockBytes = 8 * 1024;
+const firstBlockBytes = 1024;
 const blockBytes = 64 * 1024;
+/** A piece of so many bytes that fills so much of the memory behind it is kept as it is. */
+const keptBytes = 1024;
+const wellFilled = 0.5;
+
+/** True for a piece that keeps little more memory than its own alive: nobody need copy it. */
+export function isWorthKeeping(piece: Buffer): boolean {
+  return piece.length >= keptBytes && piece.length >= wellFilled * piece.buffer.byteLength;
+}
 
 /**
- * Bytes gathered into blocks of our own. They are copied on purpose: a peer that sends one byte at a time would
- * otherwise keep a whole socket buffer alive with each of them.
+ * Bytes gathered into blocks. Small pieces are copied on purpose: a peer that sends one byte at a time would otherwise keep
+ * a whole socket buffer alive with each of them.
  */
 export class Blocks {
   #full: Buffer[] = [];
@@ -11,7 +19,13 @@ export class Blocks {
   #used = 0;
   #nextBytes = firstBlockBytes;
 
+  /** Takes the piece, which must not be changed from now on. */
   add(chunk: Buffer): void {
+    if (isWorthKeeping(chunk)) {
+      this.#closeBlock();
+      this.#full.push(chunk);
+      return;
+    }
     let at = 0;
     while (at < chunk.length) {
       if (this.#used === this.#block.length) this.#open(chunk.length - at);
@@ -22,9 +36,14 @@ export class Blocks {
   }
 
   #open(wanted: number): void {
-    if (this.#used > 0) this.#full.push(this.#block);
+    this.#closeBlock();
     this.#block = Buffer.allocUnsafeSlow(Math.min(blockBytes, Math.max(this.#nextBytes, wanted)));
     this.#nextBytes = blockBytes;
+  }
+
+  #closeBlock(): void {
+    if (this.#used > 0) this.#full.push(this.#block.subarray(0, this.#used));
+    this.#block = this.#block.subarray(this.#used);
     this.#used = 0;
   }
 

@@ -50,6 +50,8 @@ export interface FileLayer {
   mkdir(path: string, mode: number): Promise<void>;
   rmdir(path: string): Promise<void>;
   lstat(path: string): Promise<Stats>;
+  /** Whether the name is taken, by whatever; rejects as `lstat` does for other reasons than ENOENT. */
+  isThere(path: string): Promise<boolean>;
   readdir(path: string): Promise<string[]>;
   statfs(path: string): Promise<StatsFs>;
 }
@@ -96,6 +98,8 @@ export const nodeFiles: FileLayer = {
   rmdir: (path) => done((then) => rmdir(path, then)),
   // Nor that: the entries on the way to a mailbox in use are in memory.
   lstat: (path) => now(() => lstatSync(path)),
+  // An error with its stack costs more than the look.
+  isThere: (path) => now(() => lstatSync(path, { throwIfNoEntry: false }) !== undefined),
   readdir: (path) => value((then) => readdir(path, then)),
   statfs: (path) => value((then) => statfs(path, then)),
 };

@@ -12,6 +12,7 @@ import { coreutilsFlush, type FileSystemFlush } from './file-system-flush.js';
 import { HeadCollector } from './head.js';
 import { uniqueId, uniqueIdPattern } from './id.js';
 import { MessageLog } from './message-log.js';
+import { namingsOf } from './placing.js';
 import { Reaper } from './reaper.js';
 import { findWherePlaced, type FindPlaced } from './restoration.js';
 import { Slots } from './slots.js';
@@ -97,6 +98,7 @@ export class FileSpool implements Spool {
     }
     this.#ground = {
       files,
+      naming: namingsOf(files),
       folders,
       log: options.log,
       reaper: new Reaper((path) => remove(files, path, options.log)),
@@ -186,21 +188,11 @@ async function openCommits(folder: string, files: FileLayer, options: SpoolOptio
     ...(mostSegments !== undefined && { mostSegments }),
   };
   try {
-    if (durability !== 'log' && !(await isThere(folder, files))) return undefined;
+    if (durability !== 'log' && !(await files.isThere(folder))) return undefined;
     return await CommitLog.open(folder, { files, log, ...sizes });
   } catch (error) {
     log.error({ err: error }, 'the commit log cannot be opened; each message is a durable file instead');
     return undefined;
-  }
-}
-
-async function isThere(path: string, files: FileLayer): Promise<boolean> {
-  try {
-    await files.lstat(path);
-    return true;
-  } catch (error) {
-    if (isMissing(error)) return false;
-    throw error;
   }
 }
 

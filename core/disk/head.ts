@@ -1,10 +1,12 @@
+import { isWorthKeeping } from './blocks.js';
+
 const emptyLine = Buffer.from('\r\n\r\n');
 const none = Buffer.alloc(0);
 
 /** Keeps the header block of a message that passes by: through its empty line, or the first `limit` bytes. */
 export class HeadCollector {
   readonly #limit: number;
-  #bytes = none;
+  #bytes: Buffer = none;
   #used = 0;
   #complete = false;
 
@@ -20,6 +22,12 @@ export class HeadCollector {
     if (this.#complete || chunk.length === 0) return;
     const known = this.#used;
     const end = known === 0 ? endOfHead(chunk, 0) : -1;
+    if (end >= 0 && end <= this.#limit && isWorthKeeping(chunk)) {
+      this.#bytes = chunk.subarray(0, end);
+      this.#used = end;
+      this.#complete = true;
+      return;
+    }
     this.#append(end < 0 ? chunk : chunk.subarray(0, end));
     this.#cut(end < 0 ? endOfHead(this.head, Math.max(0, known - emptyLine.length + 1)) : this.#used);
   }

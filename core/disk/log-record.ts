@@ -34,7 +34,7 @@ export interface RecordInput {
 
 /** The header that goes in front of the payload. */
 export function recordHeader({ mark, number, kind, acknowledged, payload }: RecordInput): Buffer {
-  const header = Buffer.alloc(recordHeaderBytes);
+  const header = Buffer.allocUnsafe(recordHeaderBytes).fill(0);
   mark.copy(header, 0, 0, markBytes);
   header.writeUInt32LE(bytesOf(payload), 12);
   header[16] = kind;

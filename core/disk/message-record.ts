@@ -29,10 +29,11 @@ export function encodeMessage(
     name,
     ...(owner !== undefined && { owner }),
   }));
-  const json = Buffer.from(JSON.stringify(places));
-  const length = Buffer.alloc(lengthBytes);
-  length.writeUInt32LE(json.length);
-  return [length, json, ...content];
+  const json = JSON.stringify(places);
+  const head = Buffer.allocUnsafe(lengthBytes + Buffer.byteLength(json));
+  head.writeUInt32LE(head.length - lengthBytes);
+  head.write(json, lengthBytes);
+  return [head, ...content];
 }
 
 /** Undefined when it cannot be understood. */

@@ -1,7 +1,7 @@
 import type { Log } from '../log.js';
 import { writeDurable } from './atomic.js';
 import { AppendFailed, LogFull } from './log-failure.js';
-import { faultCode, isMissing } from './fault.js';
+import { faultCode } from './fault.js';
 import type { FileLayer } from './file-layer.js';
 import type { FolderSync } from './folder.js';
 import { jointly } from './joint.js';
@@ -10,8 +10,25 @@ import { pathOf } from './restoration.js';
 import type { SpoolFile } from './spool-file.js';
 import type { Placement } from './spool.js';
 
+/** How a file gets one more name, and another one. */
+type Naming = Readonly<Record<'link' | 'rename', (existing: string, path: string) => Promise<void>>>;
+
+/** By threads, and by calls that block. */
+export interface Namings {
+  readonly threads: Naming;
+  readonly now: Naming;
+}
+
+export function namingsOf(files: FileLayer): Namings {
+  return {
+    threads: { link: (from, to) => files.link(from, to), rename: (from, to) => files.rename(from, to) },
+    now: { link: (from, to) => files.linkNow(from, to), rename: (from, to) => files.renameNow(from, to) },
+  };
+}
+
 export interface PlacingGround {
   readonly files: FileLayer;
+  readonly naming: Namings;
   readonly folders: FolderSync;
   readonly log: Log;
   /** Absent: every message is a durable file before it is placed. */
@@ -23,27 +40,18 @@ export interface PlacingGround {
 /** What `link(2)` says on a file system that has no links. */
 const linklessCodes = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS']);
 
-/** How a file gets one more name, and another one. */
-type Naming = Readonly<Record<'link' | 'rename', (existing: string, path: string) => Promise<void>>>;
-
 /** Brings one message to its places: by a record in the log that is durable, or as a durable file. */
 export class Placing {
   readonly #file: SpoolFile;
   readonly #ground: PlacingGround;
   /** Numbers of the records by which messages were placed. */
   readonly #records = new Map<Placement, number>();
-  /** By threads, and by calls that block. */
-  readonly #naming: Naming;
-  readonly #namingNow: Naming;
   /** The last `place`: targets that share the message take turns, for each may take its file away. */
   #turn: Promise<void> | undefined;
 
   constructor(file: SpoolFile, ground: PlacingGround) {
-    const { files } = ground;
     this.#file = file;
     this.#ground = ground;
-    this.#naming = { link: (from, to) => files.link(from, to), rename: (from, to) => files.rename(from, to) };
-    this.#namingNow = { link: (from, to) => files.linkNow(from, to), rename: (from, to) => files.renameNow(from, to) };
   }
 
   /** Whatever can be done before the message is placed. */
@@ -73,7 +81,7 @@ export class Placing {
 
   async #placeFile(placements: readonly Placement[]): Promise<void> {
     await this.#file.sync();
-    await this.#nameAll(placements, this.#naming);
+    await this.#nameAll(placements, this.#ground.naming.threads);
     try {
       await jointly(
         [...new Set(placements.map(({ folder }) => folder))].map((path) => this.#ground.folders.sync(path)),
@@ -96,7 +104,7 @@ export class Placing {
     }
     try {
       await this.#file.store();
-      await this.#nameAll(placements, this.#namingNow);
+      await this.#nameAll(placements, this.#ground.naming.now);
     } catch (error) {
       await this.#void(log, number);
       throw error;
@@ -144,7 +152,7 @@ export class Placing {
   /** A rename overwrites. That nobody takes the name between the look and the rename is sure by the chance that is in it. */
   async #moveTo(path: string, naming: Naming): Promise<boolean> {
     return this.#file.giveAway(path, async (from, to) => {
-      if (await exists(this.#ground.files, to)) throw taken();
+      if (await this.#ground.files.isThere(to)) throw taken();
       await naming.rename(from, to);
     });
   }
@@ -172,7 +180,7 @@ export class Placing {
     const copy = freshPath();
     try {
       await writeDurable(files, copy, this.#file.open(0));
-      if (await exists(files, path)) throw taken();
+      if (await files.isThere(path)) throw taken();
       await files.rename(copy, path);
     } catch (error) {
       await files.unlink(copy).catch(() => undefined);
@@ -202,13 +210,3 @@ export class Placing {
 }
 
 const taken = (): Error => Object.assign(new Error('the name is taken'), { code: 'EEXIST' });
-
-async function exists(files: FileLayer, path: string): Promise<boolean> {
-  try {
-    await files.lstat(path);
-    return true;
-  } catch (error) {
-    if (isMissing(error)) return false;
-    throw error;
-  }
-}

@@ -30,7 +30,7 @@ export class DeliveryGroup {
   readonly #ground: GroupGround;
   #delivery: Delivery | undefined;
   /** The last step, however long it takes. */
-  #step: Promise<unknown> = Promise.resolve();
+  #step: Promise<unknown> | undefined;
   #failure: Reply | undefined;
   #outcomes: readonly GroupOutcome[] = [];
 
@@ -72,7 +72,7 @@ export class DeliveryGroup {
   }
 
   body(): Promise<void> {
-    return this.#try('body', async () => this.#delivery?.body(this.#ground.message));
+    return this.#try('body', () => this.#delivery?.body(this.#ground.message));
   }
 
   commit(): Promise<void> {
@@ -94,17 +94,17 @@ export class DeliveryGroup {
 
   /** Resolves when no step runs. */
   async settled(): Promise<void> {
-    await this.#step.catch(() => undefined);
+    await this.#step?.catch(() => undefined);
   }
 
-  async #try(step: string, work: () => Promise<void>): Promise<void> {
+  async #try(step: string, work: () => Promise<void> | undefined): Promise<void> {
     if (this.failed) return;
     const { patience } = this.#ground;
     try {
       if (patience.over) throw new Error('there is no time left');
       const running = work();
       this.#step = running;
-      await patience.for(running);
+      if (running !== undefined) await patience.for(running);
     } catch (error) {
       this.#failure = replyToError(error);
       this.#log(error, `${step} of a delivery failed`);

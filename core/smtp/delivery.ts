@@ -50,7 +50,7 @@ class MessageDelivery {
   readonly #patience: Patience;
   readonly #taken: Reply;
   #message: SpooledMessage;
-  #settled: Promise<void> = Promise.resolve();
+  #settled: Promise<void> | undefined;
 
   constructor(transaction: Transaction, message: SpooledMessage, ground: DeliveryGround, patience: Patience) {
     this.#patience = patience;
@@ -140,7 +140,8 @@ class MessageDelivery {
       this.#tell(result, transaction);
       return this.#answer(result, members);
     } finally {
-      this.#settled = handover.settled();
+      // Else every step has been waited for.
+      if (this.#patience.over) this.#settled = handover.settled();
     }
   }
 
@@ -198,12 +199,17 @@ class MessageDelivery {
 
   /** At once, but not under a target that still works on the message because its time is over. */
   async #release(): Promise<void> {
-    const released = this.#settled
-      .then(() => this.#message.release())
-      .catch((error: unknown) => {
-        this.#ground.log.error({ transaction: this.#transaction.id, err: error }, 'the spool could not let go');
-      });
+    const released = this.#letGo();
     if (!this.#patience.over) await released;
+  }
+
+  async #letGo(): Promise<void> {
+    try {
+      await this.#settled;
+      await this.#message.release();
+    } catch (error) {
+      this.#ground.log.error({ transaction: this.#transaction.id, err: error }, 'the spool could not let go');
+    }
   }
 }
 

@@ -16,6 +16,7 @@ export interface UniqueNamesInput {
  * (seconds, µs) rises strictly, so that a clock that goes back cannot make a name twice; the random part has 128 bits.
  */
 export class UniqueNames {
+  /** As it stands in a name, before it is cut. */
   readonly #host: string;
   readonly #clock: Clock;
   readonly #pid: number;
@@ -23,7 +24,7 @@ export class UniqueNames {
   #count = 0;
 
   constructor({ host, clock, pid = process.pid }: UniqueNamesInput) {
-    this.#host = host;
+    this.#host = escapeHost(host);
     this.#clock = clock;
     this.#pid = pid;
   }
@@ -51,7 +52,7 @@ export class UniqueNames {
     this.#count += 1;
     const time = `${Math.floor(micros / 1e6)}.M${micros % 1e6}`;
     const unique = `${time}P${this.#pid}Q${this.#count}R${mark}.`;
-    return unique + escapeHost(this.#host, longestName - unique.length - sizes.length) + sizes;
+    return unique + this.#host.slice(0, longestName - unique.length - sizes.length) + sizes;
   }
 }
 
@@ -64,10 +65,10 @@ export function markOf(id: string): string {
 export const hasMark = (name: string, mark: string): boolean => name.includes(`R${mark}.`);
 
 /** `/` and `:` would break the name; other characters than those of a host name are left out. */
-function escapeHost(host: string, limit: number): string {
+function escapeHost(host: string): string {
   const escaped = host
     .replace(/[^A-Za-z0-9._/:[\]-]/g, '')
     .replaceAll('/', '\\057')
     .replaceAll(':', '\\072');
-  return escaped.slice(0, limit) || 'localhost';
+  return escaped || 'localhost';
 }

@@ -22,6 +22,8 @@ export class MaildirTree {
   /** The folders on the way to `new`. */
   readonly #durable = new LRUCache<string, readonly string[]>({ max: knownLimit });
 
+  readonly #looks = new Map<string, Promise<boolean>>();
+
   constructor(root: string, files: FileLayer = nodeFiles) {
     this.root = root;
     this.#files = files;
@@ -29,13 +31,13 @@ export class MaildirTree {
   }
 
   /**
-   * The folder of the mailbox, which exists with its tmp, new and cur, durably. The way to `new` is looked at each time.
+   * The folder of the mailbox, which exists with its tmp, new and cur, durably. The way to `new` is looked at anew in each turn of the event loop.
    * Folders that were there already are fsynced once by this process: who made them may have died before he did.
    */
   async ensure(name: MailboxName): Promise<string> {
     const folder = mailboxFolder(this.root, name);
     const way = this.#durable.get(folder);
-    if (way !== undefined && (await this.#allThere(way))) return folder;
+    if (way !== undefined && (await this.#look(folder, way))) return folder;
     const domain = join(this.root, name.domain);
     for (const path of [domain, folder, ...maildirParts.map((part) => join(folder, part))]) await this.#make(path);
     await jointly([this.root, domain, folder].map((path) => this.#folders.sync(path)));
@@ -47,6 +49,16 @@ export class MaildirTree {
   async exists(name: MailboxName): Promise<boolean> {
     const folder = mailboxFolder(this.root, name);
     return this.#allThere([join(this.root, name.domain), folder, join(folder, 'new'), join(folder, 'cur')]);
+  }
+
+  /** Deliveries of one turn of the event loop share a look. */
+  #look(folder: string, way: readonly string[]): Promise<boolean> {
+    const shared = this.#looks.get(folder);
+    if (shared !== undefined) return shared;
+    if (this.#looks.size === 0) setImmediate(() => this.#looks.clear());
+    const look = this.#allThere(way);
+    this.#looks.set(folder, look);
+    return look;
   }
 
   async #allThere(paths: readonly string[]): Promise<boolean> {

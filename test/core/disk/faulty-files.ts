@@ -145,6 +145,11 @@ export class FaultyFiles implements FileLayer {
     await nodeFiles.rmdir(path);
   }
 
+  async isThere(path: string): Promise<boolean> {
+    await this.#before('lstat', path);
+    return nodeFiles.isThere(path);
+  }
+
   async lstat(path: string): ReturnType<FileLayer['lstat']> {
     await this.#before('lstat', path);
     return nodeFiles.lstat(path);
