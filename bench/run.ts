@@ -1,8 +1,15 @@
 import { http } from './http.js';
+import { instrumentation } from './instrumentation.js';
+import { queue } from './queue.js';
 import { receive } from './receive.js';
 
 /** `npm run bench -- NAME [options]`: each benchmark runs Postern and its peers in turn on this machine and prints ratios. */
-const benchmarks: Readonly<Record<string, (args: readonly string[]) => Promise<void>>> = { receive, http };
+const benchmarks: Readonly<Record<string, (args: readonly string[]) => Promise<void>>> = {
+  receive,
+  http,
+  queue,
+  instrumentation,
+};
 
 const [name = 'receive', ...args] = process.argv.slice(2);
 const chosen = benchmarks[name];

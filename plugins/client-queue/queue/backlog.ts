@@ -2,9 +2,8 @@ import type { Log } from '../../../core/log.js';
 import { problem } from '../../../core/problem.js';
 import type { Journal } from './journal.js';
 import type { QueuedEntry } from './queued-entry.js';
-import { storeEntry } from './stored-entry.js';
 
-const firstPauseMs = 500;
+const firstPauseMs = 50;
 const longestPauseMs = 15_000;
 const entriesInRecord = 50;
 
@@ -62,7 +61,7 @@ export class Backlog {
 
   #schedule(): void {
     if (this.#closed) return;
-    this.#timer ??= setTimeout(() => void this.#try(), this.#pauseMs);
+    this.#timer ??= setTimeout(() => void this.#try(), this.#pauseMs).unref();
   }
 
   async #try(): Promise<void> {
@@ -90,7 +89,7 @@ export class Backlog {
     while (this.#entries.size > 0) {
       const entries = [...this.#entries].slice(0, entriesInRecord);
       const written = entries.map((entry) => ({ entry, revision: entry.revision }));
-      await journal.put(entries.map((entry) => ({ entry: storeEntry(entry), recent: entry.details.recent })));
+      await journal.put(entries);
       for (const { entry, revision } of written) if (entry.revision === revision) this.#entries.delete(entry);
     }
   }

@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import type { QueuedEntry } from './queued-entry.js';
+import type { RecordedReply } from '../../../core/contracts/queue-entry.js';
+import type { QueuedEntry, RecipientRecord } from './queued-entry.js';
 import {
   StoredAttempt,
   StoredLease,
@@ -48,7 +49,7 @@ export type Change = Readonly<z.output<typeof Change>>;
 /** What an entry needs of its surroundings when it changes. */
 export interface ChangeGround {
   readonly intern: (text: string) => string;
-  readonly reasonOf: (reply: z.output<typeof StoredReply>) => string;
+  readonly reasonOf: (reply: RecordedReply) => string;
 }
 
 /** Brings the entry to where the change says. */
@@ -63,21 +64,22 @@ export function applyChange(entry: QueuedEntry, change: Change, ground: ChangeGr
   entry.tidy();
 }
 
-function applyToRecipient(
-  entry: QueuedEntry,
-  { index, state, attempts, due, manual, reply }: RecipientChange,
-  { intern, reasonOf }: ChangeGround,
-): void {
+function applyToRecipient(entry: QueuedEntry, change: RecipientChange, ground: ChangeGround): void {
+  const { index, state, attempts, due, manual, reply } = change;
   const recipient = entry.recipients[index];
   if (recipient === undefined) return;
   recipient.state = state;
   if (attempts !== undefined) recipient.attempts = attempts;
   if (due !== undefined) recipient.due = due;
   if (manual !== undefined) recipient.manual = manual;
-  if (reply === undefined) return;
+  if (reply !== undefined) setReply(recipient, reply, ground);
+}
+
+/** Hosts and sayings are the same again and again. */
+export function setReply(recipient: RecipientRecord, reply: RecordedReply, { intern, reasonOf }: ChangeGround): void {
   const { code, status, text, host, at } = reply;
   recipient.reply = { code, status: intern(status), text: intern(text), host: host && intern(host), at };
-  recipient.reason = state === 'delivered' ? '' : intern(reasonOf(reply));
+  recipient.reason = recipient.state === 'delivered' ? '' : intern(reasonOf(reply));
 }
 
 function applyToDetails(entry: QueuedEntry, change: Change): void {

@@ -12,7 +12,11 @@ export function statesOf({ state }: EntryFilter): ReadonlySet<EntryState> {
 /** What an entry must be to be listed: cheap questions first, for all entries are asked. */
 export function testOf(filter: EntryFilter, now: number): Test {
   const states = statesOf(filter);
-  const tests: Test[] = [(entry) => states.has(entry.state)];
+  const tests: Test[] = [];
+  // Entries are asked only where they are open, or where they are finished.
+  if (!openStates.every((state) => states.has(state)) || states.size > openStates.length) {
+    tests.push((entry) => states.has(entry.state));
+  }
   const { olderThan, youngerThan, minAttempts, domain, reason, sender, recipient, q } = filter;
   if (olderThan !== undefined) tests.push(({ queuedAt }) => queuedAt <= now - olderThan * 1000);
   if (youngerThan !== undefined) tests.push(({ queuedAt }) => queuedAt > now - youngerThan * 1000);

@@ -28,69 +28,78 @@ const keys: Readonly<Record<EntrySort, (entry: QueuedEntry) => Key>> = {
   sender: ({ sender }) => sender?.toLowerCase() ?? '',
 };
 
-interface Place {
+interface DecodedCursor {
   readonly key: Key;
   readonly uid: string;
+  readonly side: 'next' | 'prev';
 }
 
-interface Row extends Place {
-  readonly entry: QueuedEntry;
-}
+type Compare = (one: QueuedEntry, other: QueuedEntry) => number;
 
-type Compare = (one: Place, other: Place) => number;
+/** So many times the page are gathered before what is too much is parted off. */
+const surplus = 4;
+const fewest = 2000;
 
-/** One page of the entries that match: only as much is sorted as is shown. @throws Problem `invalid` for a foreign cursor */
-export function pageOf(matching: readonly QueuedEntry[], options: ListOptions): EntryPage {
-  const { sort = 'queuedAt', order = 'desc', limit, cursor, page = 1 } = options;
-  const compare = order === 'asc' ? ascending : descending;
-  const keyOf = keys[sort];
-  const rows = matching.map((entry): Row => ({ entry, key: keyOf(entry), uid: entry.uid }));
-  const shown =
-    cursor === undefined
-      ? between(rows, (page - 1) * limit, limit, compare)
-      : beside(rows, decodeCursor(cursor, sort, order), limit, compare);
-  const [first, last] = [shown[0], shown.at(-1)];
-  const sideOf = (place: Place, side: 'next' | 'prev'): string | null => {
-    const there = rows.some((row) => (side === 'next' ? compare(row, place) > 0 : compare(row, place) < 0));
-    return there ? encodeCursor(sort, order, place, side) : null;
-  };
-  return {
-    items: shown.map(({ entry }) => summaryOf(entry)),
-    total: rows.length,
-    nextCursor: last === undefined ? null : sideOf(last, 'next'),
-    prevCursor: first === undefined ? null : sideOf(first, 'prev'),
-  };
-}
+/** One page of the entries that match, which come in any order: only as much is sorted as is shown. */
+export class PageSelection {
+  readonly #options: Required<Pick<ListOptions, 'sort' | 'order' | 'limit'>>;
+  readonly #cursor: DecodedCursor | undefined;
+  readonly #skipped: number;
+  readonly #compare: Compare;
+  #rows: QueuedEntry[] = [];
+  #total = 0;
+  /** On the side of the cursor where the page is. */
+  #beside = 0;
 
-function beside(
-  rows: readonly Row[],
-  cursor: Place & { readonly side: 'next' | 'prev' },
-  limit: number,
-  compare: Compare,
-) {
-  if (cursor.side === 'next') {
-    return between(
-      rows.filter((row) => compare(row, cursor) > 0),
-      0,
-      limit,
-      compare,
-    );
+  /** @throws Problem `invalid` for a foreign cursor */
+  constructor({ sort = 'queuedAt', order = 'desc', limit, cursor, page = 1 }: ListOptions) {
+    this.#options = { sort, order, limit };
+    this.#cursor = cursor === undefined ? undefined : decodeCursor(cursor, sort, order);
+    this.#skipped = cursor === undefined ? (page - 1) * limit : 0;
+    const backwards = this.#cursor?.side === 'prev';
+    this.#compare = comparison(keys[sort], (order === 'desc') !== backwards);
   }
-  const before = rows.filter((row) => compare(row, cursor) < 0);
-  return between(before, 0, limit, (one, other) => compare(other, one)).toReversed();
-}
 
-/** The rows from `start` on in order. What lies outside of them is parted off, not sorted. */
-function between(rows: readonly Row[], start: number, limit: number, compare: Compare): Row[] {
-  const parted = [...rows];
-  part(parted, start, compare);
-  const rest = parted.slice(start);
-  part(rest, limit, compare);
-  return rest.slice(0, limit).sort(compare);
+  add(entry: QueuedEntry): void {
+    this.#total += 1;
+    if (this.#cursor !== undefined && !this.#isBeside(entry, this.#cursor)) return;
+    this.#beside += 1;
+    this.#rows.push(entry);
+    const wanted = this.#skipped + this.#options.limit;
+    if (this.#rows.length < fewest || this.#rows.length < surplus * wanted) return;
+    part(this.#rows, wanted, this.#compare);
+    this.#rows.length = wanted;
+  }
+
+  #isBeside(entry: QueuedEntry, { key, uid, side }: DecodedCursor): boolean {
+    const { sort, order } = this.#options;
+    const compared = compareKeys(keys[sort](entry), key) || compareKeys(entry.uid, uid);
+    return (order === 'asc' ? compared : -compared) * (side === 'next' ? 1 : -1) > 0;
+  }
+
+  result(): EntryPage {
+    const { sort, order, limit } = this.#options;
+    const side = this.#cursor?.side ?? 'next';
+    part(this.#rows, this.#skipped, this.#compare);
+    const rest = this.#rows.slice(this.#skipped);
+    part(rest, limit, this.#compare);
+    const shown = rest.slice(0, limit).sort(this.#compare);
+    const further = this.#beside > this.#skipped + limit;
+    const before = this.#cursor === undefined ? this.#skipped > 0 : this.#total > this.#beside;
+    if (side === 'prev') shown.reverse();
+    const cursorAt = (entry: QueuedEntry | undefined, to: 'next' | 'prev', exists: boolean): string | null =>
+      entry === undefined || !exists ? null : encodeCursor([sort, order, keys[sort](entry), entry.uid, to]);
+    return {
+      items: shown.map(summaryOf),
+      total: this.#total,
+      nextCursor: cursorAt(shown.at(-1), 'next', side === 'next' ? further : before),
+      prevCursor: cursorAt(shown[0], 'prev', side === 'next' ? before : further),
+    };
+  }
 }
 
 /** Brings the `count` first rows to the front, in no order: quickselect. */
-function part(rows: Row[], count: number, compare: Compare): void {
+function part(rows: QueuedEntry[], count: number, compare: Compare): void {
   let from = 0;
   let to = rows.length - 1;
   while (from < to && count > from && count <= to) {
@@ -112,31 +121,33 @@ function part(rows: Row[], count: number, compare: Compare): void {
   }
 }
 
-function compareAt(rows: readonly Row[], at: number, pivot: Row, compare: Compare): number {
+function compareAt(rows: readonly QueuedEntry[], at: number, pivot: QueuedEntry, compare: Compare): number {
   const row = rows[at];
   return row === undefined ? 0 : compare(row, pivot);
 }
 
-function swap(rows: Row[], one: number, other: number): void {
+function swap(rows: QueuedEntry[], one: number, other: number): void {
   const [a, b] = [rows[one], rows[other]];
   if (a === undefined || b === undefined) return;
   rows[one] = b;
   rows[other] = a;
 }
 
-const ascending: Compare = (one, other) => compareKeys(one.key, other.key) || compareKeys(one.uid, other.uid);
-const descending: Compare = (one, other) => ascending(other, one);
+function comparison(keyOf: (entry: QueuedEntry) => Key, descending: boolean): Compare {
+  const compare: Compare = (one, other) => compareKeys(keyOf(one), keyOf(other)) || compareKeys(one.uid, other.uid);
+  return descending ? (one, other) => compare(other, one) : compare;
+}
 
 function compareKeys(one: Key, other: Key): number {
   if (one === other) return 0;
   return one < other ? -1 : 1;
 }
 
-function encodeCursor(sort: EntrySort, order: string, { key, uid }: Place, side: 'next' | 'prev'): string {
-  return Buffer.from(JSON.stringify([sort, order, key, uid, side])).toString('base64url');
+function encodeCursor(cursor: z.output<typeof Cursor>): string {
+  return Buffer.from(JSON.stringify(cursor)).toString('base64url');
 }
 
-function decodeCursor(text: string, sort: EntrySort, order: string): Place & { readonly side: 'next' | 'prev' } {
+function decodeCursor(text: string, sort: EntrySort, order: string): DecodedCursor {
   try {
     const [ofSort, ofOrder, key, uid, side] = Cursor.parse(JSON.parse(Buffer.from(text, 'base64url').toString('utf8')));
     const fits = ofSort === sort && ofOrder === order && typeof key === (sort === 'sender' ? 'string' : 'number');

@@ -3,7 +3,7 @@ import type { Entry } from '../../../core/contracts/queue-entry.js';
 import type { EntryFilter, EntryPage, ListOptions, QueueStatistics } from '../../../core/contracts/queue-list.js';
 import type { Clock } from '../../../core/clock.js';
 import { statesOf, testOf } from './entry-filter.js';
-import { pageOf, summaryOf } from './entry-list.js';
+import { PageSelection, summaryOf } from './entry-list.js';
 import type { Ledger } from './ledger.js';
 import { isOpen, type QueuedEntry } from './queued-entry.js';
 import type { Snapshots } from './snapshots.js';
@@ -40,22 +40,36 @@ export class EntryReader {
   }
 
   async list(options: ListOptions): Promise<EntryPage> {
-    return pageOf(await this.matching(options.filter), options);
+    const selection = new PageSelection(options);
+    await this.#each(options.filter, (entry) => selection.add(entry));
+    return selection.result();
   }
 
-  /** All entries that match, with turns for others in between. */
-  async matching(filter: EntryFilter): Promise<readonly QueuedEntry[]> {
+  async count(filter: EntryFilter): Promise<number> {
+    let count = 0;
+    await this.#each(filter, () => {
+      count += 1;
+    });
+    return count;
+  }
+
+  async matching(filter: EntryFilter): Promise<readonly string[]> {
+    const found: string[] = [];
+    await this.#each(filter, ({ uid }) => found.push(uid));
+    return found;
+  }
+
+  /** Shows all entries that match, with turns for others in between. */
+  async #each(filter: EntryFilter, visit: (entry: QueuedEntry) => void): Promise<void> {
     const test = testOf(filter, this.#clock.now());
     const turn = new Turn();
-    const found: QueuedEntry[] = [];
     for (const entries of this.#mapsOf(filter)) {
       for (const entry of entries.values()) {
-        if (test(entry)) found.push(entry);
+        if (test(entry)) visit(entry);
         const rest = turn.step();
         if (rest !== undefined) await rest;
       }
     }
-    return found;
   }
 
   #mapsOf(filter: EntryFilter): readonly ReadonlyMap<string, QueuedEntry>[] {

@@ -162,8 +162,8 @@ export class FileRelayQueue implements OpenedRelayQueue {
     return this.#reader.list(options);
   }
 
-  async count(filter: EntryFilter): Promise<number> {
-    return (await this.#reader.matching(filter)).length;
+  count(filter: EntryFilter): Promise<number> {
+    return this.#reader.count(filter);
   }
 
   statistics(now: number): Promise<QueueStatistics> {
@@ -172,8 +172,7 @@ export class FileRelayQueue implements OpenedRelayQueue {
 
   async mutate(selector: Selector, mutation: Mutation, now: number): Promise<MutationResult> {
     if (this.#closed) throw problem('unavailable', 'The queue is closing.');
-    const uids =
-      'uids' in selector ? selector.uids : (await this.#reader.matching(selector.filter)).map(({ uid }) => uid);
+    const uids = 'uids' in selector ? selector.uids : await this.#reader.matching(selector.filter);
     return mutateAll(this.#ledger, uids, mutation, now);
   }
 

@@ -9,7 +9,9 @@ export class Interned {
   }
 
   of(text: string): string {
-    const known = this.#texts.get(text) ?? this.#before.get(text) ?? text;
+    const found = this.#texts.get(text);
+    if (found !== undefined) return found;
+    const known = this.#before.get(text) ?? text;
     if (this.#texts.size >= this.#most) {
       this.#before = this.#texts;
       this.#texts = new Map();

@@ -2,7 +2,8 @@ import { z } from 'zod';
 import { CommitLog, type CommitLogOptions } from '../../../core/disk/commit-log.js';
 import { problem } from '../../../core/problem.js';
 import { Change } from './change.js';
-import { StoredAccept, StoredEntry, type StoredAcceptInput } from './stored-entry.js';
+import { storeEntry, StoredAccept, StoredEntry, type StoredAcceptInput } from './stored-entry.js';
+import type { QueuedEntry } from './queued-entry.js';
 import { StoredAttempt } from './stored-envelope.js';
 
 /** Kinds of the records. */
@@ -17,7 +18,7 @@ const sweptKind = 6;
 const changesInRecord = 250;
 
 /** Entries whose changes could not be written, wholly. */
-const Put = z.array(z.object({ entry: StoredEntry, recent: z.array(StoredAttempt) }));
+const Put = z.array(z.object({ entry: StoredEntry, envelope: z.string(), recent: z.array(StoredAttempt) }));
 const Drop = z.array(z.string());
 
 /** Which snapshot the journal goes on from. */
@@ -31,7 +32,7 @@ export interface Marker {
 export interface JournalVisitor {
   accept(accepted: StoredAccept): void;
   change(change: Change): void;
-  put(entry: StoredEntry, recent: readonly z.output<typeof StoredAttempt>[]): void;
+  put(entry: StoredEntry, envelope: string, recent: readonly z.output<typeof StoredAttempt>[]): void;
   drop(uid: string): void;
   /** A record that cannot be understood. */
   damaged(bytes: Buffer): Promise<void>;
@@ -116,11 +117,12 @@ export class Journal {
     for (const result of await Promise.allSettled(records)) if (result.status === 'rejected') throw result.reason;
   }
 
-  /** @param entries as `storeEntry` gives them, with their attempts since the last snapshot as JSON */
-  put(entries: readonly { readonly entry: object; readonly recent: readonly string[] }[]): Promise<void> {
-    const texts = entries.map(
-      ({ entry, recent }) => `{"entry":${JSON.stringify(entry)},"recent":[${recent.join(',')}]}`,
-    );
+  /** Whole entries, with their attempts since the last snapshot. */
+  put(entries: readonly QueuedEntry[]): Promise<void> {
+    const texts = entries.map((entry) => {
+      const recent = `[${entry.details.recent.join(',')}]`;
+      return `{"entry":${JSON.stringify(storeEntry(entry))},"envelope":${JSON.stringify(entry.envelope)},"recent":${recent}}`;
+    });
     return this.#appendText(putKind, `[${texts.join(',')}]`);
   }
 
@@ -174,7 +176,7 @@ function show(kind: number, content: unknown, visitor: JournalVisitor): void {
       for (const change of z.array(Change).parse(content)) visitor.change(change);
       return;
     case putKind:
-      for (const { entry, recent } of Put.parse(content)) visitor.put(entry, recent);
+      for (const { entry, envelope, recent } of Put.parse(content)) visitor.put(entry, envelope, recent);
       return;
     case dropKind:
       for (const uid of Drop.parse(content)) visitor.drop(uid);

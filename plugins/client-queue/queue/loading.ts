@@ -80,8 +80,8 @@ class Loader {
       return undefined;
     }
     const { form, whole, bytes } = await readSnapshot(files, fd, {
-      entry: (stored, historyAt, historyBytes) => {
-        const entry = restoreEntry(stored, ground);
+      entry: ({ stored, envelope, historyAt, historyBytes }) => {
+        const entry = restoreEntry(stored, envelope, ground);
         entry.historyAt = historyAt;
         entry.historyBytes = historyBytes;
         this.#add(entry);
@@ -113,10 +113,10 @@ class Loader {
         this.token = Math.max(this.token, change.lease?.token ?? 0);
         if (entry !== undefined && change.revision > entry.revision) applyChange(entry, change, ground);
       },
-      put: (stored, recent) => {
-        const known = this.entries.get(stored.envelope.uid);
+      put: (stored, envelope, recent) => {
+        const known = this.entries.get(stored.uid);
         if (known !== undefined && known.revision > stored.revision) return;
-        const entry = restoreEntry(stored, ground);
+        const entry = restoreEntry(stored, envelope, ground);
         entry.historyAt = known?.historyAt ?? 0;
         entry.historyBytes = known?.historyBytes ?? 0;
         if (recent.length > 0) entry.edit.recent = recent.map((attempt) => JSON.stringify(attempt));

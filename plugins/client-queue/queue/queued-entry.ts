@@ -1,6 +1,6 @@
 import type { EntryState, NewEntry, Notice, RecordedReply } from '../../../core/contracts/queue-entry.js';
 import { openStates } from '../../../core/contracts/queue-entry.js';
-import { decodeEnvelope, encodeEnvelope } from './envelope.js';
+import { decodeEnvelope } from './envelope.js';
 import { nowhere, type Due } from './due-heap.js';
 
 /** What an operator asked for while an attempt was under way. */
@@ -59,6 +59,21 @@ export class EntryDetails {
 
 const noDetails: Readonly<EntryDetails> = Object.freeze(new EntryDetails());
 
+/** What an entry is made of. */
+export interface EntryForm {
+  readonly uid: string;
+  readonly sender: string | null;
+  readonly size: number;
+  readonly traceOffset: number;
+  readonly queuedAt: number;
+  readonly expiresAt: number;
+  readonly warnAt: number | null;
+  readonly hold?: string | null;
+  readonly recipients: readonly { readonly address: string; readonly destination: string; readonly due: number }[];
+  /** As `encodeEnvelope` gives it. */
+  readonly envelope: string;
+}
+
 /** An entry in memory: what lists and the schedule need. Its history lies in the snapshot. */
 export class QueuedEntry {
   readonly uid: string;
@@ -82,19 +97,18 @@ export class QueuedEntry {
   historyBytes = 0;
   #details: EntryDetails | undefined;
 
-  constructor(accepted: NewEntry, traceOffset: number, intern: (text: string) => string) {
-    this.uid = accepted.uid;
-    this.sender = accepted.sender === null ? null : intern(accepted.sender);
-    this.size = accepted.size;
-    this.traceOffset = traceOffset;
-    this.queuedAt = accepted.queuedAt;
-    this.expiresAt = accepted.expiresAt;
-    this.warnAt = accepted.warnAt;
-    this.hold = accepted.hold ?? null;
-    this.envelope = encodeEnvelope(accepted);
-    this.recipients = accepted.recipients.map(
-      ({ address, destination }, index) =>
-        new RecipientRecord(this, index, address, intern(destination), accepted.nextAttempt),
+  constructor(given: EntryForm) {
+    this.uid = given.uid;
+    this.sender = given.sender;
+    this.size = given.size;
+    this.traceOffset = given.traceOffset;
+    this.queuedAt = given.queuedAt;
+    this.expiresAt = given.expiresAt;
+    this.warnAt = given.warnAt;
+    this.hold = given.hold ?? null;
+    this.envelope = given.envelope;
+    this.recipients = given.recipients.map(
+      ({ address, destination, due }, index) => new RecipientRecord(this, index, address, destination, due),
     );
   }
 

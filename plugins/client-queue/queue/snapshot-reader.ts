@@ -11,8 +11,16 @@ const longestLine = 64 * 1024 * 1024;
 export const snapshotForm = 1;
 const Frame = z.object({ form: z.number(), upTo: z.number(), end: z.exactOptional(z.number()) });
 
+export interface FoundEntry {
+  readonly stored: StoredEntry;
+  readonly envelope: string;
+  /** Where the history is in the file. */
+  readonly historyAt: number;
+  readonly historyBytes: number;
+}
+
 export interface SnapshotVisitor {
-  entry(stored: StoredEntry, historyAt: number, historyBytes: number): void;
+  entry(found: FoundEntry): void;
   /** A piece that cannot be understood. */
   damaged(bytes: Buffer): Promise<void>;
 }
@@ -39,13 +47,14 @@ export async function readSnapshot(files: FileLayer, fd: number, visitor: Snapsh
     bytes = at + line.length + 1;
     const decoded = decodeLine(line);
     const json = decoded === undefined ? undefined : parsed(decoded.entry);
-    const found = Frame.safeParse(json).data;
-    const stored = found === undefined ? StoredEntry.safeParse(json).data : undefined;
+    const stored = StoredEntry.safeParse(json).data;
+    const found = stored === undefined ? Frame.safeParse(json).data : undefined;
     if (found?.end !== undefined) ended = found.end;
     else if (found !== undefined) frame ??= found;
     else if (stored !== undefined && decoded !== undefined) {
       entries += 1;
-      visitor.entry(stored, at + decoded.historyAt, decoded.historyBytes);
+      const { envelope, historyAt, historyBytes } = decoded;
+      visitor.entry({ stored, envelope, historyAt: at + historyAt, historyBytes });
     } else {
       damaged += 1;
       await visitor.damaged(line);

@@ -67,8 +67,8 @@ async function writeEntries({ files, entries, before, upTo }: SnapshotInput, fd:
   let lines: Buffer[] = [];
   let gathered = 0;
   let bytes = 0;
-  const add = async (entry: string, history: string): Promise<number> => {
-    const line = encodeLine(entry, history);
+  const add = async (entry: object, envelope: string, history: string): Promise<number> => {
+    const line = encodeLine(JSON.stringify(entry), envelope, history);
     const at = bytes + line.historyAt;
     lines.push(line.bytes);
     bytes += line.bytes.length;
@@ -80,16 +80,16 @@ async function writeEntries({ files, entries, before, upTo }: SnapshotInput, fd:
     }
     return at;
   };
-  await add(JSON.stringify({ form: snapshotForm, upTo }), '[]');
+  await add({ form: snapshotForm, upTo }, '[]', '[]');
   for (const entry of entries) {
     const old = entry.historyBytes > 0 && before !== undefined ? await before.historyInOrder(entry) : '[]';
     const { recent } = entry.details;
     const history = joinHistory(old, recent);
-    const at = await add(JSON.stringify(storeEntry(entry)), history);
+    const at = await add(storeEntry(entry), entry.envelope, history);
     places.push({ entry, at, bytes: Buffer.byteLength(history), recent });
     await turn.step();
   }
-  await add(JSON.stringify({ form: snapshotForm, upTo, end: places.length }), '[]');
+  await add({ form: snapshotForm, upTo, end: places.length }, '[]', '[]');
   await writeAll(files, fd, lines);
   return { bytes, places };
 }

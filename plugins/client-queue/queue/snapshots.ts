@@ -14,7 +14,7 @@ export interface SnapshotsInput {
   readonly log: Log;
   /** The one that was found at the start. */
   readonly current: SnapshotFile | undefined;
-  /** A snapshot is due when the journal since the last one has so many bytes, and as many as that one. */
+  /** A snapshot is due when the journal since the last one has so many bytes, and a quarter of that one. */
   readonly journalBytes: number;
   /** The journal never grows longer than that, however large the snapshot is. */
   readonly mostJournalBytes: number;
@@ -58,7 +58,7 @@ export class Snapshots {
 
   get #threshold(): number {
     const { journalBytes, mostJournalBytes } = this.#input;
-    const usual = Math.min(Math.max(journalBytes, this.#current?.bytes ?? 0), mostJournalBytes);
+    const usual = Math.min(Math.max(journalBytes, (this.#current?.bytes ?? 0) / 4), mostJournalBytes);
     return Math.max(usual, this.#notBefore);
   }
 

@@ -1,30 +1,31 @@
 import { z } from 'zod';
 import type { NewEntry } from '../../../core/contracts/queue-entry.js';
-import { QueuedEntry } from './queued-entry.js';
-import type { ChangeGround } from './change.js';
-import {
-  StoredEnvelope,
-  StoredLease,
-  StoredNotice,
-  StoredPending,
-  StoredReply,
+import { setReply, type ChangeGround } from './change.js';
+import { encodeEnvelope } from './envelope.js';
+import { QueuedEntry, type RecipientRecord } from './queued-entry.js';
+import { StoredEnvelope, StoredLease, StoredNotice, StoredPending, StoredState } from './stored-envelope.js';
+
+/** Address, destination, state, attempts, when it is due, 1 for what an operator asked for, code, status, text, host and time of the reply. */
+const StoredRecipient = z.tuple([
+  z.string(),
+  z.string(),
   StoredState,
-} from './stored-envelope.js';
+  z.int().min(0),
+  z.number(),
+  z.number(),
+  z.tuple([z.number(), z.string(), z.string(), z.string().nullable(), z.number()]).nullable(),
+]);
 
-const StoredRecipient = z.object({
-  state: StoredState,
-  attempts: z.int().min(0),
-  due: z.number(),
-  manual: z.exactOptional(z.literal(true)),
-  reply: StoredReply.nullable(),
-});
-
-/** A whole entry but its history, as it stands in a snapshot. */
+/** An entry as it stands in a snapshot, without its history and without what lists seldom need of its envelope. */
 export const StoredEntry = z.object({
-  envelope: StoredEnvelope,
+  uid: z.string().min(1),
+  sender: z.string().nullable(),
+  size: z.number().min(0),
+  queuedAt: z.number(),
+  expiresAt: z.number(),
   traceOffset: z.int().min(0),
   revision: z.int(),
-  recipients: z.array(StoredRecipient),
+  recipients: z.array(StoredRecipient).min(1),
   lastAttempt: z.number().nullable(),
   warnAt: z.number().nullable(),
   hold: z.string().nullable(),
@@ -50,12 +51,15 @@ export interface StoredAcceptInput {
 
 /** A new entry; recipients wait for their first attempt, or for an operator. */
 export function acceptEntry({ envelope, traceOffset }: StoredAcceptInput, ground: ChangeGround): QueuedEntry {
-  const entry = new QueuedEntry(envelope, traceOffset, ground.intern);
+  const recipients = envelope.recipients.map(({ address, destination }) => {
+    return { address, destination: ground.intern(destination), due: envelope.nextAttempt };
+  });
+  const sender = envelope.sender && ground.intern(envelope.sender);
+  const entry = new QueuedEntry({ ...envelope, sender, traceOffset, recipients, envelope: encodeEnvelope(envelope) });
   entry.recipients.forEach((recipient, index) => {
     const reply = envelope.recipients[index]?.lastReply;
     if (reply !== undefined) {
-      recipient.reply = reply;
-      recipient.reason = ground.intern(ground.reasonOf(reply));
+      setReply(recipient, reply, ground);
       recipient.state = 'deferred';
     }
     if (entry.hold !== null) recipient.state = 'held';
@@ -63,24 +67,27 @@ export function acceptEntry({ envelope, traceOffset }: StoredAcceptInput, ground
   return entry;
 }
 
-/** The same form, for writing. */
+/** The entry for writing. */
 export function storeEntry(entry: QueuedEntry): object {
+  const { uid, sender, size, queuedAt, expiresAt, traceOffset, revision } = entry;
+  const { lastAttempt, warnAt, hold, finishedAt } = entry;
   const { notices, noticeCount, pending, holdUntil, crashes, leases } = entry.details;
+  const always = {
+    uid,
+    sender,
+    size,
+    queuedAt,
+    expiresAt,
+    traceOffset,
+    revision,
+    lastAttempt,
+    warnAt,
+    hold,
+    finishedAt,
+  };
   return {
-    envelope: entry.accepted,
-    traceOffset: entry.traceOffset,
-    revision: entry.revision,
-    recipients: entry.recipients.map(({ state, attempts, due, manual, reply }) => ({
-      state,
-      attempts,
-      due,
-      reply,
-      ...(manual && { manual }),
-    })),
-    lastAttempt: entry.lastAttempt,
-    warnAt: entry.warnAt,
-    hold: entry.hold,
-    finishedAt: entry.finishedAt,
+    ...always,
+    recipients: entry.recipients.map(storeRecipient),
     ...(notices.length > 0 && { notices }),
     ...(noticeCount > 0 && { noticeCount }),
     ...(pending !== null && { pending }),
@@ -90,34 +97,44 @@ export function storeEntry(entry: QueuedEntry): object {
   };
 }
 
-export function restoreEntry(stored: StoredEntry, ground: ChangeGround): QueuedEntry {
-  const entry = acceptEntry(stored, ground);
-  entry.revision = stored.revision;
-  entry.recipients.forEach((recipient, index) => {
-    const found = stored.recipients[index];
-    if (found === undefined) return;
-    const { intern, reasonOf } = ground;
-    recipient.state = found.state;
-    recipient.attempts = found.attempts;
-    recipient.due = found.due;
-    recipient.manual = found.manual === true;
-    recipient.reply = found.reply && {
-      ...found.reply,
-      status: intern(found.reply.status),
-      text: intern(found.reply.text),
-      host: found.reply.host && intern(found.reply.host),
-    };
-    recipient.reason = found.reply === null ? '' : intern(reasonOf(found.reply));
+function storeRecipient({ address, destination, state, attempts, due, manual, reply }: RecipientRecord): unknown {
+  const said = reply && [reply.code, reply.status, reply.text, reply.host, reply.at];
+  return [address, destination, state, attempts, due, manual ? 1 : 0, said];
+}
+
+/** @param envelope as `encodeEnvelope` gave it */
+export function restoreEntry(stored: StoredEntry, envelope: string, ground: ChangeGround): QueuedEntry {
+  const { intern } = ground;
+  const entry = new QueuedEntry({
+    ...stored,
+    sender: stored.sender && intern(stored.sender),
+    recipients: stored.recipients.map(([address, destination, , , due]) => {
+      return { address, destination: intern(destination), due };
+    }),
+    envelope,
   });
-  const { lastAttempt, warnAt, hold, finishedAt } = stored;
-  Object.assign(entry, { lastAttempt, warnAt, hold, finishedAt });
+  entry.recipients.forEach((recipient, index) => {
+    const [, , state = 'queued', attempts = 0, , manual = 0, reply = null] = stored.recipients[index] ?? [];
+    recipient.state = state;
+    recipient.attempts = attempts;
+    recipient.manual = manual === 1;
+    if (reply === null) return;
+    const [code, status, text, host, at] = reply;
+    setReply(recipient, { code, status, text, host, at }, ground);
+  });
+  entry.revision = stored.revision;
+  entry.lastAttempt = stored.lastAttempt;
+  entry.finishedAt = stored.finishedAt;
   restoreDetails(entry, stored);
   return entry;
 }
 
 function restoreDetails(entry: QueuedEntry, stored: StoredEntry): void {
   const { notices, noticeCount, pending, holdUntil, crashes, leases } = stored;
-  const found = { notices, noticeCount, pending, holdUntil, crashes, leases };
-  const given = Object.fromEntries(Object.entries(found).filter(([, value]) => value !== undefined));
-  if (Object.keys(given).length > 0) Object.assign(entry.edit, given);
+  if (notices !== undefined) entry.edit.notices = notices;
+  if (noticeCount !== undefined) entry.edit.noticeCount = noticeCount;
+  if (pending !== undefined) entry.edit.pending = pending;
+  if (holdUntil !== undefined) entry.edit.holdUntil = holdUntil;
+  if (crashes !== undefined) entry.edit.crashes = crashes;
+  if (leases !== undefined) entry.edit.leases = leases;
 }

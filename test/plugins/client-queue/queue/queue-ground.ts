@@ -1,6 +1,9 @@
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { openSpool, type FileSpool, type SpoolOptions } from '../../../../core/disk/file-spool.js';
+import type { FileLayer } from '../../../../core/disk/file-layer.js';
 import type { SpooledMessage } from '../../../../core/disk/spool.js';
+import { shards } from '../../../../plugins/client-queue/queue/bodies.js';
 import {
   openRelayQueue,
   type OpenedRelayQueue,
@@ -53,14 +56,17 @@ export async function fileQueueGround(
   const spool = await openSpool(join(root, 'spool'), { log, reserveBytes: 0, ...spoolWishes });
   await spool.recover();
   const opened = new Set<OpenedRelayQueue>();
+  let kill = (): void => undefined;
   const open = async (changed: Partial<RelayQueueOptions> = {}): Promise<OpenedRelayQueue> => {
-    const queue = await openRelayQueue({ ...options, ...changed });
+    const mortal = mortalFiles(changed.files ?? files);
+    kill = mortal.kill;
+    const queue = await openRelayQueue({ ...options, ...changed, files: mortal.files });
     opened.add(queue);
     return queue;
   };
   atEnd(test, async () => {
     files.order();
-    for (const queue of opened) await queue.close();
+    for (const queue of opened) await queue.close().catch(() => undefined);
     await spool.close();
   });
   const ground: FileQueueGround = {
@@ -78,6 +84,7 @@ export async function fileQueueGround(
       return ground.queue;
     },
     afterCrash: async (changed) => {
+      kill();
       ground.queue = await open(changed);
       return ground.queue;
     },
@@ -85,8 +92,27 @@ export async function fileQueueGround(
   return ground;
 }
 
+/** A file layer that does nothing any more when its process has died. */
+function mortalFiles(files: FileLayer): { readonly files: FileLayer; readonly kill: () => void } {
+  let dead = false;
+  const mortal = new Proxy(files, {
+    get: (target, name: keyof FileLayer) => {
+      const call = target[name].bind(target) as (...given: readonly unknown[]) => unknown;
+      return (...given: readonly unknown[]) =>
+        dead ? Promise.reject(new Error('the process is dead')) : call(...given);
+    },
+  });
+  return { files: mortal, kill: () => (dead = true) };
+}
+
 async function spooled(spool: FileSpool, body = 'Subject: hello\r\n\r\nA line.\r\n'): Promise<SpooledMessage> {
   const writer = await spool.create(returnPath, trace);
   await writer.write(Buffer.from(body));
   return writer.finish();
+}
+
+/** The uids of the messages that lie in the queue. */
+export async function bodiesOf(folder: string): Promise<readonly string[]> {
+  const names = await Promise.all(shards.map((shard) => readdir(join(folder, shard))));
+  return names.flat().map((name) => name.replace(/\.eml$/, ''));
 }

@@ -1,0 +1,169 @@
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { test } from 'node:test';
+import { claiming, newEntry, settlement } from '../../../support/queue-entries.js';
+import { accept, claimOne, entryOf } from '../../../support/relay-queue/ground.js';
+import { bodiesOf, fileQueueGround } from './queue-ground.js';
+
+test('what was accepted is there when the process has died', async (t) => {
+  const ground = await fileQueueGround(t);
+  const { uid } = await accept(ground, { to: ['a@one.example', 'b@two.example'] });
+  const before = await entryOf(ground.queue, uid);
+  const queue = await ground.afterCrash();
+  assert.deepEqual(await entryOf(queue, uid), before);
+  assert.match(await text(await queue.open(uid)), /A line/);
+});
+
+test('a lease of a process that has died is due at once, spread out, and was an attempt that counts', async (t) => {
+  const ground = await fileQueueGround(t, { spreadMs: 5000, random: (limit) => limit - 1 });
+  const { uid } = await accept(ground);
+  const lease = await claimOne(ground);
+  const queue = await ground.afterCrash();
+  const now = ground.clock.now();
+  assert.equal(queue.nextDue(), now + 4999);
+  const { state, attempts, history } = await entryOf(queue, uid);
+  assert.deepEqual([state, attempts], ['deferred', 1]);
+  assert.deepEqual([history[0]?.outcome, history[0]?.possibleDuplicate], ['lost', true]);
+  ground.clock.advance(5);
+  assert.ok((await claimOne(ground)).token > lease.token);
+});
+
+test('only the recipients whose outcome was not written down are tried again', async (t) => {
+  const ground = await fileQueueGround(t);
+  const { uid } = await accept(ground, { to: ['a@one.example', 'b@two.example'] });
+  const [one] = await ground.queue.claim(claiming(ground.clock.now()));
+  assert.ok(one !== undefined);
+  await ground.queue.settle(one, settlement(one, 'delivered', { at: ground.clock.now() }));
+  const queue = await ground.afterCrash();
+  const again = await queue.claim(claiming(ground.clock.now()));
+  assert.equal(again.length, 1);
+  assert.deepEqual(
+    (await entryOf(queue, uid)).recipients.map(({ state }) => state),
+    one.destination === 'one.example' ? ['delivered', 'active'] : ['active', 'delivered'],
+  );
+});
+
+test('a message that kills one process after the other is held, and others flow', async (t) => {
+  const ground = await fileQueueGround(t);
+  const { uid } = await accept(ground);
+  for (let crash = 0; crash < 3; crash++) {
+    await claimOne(ground);
+    await ground.afterCrash();
+  }
+  const { state, hold } = await entryOf(ground.queue, uid);
+  assert.equal(state, 'held');
+  assert.match(hold ?? '', /ended 3 times/);
+  await accept(ground);
+  await claimOne(ground);
+  await ground.queue.mutate({ uids: [uid] }, { operation: 'release' }, ground.clock.now());
+  await claimOne(ground);
+  await ground.afterCrash();
+  assert.equal((await entryOf(ground.queue, uid)).state, 'deferred', 'a release begins to count anew');
+});
+
+test('an attempt that ends in between makes crashes count anew', async (t) => {
+  const ground = await fileQueueGround(t);
+  const { uid } = await accept(ground);
+  for (let crash = 0; crash < 4; crash++) {
+    await claimOne(ground);
+    await ground.afterCrash();
+    const lease = await claimOne(ground);
+    const at = ground.clock.now();
+    await ground.queue.settle(lease, settlement(lease, 'deferred', { at, nextAttempt: at }));
+  }
+  assert.equal((await entryOf(ground.queue, uid)).state, 'deferred');
+});
+
+test('an orderly stop in the middle of an attempt is no crash', async (t) => {
+  const ground = await fileQueueGround(t);
+  const { uid } = await accept(ground);
+  for (let stop = 0; stop < 4; stop++) {
+    await claimOne(ground);
+    await ground.reopen();
+  }
+  const { state, attempts } = await entryOf(ground.queue, uid);
+  assert.deepEqual([state, attempts], ['deferred', 4]);
+});
+
+test('an attempt that a clock gone wrong has put far away comes within the hour', async (t) => {
+  const ground = await fileQueueGround(t, { random: () => 1000 });
+  const at = ground.clock.now();
+  const late = await accept(ground, { nextAttempt: at + 86_400_000 });
+  const { uid } = await accept(ground);
+  const lease = await claimOne(ground);
+  const year = 365 * 86_400_000;
+  await ground.queue.settle(lease, settlement(lease, 'deferred', { at, nextAttempt: at + year }));
+  const queue = await ground.reopen();
+  assert.equal((await entryOf(queue, uid)).nextAttempt, at + 1000);
+  assert.equal((await entryOf(queue, late.uid)).nextAttempt, at + 86_400_000, 'the first attempt was asked for so');
+  await queue.mutate({ uids: [uid] }, { operation: 'retry', at: at + year }, at);
+  assert.equal((await entryOf(await ground.reopen(), uid)).nextAttempt, at + year, 'an operator may look far ahead');
+});
+
+test('a message that was never accepted is removed when the queue is looked through', async (t) => {
+  const ground = await fileQueueGround(t);
+  await ground.queue.prepare(newEntry(ground.clock.now()), await ground.message());
+  const { uid } = await accept(ground);
+  await ground.afterCrash();
+  await ground.queue.housekeep(ground.clock.now());
+  assert.deepEqual(await bodiesOf(ground.folder), [uid]);
+  assert.deepEqual(await ground.queue.quarantined(), []);
+});
+
+test('a message that is coming while the queue is looked through is left alone', async (t) => {
+  const ground = await fileQueueGround(t);
+  await ground.reopen();
+  const entry = newEntry(ground.clock.now());
+  const prepared = await ground.queue.prepare(entry, await ground.message());
+  await ground.queue.housekeep(ground.clock.now());
+  await prepared.commit();
+  await text(await ground.queue.open(entry.uid));
+});
+
+test('what was delivered before a crash is not sent again, and its message goes', async (t) => {
+  const ground = await fileQueueGround(t);
+  const { uid } = await accept(ground);
+  const lease = await claimOne(ground);
+  ground.files.order({ call: 'unlink', code: 'EIO', path: uid });
+  await ground.queue.settle(lease, settlement(lease, 'delivered', { at: ground.clock.now() }));
+  await ground.afterCrash();
+  ground.files.order();
+  assert.deepEqual(await bodiesOf(ground.folder), [uid]);
+  assert.deepEqual(await ground.queue.claim(claiming(ground.clock.now())), []);
+  await ground.queue.housekeep(ground.clock.now());
+  await ground.reopen();
+  assert.deepEqual(await bodiesOf(ground.folder), []);
+});
+
+test('the journal is brought into snapshots again and again, and nothing is lost or doubled', async (t) => {
+  const ground = await fileQueueGround(t, { journalBytes: 20_000, segmentBytes: 64 * 1024, mostSegments: 8 });
+  const uids: string[] = [];
+  for (let n = 0; n < 40; n++) uids.push((await accept(ground, { to: [`r${n}@d${n % 7}.example`] })).uid);
+  for (let round = 1; round <= 12; round++) {
+    for (const lease of await ground.queue.claim(claiming(ground.clock.now()))) {
+      await ground.queue.settle(
+        lease,
+        settlement(lease, 'deferred', { at: ground.clock.now(), text: `round ${round}` }),
+      );
+    }
+    ground.clock.advance(300);
+    if (round % 5 === 0) await ground.afterCrash();
+  }
+  const before = await Promise.all(uids.map((uid) => entryOf(ground.queue, uid)));
+  for (const { history, attempts } of before) {
+    assert.equal(attempts, 12);
+    assert.deepEqual(
+      history.map(({ reply }) => reply?.text),
+      Array.from({ length: 12 }, (_, n) => `round ${n + 1}`),
+    );
+  }
+  await ground.afterCrash();
+  assert.deepEqual(await Promise.all(uids.map((uid) => entryOf(ground.queue, uid))), before);
+  const names = await readdir(ground.folder);
+  assert.equal(names.filter((name) => name.startsWith('snapshot-')).length, 1);
+  assert.ok((await readdir(join(ground.folder, 'journal'))).length <= 8);
+  assert.ok(!existsSync(join(ground.folder, 'quarantine')));
+});
