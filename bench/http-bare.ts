@@ -31,6 +31,6 @@ const koa = new Koa();
 koa.use(router.routes());
 const server = koa.listen(0, '127.0.0.1', () => {
   const { port } = server.address() as AddressInfo;
-  process.stdout.write(`bare ready http=http://127.0.0.1:${port} smtp=none:0\n`);
+  process.stdout.write(`bare ready http=http://127.0.0.1:${port} smtp=none\n`);
 });
 process.on('SIGTERM', () => process.exit(0));

@@ -1,14 +1,14 @@
-import { spawn, type ChildProcess } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import type { HttpLoad, HttpResult } from './http-load.js';
 import { stopChild } from './peer.js';
 import { processorSeconds } from './processor-time.js';
+import { authorization, startSite, type Site } from './site.js';
 import { median, printTable } from './table.js';
 
 /** `--quick`: one short round. `--only TEXT`: rows whose title has it. */
@@ -18,16 +18,9 @@ const options = {
   connections: { type: 'string', default: '32' },
 } as const;
 
-const password = 'the password of a bench';
 const here = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 const inbox = '/store/localhost/postmaster/folders/INBOX';
 const rows = 50;
-
-interface Site {
-  readonly name: string;
-  readonly child: ChildProcess;
-  readonly port: number;
-}
 
 interface Row {
   readonly title: string;
@@ -61,7 +54,7 @@ export async function http(args: readonly string[]): Promise<void> {
     const own = await startPostern(folder);
     sites.push(own);
     await prepare(own, folder);
-    const bare = await startSite('bare', here('./http-bare.js'), [folder]);
+    const bare = await startSite('bare', [here('./http-bare.js'), folder]);
     sites.push(bare);
     const printed: string[][] = [];
     for (const row of table.filter(({ title }) => title.includes(values.only))) {
@@ -86,26 +79,8 @@ function startPostern(folder: string): Promise<Site> {
     plugins: { 'bench-page': { file: join(folder, 'page.json') } },
   };
   writeFileSync(config, JSON.stringify(settings));
-  return startSite('postern', here('../core/postern.cjs'), ['start', '--config', config, '--http-port', '0']);
+  return startSite('postern', [here('../core/postern.cjs'), 'start', '--config', config, '--http-port', '0']);
 }
-
-async function startSite(name: string, script: string, args: readonly string[]): Promise<Site> {
-  const profile = process.env['BENCH_PROFILE'] === name ? ['--cpu-prof'] : [];
-  const child = spawn(process.execPath, [...profile, script, ...args], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-    env: { ...process.env, POSTERN_ADMIN_PASSWORD: password },
-  });
-  if (child.stdout === null) throw new Error(`${name} has no output`);
-  for await (const line of createInterface({ input: child.stdout })) {
-    const found = /ready http=http:\/\/[^ ]*:(\d+) /.exec(line);
-    if (found === null) continue;
-    child.stdout.resume();
-    return { name, child, port: Number(found[1]) };
-  }
-  throw new Error(`${name} ended before it was ready`);
-}
-
-const authorization = `Basic ${Buffer.from(`admin:${password}`).toString('base64')}`;
 
 /** Fills a folder, and keeps what Postern answers for the peer. */
 async function prepare({ port }: Site, folder: string): Promise<void> {
