@@ -18,9 +18,9 @@ const listPath = '/client/queue/list';
 const linkTo = (filter: EntryFilter): string =>
   `${listPath}?${new URLSearchParams(Object.entries(filter).map(([name, value]): [string, string] => [name, String(value)])).toString()}`;
 
-/** `5`, `10` … `> 1280`: the columns of the table by age. */
+/** `< 5 min`, `< 10 min` … `older`: the columns of the table by age. */
 function ageColumns(limits: readonly number[]) {
-  return [...limits.map((limit) => ({ label: ageLabel(limit) })), { label: `${ageLabel(limits.at(-1) ?? 0)}+` }];
+  return [...limits.map((limit) => ({ label: `< ${ageLabel(limit)}` })), { label: 'older' }];
 }
 
 function ageLabel(minutes: number): string {

@@ -2,7 +2,7 @@ import type { SessionResult } from './case/case-run.js';
 
 /** What the form begins with. */
 export const exampleCase = `{
-  // One SMTP session. Without a route, the MX of the recipients' domain is asked.
+  // One session. Without a route, by MX.
   envelopes: [
     {
       mail: 'ann@example.org',

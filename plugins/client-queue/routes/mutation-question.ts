@@ -32,7 +32,7 @@ export async function questionOf({ mutation, chosen, queue, back }: Asked): Prom
     back,
   };
   // The endpoint's own model is what scripts get, and those are never asked.
-  return respond({ view: 'question.njk', model }) as unknown as Response<never>;
+  return respond({ view: 'client-queue/question.njk', model }) as unknown as Response<never>;
 }
 
 const labels = {

@@ -26,7 +26,7 @@ const list = z
 
 /** Beside a raw message. */
 const RawQuery = z.object({
-  mail: z.string().max(1024).optional().describe('Reverse-path of a raw message; empty is the null reverse-path.'),
+  mail: z.string().max(1024).optional().describe('Reverse-path of a raw message; <> is the null reverse-path.'),
   rcpt: list.optional().describe('Recipients of a raw message, with commas between.'),
   route: z.string().max(63).optional().describe('Name of a configured route, for a raw message.'),
   protocol: z.enum(['smtp', 'lmtp']).optional(),

@@ -1,0 +1,330 @@
+import assert from 'node:assert/strict';
+import { test, type TestContext } from 'node:test';
+import { z } from 'zod';
+import { EntryAnswer, StatisticsAnswer, SummaryAnswer } from '../../../plugins/client-queue/entry-answer.js';
+import { MutationAnswer } from '../../../plugins/client-queue/routes/mutations.js';
+import { SessionAnswer } from '../../../plugins/client-queue/session-answer.js';
+import type { RequestOptions } from '../../support/http-client.js';
+import { startInProcess, type InProcessServer } from '../../support/in-process-server.js';
+import { freeListeners } from '../../support/server-process.js';
+import { SmtpSink, type SinkMoment } from '../../support/smtp-sink.js';
+
+const ListAnswer = z.object({
+  items: z.array(SummaryAnswer),
+  total: z.int(),
+  page: z.int().nullable(),
+  nextCursor: z.string().nullable(),
+  statistics: StatisticsAnswer,
+});
+const QueuedAnswer = z.object({
+  status: z.enum(['QUEUED', 'DELIVERED']),
+  uid: z.string().nullable(),
+  uids: z.array(z.string()),
+  queueSize: z.int(),
+});
+
+/** What the sink answers to a recipient, by its local part: `t451…@`, `p550…@`. */
+function byName({ line }: SinkMoment): string | undefined {
+  const [, kind, code = ''] = /<([tp])(\d{3})[^@]*@/.exec(line) ?? [];
+  if (kind === undefined) return undefined;
+  return kind === 't' ? `${code} 4.2.0 Not now` : `${code} 5.1.1 Never`;
+}
+
+class Ground {
+  readonly sink: SmtpSink;
+  readonly server: InProcessServer;
+
+  constructor(sink: SmtpSink, server: InProcessServer) {
+    this.sink = sink;
+    this.server = server;
+  }
+
+  static async start(t: TestContext): Promise<Ground> {
+    const sink = await SmtpSink.start(t, { steps: { rcpt: byName } });
+    const routes = {
+      sink: { mx: ['127.0.0.1'], port: sink.port, tls: 'never', domains: ['sink.example', '*.sink.example'] },
+      dead: { mx: ['127.0.0.1'], port: 1, tls: 'never', domains: ['dead.example'] },
+    };
+    const plugins = JSON.stringify({ 'client-queue': { routes } });
+    const config = `{ domains: ['example.org'], plugins: ${plugins}, smtp: { listeners: ${freeListeners} } }`;
+    return new Ground(sink, await startInProcess(t, config));
+  }
+
+  async call<T>(schema: z.ZodType<T>, path: string, options: RequestOptions = {}, status = 200): Promise<T> {
+    return schema.parse(await this.server.admin.json(path, options, status));
+  }
+
+  /** Status and detail of what is refused. */
+  async refusal(path: string, options: RequestOptions): Promise<string> {
+    const { status, text } = await this.server.admin.request(path, { accept: 'application/json', ...options });
+    return `${status} ${z.object({ detail: z.string().optional() }).parse(JSON.parse(text)).detail ?? ''}`;
+  }
+
+  async queue(...rcpt: readonly string[]): Promise<string> {
+    const envelopes = [{ mail: 'ann@elsewhere.example', rcpt, subject: 'Hello', text: 'Hi' }];
+    const { uid } = await this.call(QueuedAnswer, '/client/queue', { json: { envelopes } }, 202);
+    return uid ?? '';
+  }
+
+  async list(query = ''): Promise<z.output<typeof ListAnswer>> {
+    return this.call(ListAnswer, `/client/queue/list?${query}`);
+  }
+
+  entry(uid: string): Promise<z.output<typeof EntryAnswer>> {
+    return this.call(EntryAnswer, `/client/queue/${uid}`);
+  }
+
+  /** The entry as soon as it is in that state. */
+  async until(uid: string, state: string): Promise<z.output<typeof EntryAnswer>> {
+    for (;;) {
+      const entry = await this.entry(uid);
+      if (entry.state === state) return entry;
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  }
+}
+
+test('below /client', async (t) => {
+  const ground = await Ground.start(t);
+  const { sink, server } = ground;
+  const envelope = { mail: 'ann@example.org', rcpt: ['bob@sink.example'], subject: 'Hello', text: 'Hi' };
+
+  await t.test('a case is sent now, and the answer is the session', async () => {
+    const result = await ground.call(SessionAnswer, '/client/send', { json: { route: 'sink', envelopes: [envelope] } });
+    assert.equal(result.outcome, 'delivered');
+    assert.match(sink.messages.at(-1)?.text.toString() ?? '', /^Subject: Hello\r$/m);
+  });
+
+  await t.test('a raw message is sent now, with its envelope in the query', async () => {
+    const path = '/client/send?mail=ann@example.org&rcpt=bob@sink.example,p550@sink.example&route=sink';
+    const headers = { 'Content-Type': 'message/rfc822' };
+    const result = await ground.call(SessionAnswer, path, { headers, body: 'Subject: Raw\n\n.dot\n' });
+    assert.equal(result.outcome, 'partial');
+    assert.equal(sink.messages.at(-1)?.text.toString(), 'Subject: Raw\r\n\r\n.dot\r\n');
+  });
+
+  await t.test('JSON5 is taken, and what is wrong in it is told with its place', async () => {
+    const headers = { 'Content-Type': 'application/json5' };
+    const body = `{ route: 'sink', envelopes: [{ mail: '', rcpt: ['bob@sink.example'], text: 'x', }] } // a comment`;
+    assert.equal((await ground.call(SessionAnswer, '/client/send', { headers, body })).outcome, 'delivered');
+    assert.match(await ground.refusal('/client/send', { headers, body: '{ route: ' }), /^400 The case is no JSON5/);
+    assert.match(await ground.refusal('/client/send', { headers, body: '{ envelopes: [{}] }' }), /^422 \/envelopes\/0/);
+  });
+
+  await t.test('servers that are no targets, and files, are refused', async () => {
+    const forbidden = { mx: ['127.0.0.1'], port: sink.port, envelopes: [envelope] };
+    assert.match(await ground.refusal('/client/send', { json: forbidden }), /^403 /);
+    const { mail, rcpt } = envelope;
+    const file = { route: 'sink', envelopes: [{ mail, rcpt, file: '../../etc/passwd' }] };
+    assert.match(await ground.refusal('/client/send', { json: file }), /^403 /);
+  });
+
+  await t.test('a raw message without envelope, or empty, is invalid', async () => {
+    const headers = { 'Content-Type': 'message/rfc822' };
+    assert.match(await ground.refusal('/client/send', { headers, body: 'x' }), /^422 mail and rcpt/);
+    assert.match(await ground.refusal('/client/send?mail=<>&rcpt=', { headers, body: 'x' }), /^422 rcpt/);
+    assert.match(await ground.refusal('/client/send?mail=<>&rcpt=a', { headers, body: 'x' }), /^422 rcpt/);
+    assert.match(
+      await ground.refusal('/client/send?mail=a@b.example&rcpt=bob@sink.example', { headers, body: '' }),
+      /^422 /,
+    );
+  });
+
+  await t.test('queued mail is delivered by its route, and the entry tells how', async () => {
+    const uid = await ground.queue('carol@sub.sink.example');
+    const entry = await ground.until(uid, 'delivered');
+    assert.equal(entry.recipients[0]?.destination, 'route:sink');
+    assert.equal(entry.history[0]?.outcome, 'delivered');
+    assert.equal(entry.hasMessage, false);
+    const raw = await server.admin.request(`/client/queue/${uid}/message`);
+    assert.equal(raw.status, 404);
+  });
+
+  await t.test('recipients of this server get the message at once, without an entry', async () => {
+    const json = { envelopes: [{ ...envelope, rcpt: ['postmaster@example.org'] }] };
+    const answer = await ground.call(QueuedAnswer, '/client/queue', { json }, 202);
+    assert.deepEqual([answer.status, answer.uid, answer.uids], ['DELIVERED', null, []]);
+  });
+
+  await t.test('what belongs to a session is refused in the queue', async () => {
+    const of = (more: object) => ground.refusal('/client/queue', { json: { envelopes: [envelope], ...more } });
+    assert.match(await of({ mx: ['127.0.0.1'] }), /^422 mx/);
+    assert.match(await of({ auth: { user: 'a', pass: 'b' } }), /^422 auth/);
+    assert.match(await of({ assertions: { protocol: [['RCPT', '250']] } }), /^422 assertions/);
+    assert.match(await of({ protocol: 'lmtp' }), /^422 protocol/);
+    assert.match(await of({ route: 'none' }), /^422 There is no route/);
+  });
+
+  await t.test('the same Idempotency-Key queues once', async () => {
+    const headers = { 'Idempotency-Key': 'once-1' };
+    const json = { envelopes: [{ ...envelope, rcpt: ['t450x@sink.example'] }] };
+    const first = await ground.call(QueuedAnswer, '/client/queue', { headers, json }, 202);
+    const second = await ground.call(QueuedAnswer, '/client/queue', { headers, json }, 202);
+    assert.deepEqual(second, first);
+    await ground.call(MutationAnswer, '/client/queue/delete', { json: { uids: first.uids } });
+  });
+
+  await t.test('the list filters, counts, and goes on by cursor', async () => {
+    const uids = [];
+    for (const name of ['t450a', 't450b', 't451c']) uids.push(await ground.queue(`${name}@sink.example`));
+    for (const uid of uids) await ground.until(uid, 'deferred');
+    const first = await ground.list('limit=2&sort=queuedAt&order=asc');
+    assert.equal(first.total, 3);
+    assert.deepEqual(
+      first.items.map(({ uid }) => uid),
+      uids.slice(0, 2),
+    );
+    const rest = await ground.list(`limit=2&sort=queuedAt&order=asc&cursor=${first.nextCursor ?? ''}`);
+    assert.deepEqual(
+      rest.items.map(({ uid }) => uid),
+      uids.slice(2),
+    );
+    assert.equal((await ground.list('recipient=t451c@sink.example')).total, 1);
+    assert.equal((await ground.list('q=T450A')).total, 1);
+    assert.equal((await ground.list('state=held')).total, 0);
+    assert.equal((await ground.list('domain=route:sink&minAttempts=1')).total, 3);
+    const [reason] = first.statistics.byReason;
+    assert.equal(first.statistics.byDestination[0]?.total, 3);
+    assert.ok((reason?.count ?? 0) > 0);
+    assert.equal((await ground.list(`reason=${encodeURIComponent(reason?.reason ?? '')}`)).total, reason?.count);
+    for (const bad of [
+      'state=never',
+      'limit=0',
+      'limit=1e3',
+      'page=-1',
+      'sort=colour',
+      'cursor=xyz',
+      'minAttempts=NaN',
+    ])
+      assert.equal((await server.admin.request(`/client/queue/list?${bad}`)).status, 400, bad);
+  });
+
+  await t.test('nothing is ever chosen by nothing', async () => {
+    for (const operation of ['retry', 'delete', 'bounce', 'hold', 'release']) {
+      for (const json of [
+        {},
+        { filter: {} },
+        { uids: [] },
+        { uid: 'a', uids: ['b'] },
+        { filter: { all: true, q: 'x' } },
+        { filter: { colour: 'x' } },
+        { filter: 'x' },
+      ])
+        assert.match(
+          await ground.refusal(`/client/queue/${operation}`, { json }),
+          /^422 /,
+          `${operation} ${JSON.stringify(json)}`,
+        );
+    }
+    assert.equal((await ground.list()).total, 3);
+  });
+
+  await t.test('operations say what they did to each entry', async () => {
+    const { items } = await ground.list('sort=queuedAt&order=asc');
+    const uids = items.map(({ uid }) => uid);
+    const held = await ground.call(MutationAnswer, '/client/queue/hold', {
+      json: { uids: [uids[0], uids[0], 'none'], reason: 'odd' },
+    });
+    assert.deepEqual([held.requested, held.changed, held.by], [2, 1, 'admin']);
+    assert.deepEqual(new Set(held.results.map(({ outcome }) => outcome)), new Set(['done', 'notFound']));
+    assert.equal((await ground.entry(uids[0] ?? '')).hold, 'odd');
+    assert.equal((await ground.list('state=held')).total, 1);
+    const filter = { domain: 'route:sink' };
+    const counted = await ground.call(MutationAnswer, '/client/queue/delete', { json: { filter, dryRun: true } });
+    assert.deepEqual([counted.requested, counted.changed, counted.sample?.length], [3, 0, 3]);
+    assert.match(await ground.refusal('/client/queue/delete', { json: { filter, expect: 2 } }), /^409 /);
+    const released = await ground.call(MutationAnswer, '/client/queue/release', { json: { uid: uids[0] } });
+    assert.equal(released.changed, 1);
+    const deleted = await ground.call(MutationAnswer, '/client/queue/delete', { json: { uid: uids[1] } });
+    assert.equal(deleted.queueSize, 2);
+    assert.equal((await ground.entry(uids[1] ?? '')).state, 'deleted');
+  });
+
+  await t.test('a form is shown what it will touch, and asked', async () => {
+    const path = '/client/queue/delete';
+    const headers = { 'Sec-Fetch-Site': 'same-origin' };
+    const form = { filter: 'domain=route%3Asink', back: '/client/queue/list?q=x' };
+    const asked = await server.admin.request(path, { accept: 'text/html', headers, form });
+    assert.equal(asked.status, 200);
+    assert.match(asked.text, /2 entries .*deleted/);
+    assert.equal((await ground.list()).total, 2);
+    const confirmed = { ...form, expect: '2', confirm: 'yes' };
+    const done = await server.admin.request(path, { accept: 'text/html', headers, form: confirmed });
+    assert.deepEqual([done.status, done.headers.get('location')?.split('&')[0]], [303, '/client/queue/list?q=x']);
+    assert.equal((await ground.list()).total, 0);
+  });
+
+  await t.test('a bounce reaches the sender as a notification with the reason', async () => {
+    const envelopes = [{ mail: 'postmaster@example.org', rcpt: ['t450@sink.example'], subject: 'Return me' }];
+    const { uid } = await ground.call(QueuedAnswer, '/client/queue', { json: { envelopes } }, 202);
+    await ground.until(uid ?? '', 'deferred');
+    await ground.call(MutationAnswer, '/client/queue/bounce', {
+      json: { uid, reason: 'Wrong company', status: '5.7.1' },
+    });
+    assert.equal((await ground.entry(uid ?? '')).state, 'bounced');
+    for (;;) {
+      const { text } = await server.admin.request('/store/example.org/postmaster/folders/INBOX?q=could+not', {
+        accept: 'application/json',
+      });
+      const { items } = z
+        .object({ items: z.array(z.object({ id: z.string(), snippet: z.string() })) })
+        .parse(JSON.parse(text));
+      const [notice] = items;
+      if (notice === undefined) continue;
+      const raw = await server.admin.request(`/store/example.org/postmaster/folders/INBOX/messages/${notice.id}`, {
+        accept: 'message/rfc822',
+      });
+      assert.match(raw.text, /^Status: 5\.7\.1\r$/m);
+      assert.match(raw.text, /Wrong company/);
+      return;
+    }
+  });
+
+  await t.test('a destination is suspended, limited and resumed', async () => {
+    const path = '/client/destinations/route:dead';
+    const Control = z.object({
+      suspended: z.boolean(),
+      reason: z.string().nullable(),
+      maxConnections: z.int().nullable(),
+    });
+    const suspended = await ground.call(Control, path, { method: 'PUT', json: { suspendFor: 600, reason: 'moving' } });
+    assert.deepEqual([suspended.suspended, suspended.reason], [true, 'moving']);
+    const uid = await ground.queue('x@dead.example');
+    assert.match(await server.admin.page('/client/queue/list'), /route:dead<\/a> is suspended/);
+    assert.equal((await ground.entry(uid)).attempts, 0);
+    await ground.call(Control, path, { method: 'PUT', json: { suspendedUntil: null, maxConnections: 2 } });
+    const entry = await ground.until(uid, 'deferred');
+    assert.equal(entry.attempts, 1);
+    assert.equal((await ground.call(Control, path)).maxConnections, 2);
+    await ground.call(Control, path, { method: 'DELETE' });
+    assert.match(await ground.refusal(path, { method: 'DELETE' }), /^404 /);
+    for (const json of [{}, { maxConnections: -1 }, { suspendedUntil: 'tomorrow' }, { colour: 1 }])
+      assert.match(await ground.refusal(path, { method: 'PUT', json }), /^422 /);
+  });
+
+  await t.test('a reply is explained', async () => {
+    const Answer = z.object({ explanation: z.object({ action: z.string(), category: z.string() }).nullable() });
+    const said = await ground.call(Answer, '/client/replies?reply=451+4.7.1+Greylisted,+try+again');
+    assert.deepEqual(said.explanation, { action: 'defer', category: 'greylist' });
+    assert.equal((await ground.call(Answer, '/client/replies')).explanation, null);
+  });
+
+  await t.test('every page is there, also for those who may only read, without the mail', async () => {
+    const uid = await ground.queue('t450<script>@sink.example'.replace('<script>', ''));
+    await ground.until(uid, 'deferred');
+    for (const path of [
+      '/client/send',
+      '/client/queue/list',
+      '/client/queue/statistics',
+      '/client/queue/quarantine',
+      '/client/destinations',
+      '/client/destinations/example.com',
+      '/client/replies',
+      `/client/queue/${uid}`,
+    ])
+      assert.match(await server.admin.page(path), /<h1>/, path);
+    assert.match(await server.admin.page(`/client/queue/${uid}`), /Received/);
+    assert.equal((await server.admin.request(`/client/queue/${uid}/message`)).status, 200);
+    assert.equal((await server.admin.request('/client/queue/none')).status, 404);
+  });
+});
