@@ -276,7 +276,8 @@ export class CommitLog {
 
   async #create(): Promise<void> {
     const count = this.#free.length + this.#sealed.length + (this.#active === undefined ? 0 : 1);
-    if (count >= this.#mostSegments) return;
+    // A log that was full when its process died gets one more: without it nothing could ever be released.
+    if (count >= this.#mostSegments && this.#active !== undefined) return;
     try {
       this.#free.push(await this.#folder.create());
       this.#full = false;

@@ -47,6 +47,7 @@ export class Backlog {
   /** Resolves when everything is on the disk. Rejects when the queue is closed before. */
   settled(): Promise<void> {
     if (this.size === 0) return Promise.resolve();
+    if (this.#closed) return Promise.reject(closing());
     return new Promise((resolve, reject) => this.#waiting.push({ resolve, reject }));
   }
 
@@ -55,13 +56,13 @@ export class Backlog {
     this.#closed = true;
     clearTimeout(this.#timer);
     if (this.size > 0) await this.#try();
-    for (const { reject } of this.#waiting) reject(problem('unavailable', 'The queue is closing.'));
+    for (const { reject } of this.#waiting) reject(closing());
     this.#waiting = [];
   }
 
   #schedule(): void {
     if (this.#closed) return;
-    this.#timer ??= setTimeout(() => void this.#try(), this.#pauseMs).unref();
+    this.#timer ??= setTimeout(() => void this.#try(), this.#pauseMs);
   }
 
   async #try(): Promise<void> {
@@ -100,3 +101,5 @@ export class Backlog {
     for (const { resolve } of waiting) resolve();
   }
 }
+
+const closing = (): Error => problem('unavailable', 'The queue is closing.');

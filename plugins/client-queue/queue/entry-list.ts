@@ -155,7 +155,7 @@ function decodeCursor(text: string, sort: EntrySort, order: string): DecodedCurs
   } catch {
     // Falls through: whatever is wrong with it, it is none of ours.
   }
-  throw problem('invalid', 'The cursor does not belong to this list.');
+  throw problem('bad-request', 'The cursor does not belong to this list.');
 }
 
 /** An entry as lists show it. */

@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises';
 import { z } from 'zod';
 import { CommitLog, type CommitLogOptions } from '../../../core/disk/commit-log.js';
 import { problem } from '../../../core/problem.js';
@@ -45,6 +46,7 @@ export class Journal {
   #sweptAt = Infinity;
   #bytes = 0;
   #closed = false;
+  readonly #appending = new Set<Promise<number>>();
 
   private constructor(commits: CommitLog) {
     this.#commits = commits;
@@ -93,8 +95,8 @@ export class Journal {
     return this.#commits.countAside();
   }
 
-  async replay(visitor: JournalVisitor): Promise<void> {
-    const upTo = this.#marker?.upTo ?? 0;
+  /** Shows what stands behind that number. */
+  async replay(upTo: number, visitor: JournalVisitor): Promise<void> {
     await this.#commits.replay(async ({ kind, number, payload }) => {
       if (number <= upTo || kind === markerKind || kind === sweptKind) return;
       try {
@@ -150,6 +152,12 @@ export class Journal {
     return this.#commits.prepare();
   }
 
+  /** Resolves when those who wait for a record have heard of it. */
+  async idle(): Promise<void> {
+    await Promise.allSettled(this.#appending);
+    await setImmediate();
+  }
+
   close(): Promise<void> {
     this.#closed = true;
     return this.#commits.close();
@@ -162,7 +170,13 @@ export class Journal {
   async #appendText(kind: number, text: string): Promise<void> {
     if (this.#closed) throw problem('unavailable', 'The queue is closed.');
     const payload = Buffer.from(text);
-    await this.#commits.append(kind, [payload]);
+    const appending = this.#commits.append(kind, [payload]);
+    this.#appending.add(appending);
+    try {
+      await appending;
+    } finally {
+      this.#appending.delete(appending);
+    }
     this.#bytes += payload.length;
   }
 }

@@ -1,6 +1,6 @@
 import type { Clock } from '../../../core/clock.js';
-import { asStorageProblem } from '../../../core/disk/fault.js';
-import { AppendFailed } from '../../../core/disk/log-failure.js';
+import { asStorageProblem, faultCode } from '../../../core/disk/fault.js';
+import { AppendFailed, LogFull } from '../../../core/disk/log-failure.js';
 import type { Log } from '../../../core/log.js';
 import { problem } from '../../../core/problem.js';
 import { applyChange, type Change, type ChangeGround } from './change.js';
@@ -70,11 +70,11 @@ export class Ledger {
     this.refuseWhileStalled();
     const accepted: StoredAcceptInput = { envelope, traceOffset };
     try {
-      await this.#input.journal.accept(accepted);
+      await this.#append(() => this.#input.journal.accept(accepted));
     } catch (error) {
       // It may be on the disk all the same, and must not come back: whoever handed it in keeps it.
       if (error instanceof AppendFailed) this.#backlog.drop(envelope.uid);
-      throw asStorageProblem(causeOf(error));
+      throw storageProblem(error);
     }
     const entry = acceptEntry({ envelope, traceOffset }, this.#input.ground);
     this.#place(entry, entry.recipients);
@@ -127,12 +127,23 @@ export class Ledger {
       written.push(change);
     }
     try {
-      await this.#input.journal.changes(written);
+      await this.#append(() => this.#input.journal.changes(written));
     } catch (error) {
       this.#backlog.keep(entries);
-      throw asStorageProblem(causeOf(error));
+      throw storageProblem(error);
     }
     return entries;
+  }
+
+  /** A journal that is full gets room. */
+  async #append(write: () => Promise<void>): Promise<void> {
+    try {
+      await write();
+    } catch (error) {
+      if (!(error instanceof LogFull) || faultCode(error.cause) !== undefined) throw error;
+      await this.#snapshot(true);
+      await write();
+    }
   }
 
   #release(entries: readonly QueuedEntry[]): void {
@@ -203,12 +214,16 @@ export class Ledger {
   }
 
   async close(): Promise<void> {
+    await this.#input.journal.idle();
     await this.#backlog.close();
     await this.#input.snapshots.close();
     await this.#input.journal.close();
   }
 }
 
-function causeOf(error: unknown): unknown {
-  return error instanceof AppendFailed ? error.cause : error;
+function storageProblem(error: unknown): Error {
+  if (error instanceof AppendFailed) return asStorageProblem(error.cause);
+  if (!(error instanceof LogFull)) return asStorageProblem(error);
+  if (faultCode(error.cause) !== undefined) return asStorageProblem(error.cause);
+  return problem('storage-full', { detail: 'The queue cannot be written now; try again later.', cause: error });
 }

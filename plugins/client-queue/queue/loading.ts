@@ -1,5 +1,4 @@
 import { join } from 'node:path';
-import { faultCode } from '../../../core/disk/fault.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import { startError } from '../../../core/start-error.js';
 import { applyChange, type ChangeGround } from './change.js';
@@ -26,6 +25,8 @@ export interface Loaded {
   readonly whole: boolean;
   /** The largest token of a lease that was ever given, as far as is known. */
   readonly token: number;
+  /** The records of the journal up to that number are in the snapshot. */
+  readonly upTo: number;
 }
 
 /** Reads snapshot and journal. What is damaged is put into quarantine, and everything else is there. */
@@ -38,6 +39,7 @@ export async function loadEntries(input: LoadInput): Promise<Loaded> {
     snapshot,
     whole: loader.whole && !input.journal.broken,
     token: loader.token,
+    upTo: loader.upTo,
   };
 }
 
@@ -45,41 +47,58 @@ class Loader {
   readonly entries = new Map<string, QueuedEntry>();
   whole = true;
   token = 0;
+  /** The records up to that number are in the snapshot. */
+  upTo = 0;
   readonly #input: LoadInput;
 
   constructor(input: LoadInput) {
     this.#input = input;
   }
 
+  /**
+   * The newest snapshot and the records behind it are the truth, whether the journal knows of it yet or not: it may have been
+   * finished by a process that died before it could say so.
+   */
   async readSnapshot(): Promise<SnapshotFile | undefined> {
     const { folder, files, journal, quarantine } = this.#input;
     const found = (await files.readdir(folder)).filter((name) => snapshotName.test(name)).sort();
-    // Without a marker the journal has lost its beginning; the newest snapshot is better than nothing.
-    const name = journal.marker === undefined ? found.at(-1) : journal.marker.snapshot;
+    const marked = journal.marker?.snapshot ?? null;
     if (journal.marker === undefined && found.length > 0) this.whole = false;
+    const snapshot = await this.#readNewest(found, marked);
+    if (snapshot === undefined && marked !== null) this.whole = false;
     for (const other of found) {
-      if (other === name) continue;
-      // Left by a process that died while it changed from one to the next, unless nobody knows.
-      if (journal.marker === undefined)
-        await quarantine.move(join(folder, other), 'It is an older snapshot of the queue.');
-      else await files.unlink(join(folder, other));
+      if (other === snapshot?.name) continue;
+      if (this.whole) await files.unlink(join(folder, other));
+      else await quarantine.move(join(folder, other), 'It is an older snapshot of the queue.');
     }
-    if (name === undefined || name === null) return undefined;
-    return this.#read(name);
+    return snapshot;
   }
 
-  async #read(name: string): Promise<SnapshotFile | undefined> {
+  async #readNewest(found: readonly string[], marked: string | null): Promise<SnapshotFile | undefined> {
+    const { journal } = this.#input;
+    const newest = found.at(-1);
+    if (newest === undefined || (marked !== null && newest < marked)) return undefined;
+    const read = await this.#read(newest);
+    if (newest === marked || journal.marker === undefined) {
+      this.upTo = journal.marker?.upTo ?? 0;
+      if (!read.whole) this.whole = false;
+      return read.file;
+    }
+    if (!read.whole && marked !== null && found.includes(marked)) {
+      await read.file.close();
+      this.entries.clear();
+      return this.#readNewest([marked], marked);
+    }
+    if (!read.whole || read.upTo > journal.last) this.whole = false;
+    this.upTo = Math.min(read.upTo, journal.last);
+    return read.file;
+  }
+
+  async #read(name: string): Promise<{ readonly file: SnapshotFile; readonly whole: boolean; readonly upTo: number }> {
     const { folder, files, quarantine, ground } = this.#input;
     const path = join(folder, name);
-    const fd = await files.open(path, 'r').catch((error: unknown) => {
-      if (faultCode(error) === 'ENOENT') return undefined;
-      throw error;
-    });
-    if (fd === undefined) {
-      this.whole = false;
-      return undefined;
-    }
-    const { form, whole, bytes } = await readSnapshot(files, fd, {
+    const fd = await files.open(path, 'r');
+    const { form, whole, bytes, upTo } = await readSnapshot(files, fd, {
       entry: ({ stored, envelope, historyAt, historyBytes }) => {
         const entry = restoreEntry(stored, envelope, ground);
         entry.historyAt = historyAt;
@@ -91,10 +110,10 @@ class Loader {
       },
     });
     if (form !== undefined && form > snapshotForm) {
+      await files.close(fd);
       throw startError(`${path} was written by a newer version of Postern. Start that version, or restore a backup.`);
     }
-    if (!whole) this.whole = false;
-    return new SnapshotFile(name, files, fd, bytes);
+    return { file: new SnapshotFile(name, files, fd, bytes), whole, upTo };
   }
 
   #add(entry: QueuedEntry): void {
@@ -128,6 +147,6 @@ class Loader {
         await quarantine.save('journal-record', bytes, 'A record of the journal of the queue cannot be understood.');
       },
     };
-    await journal.replay(visitor);
+    await journal.replay(this.upTo, visitor);
   }
 }

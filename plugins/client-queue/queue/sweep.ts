@@ -6,6 +6,7 @@ import { bodySuffix, shards, type Bodies } from './bodies.js';
 import type { Quarantine } from './quarantine.js';
 import type { QueuedEntry } from './queued-entry.js';
 import { Turn } from './turn.js';
+import { readAt } from './whole-file.js';
 
 export interface SweepInput {
   readonly folder: string;
@@ -29,6 +30,7 @@ export interface Swept {
 
 const unknown = 'No entry of the queue belongs to it: the journal of the queue was damaged or changed.';
 const foreign = 'It was in the folder of the queue, and is none of its files.';
+const firstField = Buffer.from('Return-Path: ');
 const damaged = 'The message is not of the size that its entry says.';
 
 /** Looks at every message once: what has no entry, and what an entry lacks. */
@@ -67,13 +69,24 @@ async function lookAt(input: SweepInput, folder: string, name: string): Promise<
   if (entry !== undefined) return;
   try {
     const found = await files.lstat(path);
-    if (input.whole && found.isFile() && found.mtimeMs >= input.sweptAt) {
+    const fresh = input.whole && found.isFile() && found.mtimeMs >= input.sweptAt;
+    if (fresh && (await isMessage(files, path))) {
       // Whoever handed it in got no answer, and still has it.
       await files.unlink(path);
       log.info({ uid }, 'a message that was never accepted was removed from the queue');
     } else await quarantine.move(path, unknown);
   } catch (error) {
     if (!isMissing(error)) log.warn({ err: error, uid }, 'a message of the queue cannot be looked at');
+  }
+}
+
+/** Begins as every message of the spool does: nobody else has put it there. */
+async function isMessage(files: FileLayer, path: string): Promise<boolean> {
+  const fd = await files.open(path, 'r');
+  try {
+    return (await readAt(files, fd, 0, firstField.length)).equals(firstField);
+  } finally {
+    await files.close(fd);
   }
 }
 

@@ -59,8 +59,10 @@ export class Upkeep {
     const { journal, loaded, snapshots, folder, files, log } = this.#input;
     snapshots.held = !loaded.whole;
     await journal.prepare();
-    if (journal.marker === undefined) {
-      await journal.mark({ snapshot: loaded.snapshot?.name ?? null, upTo: 0 });
+    const isNew = journal.marker === undefined;
+    const snapshot = loaded.snapshot?.name ?? null;
+    if (journal.marker?.snapshot !== snapshot) await journal.mark({ snapshot, upTo: loaded.upTo });
+    if (isNew) {
       if (loaded.whole && (await isEmpty(folder, files))) await journal.swept(this.#clock.now());
     }
     if (!loaded.whole) log.error('the journal of the queue is damaged: what is found without an entry is set aside');

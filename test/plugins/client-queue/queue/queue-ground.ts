@@ -1,5 +1,6 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { systemClock } from '../../../../core/clock.js';
 import { openSpool, type FileSpool, type SpoolOptions } from '../../../../core/disk/file-spool.js';
 import type { FileLayer } from '../../../../core/disk/file-layer.js';
 import type { SpooledMessage } from '../../../../core/disk/spool.js';
@@ -37,7 +38,8 @@ export async function fileQueueGround(
   spoolWishes: Partial<SpoolOptions> = {},
 ): Promise<FileQueueGround> {
   const root = await temporaryFolder(test);
-  const clock = new HandClock();
+  // Files have the time of the machine, and are compared with it.
+  const clock = new HandClock(systemClock.now());
   const files = new FaultyFiles();
   const { log, sentences } = rememberingLog();
   const folder = join(root, 'queue');
