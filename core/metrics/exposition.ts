@@ -28,9 +28,11 @@ function block(metric: CollectedMetric, format: ExpositionFormat): string {
 }
 
 function sample(family: string, value: MetricValue<string> & { readonly metricName?: string }): string {
-  const labels = Object.entries(value.labels).map(([name, text]) => `${name}="${escapeValue(String(text))}"`);
-  const braces = labels.length === 0 ? '' : `{${labels.join(',')}}`;
-  return `${value.metricName ?? family}${braces} ${number(value.value)}\n`;
+  let labels = '';
+  for (const name in value.labels) {
+    labels += `${labels === '' ? '{' : ','}${name}="${escapeValue(String(value.labels[name]))}"`;
+  }
+  return `${value.metricName ?? family}${labels === '' ? '' : `${labels}}`} ${number(value.value)}\n`;
 }
 
 const number = (value: number): string =>
@@ -39,4 +41,6 @@ const number = (value: number): string =>
 /** Everything that some reader takes for the end of a line, but LF, which the formats can escape. */
 const oneLine = (text: string): string => text.replace(/[^\P{Cc}\n]|[\u2028\u2029]/gu, '\ufffd');
 const escapeHelp = (text: string): string => oneLine(text).replaceAll('\\', '\\\\').replaceAll('\n', '\\n');
-const escapeValue = (text: string): string => escapeHelp(text).replaceAll('"', '\\"');
+/** Nearly every value; there are thousands of them in a scrape. */
+const plain = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/;
+const escapeValue = (text: string): string => (plain.test(text) ? text : escapeHelp(text).replaceAll('"', '\\"'));
