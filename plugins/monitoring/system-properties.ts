@@ -6,15 +6,18 @@ import {
   freemem,
   loadavg,
   release,
+  tmpdir,
   totalmem,
   type,
   uptime,
 } from 'node:os';
+import { join } from 'node:path';
 import { getHeapSpaceStatistics, getHeapStatistics } from 'node:v8';
 import type { Configuration } from '../../core/contracts/server.js';
 import { MASK, redactText } from '../../core/redact.js';
 import { printable } from './environment.js';
-import { version } from './own-package.js';
+import { packageFolder, version } from './own-package.js';
+import { processLimits } from './process-limits.js';
 
 export interface PropertySection {
   readonly name: string;
@@ -30,6 +33,9 @@ export function systemProperties(configuration: Pick<Configuration, 'data' | 'fi
       version,
       'config.file': configuration.file ?? 'none',
       'data.folder': configuration.data,
+      'log.folder': join(configuration.data, 'logs'),
+      'package.folder': packageFolder,
+      'temporary.folder': tmpdir(),
     }),
     section('process', {
       pid: process.pid,
@@ -44,6 +50,7 @@ export function systemProperties(configuration: Pick<Configuration, 'data' | 'fi
       'group.id': process.getgid?.(),
       umask: process.umask().toString(8).padStart(4, '0'),
     }),
+    section('limits', processLimits()),
     section('memory', { ...process.memoryUsage() }),
     section('resources', { ...process.resourceUsage() }),
     section('node', {

@@ -27,6 +27,8 @@ test('text is for scripts, and all of it is for admins only', async (t) => {
   const props = await (await site.get('/system/props')).text();
   assert.match(props, /^node\.version=v\d+\.\d+\.\d+$/m);
   assert.match(props, /^v8\.heap_size_limit=\d+$/m);
+  assert.match(props, /^postern\.package\.folder=\/./m);
+  if (process.platform === 'linux') assert.match(props, /^limits\.open\.files\.soft=\d+ files$/m);
   assert.match(props, /^locale\.timeZone=\S+$/m);
   for (const line of props.trimEnd().split('\n')) assert.match(line, /^[a-z0-9]+\.[\w.]+=/);
   assert.match(await (await site.get('/system/env')).text(), /^PATH=\//m);
