@@ -1,4 +1,5 @@
 import type { Clock } from '../../core/clock.js';
+import type { Lease } from '../../core/contracts/queue-lease.js';
 
 /** What holds for a destination now. */
 export interface PaceLimits {
@@ -22,7 +23,9 @@ const windowMs = 500;
 export class DestinationPace {
   readonly #clock: Clock;
   #window: number = firstConnections;
-  #busy = 0;
+  /** Fetched, and waiting for a connection. */
+  readonly #waiting: Lease[] = [];
+  #running = 0;
   #recovering = false;
   #tokens = 1;
   #refilledAt: number;
@@ -38,8 +41,9 @@ export class DestinationPace {
     this.#usedAt = this.#refilledAt;
   }
 
+  /** Fetched from the queue and not ended. */
   get busy(): number {
-    return this.#busy;
+    return this.#running + this.#waiting.length;
   }
 
   /** True while one try at a time shows whether it is back. */
@@ -49,7 +53,7 @@ export class DestinationPace {
 
   /** Idle for so long that it may be forgotten. */
   isStale(): boolean {
-    return this.#busy === 0 && !this.#recovering && this.#clock.monotonic() - this.#usedAt > 60_000;
+    return this.busy === 0 && !this.#recovering && this.#clock.monotonic() - this.#usedAt > 60_000;
   }
 
   /** Connections it may have now. */
@@ -61,18 +65,31 @@ export class DestinationPace {
   room(limits: PaceLimits): number {
     if (limits.suspended || limits.maxConnections === 0) return 0;
     const ahead = this.#recovering ? 0 : Math.min(mostAhead, Math.floor(this.#perMs * aheadMs));
-    const room = this.connections(limits) + ahead - this.#busy;
+    const room = this.connections(limits) + ahead - this.busy;
     return limits.ratePerMinute === undefined ? room : Math.min(room, this.#allowance(limits.ratePerMinute));
   }
 
-  begun(limits: PaceLimits): void {
-    this.#busy += 1;
+  fetched(lease: Lease, limits: PaceLimits): void {
+    this.#waiting.push(lease);
     this.#usedAt = this.#clock.monotonic();
     if (limits.ratePerMinute !== undefined) this.#tokens -= 1;
   }
 
+  /** One that may begin now, counted as begun. */
+  next(limits: PaceLimits): Lease | undefined {
+    if (limits.suspended || this.#running >= this.connections(limits)) return undefined;
+    const lease = this.#waiting.shift();
+    if (lease !== undefined) this.#running += 1;
+    return lease;
+  }
+
+  /** All that have not begun, to be given back. */
+  unbegun(): readonly Lease[] {
+    return this.#waiting.splice(0);
+  }
+
   ended(outcome: 'answered' | 'unreachable' | 'untried'): void {
-    this.#busy -= 1;
+    this.#running -= 1;
     if (outcome === 'untried') return;
     if (outcome === 'unreachable') {
       this.#recovering = true;

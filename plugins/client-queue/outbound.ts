@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import type { Clock } from '../../core/clock.js';
 import type { LocalDelivery } from '../../core/contracts/local-delivery.js';
 import type { Lease } from '../../core/contracts/queue-lease.js';
@@ -9,6 +10,7 @@ import type { Log } from '../../core/log.js';
 import type { PluginContext } from '../../core/plugin.js';
 import type { ClientDeadlines } from '../../core/smtp/client/deadlines.js';
 import type { OutgoingContent } from '../../core/smtp/client/message.js';
+import type { ClientSession } from '../../core/smtp/client/session.js';
 import { ClientPool } from '../../core/smtp/client/pool.js';
 import { DeadHosts } from './dead-hosts.js';
 import { DeliveryDesk } from './delivery-desk.js';
@@ -44,6 +46,7 @@ const waiting = 10_000;
 export class Outbound {
   readonly #input: OutboundInput;
   readonly #abort = new AbortController();
+  readonly #sessions = new Set<ClientSession>();
   readonly #dead: DeadHosts;
   readonly #hops: NextHops;
   readonly #desk: DeliveryDesk;
@@ -56,6 +59,8 @@ export class Outbound {
   constructor(input: OutboundInput) {
     this.#input = input;
     const { queue, controls, local, finder, hostname, clock, log, settings } = input;
+    // Every connection that is being made listens to it.
+    setMaxListeners(0, this.#abort.signal);
     const shared = { queue, clock, log };
     this.#pool = this.#newPool();
     this.#dead = new DeadHosts(clock);
@@ -86,6 +91,7 @@ export class Outbound {
         classification,
         clock,
         signal: this.#abort.signal,
+        sessions: this.#sessions,
         deadlines: input.deadlines,
         pool: { lease: (destination, options) => this.#pool.lease(destination, options) },
         content: (lease) => this.#content(lease),
@@ -142,11 +148,16 @@ export class Outbound {
   /** What is under way is finished if that is soon, else given back. */
   async stop(): Promise<void> {
     this.pause();
-    const patience = setTimeout(() => this.#abort.abort(), graceMs);
+    const patience = setTimeout(() => this.#giveUp(), graceMs);
     await this.#scheduler.idle();
     clearTimeout(patience);
     await this.#pool.close();
     await this.#notices.idle();
+  }
+
+  #giveUp(): void {
+    this.#abort.abort();
+    for (const session of this.#sessions) session.close();
   }
 
   health(): HealthReport {

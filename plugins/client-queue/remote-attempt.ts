@@ -26,6 +26,8 @@ export interface RemoteGround {
   readonly clock: Clock;
   /** Aborted when there is no time left to finish what is under way. */
   readonly signal: AbortSignal;
+  /** Those that a message is sent by; closed when there is no time left. */
+  readonly sessions: Set<ClientSession>;
   readonly deadlines?: Partial<ClientDeadlines> | undefined;
   /** The message as it is sent. */
   readonly content: (lease: Lease) => Promise<OutgoingContent>;
@@ -94,14 +96,17 @@ class RemoteAttempt {
 
   /** True when the server was spoken with, whatever came of it. */
   async #send(server: Server, content: OutgoingContent): Promise<boolean> {
-    const { pool, signal, deadlines = usualDeadlines } = this.#ground;
+    const { pool, signal, sessions, deadlines = usualDeadlines } = this.#ground;
     const message = this.#message(content);
     this.#host = `${server.host ?? server.address}[${server.address}]:${server.port}`;
     for (let stale = 0; ; stale += 1) {
       try {
         const leased = await pool.lease(server, { most: this.#connections, deadlines, signal });
         const { session } = leased;
-        const result = await session.send(message, { signal }).finally(() => leased.release());
+        sessions.add(session);
+        const result = await session.send(message);
+        sessions.delete(session);
+        leased.release();
         if (leased.reused && stale < mostStale && diedUnseen(result.failure)) continue;
         this.#read(result, session, server);
         return true;
@@ -149,6 +154,7 @@ class RemoteAttempt {
       if (recipient === undefined) continue;
       const failure = 'failure' in about ? about.failure : undefined;
       if (outcome === 'delivered') this.#delivered(recipient, result, place, server);
+      else if (failure !== undefined && this.#isCutShort(failure)) this.#untried = true;
       else if (failure !== undefined && isOfConnection(failure)) {
         left.push(recipient);
         why ??= failure;
@@ -173,11 +179,12 @@ class RemoteAttempt {
     });
   }
 
+  /** We have closed the connection ourselves, before the server could have the message. */
+  #isCutShort({ kind, afterDot }: ClientFailure): boolean {
+    return this.#ground.signal.aborted && kind !== 'reply' && !afterDot;
+  }
+
   #failed(recipient: LeasedRecipient, failure: ClientFailure, server: Server): void {
-    if (failure.kind === 'local' && this.#ground.signal.aborted) {
-      this.#untried = true;
-      return;
-    }
     if (failure.afterDot && failure.kind !== 'reply') this.#lost = true;
     this.#say([recipient], this.#verdict(failure, server));
   }

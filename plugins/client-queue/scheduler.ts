@@ -64,7 +64,7 @@ export class Scheduler {
   }
 
   /** How it stands with a destination. */
-  pace(destination: string): { readonly busy: number; readonly recovering: boolean } | undefined {
+  pace(destination: string): Pick<DestinationPace, 'busy' | 'recovering'> | undefined {
     return this.#paces.get(destination);
   }
 
@@ -81,6 +81,7 @@ export class Scheduler {
   stop(): void {
     this.#running = false;
     clearTimeout(this.#timer);
+    this.#giveBack();
     for (const undo of this.#undo.splice(0)) undo();
   }
 
@@ -121,24 +122,48 @@ export class Scheduler {
     const room = (destination: string): number => this.#paceOf(destination).room(this.#limits(destination));
     const leases = await queue.claim({ now: clock.now(), limit, room, leaseMs });
     if (leases.length === limit) this.#again = true;
-    for (const lease of leases) void this.#work(lease);
+    for (const lease of leases) {
+      this.#trying += 1;
+      const pace = this.#paceOf(lease.destination);
+      pace.fetched(lease, this.#limits(lease.destination));
+      this.#serve(lease.destination, pace);
+    }
+    if (!this.#running) this.#giveBack();
   }
 
-  async #work(lease: Lease): Promise<void> {
-    const limits = this.#limits(lease.destination);
-    const pace = this.#paceOf(lease.destination);
-    const connections = pace.connections(limits);
-    pace.begun(limits);
-    this.#trying += 1;
+  /** Those that were fetched begin as far as there are connections for them. */
+  #serve(destination: string, pace: DestinationPace): void {
+    const limits = this.#limits(destination);
+    for (let lease = pace.next(limits); lease !== undefined; lease = pace.next(limits)) {
+      void this.#work(lease, pace, pace.connections(limits));
+    }
+    if (limits.suspended) this.#giveBackOf(pace);
+  }
+
+  async #work(lease: Lease, pace: DestinationPace, connections: number): Promise<void> {
     const tried = await this.#input.attempt(lease, Math.max(1, connections));
-    this.#trying -= 1;
     pace.ended(tried.verdicts.size === 0 ? 'untried' : tried.reached ? 'answered' : 'unreachable');
+    this.#serve(lease.destination, pace);
+    await this.#settle(lease, tried);
+  }
+
+  async #settle(lease: Lease, tried: Tried): Promise<void> {
+    this.#trying -= 1;
     this.#settling += 1;
     this.#wake();
     await this.#input.settle(lease, tried);
     this.#settling -= 1;
     this.#wake();
     this.#rest();
+  }
+
+  #giveBack(): void {
+    for (const pace of this.#paces.values()) this.#giveBackOf(pace);
+  }
+
+  /** What was fetched and not begun is as if it had not been fetched. */
+  #giveBackOf(pace: DestinationPace): void {
+    for (const lease of pace.unbegun()) void this.#settle(lease, untried);
   }
 
   #rest(): void {
@@ -189,3 +214,14 @@ export class Scheduler {
     };
   }
 }
+
+const untried: Tried = {
+  at: 0,
+  ms: 0,
+  verdicts: new Map(),
+  host: null,
+  tls: null,
+  tellsDsn: false,
+  lost: false,
+  reached: false,
+};

@@ -53,7 +53,7 @@ export async function outboundGround(test: Ending, given: OutboundGroundOptions 
     clock,
     log,
     keepFinishedMs: 3_600_000,
-    maxEntries: 1000,
+    maxEntries: 100_000,
   });
   const controls = await openDestinationControls({ file: join(folder, 'destinations.json'), clock });
   const submissions: Submission[] = [];
