@@ -1,5 +1,6 @@
 import { http } from './http.js';
 import { instrumentation } from './instrumentation.js';
+import { mailbox } from './mailbox.js';
 import { queue } from './queue.js';
 import { receive } from './receive.js';
 
@@ -8,6 +9,7 @@ const benchmarks: Readonly<Record<string, (args: readonly string[]) => Promise<v
   receive,
   http,
   queue,
+  mailbox,
   instrumentation,
 };
 

@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../core/clock.js';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { problem } from '../../core/problem.js';
@@ -41,6 +42,8 @@ export interface RawHead {
 }
 
 const rawHeadBytes = 256 * 1024;
+/** Rows of pages; each is about a kilobyte. */
+const rowsRemembered = 5000;
 
 export interface StoreReaderInput {
   /** Absolute, resolved folder of the mailboxes; it exists. */
@@ -72,6 +75,11 @@ export const cacheLimits: CacheLimits = { memoryBytes: 64 * 2 ** 20, diskBytes: 
 export class StoreReader {
   readonly #confinement: Confinement;
   readonly #folders: MailboxFolders;
+  /** Pages that were asked for last; a version of a folder has the same ones for ever. */
+  readonly #pages = new LRUCache<string, FolderPage>({
+    maxSize: rowsRemembered,
+    sizeCalculation: ({ items }) => items.length + 1,
+  });
   readonly #site: FolderTask['site'];
   readonly #thread: FolderThread;
   readonly #ownsThread: boolean;
@@ -149,8 +157,16 @@ export class StoreReader {
   async list(mailbox: MailboxName, name: FolderName, request: ListingRequest): Promise<FolderPage> {
     if (request.cursor !== undefined) readCursor(request.cursor);
     const folder = await this.#folders.find(mailbox, name);
-    const { totals, ...page } = await this.#folders.messages.list(folder, request);
-    return { ...page, folder: describeFolder(folder, totals) };
+    const version = await folderVersion(folder.path, this.#clock.now());
+    const key = JSON.stringify([folder.path, version, request]);
+    const known = version === undefined ? undefined : this.#pages.get(key);
+    if (known !== undefined) return known;
+    const { totals, ...listing } = await this.#folders.messages.list(folder, request);
+    const page = { ...listing, folder: describeFolder(folder, totals) };
+    // The folder may have changed since: only what is of that version is remembered.
+    const isThat = version !== undefined && version === (await folderVersion(folder.path, this.#clock.now()));
+    if (isThat && page.searchedAll) this.#pages.set(key, page);
+    return page;
   }
 
   /** All messages that fit. @throws Problem `not-found` */

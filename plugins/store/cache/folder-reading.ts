@@ -45,7 +45,7 @@ export async function readNames(
     const { changed, stamps } = changedSince(names, ground);
     if (!changed.new && !changed.cur) return names;
     const reread = widened(names.rows, changed);
-    const found = await readDirectories(ground, reread);
+    const found = await readDirectories(ground, reread, reread.cur ? names.rows.count : 0);
     if (found === undefined) return undefined;
     const agrees = before !== undefined && isAlike(before, found);
     const rows = agrees ? names.rows : mergeRows(names.rows, found.rows, reread);
@@ -90,11 +90,15 @@ interface Directories {
 }
 
 /** `new` before `cur`: a message that a reader moves meanwhile is seen twice rather than never. */
-async function readDirectories(ground: ReadingGround, reread: Reread): Promise<Directories | undefined> {
+async function readDirectories(
+  ground: ReadingGround,
+  reread: Reread,
+  expected: number,
+): Promise<Directories | undefined> {
   const stamps: Partial<Stamps> = {};
   let directory: ConfinedDirectory | undefined;
   let opened = 0;
-  const builder = new RowBuilder((name) => directory?.facts(name));
+  const builder = new RowBuilder((name) => directory?.facts(name), expected);
   for (const name of maildirNames) {
     if (!reread[name]) continue;
     const path = join(ground.folder, name);

@@ -10,6 +10,9 @@ export interface FileFacts {
   readonly size: number;
 }
 
+const fewest = 1000;
+const most = 200_000;
+const usualNameBytes = 96;
 const capitalF = 70;
 const capitalS = 83;
 
@@ -17,13 +20,18 @@ const capitalS = 83;
 export class RowBuilder {
   readonly #ask: (name: string) => FileFacts | undefined;
   readonly #scan = new NameScan();
-  #rows = emptyRows(1000, Buffer.allocUnsafeSlow(1000 * 96));
+  #rows: FolderRows;
   #count = 0;
   #used = 0;
 
-  /** @param ask about a file; undefined when it is gone */
-  constructor(ask: (name: string) => FileFacts | undefined) {
+  /**
+   * @param ask about a file; undefined when it is gone
+   * @param expected messages, for which there is room from the beginning
+   */
+  constructor(ask: (name: string) => FileFacts | undefined, expected = 0) {
     this.#ask = ask;
+    const count = Math.max(fewest, Math.min(expected, most));
+    this.#rows = emptyRows(count, Buffer.allocUnsafeSlow(count * usualNameBytes));
   }
 
   /** @param current in `cur`, else in `new` */
