@@ -56,12 +56,12 @@ export class Reload implements Reloading {
   }
 
   async reload(request: ReloadRequest): Promise<ReloadOutcome> {
+    const { dryRun = false, layers } = request;
+    if (dryRun) return outcomeOf('dryRun', (await this.#plan(layers?.files)).differences);
     if (this.#running) throw problem('conflict', 'Another reload runs at this moment.');
     this.#running = true;
-    const { dryRun = false, layers } = request;
     try {
       const plan = await this.#plan(layers?.files);
-      if (dryRun) return outcomeOf('dryRun', plan.differences);
       await this.#swap(plan, layers);
       const outcome = outcomeOf(
         plan.differences.some(({ restart }) => !restart) ? 'reloaded' : 'unchanged',
@@ -70,7 +70,7 @@ export class Reload implements Reloading {
       this.#took(request, outcome);
       return outcome;
     } catch (error) {
-      if (!dryRun) this.#refused(request, error);
+      this.#refused(request, error);
       throw error;
     } finally {
       this.#running = false;

@@ -15,8 +15,8 @@ export const layerFolderName = 'config';
 const currentName = 'current';
 const listName = 'applied.json';
 
-/** `base.json5`, `mail1/tls.json5`: at most one folder deep, nothing hidden, nothing that leads elsewhere. */
-export const layerFileName = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(\/[A-Za-z0-9][A-Za-z0-9._-]{0,63})?$/;
+/** `base.json5`, `servers/mail1.json5`: at most two folders deep, nothing hidden, nothing that leads elsewhere. */
+export const layerFileName = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}(\/[A-Za-z0-9][A-Za-z0-9._-]{0,127}){0,2}$/;
 
 const Applied = z.strictObject({
   /** When they came into force. */
@@ -57,14 +57,10 @@ export class LayerFolder {
     this.#path = join(data, layerFolderName);
   }
 
-  /** What was applied last; undefined when nothing was. Throws a start error when the note of it is broken. */
+  /** What was applied last; undefined when nothing was, or when nobody can tell. */
   applied(): AppliedLayers | undefined {
-    const path = join(this.#path, currentName, listName);
-    const text = readIfThere(path);
-    if (text === undefined) return undefined;
-    const parsed = Applied.safeParse(parseJson(text));
-    if (parsed.success) return parsed.data;
-    throw startError(`${path} is broken; remove ${this.#path}, and the next sync writes it anew.`);
+    const text = readIfThere(join(this.#path, currentName, listName));
+    return text === undefined ? undefined : Applied.safeParse(parseJson(text)).data;
   }
 
   /** The files as they are on disk now, the lowest layer first. */
@@ -77,13 +73,19 @@ export class LayerFolder {
     }));
   }
 
-  /** The layers to load. Throws a start error when one is gone: half a configuration is none. */
+  /** The layers to load. Throws a start error when one is gone or the list of them is broken: half a configuration is none. */
   load(): readonly LayerFile[] {
-    return this.stored().map(({ name, text }) => {
-      if (text !== undefined) return { name, text };
-      const path = join(this.#path, currentName, name);
-      throw startError(`${path} is gone; remove ${this.#path}, and the next sync writes it anew.`);
+    const applied = this.applied();
+    if (applied === undefined && this.#target() !== undefined) throw this.#broken(listName, 'cannot be read');
+    return this.stored(applied).map(({ name, text }) => {
+      if (text === undefined) throw this.#broken(name, 'is gone');
+      return { name, text };
     });
+  }
+
+  #broken(name: string, how: string): Error {
+    const path = join(this.#path, currentName, name);
+    return startError(`${path} ${how}; remove ${this.#path}, and the next sync writes it anew.`);
   }
 
   /** Puts these files in the place of those that are there; durable when it resolves, with the way back. */

@@ -58,7 +58,6 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
   const complaints: Complaint[] = [];
   const outline = outlineOf(ServerOptions);
   const layers = layersBelow(file, input);
-  complaints.push(...layers.flatMap(presumptions));
   const files = file === undefined ? [] : [...layers, file];
   const { content, places } = layered(files);
   const overrides = new Map<KeyPath, { origin: Origin; where: string | null }>();
@@ -76,7 +75,9 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
   };
 
   const settings = checkPart(ServerOptions, content, '');
-  if (settings === undefined) throw refusal(complaints, file?.path ?? null);
+  // What a layer may not say is not even looked at: it might name code.
+  const presumed = layers.flatMap(presumptions);
+  if (settings === undefined || presumed.length > 0) throw refusal([...presumed, ...complaints], file?.path ?? null);
   const plugins = await input.plugins(settings.sitePlugins, folder);
   const running = plugins.filter((plugin) => settings.plugins[plugin.name] !== false);
   complaints.push(...unknownPlugins(settings, plugins, places));

@@ -20,8 +20,14 @@ export interface Outline {
 /** Marks a value that must never be shown; in a file it may be given as `{env: "NAME"}` or `{file: "path"}`. */
 export const secret = () => z.string().min(1).meta({ secret: true });
 
+const known = new WeakMap<z.ZodType, Outline>();
+
+/** Made once for a schema: it costs more than all the rest of reading a configuration. */
 export function outlineOf(schema: z.ZodType): Outline {
-  return z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any', reused: 'inline' }) as Outline;
+  const outline =
+    known.get(schema) ?? (z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any', reused: 'inline' }) as Outline);
+  known.set(schema, outline);
+  return outline;
 }
 
 /** The alternatives that a value at this place may follow. */

@@ -30,6 +30,15 @@ interface Entry {
   readonly door: Door;
 }
 
+/** From the listeners that are open to others. */
+interface Turn {
+  readonly entries: readonly Entry[];
+  readonly fresh: readonly Door[];
+  readonly leaving: readonly Door[];
+  /** Those of `leaving` that were closed already, because they stood in the way. */
+  readonly displaced: Door[];
+}
+
 /** The listeners of the server, behind their doors; they can be exchanged while sessions go on. */
 export class ListenerSet {
   readonly #input: ListenerSetInput;
@@ -48,7 +57,7 @@ export class ListenerSet {
   /** Opens all or none. Throws a start error. */
   async listen(): Promise<void> {
     try {
-      await Promise.all(this.#entries.map(({ door }) => door.listen()));
+      await Promise.all(this.#entries.filter(({ door }) => !door.listening).map(({ door }) => door.listen()));
     } catch (error) {
       await this.close(0);
       throw error;
@@ -77,43 +86,53 @@ export class ListenerSet {
   /** Changes nothing. Throws a start error when the listeners cannot stand beside each other. */
   prepare(settings: readonly ListenerSettings[], make: Make): ListenerChange {
     refuseSharedPlaces(settings);
-    const entries = settings.map((one) => this.#entryFor(one, make));
-    const fresh = entries.map(({ door }) => door).filter((door) => !this.#has(door));
-    const leaving = this.#entries.map(({ door }) => door).filter((door) => !entries.some((one) => one.door === door));
-    const displaced: Door[] = [];
-    const abandon = async (): Promise<void> => {
-      for (const door of fresh) door.close();
-      for (const door of displaced.splice(0)) await this.#reopen(door);
-    };
+    for (const one of settings) if (one.fd !== undefined && this.#doorAt(one) === undefined) throw tooLateFor(one);
+    let turn: Turn | undefined;
     return {
       open: async () => {
-        try {
-          for (const door of fresh) displaced.push(...(await openBeside(door, leaving)));
-          if (this.#closing) throw startError('The server is stopping.');
-        } catch (error) {
-          await abandon();
-          throw error;
-        }
+        turn = this.#turnTo(settings, make);
+        await this.#open(turn);
       },
-      commit: () => this.#take(entries, leaving),
-      abandon,
+      commit: () => turn && this.#take(turn),
+      abandon: async () => turn && this.#abandon(turn),
     };
+  }
+
+  #turnTo(settings: readonly ListenerSettings[], make: Make): Turn {
+    const entries = settings.map((one) => this.#entryFor(one, make));
+    const old = this.#entries.map(({ door }) => door);
+    return {
+      entries,
+      fresh: entries.map(({ door }) => door).filter((door) => !old.includes(door)),
+      leaving: old.filter((door) => !entries.some((entry) => entry.door === door)),
+      displaced: [],
+    };
+  }
+
+  async #open(turn: Turn): Promise<void> {
+    try {
+      for (const door of turn.fresh) turn.displaced.push(...(await openBeside(door, turn.leaving)));
+      if (this.#closing) throw startError('The server is stopping.');
+    } catch (error) {
+      await this.#abandon(turn);
+      throw error;
+    }
+  }
+
+  async #abandon({ fresh, displaced }: Turn): Promise<void> {
+    for (const door of fresh) door.close();
+    for (const door of displaced.splice(0)) await this.#reopen(door);
   }
 
   /** The one that is open if nothing but its certificate changes, else a new one, behind the old door if that stays. */
   #entryFor(settings: ListenerSettings, make: Make): Entry {
     const same = this.#entries.find(({ listener }) => isSame(listener.settings, settings));
     if (same !== undefined) return same;
-    const door = this.#entries.find((entry) => entry.door.place === placeOf(settings))?.door;
-    if (door === undefined && settings.fd !== undefined) {
-      throw startError(
-        `SMTP listener ${settings.name}: a file descriptor can only be taken when the server starts; restart it.`,
-      );
-    }
+    const door = this.#doorAt(settings);
     return { listener: make(settings), door: door ?? new Door(settings) };
   }
 
-  #take(entries: readonly Entry[], leaving: readonly Door[]): void {
+  #take({ entries, leaving }: Turn): void {
     const stays = new Set(entries.map(({ listener }) => listener));
     const old = this.#entries;
     this.#entries = entries;
@@ -141,8 +160,8 @@ export class ListenerSet {
     }
   }
 
-  #has(door: Door): boolean {
-    return this.#entries.some((entry) => entry.door === door);
+  #doorAt(settings: ListenerSettings): Door | undefined {
+    return this.#entries.find(({ door }) => door.place === placeOf(settings))?.door;
   }
 
   /** One line of health for each name. */
@@ -172,6 +191,9 @@ export class ListenerSet {
     return entry?.door.listening === true ? { status: 'up' } : { status: 'down', why: 'The listener is not open.' };
   }
 }
+
+const tooLateFor = ({ name }: ListenerSettings): Error =>
+  startError(`SMTP listener ${name}: a file descriptor can only be taken when the server starts; restart it.`);
 
 function lead({ listener, door }: Entry): void {
   listener.start();

@@ -1,19 +1,27 @@
 import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import { configurationSources } from '../../core/contracts/configuration-source.js';
+import { lifecycle } from '../../core/contracts/lifecycle.js';
 import { configuration, reloading } from '../../core/contracts/server.js';
-import { definePlugin } from '../../core/plugin.js';
+import { definePlugin, type PluginContext } from '../../core/plugin.js';
 import { parseNetworks } from '../../core/smtp/networks.js';
 import { auditEndpoint } from './audit-endpoint.js';
 import { FileWatch } from './file-watch.js';
 import { maintenanceHook, senderHook } from './hooks.js';
 import { ConfigOptions } from './options.js';
 import { configEndpoints } from './routes.js';
+import { SourceKinds } from './source-kinds.js';
+import { syncEndpoints } from './sync-endpoints.js';
+import { Sync, type SyncInput } from './sync.js';
 
-/** Shows and reloads the configuration, and applies its general rules to SMTP: maintenance mode and relay networks. */
+/** Shows, reloads and pulls the configuration, and applies its general rules to SMTP: maintenance mode and relay networks. */
 export const config = definePlugin({
   name: 'config',
   options: ConfigOptions,
-  needs: { configuration, reloading },
-  async setup({ health, http, log, onClose, smtp }, { options, configuration, reloading }) {
+  needs: { configuration, lifecycle, reloading },
+  provides: { configurationSources },
+  async setup(context, { options, configuration, lifecycle, reloading }) {
+    const { health, http, log, onClose, smtp } = context;
     let settings = options;
     const current = (): typeof settings => settings;
     let networks = parseNetworks(configuration.relayNetworks);
@@ -35,6 +43,12 @@ export const config = definePlugin({
     onClose(() => watch?.stop());
     if (settings.watch) await watch?.start();
 
+    const kinds = new SourceKinds();
+    const sync = openSync(context, { configuration, reloading, kinds, stopping: lifecycle.stopping });
+    onClose(() => sync.stop());
+    // Not before mail can come in: what is pulled may open listeners.
+    void lifecycle.started.then(() => sync.use(settings.sync));
+
     smtp.on('connect', { order: 'first' }, maintenanceHook(current));
     smtp.on(
       'mailFrom',
@@ -51,21 +65,31 @@ export const config = definePlugin({
         ? { status: 'up' }
         : { status: 'degraded', why: 'The last reload was refused; the page /config says why.' },
     );
-    http.mount(configEndpoints({ configuration, reloading, settings: current }));
+    health.check('sync', () => sync.health());
+    http.mount(configEndpoints({ configuration, reloading, sync, settings: current }));
+    http.mount(syncEndpoints(sync));
     http.mount([auditEndpoint(join(configuration.data, 'logs'))]);
     http.navigate({ title: 'Audit', href: '/audit', order: 95, role: 'admin' });
     http.navigate({ title: 'Configuration', href: '/config', order: 90, role: 'admin' });
     return {
+      configurationSources: kinds,
       reconfigure: async (changed) => {
         if (changed.maintenance !== settings.maintenance) {
           log.warn({ maintenance: changed.maintenance }, 'maintenance mode was switched');
         }
         if (!changed.watch) watch?.stop();
         else await watch?.start();
+        const { sync: before } = settings;
         settings = changed;
+        if (!isDeepStrictEqual(changed.sync, before)) sync.use(changed.sync);
       },
     };
   },
 });
+
+function openSync({ clock, log, metrics }: PluginContext, parts: Omit<SyncInput, 'clock' | 'log' | 'count'>): Sync {
+  const looks = metrics.counter('config_sync_looks_total', 'Looks at the source of the configuration.', ['result']);
+  return new Sync({ ...parts, clock, log, count: (result) => looks.inc({ result }) });
+}
 
 const nothing = (): void => undefined;

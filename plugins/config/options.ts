@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { SyncOptions } from './sync-options.js';
 
 export const ConfigOptions = z.strictObject({
   maintenance: z
@@ -11,5 +12,8 @@ export const ConfigOptions = z.strictObject({
     .default('Down for maintenance, try again later')
     .describe('What clients are told in maintenance mode.'),
   watch: z.boolean().default(false).describe('Reload as soon as the configuration file has another content.'),
+  sync: SyncOptions.optional().describe(
+    'Pull configuration files from elsewhere; only the own file of the server says this.',
+  ),
 });
 export type ConfigSettings = z.output<typeof ConfigOptions>;

@@ -3,20 +3,22 @@ import type { Difference, Reloading, ReloadOutcome } from '../../core/contracts/
 import { defineEndpoint, respond, type AnyEndpoint } from '../../core/http/endpoint.js';
 
 const keys = z.array(z.string());
-const DryRun = z.boolean().optional().describe('Only tell what would change.');
+export const DryRun = z.boolean().optional().describe('Only tell what would change.');
+
+export const Differences = z.array(
+  z.object({
+    key: z.string(),
+    before: z.unknown().describe('Null where there was none; a mask for a secret.'),
+    after: z.unknown(),
+    restart: z.boolean(),
+  }),
+);
 
 const Answer = z.object({
   status: z.enum(['reloaded', 'unchanged', 'dryRun']),
   changed: keys.describe('Keys whose new values are in force, or would be.'),
   restartRequired: keys.describe('Keys that wait for a restart.'),
-  differences: z.array(
-    z.object({
-      key: z.string(),
-      before: z.unknown().describe('Null where there was none; a mask for a secret.'),
-      after: z.unknown(),
-      restart: z.boolean(),
-    }),
-  ),
+  differences: Differences,
 });
 
 /** Brings the changed files into force. A page shows first what would change, and asks. */
@@ -51,7 +53,7 @@ export function reloadEndpoint(reloading: Reloading): AnyEndpoint {
   });
 }
 
-function sentenceOf({ changed, restartRequired }: ReloadOutcome): string {
+export function sentenceOf({ changed, restartRequired }: Pick<ReloadOutcome, 'changed' | 'restartRequired'>): string {
   const waiting =
     restartRequired.length === 0 ? '' : ` ${count(restartRequired)} for a restart: ${few(restartRequired)}.`;
   if (changed.length === 0) return `Nothing that can change now has changed.${waiting}`;
@@ -66,7 +68,7 @@ function few(all: readonly string[]): string {
   return all.length > 5 ? `${shown} and ${all.length - 5} more` : shown;
 }
 
-function questionOf({ differences }: ReloadOutcome): object {
+export function questionOf({ differences }: Pick<ReloadOutcome, 'differences'>): object {
   const rows = (restart: boolean) => differences.filter((one) => one.restart === restart).map(rowOf);
   return { now: rows(false), later: rows(true) };
 }

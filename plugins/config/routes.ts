@@ -3,6 +3,9 @@ import type { Configuration, EffectiveValue, LastReload, Reloading } from '../..
 import { defineEndpoint, type AnyEndpoint } from '../../core/http/endpoint.js';
 import type { ConfigSettings } from './options.js';
 import { reloadEndpoint, shown } from './reload-endpoint.js';
+import { Summary, wordsOf } from './sync-endpoints.js';
+import type { Sync } from './sync.js';
+import type { SyncSummary } from './sync-status.js';
 import { originFilters, viewer, type Viewer } from './viewer.js';
 
 const Item = z.object({
@@ -28,6 +31,7 @@ const Answer = z.object({
   lastReload: z
     .object({ at: z.iso.datetime(), by: z.string(), refused: z.string().nullable().describe('Why, or null.') })
     .nullable(),
+  sync: Summary.describe('Whether files are pulled from elsewhere; more at /config/sync/status.'),
   sections: z.array(z.object({ name: z.string(), items: z.array(Item) })),
   files: z.array(z.object({ path: z.string(), text: z.string().describe('As it was read, secrets masked.') })),
 });
@@ -35,14 +39,16 @@ const Answer = z.object({
 export interface ConfigParts {
   readonly configuration: Configuration;
   readonly reloading: Reloading;
+  readonly sync: Sync;
   readonly settings: () => ConfigSettings;
 }
 
 interface Model extends Viewer {
   readonly lastReload: LastReload | null;
+  readonly sync: SyncSummary;
 }
 
-export function configEndpoints({ configuration, reloading, settings }: ConfigParts): readonly AnyEndpoint[] {
+export function configEndpoints({ configuration, reloading, sync, settings }: ConfigParts): readonly AnyEndpoint[] {
   return [
     reloadEndpoint(reloading),
     defineEndpoint({
@@ -63,6 +69,7 @@ export function configEndpoints({ configuration, reloading, settings }: ConfigPa
         ...model,
         origins: originFilters.map((value) => ({ value, label: originLabels[value] })),
         maintenance: settings().maintenance,
+        sync: { ...model.sync, ...wordsOf(model.sync) },
         sections: model.sections.map(({ name, items }) => ({
           name,
           title: titles[name] ?? name.replace(/^plugins\./, 'Plugin '),
@@ -72,6 +79,7 @@ export function configEndpoints({ configuration, reloading, settings }: ConfigPa
       handle: ({ query }): Model => ({
         ...viewer(configuration, query.q.trim(), query.origin),
         lastReload: reloading.last(),
+        sync: sync.summary(),
       }),
     }),
   ];

@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict';
+import { chmod, mkdir, readdir, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { suite, test } from 'node:test';
+import { LayerFolder, sha256Of } from '../../../core/config/layer-folder.js';
+import { isStartError } from '../../../core/start-error.js';
+import { temporaryFolder } from '../../support/temporary-folder.js';
+
+const at = '2026-11-21T12:00:00.000Z';
+const layer = (name: string, text: string) => ({ name, layer: 'base', text });
+
+suite('the folder of the layers', () => {
+  test('holds what was put there last, for this user only, and the way back brings what was there before', async (t) => {
+    const data = await temporaryFolder(t);
+    const folder = new LayerFolder(data);
+    assert.deepEqual([folder.applied(), folder.load()], [undefined, []]);
+    await folder.replace('/src', at, [layer('base.json5', '{}'), layer('servers/mail1.json5', '{ a: 1 }')]);
+    const names = (): readonly string[] => folder.load().map(({ name, text }) => `${name} ${text}`);
+    assert.deepEqual(names(), ['base.json5 {}', 'servers/mail1.json5 { a: 1 }']);
+    assert.equal(folder.applied()?.files[0]?.sha256, sha256Of('{}'));
+    assert.equal((await stat(join(data, 'config', 'current', 'base.json5'))).mode & 0o077, 0);
+    const back = await folder.replace('/src', at, [layer('base.json5', '{ b: 2 }')]);
+    assert.deepEqual(names(), ['base.json5 { b: 2 }']);
+    await back();
+    assert.deepEqual(names(), ['base.json5 {}', 'servers/mail1.json5 { a: 1 }']);
+    assert.equal((await readdir(join(data, 'config'))).length, 2);
+  });
+
+  test('the way back from the first state is none', async (t) => {
+    const data = await temporaryFolder(t);
+    const folder = new LayerFolder(data);
+    const back = await folder.replace('/src', at, [layer('base.json5', '{}')]);
+    await back();
+    assert.deepEqual([folder.applied(), folder.load()], [undefined, []]);
+    assert.deepEqual(await readdir(join(data, 'config')), []);
+  });
+
+  test('what a crash left behind is swept, and does not count', async (t) => {
+    const data = await temporaryFolder(t);
+    const folder = new LayerFolder(data);
+    await folder.replace('/src', at, [layer('base.json5', '{}')]);
+    const half = join(data, 'config', 'half');
+    await mkdir(half);
+    await writeFile(join(half, 'base.json5'), '{ "half');
+    await symlink('half', join(data, 'config', 'x.link'));
+    assert.deepEqual(
+      folder.load().map(({ text }) => text),
+      ['{}'],
+    );
+    await folder.sweep();
+    assert.equal((await readdir(join(data, 'config'))).length, 2);
+    assert.equal(folder.load().length, 1);
+  });
+
+  test('half of what was applied is refused with a sentence that says what to do', async (t) => {
+    const data = await temporaryFolder(t);
+    const folder = new LayerFolder(data);
+    await folder.replace('/src', at, [layer('base.json5', '{}'), layer('mail1.json5', '{}')]);
+    await rm(join(data, 'config', 'current', 'mail1.json5'));
+    const refused = (error: unknown) => isStartError(error) && /remove .*config, and the next sync/.test(error.message);
+    assert.throws(() => folder.load(), refused);
+    assert.equal(folder.stored()[1]?.text, undefined);
+    await writeFile(join(data, 'config', 'current', 'applied.json'), '{ "at": ');
+    assert.throws(() => folder.load(), refused);
+    assert.equal(folder.applied(), undefined);
+    await folder.replace('/src', at, [layer('base.json5', '{ c: 3 }')]);
+    assert.equal(folder.load()[0]?.text, '{ c: 3 }');
+  });
+
+  test('a state that cannot be written leaves the old one', { skip: process.getuid?.() === 0 }, async (t) => {
+    const data = await temporaryFolder(t);
+    const folder = new LayerFolder(data);
+    await folder.replace('/src', at, [layer('base.json5', '{}')]);
+    await chmod(join(data, 'config'), 0o500);
+    await assert.rejects(folder.replace('/src', at, [layer('base.json5', '{ b: 2 }')]));
+    await chmod(join(data, 'config'), 0o700);
+    assert.equal(folder.load()[0]?.text, '{}');
+  });
+});
