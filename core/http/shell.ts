@@ -93,6 +93,8 @@ class Shell implements HttpShell {
   #rules: AccessRules;
   #signIns: AttemptLimiter;
   #document: object | undefined;
+  /** Until a plugin mounts or goes, the rules change, or the address does. */
+  #described: { readonly base: string; readonly endpoints: readonly EndpointDescription[] } | undefined;
 
   constructor(input: ShellInput) {
     const { settings, log, clock, version, hostname } = input;
@@ -126,12 +128,12 @@ class Shell implements HttpShell {
     const routes = endpoints.map((endpoint) => compileRoute(plugin, endpoint, this.#views));
     this.#table = new RouteTable([...this.#routes(), ...routes]);
     this.#mounted.add(routes);
-    this.#document = undefined;
+    this.#forgetDescriptions();
     return () => {
       forget();
       this.#mounted.delete(routes);
       this.#table = new RouteTable(this.#routes());
-      this.#document = undefined;
+      this.#forgetDescriptions();
     };
   }
 
@@ -140,7 +142,11 @@ class Shell implements HttpShell {
   }
 
   describe(): readonly EndpointDescription[] {
-    return this.#routes().map((route) => describeRoute(route, this.#rules, this.#base()));
+    const base = this.#base();
+    if (this.#described?.base !== base) {
+      this.#described = { base, endpoints: this.#routes().map((route) => describeRoute(route, this.#rules, base)) };
+    }
+    return this.#described.endpoints;
   }
 
   asset(name: string): string {
@@ -176,7 +182,7 @@ class Shell implements HttpShell {
     this.#settings = settings;
     this.#uploadLimit = uploadLimit;
     this.#rules = rules;
-    this.#document = undefined;
+    this.#forgetDescriptions();
     this.#server.limit(settings.limits);
   }
 
@@ -229,6 +235,11 @@ class Shell implements HttpShell {
 
   #routes(): readonly Route[] {
     return [...this.#mounted].flat();
+  }
+
+  #forgetDescriptions(): void {
+    this.#document = undefined;
+    this.#described = undefined;
   }
 
   #openApi(): object {

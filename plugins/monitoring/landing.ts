@@ -85,7 +85,9 @@ function groupsOf(endpoints: readonly EndpointDescription[]): readonly LandingGr
   for (const { group, hidden: _, anchor, ...endpoint } of endpoints) {
     const direct = endpoint.method === 'GET' && !endpoint.path.includes('{');
     const listed = { ...endpoint, href: direct ? endpoint.path : null, docs: `/docs#${anchor}` };
-    groups.set(group, [...(groups.get(group) ?? []), listed]);
+    const known = groups.get(group);
+    if (known === undefined) groups.set(group, [listed]);
+    else known.push(listed);
   }
   return [...groups].map(([name, listed]) => ({
     name,
