@@ -1,4 +1,5 @@
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
+import type { DeliveryTarget } from '../../core/contracts/delivery-target.js';
 import { lifecycle } from '../../core/contracts/lifecycle.js';
 import { localDelivery } from '../../core/contracts/local-delivery.js';
 import { relayQueue } from '../../core/contracts/relay-queue.js';
@@ -16,6 +17,8 @@ import { ClientQueueOptions, type ClientQueueSettings } from './options.js';
 import { Outbound } from './outbound.js';
 import { OutboundSettings } from './outbound-settings.js';
 import { openRelayQueue } from './queue/open-relay-queue.js';
+import { NextHops } from './next-hops.js';
+import { explainRelay } from './relay-explanation.js';
 import { relayHook, relayTarget } from './relay-hook.js';
 import { queueTargets } from './relay-target.js';
 import { clientEndpoints } from './routes.js';
@@ -29,7 +32,7 @@ export const clientQueue = definePlugin({
   async setup(context, { options, configuration, lifecycle, localDelivery, submission }) {
     const { clock, log, smtp, metrics, health, onClose } = context;
     const { data, hostname } = configuration;
-    const settings = new OutboundSettings(options);
+    const settings = new OutboundSettings(options, configuration.file === null ? '.' : dirname(configuration.file));
     const queue = await openRelayQueue({
       folder: await context.folder('queue'),
       clock,
@@ -66,11 +69,11 @@ export const clientQueue = definePlugin({
       firstPause: () => settings.schedule.pause(1),
       speaksLmtp: (route) => settings.current.routes[route]?.protocol === 'lmtp',
     });
-    smtp.deliverTo(relayTarget, { ...targets.relay, finder: () => (placement) => queue.locate(placement) });
-    smtp.deliverTo('retry', targets.retry);
-    smtp.deliverTo('bounce', targets.bounce);
-    smtp.deliverTo('hold', targets.hold);
-
+    const hops = new NextHops({ finder, clock, hostname, settings: () => settings.current });
+    registerTargets(smtp, targets, {
+      finder: () => (placement) => queue.locate(placement),
+      explain: explainRelay({ hops, controls }),
+    });
     const uploads = await context.folder('client-uploads');
     const site = clientSite({ queue, controls, settings, finder, submission, configuration, clock, uploads });
     context.http.mount(clientEndpoints(site));
@@ -94,6 +97,19 @@ export const clientQueue = definePlugin({
     };
   },
 });
+
+type Targets = ReturnType<typeof queueTargets>;
+
+function registerTargets(
+  smtp: PluginContext['smtp'],
+  { relay, retry, bounce, hold }: Targets,
+  ofRelay: Pick<DeliveryTarget, 'finder' | 'explain'>,
+): void {
+  smtp.deliverTo(relayTarget, { ...relay, ...ofRelay });
+  smtp.deliverTo('retry', retry);
+  smtp.deliverTo('bounce', bounce);
+  smtp.deliverTo('hold', hold);
+}
 
 function mailRoutes({ resolver }: ClientQueueSettings, hostname: string, clock: PluginContext['clock']): MailRoutes {
   const { servers, timeoutMs } = resolver;

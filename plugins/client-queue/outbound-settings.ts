@@ -1,5 +1,7 @@
+import { isDeepStrictEqual } from 'node:util';
 import { problem } from '../../core/problem.js';
 import { DestinationRules } from './destination-key.js';
+import { DkimSigner } from './dkim-signer.js';
 import type { ClientQueueSettings } from './options.js';
 import { ReplyClassification } from './reply-classification.js';
 import { RetrySchedule } from './retry-schedule.js';
@@ -10,10 +12,17 @@ export class OutboundSettings {
   #rules: DestinationRules;
   #schedule: RetrySchedule;
   #classification: ReplyClassification;
+  #signer: DkimSigner;
+  readonly #folder: string;
 
-  /** @throws Problem `invalid` for options that do not fit together */
-  constructor(settings: ClientQueueSettings) {
+  /**
+   * @param folder what relative paths of keys are relative to
+   * @throws Problem `invalid` for options that do not fit together, or a key that cannot be used
+   */
+  constructor(settings: ClientQueueSettings, folder: string) {
     refuseUnknownRoute(settings);
+    this.#folder = folder;
+    this.#signer = new DkimSigner(settings.dkim, folder);
     this.#current = settings;
     this.#rules = new DestinationRules(settings);
     this.#schedule = new RetrySchedule(settings.retry);
@@ -36,18 +45,23 @@ export class OutboundSettings {
     return this.#classification;
   }
 
+  get signer(): DkimSigner {
+    return this.#signer;
+  }
+
   /** All or nothing. @throws Problem `invalid`, or `conflict` for what only a restart can change */
   change(settings: ClientQueueSettings): void {
-    for (const name of ['maxEntries', 'keepFinished'] as const) {
-      if (settings[name] !== this.#current[name]) {
+    for (const name of ['maxEntries', 'keepFinished', 'resolver', 'housekeepingInterval'] as const) {
+      if (!isDeepStrictEqual(settings[name], this.#current[name])) {
         throw problem('conflict', `plugins.client-queue.${name} can be changed only by a restart.`);
       }
     }
-    const made = new OutboundSettings(settings);
+    const made = new OutboundSettings(settings, this.#folder);
     this.#current = settings;
     this.#rules = made.rules;
     this.#schedule = made.schedule;
     this.#classification = made.classification;
+    this.#signer = made.signer;
   }
 }
 

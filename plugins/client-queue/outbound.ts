@@ -1,7 +1,6 @@
 import { setMaxListeners } from 'node:events';
 import type { Clock } from '../../core/clock.js';
 import type { LocalDelivery } from '../../core/contracts/local-delivery.js';
-import type { Lease } from '../../core/contracts/queue-lease.js';
 import type { RelayQueue } from '../../core/contracts/relay-queue.js';
 import type { SubmissionService } from '../../core/contracts/submission.js';
 import type { HopFinder } from '../../core/dns/next-hop.js';
@@ -9,7 +8,6 @@ import type { HealthReport } from '../../core/health.js';
 import type { Log } from '../../core/log.js';
 import type { PluginContext } from '../../core/plugin.js';
 import type { ClientDeadlines } from '../../core/smtp/client/deadlines.js';
-import type { OutgoingContent } from '../../core/smtp/client/message.js';
 import type { ClientSession } from '../../core/smtp/client/session.js';
 import { ClientPool } from '../../core/smtp/client/pool.js';
 import { DeadHosts } from './dead-hosts.js';
@@ -19,6 +17,7 @@ import { NextHops } from './next-hops.js';
 import { NoticeSender } from './notice-sender.js';
 import { outboundMetrics } from './outbound-metrics.js';
 import type { OutboundSettings } from './outbound-settings.js';
+import { outgoingContent } from './outgoing-message.js';
 import { QueueFiguresSource } from './queue-figures.js';
 import { Scheduler } from './scheduler.js';
 
@@ -94,7 +93,7 @@ export class Outbound {
         sessions: this.#sessions,
         deadlines: input.deadlines,
         pool: { lease: (destination, options) => this.#pool.lease(destination, options) },
-        content: (lease) => this.#content(lease),
+        content: (lease) => outgoingContent(lease, { queue, signer: () => settings.signer, clock }),
       },
       local: { ...shared, local, classification },
       noticed: () => void this.#notices.run(),
@@ -182,15 +181,4 @@ export class Outbound {
       this.#input.clock,
     );
   }
-
-  async #content({ uid, entry }: Lease): Promise<OutgoingContent> {
-    const { queue } = this.#input;
-    const bytes = await queue.bytes?.(uid);
-    if (bytes !== undefined) return { source: bytes };
-    return { source: () => opened(queue, uid), size: entry.size };
-  }
-}
-
-async function* opened(queue: RelayQueue, uid: string): AsyncGenerator<Uint8Array> {
-  yield* (await queue.open(uid)) as AsyncIterable<Buffer>;
 }

@@ -46,6 +46,7 @@ export async function outboundGround(test: Ending, given: OutboundGroundOptions 
   const clock = systemClock;
   const settings = new OutboundSettings(
     ClientQueueOptions.parse({ tls: 'never', allowPrivateAddresses: true, ...given.options }),
+    folder,
   );
   const spool = await openSpool(join(folder, 'spool'), { log, reserveBytes: 0 });
   const queue = await openRelayQueue({

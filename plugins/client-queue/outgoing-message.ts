@@ -1,0 +1,51 @@
+import type { Clock } from '../../core/clock.js';
+import type { Lease } from '../../core/contracts/queue-lease.js';
+import type { RelayQueue } from '../../core/contracts/relay-queue.js';
+import { parseAddressList } from '../../core/mime/address-list.js';
+import { scanHeader } from '../../core/mime/header.js';
+import type { OutgoingContent } from '../../core/smtp/client/message.js';
+import type { DkimSigner } from './dkim-signer.js';
+import { messageHead } from './message-head.js';
+
+export interface OutgoingInput {
+  readonly queue: RelayQueue;
+  readonly signer: () => DkimSigner;
+  readonly clock: Clock;
+}
+
+/** The message of an entry as it is sent: signed where its author's domain has a key. */
+export async function outgoingContent({ uid, entry }: Lease, input: OutgoingInput): Promise<OutgoingContent> {
+  const { queue } = input;
+  const bytes = await queue.bytes?.(uid);
+  const signature = await signatureOf(uid, bytes, entry.sender, input);
+  if (bytes !== undefined) return { source: signature === undefined ? bytes : Buffer.concat([signature, bytes]) };
+  const size = entry.size + (signature?.length ?? 0);
+  return { source: () => opened(queue, uid, signature), size };
+}
+
+async function signatureOf(
+  uid: string,
+  bytes: Buffer | undefined,
+  sender: string | null,
+  { queue, signer, clock }: OutgoingInput,
+): Promise<Buffer | undefined> {
+  const dkim = signer();
+  if (!dkim.active) return undefined;
+  const domain = signingDomain(bytes ?? (await messageHead(queue, uid)), sender, dkim);
+  if (domain === undefined) return undefined;
+  return dkim.signature(domain, bytes ?? (await queue.open(uid)), new Date(clock.now()));
+}
+
+/** That of the author, which receivers compare (RFC 7489 §3.1), else that of the envelope. */
+function signingDomain(head: Buffer, sender: string | null, signer: DkimSigner): string | undefined {
+  const from = scanHeader(head).first('from') ?? '';
+  const authors = parseAddressList(from).map(({ address }) => domainOf(address));
+  return [...authors, domainOf(sender ?? '')].find((domain) => domain !== '' && signer.signs(domain));
+}
+
+const domainOf = (address: string): string => address.slice(address.lastIndexOf('@') + 1).toLowerCase();
+
+async function* opened(queue: RelayQueue, uid: string, signature: Buffer | undefined): AsyncGenerator<Uint8Array> {
+  if (signature !== undefined) yield signature;
+  yield* (await queue.open(uid)) as AsyncIterable<Buffer>;
+}
