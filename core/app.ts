@@ -6,6 +6,7 @@ import type { Clock } from './clock.js';
 import { LiveConfiguration } from './config/live.js';
 import type { LoadedConfiguration } from './config/load.js';
 import { lifecycle } from './contracts/lifecycle.js';
+import { explaining } from './contracts/explaining.js';
 import { localDelivery } from './contracts/local-delivery.js';
 import { serverLog } from './contracts/server-log.js';
 import { catalogue, configuration, healthOverview, metricsExposition, reloading } from './contracts/server.js';
@@ -24,6 +25,7 @@ import { findByOwner } from './recovery.js';
 import { Reload } from './reload.js';
 import { ServerLife } from './server-life.js';
 import { createSmtpEngine, type SmtpEngine } from './smtp/engine.js';
+import { PipelineExplaining } from './smtp/explain.js';
 import { Pipeline } from './smtp/pipeline.js';
 import { PipelineDelivery } from './smtp/local-delivery.js';
 import { PipelineSubmission } from './smtp/submission.js';
@@ -70,7 +72,7 @@ export async function createApp(input: AppInput): Promise<App> {
   const life = new ServerLife();
   health.check('core', 'server', life.health);
   const foreign = watchDataFolder({ data, health, clock, log });
-  const pipeline = new Pipeline({ log, clock });
+  const pipeline = openPipeline(live, log, clock);
   const spool = await openSpool(join(data, 'spool'), { log, clock, durability: settings.durability });
   const closeSpool = watchOver(spool, health);
   const audit = openAudit(input);
@@ -90,6 +92,7 @@ export async function createApp(input: AppInput): Promise<App> {
       lend(localDelivery, new PipelineDelivery({ pipeline, spool, clock })),
       lend(submission, new PipelineSubmission({ pipeline, spool, hostname, clock, log })),
       lend(catalogue, catalogueOf({ http, smtp, pipeline })),
+      lend(explaining, explainingOf(live, pipeline, clock)),
     ],
     contextOf: contextFactory({ data, log, clock, metrics, health, pipeline, http }),
     log,
@@ -121,13 +124,15 @@ export async function createApp(input: AppInput): Promise<App> {
     plugins,
     configuration: live,
     reloading: reload,
-    listen: async () => {
-      await http.listen();
-      await foreign.look();
-      await smtp.listen();
-    },
+    listen: () => listenInTurn(http, foreign, smtp),
     close,
   };
+}
+
+async function listenInTurn(http: HttpShell, foreign: { look(): Promise<void> }, smtp: SmtpEngine): Promise<void> {
+  await http.listen();
+  await foreign.look();
+  await smtp.listen();
 }
 
 function openAudit({ configuration, log }: AppInput): AuditSink {
@@ -176,6 +181,21 @@ function openSmtp({ configuration, log, clock }: AppInput, parts: MailParts): Sm
     domains,
     folder,
   });
+}
+
+function explainingOf(live: LiveConfiguration, pipeline: Pipeline, clock: Clock): PipelineExplaining {
+  const listenerName = (mode: string) =>
+    live.current.settings.smtp.listeners.find((listener) => listener.mode === mode)?.name ?? mode;
+  return new PipelineExplaining({ pipeline, clock, listenerName });
+}
+
+/** Verdicts of the plugins that the configuration names are only looked at, from now on and after each reload. */
+function openPipeline(live: LiveConfiguration, log: OpenedLog['log'], clock: Clock): Pipeline {
+  const pipeline = new Pipeline({ log, clock });
+  const follow = () => pipeline.shadow(live.current.settings.smtp.shadow);
+  follow();
+  live.watch(follow);
+  return pipeline;
 }
 
 const catalogueOf = (parts: Pick<App, 'http' | 'smtp'> & { readonly pipeline: Pipeline }): Catalogue => ({

@@ -1,6 +1,7 @@
 import type { Placement, SpooledMessage } from '../disk/spool.js';
 import type { Reply } from '../smtp/reply.js';
 import type { Recipient, Transaction } from '../smtp/transaction.js';
+import type { Hop } from '../smtp/verdict.js';
 
 /** What became of one recipient. A reply of its own is for targets in line with the client, and for LMTP. */
 export type RecipientOutcome =
@@ -32,6 +33,8 @@ export interface DeliveryTarget {
   readonly live?: boolean;
   /** Called once for each message with all its recipients for this target, duplicates included. Refuses by a `Problem`. */
   start(transaction: Transaction, recipients: readonly Recipient[]): Promise<Delivery>;
+  /** What it would do with a recipient of that hop, a sentence each: servers, ports, TLS. Changes nothing; may ask the DNS. */
+  explain?(hop: Hop): Promise<readonly string[]>;
   /**
    * For targets that place messages in folders where others move them on. Called once after a crash, before messages come
    * in; the answer tells where a message of those bytes is now, or undefined when it is nowhere. Placements name their target as `owner`.

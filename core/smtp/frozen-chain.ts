@@ -16,6 +16,8 @@ export interface ChainParts {
   readonly hooks: HooksByStage;
   readonly watchers: WatchersByEvent;
   readonly targets: ReadonlyMap<string, DeliveryTarget>;
+  /** Plugins whose verdicts are only looked at. */
+  readonly shadowed: ReadonlySet<string>;
   readonly log: Log;
 }
 
@@ -24,12 +26,13 @@ export class FrozenChain implements Chain {
   readonly #parts: ChainParts;
   /** The same for every message: what is made once costs nothing. */
   readonly #delivery: DeliveryGround;
-  readonly #stage: { readonly log: Log; readonly hasTarget: (name: string) => boolean };
+  readonly #stage: Pick<StageGround<Stage>, 'log' | 'hasTarget' | 'shadowed'>;
 
   constructor(parts: ChainParts) {
-    const { hooks, targets, log } = parts;
+    const { hooks, targets, log, shadowed } = parts;
     this.#parts = parts;
-    this.#stage = { log, hasTarget: (name) => targets.has(name) };
+    const hasTarget = (name: string) => targets.has(name);
+    this.#stage = shadowed.size === 0 ? { log, hasTarget } : { log, hasTarget, shadowed };
     this.#delivery = {
       targets,
       log,
@@ -46,6 +49,24 @@ export class FrozenChain implements Chain {
   route(input: StageInput['rcptTo']): Decision | Promise<Decision> {
     const routing = this.#parts.hooks.rcptTo.filter(({ phase }) => phase === 'route');
     return new StageRun('rcptTo', routing, input, this.#stage).decide();
+  }
+
+  /** In the order they are asked. */
+  hooks<S extends Stage>(stage: S): readonly RegisteredHook<S>[] {
+    return this.#parts.hooks[stage];
+  }
+
+  isShadowed(plugin: string): boolean {
+    return this.#parts.shadowed.has(plugin);
+  }
+
+  /** Decides as always, tells each answer, and counts nothing. */
+  trace<S extends Stage>(
+    stage: S,
+    input: StageInput[S],
+    trace: NonNullable<StageGround<S>['trace']>,
+  ): Decision | Promise<Decision> {
+    return new StageRun(stage, this.#parts.hooks[stage], input, { ...this.#stage, trace }).decide();
   }
 
   target(name: string): DeliveryTarget | undefined {

@@ -1,5 +1,5 @@
 import type { Address } from '../mime/address.js';
-import type { ReceivedMessage, Recipient, SmtpSession, Transaction } from './transaction.js';
+import type { ReceivedMessage, Recipient, RecipientDsn, SmtpSession, Transaction } from './transaction.js';
 import type { Verdict } from './verdict.js';
 
 /** What a hook of each deciding stage is given. */
@@ -13,7 +13,7 @@ export interface StageInput {
     readonly password: string;
   };
   readonly mailFrom: { readonly transaction: Transaction };
-  readonly rcptTo: { readonly transaction: Transaction; readonly address: Address };
+  readonly rcptTo: { readonly transaction: Transaction; readonly address: Address; readonly dsn?: RecipientDsn };
   readonly message: { readonly transaction: Transaction; readonly message: ReceivedMessage };
   /** The last word before delivery starts; recipients have their hops. */
   readonly deliver: { readonly transaction: Transaction; readonly message: ReceivedMessage };
@@ -28,9 +28,9 @@ export type Phase = (typeof phases)[number];
 export interface HookOptions {
   /** The phase; `policy` if absent. */
   readonly order?: Phase;
-  /** Within the phase: in front of / behind the hooks of that plugin. */
-  readonly before?: string;
-  readonly after?: string;
+  /** Within the phase: in front of / behind the hooks of that plugin, or of each of those. */
+  readonly before?: string | readonly string[];
+  readonly after?: string | readonly string[];
   /** How long a hook that returns a promise may take, in milliseconds; then the answer is `451 4.3.0`. */
   readonly timeLimitMs?: number;
 }
@@ -54,6 +54,8 @@ export interface WatchedEvents {
   readonly delivered: { readonly transaction: Transaction; readonly recipient: Recipient; readonly target: string };
   readonly deferred: { readonly transaction: Transaction; readonly recipient: Recipient; readonly reason: string };
   readonly bounced: { readonly transaction: Transaction; readonly recipient: Recipient; readonly reason: string };
+  /** A transaction that began is over, however it went: answered, RSET, another EHLO, or the client has gone. Once for each. */
+  readonly ended: { readonly transaction: Transaction };
   readonly closed: { readonly session: SmtpSession; readonly ms: number; readonly messages: number };
 }
 export type WatchedEvent = keyof WatchedEvents;
@@ -64,7 +66,11 @@ export interface HookDescription {
   readonly stage: Stage;
   readonly phase: Phase;
   readonly plugin: string;
+  /** `shadow`: it is asked, and what it answers is only written down. */
+  readonly mode: 'enforce' | 'shadow';
   readonly timeLimitMs: number;
   readonly calls: number;
   readonly failures: number;
+  /** How often a shadowed hook would have decided. */
+  readonly shadowed: number;
 }

@@ -19,6 +19,10 @@ export const SmtpOptions = z.strictObject({
     .enum(['normalise', 'reject'])
     .default('normalise')
     .describe('A bare CR or LF in a message becomes CRLF, or makes the message be refused with 554.'),
+  shadow: z
+    .array(z.string().min(1))
+    .default([])
+    .describe('Plugins whose hooks are asked, and their verdicts written to the log but not followed.'),
   earlyData: z
     .enum(['refuse', 'accept'])
     .default('refuse')

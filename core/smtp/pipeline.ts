@@ -2,7 +2,6 @@ import type { Clock } from '../clock.js';
 import type { DeliveryTarget } from '../contracts/delivery-target.js';
 import type { Log } from '../log.js';
 import { startError } from '../start-error.js';
-import type { Chain } from './chain.js';
 import { FrozenChain, type HooksByStage } from './frozen-chain.js';
 import {
   phases,
@@ -37,6 +36,7 @@ const noWatchers: WatchersByEvent = {
   delivered: [],
   deferred: [],
   bounced: [],
+  ended: [],
   closed: [],
 };
 
@@ -58,7 +58,8 @@ export class Pipeline {
   readonly #targets = new Map<string, { readonly plugin: string; readonly target: DeliveryTarget }>();
   /** The order in which plugins came first. */
   readonly #ranks = new Map<string, number>();
-  #chain: Chain | undefined;
+  #shadowed: ReadonlySet<string> = new Set();
+  #chain: FrozenChain | undefined;
 
   constructor({ log, clock, timeLimitMs = usualTimeLimitMs }: PipelineInput) {
     this.#log = log;
@@ -103,19 +104,27 @@ export class Pipeline {
   }
 
   /** The chain as it stands; the same one until a registration changes. */
-  snapshot(): Chain {
+  snapshot(): FrozenChain {
     this.#chain ??= new FrozenChain({
       hooks: this.#ordered,
       watchers: this.#watchers,
       targets: new Map([...this.#targets].map(([name, { target }]) => [name, target])),
+      shadowed: this.#shadowed,
       log: this.#log,
     });
     return this.#chain;
   }
 
+  /** From now on the verdicts of these plugins are only looked at. */
+  shadow(plugins: readonly string[]): void {
+    this.#shadowed = new Set(plugins);
+    this.#chain = undefined;
+  }
+
   /** All hooks in the order they are asked. */
   describe(): readonly HookDescription[] {
-    return stages.flatMap((stage) => this.#ordered[stage].map((hook) => hook.describe()));
+    const modeOf = (plugin: string) => (this.#shadowed.has(plugin) ? 'shadow' : 'enforce');
+    return stages.flatMap((stage) => this.#ordered[stage].map((hook) => hook.describe(modeOf(hook.plugin))));
   }
 
   #keepHooks<S extends Stage>(stage: S, hooks: readonly RegisteredHook<S>[]): void {

@@ -26,8 +26,8 @@ interface HookGround {
 export class RegisteredHook<S extends Stage> implements PlacedHook {
   readonly plugin: string;
   readonly phase: Phase;
-  readonly before?: string;
-  readonly after?: string;
+  readonly before?: string | readonly string[];
+  readonly after?: string | readonly string[];
   readonly #stage: S;
   readonly #timeLimitMs: number;
   readonly #hook: Hook<S>;
@@ -35,6 +35,7 @@ export class RegisteredHook<S extends Stage> implements PlacedHook {
   readonly #clock: Clock;
   #calls = 0;
   #failures = 0;
+  #shadowed = 0;
 
   constructor(stage: S, place: HookPlace, hook: Hook<S>, { log, clock }: HookGround) {
     const { plugin, order = 'policy', before, after, timeLimitMs } = place;
@@ -50,8 +51,8 @@ export class RegisteredHook<S extends Stage> implements PlacedHook {
   }
 
   /** Never throws or rejects. A promise only when the hook gave one, and for no longer than its limit. */
-  ask(input: StageInput[S]): Verdict | Promise<Verdict> {
-    this.#calls += 1;
+  ask(input: StageInput[S], counted = true): Verdict | Promise<Verdict> {
+    if (counted) this.#calls += 1;
     try {
       const answer: unknown = this.#hook(input);
       return isThenable(answer) ? this.#await(answer, input) : this.#read(answer, input);
@@ -67,10 +68,15 @@ export class RegisteredHook<S extends Stage> implements PlacedHook {
     return localError;
   }
 
-  describe(): HookDescription {
+  /** It would have decided, if it were followed. */
+  shadow(): void {
+    this.#shadowed += 1;
+  }
+
+  describe(mode: HookDescription['mode']): HookDescription {
     const { plugin, phase } = this;
-    const counts = { calls: this.#calls, failures: this.#failures };
-    return { stage: this.#stage, phase, plugin, timeLimitMs: this.#timeLimitMs, ...counts };
+    const counts = { calls: this.#calls, failures: this.#failures, shadowed: this.#shadowed };
+    return { stage: this.#stage, phase, plugin, mode, timeLimitMs: this.#timeLimitMs, ...counts };
   }
 
   /** Resolves with the answer or, when that takes too long, with a failure; what comes later is only logged. */

@@ -3,7 +3,7 @@ import type { Decision } from './chain.js';
 import type { Phase, Stage, StageInput } from './hook.js';
 import type { RegisteredHook } from './registered-hook.js';
 import { replies } from './replies.js';
-import { reply } from './reply.js';
+import { reply, type Reply } from './reply.js';
 import type { AuthenticatedUser, Change, Hop, Verdict } from './verdict.js';
 
 /** Name of the target that keeps messages for an operator. */
@@ -14,6 +14,10 @@ export interface StageGround<S extends Stage> {
   readonly hasTarget: (name: string) => boolean;
   /** Applies changes; what it returns is what the hooks behind see. */
   readonly change?: (changes: readonly Change[], input: StageInput[S]) => StageInput[S];
+  /** Plugins whose verdicts are only looked at. */
+  readonly shadowed?: ReadonlySet<string>;
+  /** Told of each answer; hooks that are asked so are not counted. */
+  readonly trace?: (hook: RegisteredHook<S>, verdict: Verdict) => void;
 }
 
 const pass: Decision = Object.freeze({ outcome: 'pass' });
@@ -30,6 +34,7 @@ export class StageRun<S extends Stage> {
   #accepted: Phase | undefined;
   #user: AuthenticatedUser | undefined;
   #hop: Hop | undefined;
+  #reply: Reply | undefined;
 
   constructor(stage: S, hooks: readonly RegisteredHook<S>[], input: StageInput[S], ground: StageGround<S>) {
     this.#stage = stage;
@@ -42,7 +47,7 @@ export class StageRun<S extends Stage> {
   decide(): Decision | Promise<Decision> {
     for (let hook = this.#next(); hook !== undefined; hook = this.#next()) {
       const asked = hook;
-      const verdict = asked.ask(this.#input);
+      const verdict = asked.ask(this.#input, this.#ground.trace === undefined);
       if (verdict instanceof Promise) return verdict.then((late) => this.#follow(asked, late) ?? this.decide());
       const decision = this.#follow(asked, verdict);
       if (decision !== undefined) return decision;
@@ -61,6 +66,8 @@ export class StageRun<S extends Stage> {
 
   /** What the verdict decides; undefined when the next hook is asked. */
   #follow(hook: RegisteredHook<S>, verdict: Verdict): Decision | undefined {
+    this.#ground.trace?.(hook, verdict);
+    if (this.#ground.shadowed?.has(hook.plugin) === true) return this.#shadow(hook, verdict);
     switch (verdict.kind) {
       case 'next':
         break;
@@ -77,7 +84,7 @@ export class StageRun<S extends Stage> {
       case 'hold':
         return this.#hold(hook, verdict.reason);
       case 'route':
-        return this.#route(hook, verdict.hop);
+        return this.#route(hook, verdict.hop, verdict.reply);
       case 'change':
         this.#input = this.#ground.change?.(verdict.changes, this.#input) ?? this.#input;
         break;
@@ -85,13 +92,23 @@ export class StageRun<S extends Stage> {
     return undefined;
   }
 
+  /** Written down, and not followed. */
+  #shadow(hook: RegisteredHook<S>, verdict: Verdict): undefined {
+    if (verdict.kind === 'next' || this.#ground.trace !== undefined) return;
+    hook.shadow();
+    const { postern, ...said } = verdict;
+    void postern;
+    this.#ground.log.info({ ...this.#subject(hook), verdict: said }, 'a shadowed hook would have decided');
+  }
+
   /** The first one counts. */
-  #route(hook: RegisteredHook<S>, hop: Hop): Decision | undefined {
+  #route(hook: RegisteredHook<S>, hop: Hop, answer: Reply | undefined): Decision | undefined {
     if (this.#hop !== undefined) return undefined;
     if (!this.#ground.hasTarget(hop.target)) {
       return failure(hook, `no plugin delivers to the target ${JSON.stringify(hop.target)}`, this.#input);
     }
     this.#hop = hop;
+    this.#reply = answer;
     return undefined;
   }
 
@@ -108,8 +125,14 @@ export class StageRun<S extends Stage> {
   /** Nobody objected. That is a yes, except where somebody has to say yes. */
   #undisputed(): Decision {
     if (this.#stage === 'auth') return this.#user === undefined ? notSignedIn : { outcome: 'pass', user: this.#user };
-    if (this.#stage === 'rcptTo') return this.#hop === undefined ? notRelayed : { outcome: 'pass', hop: this.#hop };
+    if (this.#stage === 'rcptTo') return this.#routed();
     return pass;
+  }
+
+  #routed(): Decision {
+    const answer = this.#reply;
+    if (this.#hop === undefined) return notRelayed;
+    return { outcome: 'pass', hop: this.#hop, ...(answer !== undefined && { reply: answer }) };
   }
 
   #subject(hook: RegisteredHook<S>): Readonly<Record<string, unknown>> {

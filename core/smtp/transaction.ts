@@ -17,6 +17,8 @@ export interface SmtpSession {
   readonly user: AuthenticatedUser | undefined;
   /** True for mail that this server or one of its plugins hands in. */
   readonly internal?: boolean;
+  /** True when somebody only asks what would happen: hooks answer as always, and change, count, dial and remember nothing. */
+  readonly dryRun?: boolean;
   /** ISO 8601 time of the connection. */
   readonly since: string;
   /** Free for hooks; keys carry the plugin's name: `greylist.key`. Gone with the session. */

@@ -106,7 +106,15 @@ test('a block is written durably and leaves nothing; a disk that refuses or is s
 test('hooks that failed are told for five minutes, also when they are registered anew', () => {
   const time = { now: 0 };
   let failures = 0;
-  const hook = { stage: 'rcptTo', phase: 'policy', plugin: 'greylist', timeLimitMs: 1000, calls: 9 } as const;
+  const hook = {
+    stage: 'rcptTo',
+    phase: 'policy',
+    plugin: 'greylist',
+    mode: 'enforce',
+    shadowed: 0,
+    timeLimitMs: 1000,
+    calls: 9,
+  } as const;
   const watched = new HookFailures(() => [{ ...hook, failures }], clockOf(time));
   const look = (count: number, ms: number): string => {
     failures = count;

@@ -1,0 +1,70 @@
+import { service } from '../service.js';
+import type { Phase, Stage } from '../smtp/hook.js';
+
+/** A mail that nobody has sent: what would happen to it? */
+export interface ExplainQuestion {
+  /** IP address of the client. */
+  readonly ip: string;
+  /** Name in EHLO. */
+  readonly ehlo: string;
+  readonly mode: 'mx' | 'submission' | 'lmtp';
+  /** `local@domain` of who has signed in; null for nobody. */
+  readonly authenticated: string | null;
+  readonly tls: boolean;
+  /** Reverse-path; empty or `<>` for the null one. */
+  readonly mail: string;
+  readonly rcpt: readonly string[];
+}
+
+/** What one hook would answer. */
+export interface ExplainedStep {
+  readonly plugin: string;
+  readonly phase: Phase;
+  /** `notAsked`: something before it has decided. */
+  readonly verdict: 'next' | 'accept' | 'reject' | 'defer' | 'discard' | 'hold' | 'route' | 'change' | 'notAsked';
+  /** Reply, reason or target, where there is one. */
+  readonly detail: string | null;
+  /** It is only tried: its verdict is not followed. */
+  readonly shadow: boolean;
+}
+
+export interface ExplainedReply {
+  readonly code: number;
+  readonly status: string | null;
+  readonly text: string;
+}
+
+/** One stage with all its hooks in their order. */
+export interface ExplainedStage {
+  readonly stage: Stage;
+  /** Of `rcptTo`: the recipient. */
+  readonly address: string | null;
+  readonly steps: readonly ExplainedStep[];
+  readonly outcome: 'pass' | 'refuse' | 'discard';
+  /** What the client would be told; null for a yes without words of its own. */
+  readonly reply: ExplainedReply | null;
+}
+
+export interface ExplainedRecipient extends ExplainedStage {
+  /** Target and destination in it; null when it is refused or discarded. */
+  readonly hop: { readonly target: string; readonly destination: string } | null;
+  /** What the target would do with it, a sentence each: servers, ports, TLS. */
+  readonly way: readonly string[];
+}
+
+export interface Explanation {
+  /** Stages of the session and of MAIL, up to the first that refuses. */
+  readonly stages: readonly ExplainedStage[];
+  /** Empty when the sender would be refused. */
+  readonly recipients: readonly ExplainedRecipient[];
+  /** Hooks that would see the message itself, which nobody can ask without one. */
+  readonly unasked: readonly { readonly stage: Stage; readonly plugin: string; readonly phase: Phase }[];
+}
+
+/** Asks the deciding hooks without doing anything: hooks see `session.dryRun` and leave no trace. */
+export interface Explaining {
+  /** @throws Problem `invalid` for what no client could say */
+  explain(question: ExplainQuestion): Promise<Explanation>;
+}
+
+export const explaining = service<Explaining>('postern.explaining');
