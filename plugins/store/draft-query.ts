@@ -104,6 +104,14 @@ export const DraftBody = z.strictObject({
     .union([z.string().max(100_000), z.array(z.string().max(1000)).max(200)])
     .transform(parsed(readMessageIds))
     .optional(),
+  files: z
+    .union([z.string().max(5000), z.array(z.string().max(1000)).max(1000)])
+    .refine(
+      (names) => names.length === 0,
+      'You have chosen a file that is not attached yet. Choose it again, and press Attach',
+    )
+    .optional()
+    .describe('Names of files that a browser was given, and did not send with this form: there must be none.'),
   version: z
     .string()
     .max(100)
@@ -143,8 +151,9 @@ const lineFeeds = (text: string): string => text.replaceAll(/\r\n?/g, '\n');
 /** A form that carries the fields of the editor along; a script that only acts on a draft sends none. */
 export function fieldsAlong(input: DraftInput | undefined): DraftFields | undefined {
   if (input === undefined) return undefined;
-  const { version, ...fields } = input;
+  const { version, files, ...fields } = input;
   void version;
+  void files;
   return Object.values(fields).some((value) => value !== undefined) ? fieldsOf(input) : undefined;
 }
 

@@ -16,7 +16,7 @@ export function editorAgain(site: DraftSite) {
     const { mailbox, draftId } = await placeOf(site, params);
     const page = draftPage(site.names.describe(mailbox), await site.drafts.read(mailbox, draftId));
     const { detail, errors = [] } = problem.details;
-    const known = new Set(Object.keys(page.fields).map((name) => `/${name}`));
+    const known = new Set([...Object.keys(page.fields), 'files'].map((name) => `/${name}`));
     const model = {
       ...page,
       version: textOf(fields, 'version') ?? page.version,
