@@ -79,7 +79,7 @@ export const store = definePlugin({
       log,
     });
     http.mount([
-      ...storeEndpoints({ reader, names, domains: configuration.domains }),
+      ...storeEndpoints({ reader, names, domains: () => configuration.domains }),
       ...folderChangeEndpoints(site),
       ...messageChangeEndpoints(site),
       ...emptyingEndpoints(site),

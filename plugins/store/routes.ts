@@ -15,8 +15,8 @@ import type { MessagePlace, StoreReader } from './store-reader.js';
 export interface StoreRoutesInput {
   readonly reader: StoreReader;
   readonly names: MailboxNames;
-  /** Local domains: listed even before the first message comes. */
-  readonly domains: readonly string[];
+  /** Local domains at this moment: listed even before the first message comes. */
+  readonly domains: () => readonly string[];
 }
 
 const group = 'Mailboxes';
@@ -55,7 +55,7 @@ function mailboxEndpoints({ reader, domains, names }: StoreRoutesInput): readonl
       view: 'domains.njk',
       async handle({ query }) {
         await names.provideAll();
-        return listDomains(reader, domains, query);
+        return listDomains(reader, domains(), query);
       },
     }),
     defineEndpoint({
@@ -70,7 +70,7 @@ function mailboxEndpoints({ reader, domains, names }: StoreRoutesInput): readonl
       view: 'domain.njk',
       async handle({ params, query }) {
         await names.provideAll();
-        return listMailboxes(reader, domains, params.domain, query);
+        return listMailboxes(reader, domains(), params.domain, query);
       },
     }),
     defineEndpoint({

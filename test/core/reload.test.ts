@@ -73,6 +73,11 @@ suite('a reload', () => {
     await client.command('MAIL FROM:<a@sender.example>');
     assert.equal((await client.command('RCPT TO:<postmaster@example.org>')).code, 250);
     client.close();
+    const { items } = (await server.admin.json('/store')) as { items: { domain: string }[] };
+    assert.ok(
+      items.some(({ domain }) => domain === 'example.org'),
+      JSON.stringify(items),
+    );
     const { access } = server.server.app.http
       .describe()
       .find(({ method, path }) => method === 'GET' && path === '/config') ?? { access: '' };

@@ -76,7 +76,7 @@ export async function openSite(
   const { editor } = await EditingGround.over(ground, quota === undefined ? {} : { quota });
   const site = { reader, editor, names, clock: systemClock };
   shell.mount({ name: 'store' }, [
-    ...storeEndpoints({ reader, names, domains: ['localhost'] }),
+    ...storeEndpoints({ reader, names, domains: () => ['localhost'] }),
     ...folderChangeEndpoints(site),
     ...messageChangeEndpoints(site),
     ...emptyingEndpoints(site),
