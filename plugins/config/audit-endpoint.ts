@@ -10,12 +10,15 @@ const time = (what: string) =>
     .refine((text) => !Number.isNaN(Date.parse(text)), 'must be a time such as 2026-11-21T12:00:00Z')
     .optional()
     .describe(what);
-const methods = ['POST', 'PUT', 'PATCH', 'DELETE'] as const;
+const methods = ['POST', 'PUT', 'PATCH', 'DELETE', 'LOCAL'] as const;
 
 const Query = z.strictObject({
   who: word('Part of the account name.'),
   from: word('Part of the address that the request came from.'),
-  method: z.enum(methods).optional().describe('The HTTP method.'),
+  method: z
+    .enum(methods)
+    .optional()
+    .describe('The HTTP method; LOCAL is what did not come over HTTP: SIGHUP, the file watch, sync.'),
   path: word('Part of the path.'),
   action: word('Part of what was done, in the words of the endpoint.'),
   since: time('Only from then on.'),
@@ -43,13 +46,16 @@ export function auditEndpoint(folder: string): AnyEndpoint {
   return defineEndpoint({
     method: 'GET',
     path: '/audit',
-    summary: 'What was changed over HTTP: who, from where, what, how many',
+    summary: 'What was changed over HTTP or by a reload: who, from where, what, how many',
     group: 'Configuration',
     access: 'admin',
     query: Query,
     answer: z.object({
       items: z.array(Entry),
-      total: z.int().nullable().describe('Null when more may fit than were looked at.'),
+      total: z
+        .int()
+        .nullable()
+        .describe('All that fit, on every page; null when the log has more than 16 MiB to count.'),
       limit: z.int(),
       nextCursor: z.string().nullable(),
     }),

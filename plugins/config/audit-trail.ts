@@ -36,7 +36,7 @@ export interface AuditQuery {
 export interface AuditPage {
   /** Newest first. */
   readonly items: readonly AuditEntry[];
-  /** Null when more may fit than were looked at. */
+  /** All that fit, on whatever page; null when the log is too long to count. */
   readonly total: number | null;
   readonly limit: number;
   readonly nextCursor: string | null;
@@ -44,6 +44,8 @@ export interface AuditPage {
 
 /** What one request reads at most; a page that found less says where to go on. */
 const maxScanned = 64 * 1024 * 1024;
+/** What is read to count: some 50,000 changes. */
+const maxCounted = 16 * 1024 * 1024;
 const maxFiles = 1000;
 const pieceBytes = 256 * 1024;
 
@@ -72,10 +74,26 @@ export async function readAudit(folder: string, query: AuditQuery): Promise<Audi
   const resume = whole ? undefined : found.length > query.limit ? shown.at(-1)?.line : last;
   return {
     items: shown.map(({ entry }) => redact(entry) as AuditEntry),
-    total: whole && query.cursor === undefined ? found.length : null,
+    total: whole && query.cursor === undefined ? found.length : await count(folder, query, fits),
     limit: query.limit,
     nextCursor: resume === undefined ? null : `${resume.inode.toString(36)}.${resume.offset.toString(36)}`,
   };
+}
+
+/** How many entries fit, over the whole log; null when it is too long to be read for that. */
+async function count(folder: string, query: AuditQuery, fits: (entry: AuditEntry) => boolean): Promise<number | null> {
+  const { limit: _limit, cursor: _cursor, ...filters } = query;
+  const all = Object.values(filters).every((filter) => filter === undefined);
+  let counted = 0;
+  let scanned = 0;
+  for await (const { text } of linesBackwards(folder, undefined)) {
+    scanned += text.length;
+    if (scanned > maxCounted) return null;
+    // A line that a crash cut off has no end; the others need not be understood to be counted.
+    const entry = all ? undefined : parse(text);
+    if (all ? text.startsWith('{') && text.endsWith('}') : entry !== undefined && fits(entry)) counted += 1;
+  }
+  return counted;
 }
 
 async function* linesBackwards(folder: string, cursor: string | undefined): AsyncGenerator<Line> {

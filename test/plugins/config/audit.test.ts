@@ -96,6 +96,21 @@ test('filters select by who, from, method, path, action and time; a line cut off
   assert.deepEqual(await found({ since: '2026-11-21T12:00:02Z', until: '2026-11-21T12:00:03Z' }), [2]);
 });
 
+test('the total counts all that fit, whatever the page, and is null for a log that is too long', async (t) => {
+  const folder = await temporaryFolder(t);
+  await writeFile(auditPath(folder, 1), lines(range(0, 10)));
+  await writeFile(auditPath(folder, 0), `${lines(range(10, 25))}{"at":"2026-`);
+  const first = await readAudit(folder, { limit: 4 });
+  assert.equal(first.total, 25);
+  const second = await readAudit(folder, { limit: 4, cursor: first.nextCursor ?? '' });
+  assert.deepEqual([second.total, ids(second.items)], [25, [20, 19, 18, 17]]);
+  assert.equal((await readAudit(folder, { limit: 4, who: 'anna' })).total, 13);
+  assert.equal((await readAudit(folder, { limit: 50, who: 'anna' })).total, 13);
+  const long = entry(99, { selector: 'x'.repeat(1000) });
+  await writeFile(auditPath(folder, 2), `${JSON.stringify(long)}\n`.repeat(17_000));
+  assert.equal((await readAudit(folder, { limit: 4 })).total, null);
+});
+
 test('the page is for administrators, shows hostile values as text, and no planted secret', async (t) => {
   const site = await openPluginSite(t, config, { configuration: configurationOf([]) });
   const folder = join(site.data, 'logs');
