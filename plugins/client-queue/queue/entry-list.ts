@@ -34,7 +34,13 @@ interface DecodedCursor {
   readonly side: 'next' | 'prev';
 }
 
-type Compare = (one: QueuedEntry, other: QueuedEntry) => number;
+/** An entry and what it is sorted by, worked out once. */
+interface Row {
+  readonly entry: QueuedEntry;
+  readonly key: Key;
+}
+
+type Compare = (one: Row, other: Row) => number;
 
 /** So many times the page are gathered before what is too much is parted off. */
 const surplus = 4;
@@ -46,35 +52,41 @@ export class PageSelection {
   readonly #cursor: DecodedCursor | undefined;
   readonly #skipped: number;
   readonly #compare: Compare;
-  #rows: QueuedEntry[] = [];
+  readonly #keyOf: (entry: QueuedEntry) => Key;
+  #rows: Row[] = [];
+  /** No row behind it is on the page. */
+  #last: Row | undefined;
   #total = 0;
   /** On the side of the cursor where the page is. */
   #beside = 0;
 
-  /** @throws Problem `invalid` for a foreign cursor */
+  /** @throws Problem `bad-request` for a foreign cursor */
   constructor({ sort = 'queuedAt', order = 'desc', limit, cursor, page = 1 }: ListOptions) {
     this.#options = { sort, order, limit };
     this.#cursor = cursor === undefined ? undefined : decodeCursor(cursor, sort, order);
     this.#skipped = cursor === undefined ? (page - 1) * limit : 0;
     const backwards = this.#cursor?.side === 'prev';
-    this.#compare = comparison(keys[sort], (order === 'desc') !== backwards);
+    this.#compare = (order === 'desc') === backwards ? ascending : descending;
+    this.#keyOf = keys[sort];
   }
 
   add(entry: QueuedEntry): void {
     this.#total += 1;
-    if (this.#cursor !== undefined && !this.#isBeside(entry, this.#cursor)) return;
+    const row = { entry, key: this.#keyOf(entry) };
+    if (this.#cursor !== undefined && !this.#isBeside(row, this.#cursor)) return;
     this.#beside += 1;
-    this.#rows.push(entry);
+    if (this.#last !== undefined && this.#compare(row, this.#last) > 0) return;
+    this.#rows.push(row);
     const wanted = this.#skipped + this.#options.limit;
     if (this.#rows.length < fewest || this.#rows.length < surplus * wanted) return;
     part(this.#rows, wanted, this.#compare);
     this.#rows.length = wanted;
+    this.#last = this.#rows.reduce((last, other) => (this.#compare(other, last) > 0 ? other : last));
   }
 
-  #isBeside(entry: QueuedEntry, { key, uid, side }: DecodedCursor): boolean {
-    const { sort, order } = this.#options;
-    const compared = compareKeys(keys[sort](entry), key) || compareKeys(entry.uid, uid);
-    return (order === 'asc' ? compared : -compared) * (side === 'next' ? 1 : -1) > 0;
+  #isBeside({ entry, key }: Row, cursor: DecodedCursor): boolean {
+    const compared = compareKeys(key, cursor.key) || compareKeys(entry.uid, cursor.uid);
+    return (this.#options.order === 'asc' ? compared : -compared) * (cursor.side === 'next' ? 1 : -1) > 0;
   }
 
   result(): EntryPage {
@@ -87,10 +99,10 @@ export class PageSelection {
     const further = this.#beside > this.#skipped + limit;
     const before = this.#cursor === undefined ? this.#skipped > 0 : this.#total > this.#beside;
     if (side === 'prev') shown.reverse();
-    const cursorAt = (entry: QueuedEntry | undefined, to: 'next' | 'prev', exists: boolean): string | null =>
-      entry === undefined || !exists ? null : encodeCursor([sort, order, keys[sort](entry), entry.uid, to]);
+    const cursorAt = (row: Row | undefined, to: 'next' | 'prev', exists: boolean): string | null =>
+      row === undefined || !exists ? null : encodeCursor([sort, order, row.key, row.entry.uid, to]);
     return {
-      items: shown.map(summaryOf),
+      items: shown.map(({ entry }) => summaryOf(entry)),
       total: this.#total,
       nextCursor: cursorAt(shown.at(-1), 'next', side === 'next' ? further : before),
       prevCursor: cursorAt(shown[0], 'prev', side === 'next' ? before : further),
@@ -99,7 +111,7 @@ export class PageSelection {
 }
 
 /** Brings the `count` first rows to the front, in no order: quickselect. */
-function part(rows: QueuedEntry[], count: number, compare: Compare): void {
+function part(rows: Row[], count: number, compare: Compare): void {
   let from = 0;
   let to = rows.length - 1;
   while (from < to && count > from && count <= to) {
@@ -121,22 +133,21 @@ function part(rows: QueuedEntry[], count: number, compare: Compare): void {
   }
 }
 
-function compareAt(rows: readonly QueuedEntry[], at: number, pivot: QueuedEntry, compare: Compare): number {
+function compareAt(rows: readonly Row[], at: number, pivot: Row, compare: Compare): number {
   const row = rows[at];
   return row === undefined ? 0 : compare(row, pivot);
 }
 
-function swap(rows: QueuedEntry[], one: number, other: number): void {
+function swap(rows: Row[], one: number, other: number): void {
   const [a, b] = [rows[one], rows[other]];
   if (a === undefined || b === undefined) return;
   rows[one] = b;
   rows[other] = a;
 }
 
-function comparison(keyOf: (entry: QueuedEntry) => Key, descending: boolean): Compare {
-  const compare: Compare = (one, other) => compareKeys(keyOf(one), keyOf(other)) || compareKeys(one.uid, other.uid);
-  return descending ? (one, other) => compare(other, one) : compare;
-}
+const ascending: Compare = (one, other) =>
+  compareKeys(one.key, other.key) || compareKeys(one.entry.uid, other.entry.uid);
+const descending: Compare = (one, other) => ascending(other, one);
 
 function compareKeys(one: Key, other: Key): number {
   if (one === other) return 0;
