@@ -1,13 +1,15 @@
 import { mkdirSync } from 'node:fs';
 import { open, rename } from 'node:fs/promises';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import { join } from 'node:path';
 import { SMTPServer } from 'smtp-server';
+import { SMTPConnection } from 'smtp-server/lib/smtp-connection.js';
 import { syncFolder } from '../core/disk/folder.js';
 
 /**
  * The peer: smtp-server alone, with the same durability and nothing else: a file with its own fsync, renamed into
- * `new`, and a folder fsync that all who wait share. No user lookup, rules, trace headers, log or metrics.
+ * `new`, and a folder fsync that all who wait share. No user lookup, rules, trace headers, log or metrics, and no wait for those who talk
+ * before the greeting.
  */
 const folder = process.argv[2] ?? 'bare';
 for (const name of ['tmp', 'new']) mkdirSync(join(folder, name), { recursive: true });
@@ -26,7 +28,22 @@ async function store(stream: NodeJS.ReadableStream): Promise<void> {
   await syncFolder(join(folder, 'new'));
 }
 
-const server = new SMTPServer({
+class EagerConnection extends SMTPConnection {
+  override init(): void {
+    this._setListeners(() => this.connectionReady());
+  }
+}
+
+class EagerServer extends SMTPServer {
+  override connect(socket: Socket): void {
+    const connection = new EagerConnection(this, socket);
+    this.connections.add(connection);
+    connection.on('error', () => undefined);
+    connection.init();
+  }
+}
+
+const server = new EagerServer({
   authOptional: true,
   disabledCommands: ['AUTH', 'STARTTLS'],
   disableReverseLookup: true,

@@ -1,10 +1,12 @@
 import { execFileSync, spawn } from 'node:child_process';
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { freePort, listening, stopChild, type Peer } from './peer.js';
 
-const version = '3.1.1';
+const version = '3.3.4';
+/** Releases of what it stands on that registries have had for a while; the newest ones cannot be had everywhere. */
+const overrides = { 'encoding-japanese': '2.4.0', libqp: '2.1.2' };
 
 /** As durable as the others: a file with its own fsync, renamed into `new`, and an fsync of the folder that all who wait share. */
 const plugin = (inbox: string): string => `
@@ -53,9 +55,9 @@ export async function startHaraka(folder: string): Promise<Peer | undefined> {
     host_list: 'localhost\n',
     loglevel: 'LOGCRIT\n',
     'log.ini': '[main]\nlevel=crit\n',
-    'connection.ini': '[max]\nmime_parts=1000\n[message]\ngreeting=ready\n',
   };
   for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, 'config', name), text);
+  copyFileSync(join(script, '..', '..', 'config', 'connection.ini'), join(folder, 'config', 'connection.ini'));
   writeFileSync(join(folder, 'plugins', 'maildir.js'), plugin(inbox));
   const child = spawn(process.execPath, [script, '-c', folder], { stdio: 'ignore' });
   if (await listening(port, 20)) return { name: 'haraka', port, inbox, stop: () => stopChild(child) };
@@ -72,6 +74,7 @@ function install(): string | undefined {
   mkdirSync(home, { recursive: true });
   try {
     const quiet = ['--no-audit', '--no-fund', '--omit=optional', '--ignore-scripts', '--loglevel=error'];
+    writeFileSync(join(home, 'package.json'), JSON.stringify({ private: true, overrides }));
     execFileSync('npm', ['install', '--prefix', home, ...quiet, `Haraka@${version}`], { stdio: 'ignore' });
   } catch {
     process.stderr.write('Haraka could not be installed; it is left out.\n');

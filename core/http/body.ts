@@ -1,5 +1,4 @@
 import { PassThrough, type Readable, Transform, type TransformCallback } from 'node:stream';
-import { koaBody } from 'koa-body';
 import type { z } from 'zod';
 import { problem } from '../problem.js';
 import type { BodyDeclaration, UploadedFile } from './endpoint.js';
@@ -81,6 +80,8 @@ async function readUndeclared(ctx: Context, type: string, limits: BodyLimits): P
 export async function readFields(ctx: Context, type: string, limit: number): Promise<ReadBody> {
   refuseLength(ctx, limit);
   refuseCharset(ctx);
+  // Loaded when it is wanted: it is large, and most requests have no body.
+  const { koaBody } = await import('koa-body');
   let received = 0;
   ctx.req.on('data', (chunk: Buffer) => (received += chunk.length));
   const read = koaBody({

@@ -3,24 +3,26 @@ import { alternatives, outlineOf, type Outline } from '../config/outline.js';
 import type { Fields } from './request-target.js';
 
 /**
- * How the text of a query or form becomes what a schema expects, read from the schema once: the same schema serves JSON
- * bodies, forms and queries.
+ * How the text of a query or form becomes what a schema expects, read from the schema once, when the first comes: the same
+ * schema serves JSON bodies, forms and queries.
  */
 export class FieldShape {
-  readonly #kinds = new Map<string, ReadonlySet<string>>();
-  readonly #open: boolean;
+  readonly #schema: z.ZodType | undefined;
+  #known: SchemaFields | undefined;
 
   constructor(schema: z.ZodType | undefined) {
-    const outlines = schema === undefined ? [] : alternatives(outlineOf(schema));
-    this.#open = outlines.some(({ additionalProperties }) => typeof additionalProperties === 'object');
-    for (const { properties = {} } of outlines) {
-      for (const [name, outline] of Object.entries(properties)) this.#kinds.set(name, kindsOf(outline));
-    }
+    this.#schema = schema;
+  }
+
+  get #fields(): SchemaFields {
+    this.#known ??= fieldsOf(this.#schema);
+    return this.#known;
   }
 
   /** The names that no schema knows. */
   unknown(fields: Fields): readonly string[] {
-    return this.#open ? [] : Object.keys(fields).filter((name) => !this.#kinds.has(name));
+    const { open, kinds } = this.#fields;
+    return open ? [] : Object.keys(fields).filter((name) => !kinds.has(name));
   }
 
   /**
@@ -29,12 +31,28 @@ export class FieldShape {
    */
   read(fields: Fields): Record<string, unknown> {
     const read: Record<string, unknown> = {};
+    const { kinds } = this.#fields;
     for (const [name, value] of Object.entries(fields)) {
-      const typed = typeField(value, this.#kinds.get(name) ?? new Set());
+      const typed = typeField(value, kinds.get(name) ?? new Set());
       if (typed !== undefined) Object.defineProperty(read, name, { value: typed, enumerable: true, writable: true });
     }
     return read;
   }
+}
+
+/** The kinds of value that each name may have, and whether other names may come. */
+interface SchemaFields {
+  readonly open: boolean;
+  readonly kinds: ReadonlyMap<string, ReadonlySet<string>>;
+}
+
+function fieldsOf(schema: z.ZodType | undefined): SchemaFields {
+  const outlines = schema === undefined ? [] : alternatives(outlineOf(schema));
+  const kinds = new Map<string, ReadonlySet<string>>();
+  for (const { properties = {} } of outlines) {
+    for (const [name, outline] of Object.entries(properties)) kinds.set(name, kindsOf(outline));
+  }
+  return { open: outlines.some(({ additionalProperties }) => typeof additionalProperties === 'object'), kinds };
 }
 
 function kindsOf(outline: Outline): ReadonlySet<string> {

@@ -1,7 +1,6 @@
 import { createReadStream, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { unlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { koaBody } from 'koa-body';
 import { uniqueId, uniqueIdPattern } from '../disk/id.js';
 import { problem } from '../problem.js';
 import type { UploadedFile } from './endpoint.js';
@@ -47,6 +46,7 @@ export class Uploads {
   }
 
   async receive(ctx: Context, { limit, maxFiles, maxFieldBytes }: UploadBounds): Promise<Upload> {
+    const { koaBody } = await import('koa-body');
     const paths = new Set<string>();
     this.#files.set(ctx, paths);
     const read = koaBody({

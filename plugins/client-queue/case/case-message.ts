@@ -1,4 +1,3 @@
-import MailComposer from 'nodemailer/lib/mail-composer';
 import { LineEndings } from '../../../core/mime/line-endings.js';
 import type { CaseEnvelope } from './definition.js';
 import type { CaseFiles } from './case-file.js';
@@ -22,6 +21,7 @@ async function compose(envelope: CaseEnvelope, variables: Variables, hostname: s
   const { mail, rcpt, headers = {}, subject, text, message, html, attachments = [] } = envelope;
   const given = new Set(Object.keys(headers).map((name) => name.toLowerCase()));
   const sender = mail === '' || mail === '<>' ? `mailer-daemon@${hostname}` : mail;
+  const { default: MailComposer } = await import('nodemailer/lib/mail-composer');
   const composer = new MailComposer({
     ...closed,
     ...(given.has('from') ? {} : { from: { name: '', address: sender } }),
