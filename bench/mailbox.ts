@@ -71,10 +71,26 @@ async function measureSize(folder: string, size: number, rounds: number): Promis
       { before: () => arriving(() => arrive(own, account)), look: postern.look },
       dovecot && { before: () => arriving(() => arrive(theirs, account)), look: dovecot.look },
     );
-    const search = (words: string) => ({ look: () => postern.search(words).then(() => undefined) });
-    await add('search, few of them fit', search('number 7777'), undefined);
-    await add('search, one of ten fits', search('picnic'), undefined);
-    await add('search, none fits', search('xyzzy'), undefined);
+    // Other words each time: pages that were asked for before are remembered.
+    let asked = 0;
+    const search = (words: (n: number) => string): Row => ({
+      look: async () => void (await postern.search(words((asked += 1)))),
+    });
+    await add(
+      'search, few of them fit',
+      search((n) => `number ${n % 10}77`),
+      undefined,
+    );
+    await add(
+      'search, one of ten fits',
+      search((n) => ['offer', 'invoice', 'meeting', 'report', 'holiday', 'parcel', 'garden'][n % 7] ?? ''),
+      undefined,
+    );
+    await add(
+      'search, none fits',
+      search((n) => `xyzzy${n}`),
+      undefined,
+    );
   } finally {
     await postern.stop();
     await dovecot?.stop();

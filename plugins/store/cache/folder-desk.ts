@@ -129,7 +129,16 @@ export class FolderDesk {
   }
 }
 
+/** They are asked for with each page. */
+const knownTotals = new WeakMap<FolderRows, task.FolderTotals>();
+
 function totalsOf(rows: FolderRows): task.FolderTotals {
+  const totals = knownTotals.get(rows) ?? summedUp(rows);
+  knownTotals.set(rows, totals);
+  return totals;
+}
+
+function summedUp(rows: FolderRows): task.FolderTotals {
   let [unread, size] = [0, 0];
   for (let row = 0; row < rows.count; row++) {
     if (!hasBit(rows, row, rowBits.seen)) unread++;

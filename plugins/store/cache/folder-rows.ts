@@ -1,5 +1,6 @@
 import { readMessageName } from '../message-name.js';
 import type { MessageEntry } from '../message-entry.js';
+import type { NamePool } from './name-pool.js';
 
 /**
  * The messages of a folder in columns, newest first: by received time, then by unique name. A folder of 100,000 messages is
@@ -23,8 +24,8 @@ export interface FolderRows {
   readonly bits: Uint8Array;
   /** Where its record lies in the log of summaries; 0 for none. */
   readonly summary: Uint32Array;
-  /** File names, in UTF-8, one behind the other in any order; some may be of messages that are gone. */
-  readonly names: Buffer;
+  /** File names, in any order; some may be of messages that are gone. */
+  readonly pool: NamePool;
 }
 
 export const rowBits = {
@@ -40,7 +41,7 @@ export const rowBits = {
 
 export const bytesOfRow = 29;
 
-export function emptyRows(count: number, names: Buffer): FolderRows {
+export function emptyRows(count: number, pool: NamePool): FolderRows {
   return {
     count,
     receivedAt: new Float64Array(count),
@@ -50,12 +51,12 @@ export function emptyRows(count: number, names: Buffer): FolderRows {
     idLength: new Uint16Array(count),
     bits: new Uint8Array(count),
     summary: new Uint32Array(count),
-    names,
+    pool,
   };
 }
 
-export function bytesOfRows({ count, names }: FolderRows): number {
-  return count * bytesOfRow + names.length;
+export function bytesOfRows({ count, pool }: FolderRows): number {
+  return count * bytesOfRow + pool.bytes.length;
 }
 
 export function hasBit(rows: FolderRows, row: number, bit: number): boolean {
@@ -64,12 +65,12 @@ export function hasBit(rows: FolderRows, row: number, bit: number): boolean {
 
 export function nameAt(rows: FolderRows, row: number): string {
   const start = rows.start[row] ?? 0;
-  return rows.names.toString('utf8', start, start + (rows.length[row] ?? 0));
+  return rows.pool.bytes.toString('utf8', start, start + (rows.length[row] ?? 0));
 }
 
 export function idAt(rows: FolderRows, row: number): string {
   const start = rows.start[row] ?? 0;
-  return rows.names.toString('utf8', start, start + (rows.idLength[row] ?? 0));
+  return rows.pool.bytes.toString('utf8', start, start + (rows.idLength[row] ?? 0));
 }
 
 export function entryAt(rows: FolderRows, row: number): MessageEntry {
@@ -89,7 +90,7 @@ export function compareRows(a: FolderRows, i: number, b: FolderRows, j: number):
   const difference = (b.receivedAt[j] ?? 0) - (a.receivedAt[i] ?? 0);
   if (difference !== 0) return difference;
   const [one, other] = [a.start[i] ?? 0, b.start[j] ?? 0];
-  return b.names.compare(a.names, one, one + (a.idLength[i] ?? 0), other, other + (b.idLength[j] ?? 0));
+  return b.pool.bytes.compare(a.pool.bytes, one, one + (a.idLength[i] ?? 0), other, other + (b.idLength[j] ?? 0));
 }
 
 /** A message by which a place in a list is named; `id` in UTF-8. */
@@ -103,7 +104,7 @@ export function compareRowTo(rows: FolderRows, row: number, { receivedAt, id }: 
   const difference = receivedAt - (rows.receivedAt[row] ?? 0);
   if (difference !== 0) return difference;
   const start = rows.start[row] ?? 0;
-  return id.compare(rows.names, start, start + (rows.idLength[row] ?? 0));
+  return id.compare(rows.pool.bytes, start, start + (rows.idLength[row] ?? 0));
 }
 
 /** Rows of the messages of those unique names, in their order; -1 for one that is not there. */

@@ -3,6 +3,7 @@ import { endianness } from 'node:os';
 import { crc32 } from 'node:zlib';
 import { uniqueId } from '../../../core/disk/id.js';
 import type { FolderRows } from './folder-rows.js';
+import { NamePool } from './name-pool.js';
 import type { FolderNames } from './folder-reading.js';
 
 /**
@@ -40,13 +41,13 @@ const columnsOf = (rows: FolderRows): readonly Column[] => [
   rows.length,
   rows.idLength,
   rows.bits,
-  rows.names,
+  rows.pool.names,
 ];
 
 /** @throws what the file system says; then the old one is there, if there was one */
 export function writeIndex(path: string, { folder, names: { rows, stamps }, log }: StoredFolder): void {
   const { count } = rows;
-  const described: Description = { folder, stamps, count, namesBytes: rows.names.length, order: endianness(), log };
+  const described: Description = { folder, stamps, count, namesBytes: rows.pool.used, order: endianness(), log };
   const text = Buffer.from(JSON.stringify(described), 'utf8');
   const description = Buffer.concat([text, Buffer.alloc((8 - (text.length % 8)) % 8, ' ')]);
   const parts = [description, ...columnsOf(rows).map(bytesOf)].filter(({ length }) => length > 0);
@@ -123,14 +124,14 @@ function rowsIn(bytes: ArrayBufferLike, count: number, namesBytes: number): Fold
     length: new Uint16Array(bytes, next(2 * count), count),
     idLength: new Uint16Array(bytes, next(2 * count), count),
     bits: new Uint8Array(bytes, next(count), count),
-    names: Buffer.from(bytes, next(namesBytes), namesBytes),
+    pool: new NamePool(Buffer.from(bytes, next(namesBytes), namesBytes)),
   };
   return at === bytes.byteLength ? rows : undefined;
 }
 
-function isSound({ count, start, length, idLength, summary, names }: FolderRows, logEnd: number): boolean {
+function isSound({ count, start, length, idLength, summary, pool }: FolderRows, logEnd: number): boolean {
   for (let row = 0; row < count; row++) {
-    if ((start[row] ?? 0) + (length[row] ?? 0) > names.length) return false;
+    if ((start[row] ?? 0) + (length[row] ?? 0) > pool.used) return false;
     if ((idLength[row] ?? 0) > (length[row] ?? 0) || (summary[row] ?? 0) >= logEnd) return false;
   }
   return true;

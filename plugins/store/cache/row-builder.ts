@@ -1,5 +1,6 @@
 import { NameScan } from '../message-name.js';
 import { compareRows, copyRow, emptyRows, type FolderRows, rowBits } from './folder-rows.js';
+import { NamePool } from './name-pool.js';
 import { newestFirst } from './row-order.js';
 
 /** What the file itself says of a message whose name is silent. */
@@ -31,7 +32,7 @@ export class RowBuilder {
   constructor(ask: (name: string) => FileFacts | undefined, expected = 0) {
     this.#ask = ask;
     const count = Math.max(fewest, Math.min(expected, most));
-    this.#rows = emptyRows(count, Buffer.allocUnsafeSlow(count * usualNameBytes));
+    this.#rows = emptyRows(count, roomFor(count * usualNameBytes));
   }
 
   /** @param current in `cur`, else in `new` */
@@ -39,7 +40,7 @@ export class RowBuilder {
     const text = names.join('');
     const bytes = Buffer.byteLength(text);
     this.#makeRoom(names.length, bytes);
-    this.#rows.names.write(text, this.#used);
+    this.#rows.pool.bytes.write(text, this.#used);
     // Nearly always each character is a byte.
     const isPlain = bytes === text.length;
     const place = current ? rowBits.current : 0;
@@ -77,17 +78,17 @@ export class RowBuilder {
     const gathered = this.#rows;
     const order = newestFirst(gathered, this.#count);
     const kept = order.filter((row, at) => at === 0 || compareRows(gathered, order[at - 1] ?? 0, gathered, row) !== 0);
-    const sorted = emptyRows(kept.length, gathered.names.subarray(0, this.#used));
+    const sorted = emptyRows(kept.length, new NamePool(gathered.pool.bytes, this.#used));
     for (let at = 0; at < kept.length; at++) copyRow(gathered, kept[at] ?? 0, sorted, at, 0);
     return kept.length === order.length ? sorted : withDoubles(sorted, gathered, order);
   }
 
   #makeRoom(count: number, bytes: number): void {
-    const { names } = this.#rows;
-    if (this.#used + bytes > names.length) {
-      const larger = Buffer.allocUnsafeSlow(Math.max(this.#used + bytes, names.length * 2));
-      names.copy(larger, 0, 0, this.#used);
-      this.#rows = { ...this.#rows, names: larger };
+    const room = this.#rows.pool.bytes;
+    if (this.#used + bytes > room.length) {
+      const pool = roomFor(Math.max(this.#used + bytes, room.length * 2));
+      room.copy(pool.bytes, 0, 0, this.#used);
+      this.#rows = { ...this.#rows, pool };
     }
     if (this.#count + count > this.#rows.count) this.#rows = doubled(this.#rows, this.#count + count);
   }
@@ -104,6 +105,10 @@ function withDoubles(sorted: FolderRows, gathered: FolderRows, order: Uint32Arra
   return sorted;
 }
 
+function roomFor(bytes: number): NamePool {
+  return new NamePool(Buffer.allocUnsafeSlow(bytes));
+}
+
 function flagBits(name: string, flagsAt: number): number {
   let bits = 0;
   for (let at = flagsAt; at >= 0 && at < name.length; at++) {
@@ -115,7 +120,7 @@ function flagBits(name: string, flagsAt: number): number {
 }
 
 function doubled(rows: FolderRows, needed: number): FolderRows {
-  const larger = emptyRows(Math.max(rows.count * 2, needed), rows.names);
+  const larger = emptyRows(Math.max(rows.count * 2, needed), rows.pool);
   larger.receivedAt.set(rows.receivedAt);
   larger.size.set(rows.size);
   larger.start.set(rows.start);

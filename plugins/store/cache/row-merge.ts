@@ -8,8 +8,9 @@ import {
   hasBit,
   rowBits,
 } from './folder-rows.js';
+import { NamePool } from './name-pool.js';
 
-export const noRows: FolderRows = emptyRows(0, Buffer.alloc(0));
+export const noRows: FolderRows = emptyRows(0, new NamePool(Buffer.alloc(0)));
 
 /** Names of messages that are gone are dropped when they are more than those that are there. */
 const wasteAllowed = 64 * 1024;
@@ -25,8 +26,10 @@ export interface Reread {
 /** Of a message that was in both directories the one is not enough to know where it is now. */
 export function widened(known: FolderRows, reread: Reread): Reread {
   if (reread.new === reread.cur) return reread;
-  const isDoubled = known.bits.some((bits) => (bits & rowBits.doubled) !== 0);
-  return isDoubled ? { new: true, cur: true } : reread;
+  for (let row = 0; row < known.count; row++) {
+    if (hasBit(known, row, rowBits.doubled)) return { new: true, cur: true };
+  }
+  return reread;
 }
 
 /**
@@ -35,8 +38,8 @@ export function widened(known: FolderRows, reread: Reread): Reread {
  */
 export function mergeRows(known: FolderRows, fresh: FolderRows, reread: Reread): FolderRows {
   if (known.count === 0) return fresh;
-  const names = fresh.count === 0 ? known.names : Buffer.concat([known.names, fresh.names]);
-  const merging = new Merging(known, fresh, reread, emptyRows(known.count + fresh.count, names));
+  const { pool, start } = known.pool.with(fresh.pool.names);
+  const merging = new Merging(known, fresh, reread, emptyRows(known.count + fresh.count, pool), start);
   const dropped = merging.dropped();
   const isSparse = (dropped.length + fresh.count) * fewIn < known.count;
   return tidied(isSparse ? merging.sparse(dropped) : merging.dense());
@@ -47,20 +50,26 @@ class Merging {
   readonly #fresh: FolderRows;
   readonly #reread: Reread;
   readonly #merged: FolderRows;
+  /** Where the fresh names begin. */
+  readonly #shift: number;
   #count = 0;
 
-  constructor(known: FolderRows, fresh: FolderRows, reread: Reread, merged: FolderRows) {
+  constructor(known: FolderRows, fresh: FolderRows, reread: Reread, merged: FolderRows, shift: number) {
     this.#known = known;
     this.#fresh = fresh;
     this.#reread = reread;
     this.#merged = merged;
+    this.#shift = shift;
   }
 
   /** Known rows that are only there still if they were read again. */
   dropped(): Uint32Array {
-    const rows = new Uint32Array(this.#known.count);
+    const [known, reread] = [this.#known, this.#reread];
+    const rows = new Uint32Array(known.count);
     let count = 0;
-    for (let row = 0; row < rows.length; row++) if (!this.#isKept(row)) rows[count++] = row;
+    for (let row = 0; row < rows.length; row++) {
+      if (hasBit(known, row, rowBits.current) ? reread.cur : reread.new) rows[count++] = row;
+    }
     return rows.subarray(0, count);
   }
 
@@ -108,7 +117,7 @@ class Merging {
     const [known, merged, at] = [this.#known, this.#merged, this.#count++];
     const isDoubled = before >= 0 && this.#isKept(before);
     if (isDoubled && hasBit(known, before, rowBits.current)) copyRow(known, before, merged, at, 0);
-    else copyRow(this.#fresh, row, merged, at, known.names.length);
+    else copyRow(this.#fresh, row, merged, at, this.#shift);
     if (before >= 0) merged.summary[at] = known.summary[before] ?? 0;
     if (isDoubled) merged.bits[at] = (merged.bits[at] ?? 0) | rowBits.doubled;
   }
@@ -131,7 +140,7 @@ function cut(rows: FolderRows, count: number): FolderRows {
     idLength: part(rows.idLength),
     bits: part(rows.bits),
     summary: part(rows.summary),
-    names: rows.names,
+    pool: rows.pool,
   };
 }
 
@@ -139,23 +148,23 @@ function cut(rows: FolderRows, count: number): FolderRows {
 function tidied(rows: FolderRows): FolderRows {
   let used = 0;
   for (let row = 0; row < rows.count; row++) used += rows.length[row] ?? 0;
-  if (rows.names.length <= 2 * used + wasteAllowed) return rows;
+  if (rows.pool.used <= 2 * used + wasteAllowed) return rows;
   const names = Buffer.allocUnsafeSlow(used);
   const start = new Uint32Array(rows.count);
   let end = 0;
   for (let row = 0; row < rows.count; row++) {
     const from = rows.start[row] ?? 0;
     start[row] = end;
-    end += rows.names.copy(names, end, from, from + (rows.length[row] ?? 0));
+    end += rows.pool.bytes.copy(names, end, from, from + (rows.length[row] ?? 0));
   }
-  return { ...rows, start, names };
+  return { ...rows, start, pool: new NamePool(names) };
 }
 
 /** True when both are the outcome of the same reading: the same file names, found in the same order. */
 export function isSame(a: FolderRows, b: FolderRows): boolean {
   const alike = (one: Uint8Array | Uint32Array | Uint16Array, other: typeof one): boolean =>
     bytesOf(one).equals(bytesOf(other));
-  return a.count === b.count && a.names.equals(b.names) && alike(a.start, b.start) && alike(a.bits, b.bits);
+  return a.count === b.count && a.pool.names.equals(b.pool.names) && alike(a.start, b.start) && alike(a.bits, b.bits);
 }
 
 function bytesOf({ buffer, byteOffset, byteLength }: Uint8Array | Uint32Array | Uint16Array): Buffer {

@@ -117,7 +117,7 @@ test('names of messages that are gone do not gather', () => {
     rows = mergeRows(rows, rowsIn({ cur: names }), { new: false, cur: true });
   }
   assert.equal(rows.count, 100);
-  assert.ok(rows.names.length < 200_000, `${rows.names.length} bytes`);
+  assert.ok(rows.pool.bytes.length < 200_000, `${rows.pool.bytes.length} bytes`);
 });
 
 test('messages are found by their ids, with and without a time in them', () => {
