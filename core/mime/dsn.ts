@@ -6,7 +6,7 @@ import { explainStatus } from './status-explanation.js';
 export interface DsnRecipient {
   /** `local@domain` */
   readonly address: string;
-  /** ORCPT as it came: type, `;` and xtext (RFC 3461 §4.2). */
+  /** ORCPT (RFC 3461 §4.2): type, `;` and the address, decoded. */
   readonly originalRecipient?: string;
   readonly action: 'failed' | 'delayed' | 'delivered' | 'relayed';
   /** Enhanced status code (RFC 3463). */

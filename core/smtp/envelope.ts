@@ -6,9 +6,11 @@ import { parsePathCommand, type PathCommand } from './command.js';
 import type { Stage } from './hook.js';
 import type { ListenerGround } from './listener-ground.js';
 import { isMailParameters, readMailParameters } from './mail-parameters.js';
+import { isRcptParameters, readRcptParameters } from './rcpt-parameters.js';
 import { replies, replyToProblem } from './replies.js';
 import { reply, type Reply } from './reply.js';
 import { OpenTransaction, type SessionState } from './session-state.js';
+import type { Recipient } from './transaction.js';
 
 /** MAIL and RCPT: the transaction as far as it has come. */
 export class Envelope {
@@ -72,24 +74,26 @@ export class Envelope {
     if (transaction === undefined) return replies.mailFirst;
     const command = parsePathCommand(argument, 'TO:');
     if (command === undefined) return replies.badArguments;
-    // No parameter of RCPT is offered: DSN is not.
-    if (command.parameters.size > 0) return replies.unknownParameter;
+    const dsn = readRcptParameters(command.parameters);
+    if (!isRcptParameters(dsn)) return dsn;
     if (transaction.recipients.length >= this.#ground.settings().limits.recipients) return replies.tooManyRecipients;
     const address = readPath(command, '5.1.3', this.#ground.postmasterDomain());
     if (address === null) return replies.badArguments;
     if (isReply(address)) return address;
     if (!command.ascii && !transaction.smtputf8) return replies.needsSmtputf8;
-    const decision = transaction.chain.decide('rcptTo', { transaction, address });
-    return whenDecided(decision, (made) => this.#added(transaction, address, made));
+    const wishes = command.parameters.size === 0 ? undefined : dsn;
+    const decision = transaction.chain.decide('rcptTo', { transaction, address, ...(wishes && { dsn: wishes }) });
+    return whenDecided(decision, (made) => this.#added(transaction, { address, ...(wishes && { dsn: wishes }) }, made));
   }
 
-  #added(transaction: OpenTransaction, address: Address, decision: Decision): Reply {
+  #added(transaction: OpenTransaction, asked: Pick<Recipient, 'address' | 'dsn'>, decision: Decision): Reply {
+    const { address } = asked;
     if (decision.outcome === 'discard') {
-      transaction.recipients.push({ address, hop: undefined, discarded: true });
+      transaction.recipients.push({ ...asked, hop: undefined, discarded: true });
       return replies.recipientOk;
     }
     if (decision.outcome === 'pass' && decision.hop !== undefined) {
-      transaction.recipients.push({ address, hop: decision.hop, discarded: false });
+      transaction.recipients.push({ ...asked, hop: decision.hop, discarded: false });
       return replies.recipientOk;
     }
     // A recipient that no hook took is nobody's: never an open relay.

@@ -1,5 +1,6 @@
 import { decodeXtext } from './command.js';
 import { replies } from './replies.js';
+import type { MessageDsn } from './transaction.js';
 import type { WireReply } from './wire-reply.js';
 
 /** What the parameters of MAIL say. */
@@ -8,6 +9,7 @@ export interface MailParameters {
   readonly declaredSize: number | undefined;
   readonly body: '7BIT' | '8BITMIME';
   readonly smtputf8: boolean;
+  readonly dsn?: MessageDsn;
 }
 
 export interface MailParameterRules {
@@ -25,6 +27,7 @@ export function readMailParameters(
 ): MailParameters | WireReply {
   if (parameters.size === 0) return usual;
   let { declaredSize, body, smtputf8 } = usual;
+  let dsn: MessageDsn | undefined;
   for (const [key, value] of parameters) {
     if (key === 'SIZE') {
       // RFC 1870 §3: up to 20 digits.
@@ -37,6 +40,14 @@ export function readMailParameters(
     } else if (key === 'SMTPUTF8') {
       if (value !== null) return replies.badArguments;
       smtputf8 = true;
+    } else if (key === 'RET') {
+      const given = value?.toUpperCase();
+      if (given !== 'FULL' && given !== 'HDRS') return replies.badArguments;
+      dsn = { ...dsn, ret: given === 'FULL' ? 'full' : 'hdrs' };
+    } else if (key === 'ENVID') {
+      const envelopeId = readEnvelopeId(value);
+      if (envelopeId === undefined) return replies.badArguments;
+      dsn = { ...dsn, envelopeId };
     } else if (key === 'AUTH' && rules.auth) {
       // Taken and not used: who sends is known from AUTH itself.
       if (value === null || decodeXtext(value) === undefined) return replies.badArguments;
@@ -45,7 +56,13 @@ export function readMailParameters(
     }
   }
   if (declaredSize !== undefined && declaredSize > rules.messageBytes) return replies.messageTooLarge;
-  return { declaredSize, body, smtputf8 };
+  return { declaredSize, body, smtputf8, ...(dsn !== undefined && { dsn }) };
+}
+
+/** RFC 3461 §4.4: at most 100 characters of xtext that stand for printable ones. */
+function readEnvelopeId(value: string | null): string | undefined {
+  const decoded = value === null || value.length > 100 ? undefined : decodeXtext(value);
+  return decoded !== undefined && /^[ -~]+$/.test(decoded) ? decoded : undefined;
 }
 
 export const isMailParameters = (value: MailParameters | WireReply): value is MailParameters => 'smtputf8' in value;

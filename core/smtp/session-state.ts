@@ -3,7 +3,7 @@ import { uniqueId } from '../disk/id.js';
 import type { Address } from '../mime/address.js';
 import type { Chain } from './chain.js';
 import type { MailParameters } from './mail-parameters.js';
-import type { ListenerMode, Recipient, SmtpSession, Transaction } from './transaction.js';
+import type { ListenerMode, MessageDsn, Recipient, SmtpSession, Transaction } from './transaction.js';
 import type { AuthenticatedUser } from './verdict.js';
 
 export interface Peer {
@@ -49,6 +49,7 @@ export class OpenTransaction implements Transaction {
   readonly declaredSize: number | undefined;
   readonly body: Transaction['body'];
   readonly smtputf8: boolean;
+  readonly dsn?: MessageDsn;
   readonly recipients: Recipient[] = [];
   readonly notes: Map<string, unknown> = new Map();
 
@@ -59,5 +60,6 @@ export class OpenTransaction implements Transaction {
     this.declaredSize = parameters.declaredSize;
     this.body = parameters.body;
     this.smtputf8 = parameters.smtputf8;
+    if (parameters.dsn !== undefined) this.dsn = parameters.dsn;
   }
 }

@@ -171,6 +171,7 @@ export class Session {
       `SIZE ${limits.messageBytes}`,
       '8BITMIME',
       'SMTPUTF8',
+      'DSN',
       ...(this.#offersTls ? ['STARTTLS'] : []),
       ...(this.#signIn.offered ? ['AUTH PLAIN LOGIN'] : []),
       'ENHANCEDSTATUSCODES',

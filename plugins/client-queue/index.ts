@@ -60,7 +60,11 @@ export const clientQueue = definePlugin({
     onClose(() => outbound.stop());
 
     const authority = relayAuthority(configuration, onClose);
-    smtp.on('rcptTo', { order: 'route', before: 'users' }, relayHook({ ...authority, rules: () => settings.rules }));
+    smtp.on(
+      'rcptTo',
+      { order: 'route', before: 'users' },
+      relayHook({ ...authority, rules: () => settings.rules, local: localDelivery }),
+    );
     const targets = queueTargets({
       queue,
       local: localDelivery,

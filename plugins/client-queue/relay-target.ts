@@ -105,8 +105,10 @@ async function route(
   transaction: Transaction,
   recipient: Recipient,
 ): Promise<Routed> {
-  if (kind === 'relay') return { recipient, destination: recipient.hop?.destination ?? '' };
   const { hop, reply } = readOwned(recipient.hop?.data);
+  if (kind === 'relay') {
+    return { recipient, destination: recipient.hop?.destination ?? '', ...(hop && { hop: plainHop(hop) }) };
+  }
   const said = reply === undefined ? {} : { lastReply: recorded(reply, ground.clock.now()) };
   if (kind === 'bounce') return { recipient, destination: refusedDestination, ...said };
   const original = hop ?? (await ground.local.route(transaction, recipient.address));

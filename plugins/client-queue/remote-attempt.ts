@@ -13,6 +13,7 @@ import type {
 } from '../../core/smtp/client/message.js';
 import type { SessionPool } from '../../core/smtp/client/pooling.js';
 import type { ClientSession } from '../../core/smtp/client/session.js';
+import { decodeOriginal } from './original-recipient.js';
 import type { DeadHosts } from './dead-hosts.js';
 import type { NextHops } from './next-hops.js';
 import type { ReplyClassification } from './reply-classification.js';
@@ -136,7 +137,7 @@ class RemoteAttempt {
     return {
       address,
       ...(notify !== undefined && { notify: notify.map(upperCase) }),
-      ...(originalRecipient !== undefined && { orcpt: originalRecipient }),
+      ...(originalRecipient !== undefined && { orcpt: decodeOriginal(originalRecipient) }),
     };
   }
 

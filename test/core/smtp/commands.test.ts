@@ -57,7 +57,7 @@ const conversations: readonly Conversation[] = [
   {
     title: 'S06 parameters of MAIL and RCPT that are not known, doubled or empty',
     lines: [
-      ['MAIL FROM:<a@example.org> RET=HDRS', '555 5.5.4'],
+      ['MAIL FROM:<a@example.org> HOLDFOR=5', '555 5.5.4'],
       ['MAIL FROM:<a@example.org> AUTH=<>', '555 5.5.4'],
       ['MAIL FROM:<a@example.org> SIZE=1 SIZE=1', '501 5.5.4'],
       ['MAIL FROM:<a@example.org> BODY=', '501 5.5.4'],
@@ -67,7 +67,7 @@ const conversations: readonly Conversation[] = [
       ['MAIL FROM:<a@example.org> SMTPUTF8=yes', '501 5.5.4'],
       ['MAIL FROM:<a@example.org>SIZE=1', '501 5.5.4'],
       ['MAIL FROM: <a@example.org> body=8bitmime SIZE=100 SMTPUTF8', '250'],
-      ['RCPT TO:<anna@localhost> NOTIFY=NEVER', '555 5.5.4'],
+      ['RCPT TO:<anna@localhost> FUTURE=1', '555 5.5.4'],
       ['RCPT TO:<anna@localhost> X', '555 5.5.4'],
       ['RCPT TO:<anna@localhost>', '250'],
     ],

@@ -139,14 +139,19 @@ test('a notice that cannot be handed in now is handed in later, under the same i
 test('success is told where it was asked for, and the next server does not tell it itself', async (t) => {
   const deaf = await SmtpSink.start(t, { capabilities: ['PIPELINING'] });
   const ground = await outboundGround(t, { options: { port: deaf.port } });
-  const to = [{ address: 'a@one.example', destination: 'one.example', notify: ['success'] as const }];
+  const wish = { notify: ['success'] as const, originalRecipient: 'rfc822;Ann+2Bx@one.example' };
+  const to = [{ address: 'a@one.example', destination: 'one.example', ...wish }];
   const { uid } = await ground.delivered({ to });
   await ground.entryWhen(uid, ({ notices }) => notices.length === 0);
   assert.match(await textOf(ground), /^Action: relayed\r$/m);
+  assert.match(await textOf(ground), /^Original-Recipient: rfc822; Ann\+x@one\.example\r$/m);
 
   const knowing = await SmtpSink.start(t, { capabilities: ['DSN', 'PIPELINING'] });
   const other = await outboundGround(t, { options: { port: knowing.port } });
   const entry = await other.delivered({ to, entry: { ret: 'full', envelopeId: 'e1' } });
   assert.deepEqual([entry.notices.length, other.submissions.length], [0, 0]);
-  assert.match(knowing.messages[0]?.envelope.join('\n') ?? '', /RET=FULL ENVID=e1[^]*NOTIFY=SUCCESS/);
+  assert.match(
+    knowing.messages[0]?.envelope.join('\n') ?? '',
+    /RET=FULL ENVID=e1[^]*NOTIFY=SUCCESS ORCPT=rfc822;Ann\+2Bx@one\.example/,
+  );
 });

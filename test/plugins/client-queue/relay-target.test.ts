@@ -43,8 +43,9 @@ async function pipelineWithQueue(t: Parameters<typeof outboundGround>[0], box: F
     localDomains: () => new Set(['local.example']),
     relayNetworks: () => parseNetworks(['192.0.2.0/24']),
     rules: () => new DestinationRules({ routes: {} }),
+    local,
   });
-  pipeline.on('client-queue', 'rcptTo', { order: 'route' }, hook);
+  pipeline.on('client-queue', 'rcptTo', { order: 'route', before: 'site' }, hook);
 
   async function deliver(addresses: readonly string[], about: Partial<Transaction> = {}) {
     const transaction = { ...transactionOf([]), ...about };
@@ -55,11 +56,15 @@ async function pipelineWithQueue(t: Parameters<typeof outboundGround>[0], box: F
       if (decision.outcome === 'pass' && decision.hop)
         recipients.push({ address, hop: decision.hop, discarded: false });
     }
+    return deliverTo(recipients, transaction);
+  }
+
+  async function deliverTo(recipients: readonly Recipient[], transaction: Transaction = transactionOf([])) {
     const writer = await spool.create(Buffer.from('Return-Path: <>\r\n'), Buffer.from('Received: x\r\n'));
     await writer.write(Buffer.from('Subject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=\r\nMessage-ID: <1@x>\r\n\r\nhello\r\n'));
     return pipeline.snapshot().deliver({ ...transaction, recipients }, await writer.finish());
   }
-  return { ...ground, pipeline, fake, deliver };
+  return { ...ground, pipeline, fake, deliver, deliverTo };
 }
 
 const nothing = { postern: 'verdict', kind: 'next' } as const;
@@ -152,6 +157,22 @@ test('a recipient that a hook holds is routed when it is taken; one that nobody 
   assert.equal((await ground.queue.find('id1-hold'))?.accepted.recipients[0]?.destination, 'target:box');
   const { summary } = await ground.deliver(['a@one.example'], { id: 'id2', session: stranger });
   assert.deepEqual([summary.code, summary.status], [550, '5.7.1']);
+});
+
+test('whoever wants to hear that local mail has come gets it through the queue, and hears of it', async (t) => {
+  const ground = await pipelineWithQueue(t);
+  const transaction = transactionOf([]);
+  const address = parseAddress('a@local.example');
+  const dsn = { notify: ['success'] as const };
+  const decision = await ground.pipeline.snapshot().decide('rcptTo', { transaction, address, dsn });
+  assert.ok(decision.outcome === 'pass' && decision.hop);
+  assert.deepEqual([decision.hop.target, decision.hop.destination], ['relay', 'target:box']);
+  await ground.deliverTo([{ address, hop: decision.hop, discarded: false, dsn }]);
+  await ground.outbound.start();
+  const entry = await ground.tried('id1');
+  assert.equal(entry.state, 'delivered');
+  await ground.entryWhen('id1', ({ notices }) => notices.length === 0);
+  assert.equal(ground.submissions.length, 1);
 });
 
 test('a full queue is told with 452, and leaves nothing', async (t) => {

@@ -1,0 +1,52 @@
+import type { Notify } from '../contracts/queue-entry.js';
+import { decodeXtext } from './command.js';
+import { replies } from './replies.js';
+import type { RecipientDsn } from './transaction.js';
+import type { WireReply } from './wire-reply.js';
+
+const notifications: ReadonlyMap<string, Notify> = new Map([
+  ['SUCCESS', 'success'],
+  ['FAILURE', 'failure'],
+  ['DELAY', 'delay'],
+  ['NEVER', 'never'],
+]);
+
+/** RFC 3461 §4.2. */
+const longestOriginal = 500;
+const none: RecipientDsn = {};
+
+/** Reads the parameters of RCPT (RFC 3461 §4.1, §4.2), or says what is wrong with them. */
+export function readRcptParameters(parameters: ReadonlyMap<string, string | null>): RecipientDsn | WireReply {
+  if (parameters.size === 0) return none;
+  let dsn = none;
+  for (const [key, value] of parameters) {
+    if (key === 'NOTIFY') {
+      const notify = readNotify(value);
+      if (notify === undefined) return replies.badArguments;
+      dsn = { ...dsn, notify };
+    } else if (key === 'ORCPT') {
+      if (value === null || !isOriginal(value)) return replies.badArguments;
+      dsn = { ...dsn, originalRecipient: value };
+    } else {
+      return replies.unknownParameter;
+    }
+  }
+  return dsn;
+}
+
+export const isRcptParameters = (value: RecipientDsn | WireReply): value is RecipientDsn => !('code' in value);
+
+/** `NEVER` stands alone. */
+function readNotify(value: string | null): readonly Notify[] | undefined {
+  const words = (value ?? '').toUpperCase().split(',');
+  const wanted = words.flatMap((word) => notifications.get(word) ?? []);
+  if (wanted.length !== words.length || new Set(wanted).size !== wanted.length) return undefined;
+  return wanted.includes('never') && wanted.length > 1 ? undefined : wanted;
+}
+
+/** A type, `;` and xtext that stands for printable characters. */
+function isOriginal(value: string): boolean {
+  const [, address] = /^[A-Za-z0-9][A-Za-z0-9-]{0,63};(.+)$/.exec(value) ?? [];
+  const decoded = address === undefined ? undefined : decodeXtext(address);
+  return value.length <= longestOriginal && decoded !== undefined && /^[ -~]+$/.test(decoded);
+}
