@@ -5,19 +5,18 @@ import type { MonitoringSettings } from './options.js';
 /** How often the loop is asked for a turn, in milliseconds: what is measured holds this much without any delay. */
 const RESOLUTION_MS = 20;
 
+type Threshold = Pick<MonitoringSettings['eventLoop'], 'degradedAboveMs'>;
+
 /** What of node's histogram is used. */
 export type Delays = Pick<IntervalHistogram, 'percentile' | 'reset' | 'enable' | 'disable'>;
 
 /** How late the event loop is: the 99th percentile between two looks. */
 export class EventLoop {
   readonly #delays: Delays;
-  #threshold: MonitoringSettings['eventLoop'];
+  #threshold: Threshold;
   #lagMs = 0;
 
-  constructor(
-    threshold: MonitoringSettings['eventLoop'],
-    delays: Delays = monitorEventLoopDelay({ resolution: RESOLUTION_MS }),
-  ) {
+  constructor(threshold: Threshold, delays: Delays = monitorEventLoopDelay({ resolution: RESOLUTION_MS })) {
     this.#threshold = threshold;
     this.#delays = delays;
     delays.enable();
@@ -33,7 +32,7 @@ export class EventLoop {
     this.#delays.reset();
   }
 
-  reconfigure(threshold: MonitoringSettings['eventLoop']): void {
+  reconfigure(threshold: Threshold): void {
     this.#threshold = threshold;
   }
 

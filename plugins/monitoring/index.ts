@@ -22,6 +22,7 @@ import { heapDumpEndpoints } from './routes/heap-dumps.js';
 import { metricsEndpoints } from './routes/metrics.js';
 import { systemEndpoints } from './routes/system.js';
 import { gaugeServer } from './server-metrics.js';
+import { StallRecorder } from './stall-recorder.js';
 import { ThreadDumps } from './thread-dump.js';
 
 /** Proxies close connections that are silent for a minute, some after half of it. */
@@ -42,7 +43,7 @@ export const monitoring = definePlugin({
     const { disk, probe, eventLoop } = await watchHealth(context, ground);
 
     smtp.on('connect', { order: 'first' }, ({ session }) => {
-      activity.opened(session.id);
+      if (session.dryRun !== true) activity.opened(session.id);
       return next();
     });
     smtp.watch('closed', ({ session }) => activity.closed(session.id));
@@ -75,7 +76,8 @@ export const monitoring = definePlugin({
       }),
     );
     mountLog(context, { serverLog, stopping: lifecycle.stopping, settings: () => settings });
-    await mountSystem(context, { configuration, settings: () => settings });
+    const stalls = recordStalls(context, options);
+    await mountSystem(context, { configuration, settings: () => settings, stalls });
     http.navigate({ title: 'Overview', href: '/', order: 0, role: 'read' });
     http.navigate({ title: 'Health', href: '/health/extended', order: 80, role: 'read' });
     http.navigate({ title: 'Metrics', href: '/metrics', order: 82, role: 'read' });
@@ -86,6 +88,7 @@ export const monitoring = definePlugin({
         settings = changed;
         disk.reconfigure(changed.disk);
         eventLoop.reconfigure(changed.eventLoop);
+        stalls.watch(changed.eventLoop.recordStallsAboveMs);
       },
     };
   },
@@ -111,13 +114,25 @@ function mountLog(context: PluginContext, { serverLog: log, stopping, settings }
 interface SystemGround {
   readonly configuration: Configuration;
   readonly settings: Settings;
+  readonly stalls: StallRecorder;
 }
 
-async function mountSystem(context: PluginContext, { configuration: place, settings }: SystemGround): Promise<void> {
+function recordStalls({ clock, log, metrics, onClose }: PluginContext, options: MonitoringSettings): StallRecorder {
+  const counter = metrics.counter('event_loop_stalls_total', 'Times in which the event loop stood still for too long.');
+  const stalls = new StallRecorder({ clock, log, count: () => counter.inc() });
+  onClose(() => stalls.close());
+  stalls.watch(options.eventLoop.recordStallsAboveMs);
+  return stalls;
+}
+
+async function mountSystem(
+  context: PluginContext,
+  { configuration: place, settings, stalls }: SystemGround,
+): Promise<void> {
   const { clock, http, log } = context;
   const shown = (): readonly string[] => settings().environment.show;
   const threads = new ThreadDumps(clock);
-  http.mount(systemEndpoints({ configuration: place, environment: new Environment(), shown, threads }));
+  http.mount(systemEndpoints({ configuration: place, environment: new Environment(), shown, threads, stalls }));
   const folder = await context.folder('heapdumps');
   http.mount(heapDumpEndpoints(new HeapDumps({ folder, keep: () => settings().heapDumps.keep, clock, log })));
 }

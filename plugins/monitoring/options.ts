@@ -26,9 +26,18 @@ export const MonitoringOptions = z.strictObject({
         .max(60_000)
         .default(500)
         .describe('Health is DEGRADED when the event loop was this late in 1 of 100 turns, in milliseconds.'),
+      recordStallsAboveMs: z
+        .int()
+        .min(0)
+        .max(60_000)
+        .default(0)
+        .refine((ms) => ms === 0 || ms >= 200, 'must be 0 or at least 200')
+        .describe(
+          'What runs while the event loop stands still for so many milliseconds is recorded, for /system/threads and the log; 0 is off. The thread that watches takes 8 MB of memory.',
+        ),
     })
     .prefault({})
-    .describe('Threshold of the health component "event loop".'),
+    .describe('The event loop: threshold of its health component, and the record of its stalls.'),
   logs: z
     .strictObject({
       maxSearchBytes: bytes()

@@ -4,13 +4,8 @@ import { z } from 'zod';
 import type { Clock } from '../../core/clock.js';
 import { problem } from '../../core/problem.js';
 import { printable } from './environment.js';
-
-/** A stack that was seen in some of the samples. */
-export interface SeenStack {
-  readonly seen: number;
-  /** The innermost first: `function (file:line:column)`. */
-  readonly frames: readonly string[];
-}
+import { grouped, type SeenStack } from './seen-stack.js';
+import type { Stall } from './stall-recorder.js';
 
 export interface Thread {
   readonly name: string;
@@ -121,17 +116,6 @@ const workersOf = ({ workers }: z.output<typeof Report>): readonly Thread[] =>
 
 const frame = (text: string): string => printable(text.trim().replace(/^at /, ''));
 
-function grouped(stacks: readonly (readonly string[])[]): readonly SeenStack[] {
-  const seen = new Map<string, { seen: number; readonly frames: readonly string[] }>();
-  for (const frames of stacks) {
-    const key = frames.join('\n');
-    const known = seen.get(key) ?? { seen: 0, frames: frames.map(printable) };
-    known.seen += 1;
-    seen.set(key, known);
-  }
-  return [...seen.values()].toSorted((a, b) => b.seen - a.seen);
-}
-
 function countBy(names: readonly string[]): Readonly<Record<string, number>> {
   const counts = new Map<string, number>();
   for (const name of names.toSorted()) counts.set(name, (counts.get(name) ?? 0) + 1);
@@ -150,14 +134,10 @@ function handlesOf({ libuv }: z.output<typeof Report>): ThreadDump['handles'] {
 }
 
 /** As `jstack` writes it. */
-export function threadDumpText(dump: ThreadDump): string {
+export function threadDumpText(dump: ThreadDump, stalls: readonly Stall[] = []): string {
   const threads = dump.threads.map(({ name, id, stacks }) => {
     const state = stacks.length === 0 ? 'WAITING (no JavaScript ran)' : 'RUNNABLE';
-    const lines = stacks.flatMap(({ seen, frames }) => [
-      `   - seen ${seen} times`,
-      ...frames.map((text) => `\tat ${text}`),
-    ]);
-    return [`"${name}" #${id}`, `   State: ${state}`, ...lines, ''].join('\n');
+    return [`"${name}" #${id}`, `   State: ${state}`, ...stackLines(stacks), ''].join('\n');
   });
   const resources = Object.entries(dump.resources).map(([type, count]) => `   ${type} ${count}`);
   const handles = dump.handles.map(({ type, active, total }) => `   ${type} ${total} (${active} active)`);
@@ -172,5 +152,13 @@ export function threadDumpText(dump: ThreadDump): string {
     'Handles of libuv:',
     ...handles,
     '',
+    ...stalls.flatMap(({ at, ms, stacks }) => [
+      `The event loop stood still for ${ms} ms at ${at}:`,
+      ...stackLines(stacks),
+      '',
+    ]),
   ].join('\n');
 }
+
+const stackLines = (stacks: readonly SeenStack[]): readonly string[] =>
+  stacks.flatMap(({ seen, frames }) => [`   - seen ${seen} times`, ...frames.map((text) => `\tat ${text}`)]);

@@ -3,6 +3,7 @@ import type { Configuration } from '../../../core/contracts/server.js';
 import { defineEndpoint, respond, type AnyEndpoint } from '../../../core/http/endpoint.js';
 import type { Environment, EnvironmentVariable } from '../environment.js';
 import { systemProperties, type PropertySection } from '../system-properties.js';
+import type { Stall, StallRecorder } from '../stall-recorder.js';
 import { threadDumpText, type ThreadDump, type ThreadDumps } from '../thread-dump.js';
 
 const group = 'Service';
@@ -25,6 +26,7 @@ export interface SystemParts {
   /** Further names of the environment that may be shown. */
   readonly shown: () => readonly string[];
   readonly threads: ThreadDumps;
+  readonly stalls: StallRecorder;
 }
 
 export function systemEndpoints(parts: SystemParts): readonly AnyEndpoint[] {
@@ -86,7 +88,13 @@ const environmentEndpoint = ({ environment, shown }: SystemParts): AnyEndpoint =
 
 const count = (): z.ZodInt => z.int().min(0).max(1_000_000);
 
-const threadsEndpoint = ({ threads }: SystemParts): AnyEndpoint =>
+const Stacks = z.array(z.object({ seen: count(), frames: z.array(z.string()) }));
+
+interface Threads extends ThreadDump {
+  readonly stalls: { readonly aboveMs: number; readonly items: readonly Stall[] };
+}
+
+const threadsEndpoint = ({ threads, stalls }: SystemParts): AnyEndpoint =>
   defineEndpoint({
     ...page,
     path: '/system/threads',
@@ -103,21 +111,37 @@ const threadsEndpoint = ({ threads }: SystemParts): AnyEndpoint =>
         z.object({
           name: z.string(),
           id: count(),
-          stacks: z.array(z.object({ seen: count(), frames: z.array(z.string()) })),
+          stacks: Stacks,
         }),
       ),
       resources: z.record(z.string(), count()),
       handles: z.array(z.object({ type: z.string(), active: count(), total: count() })),
+      stalls: z
+        .object({
+          aboveMs: count().describe('Shorter ones are not recorded; 0: none is.'),
+          items: z.array(
+            z.object({
+              at: z.iso.datetime(),
+              ms: z
+                .int()
+                .min(0)
+                .max(2 ** 40),
+              stacks: Stacks,
+            }),
+          ),
+        })
+        .describe('Times in which the event loop stood still, newest first.'),
     }),
     view: 'threads.njk',
-    page: (model: ThreadDump) => ({
+    page: (model: Threads) => ({
       ...model,
       tabs: systemTabs('/system/threads'),
       list: Object.entries(model.resources).map(([type, total]) => ({ type, total })),
     }),
     handle: async ({ request }) => {
       const dump = await threads.take();
-      if (request.representation !== 'text') return dump;
-      return respond<ThreadDump>({ text: { body: threadDumpText(dump), contentType } });
+      const items = stalls.list();
+      if (request.representation !== 'text') return { ...dump, stalls: { aboveMs: stalls.aboveMs, items } };
+      return respond<Threads>({ text: { body: threadDumpText(dump, items), contentType } });
     },
   });

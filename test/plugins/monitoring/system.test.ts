@@ -9,6 +9,7 @@ import { Environment } from '../../../plugins/monitoring/environment.js';
 import { HeapDumps, type HeapDumpsInput } from '../../../plugins/monitoring/heap-dumps.js';
 import { monitoring } from '../../../plugins/monitoring/index.js';
 import { argumentsOf } from '../../../plugins/monitoring/system-properties.js';
+import { StallRecorder } from '../../../plugins/monitoring/stall-recorder.js';
 import { ThreadDumps, threadDumpText } from '../../../plugins/monitoring/thread-dump.js';
 import { plantedSecrets } from '../../core/log/planted-secrets.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
@@ -76,6 +77,26 @@ function busyInTheMainThread(ms: number): void {
   const end = performance.now() + ms;
   while (performance.now() < end) Math.sqrt(end);
 }
+
+test('a stall of the event loop is recorded with what ran', async (t) => {
+  let counted = 0;
+  const count = (): void => void (counted += 1);
+  const recorder = new StallRecorder({ clock: systemClock, log: pino({ level: 'silent' }), count });
+  t.after(() => recorder.close());
+  recorder.watch(300);
+  // The thread that watches has to have started, and to hear afterwards that the loop turns again.
+  for (let tries = 0; tries < 20 && recorder.list().length === 0; tries += 1) {
+    busyInTheMainThread(800);
+    await new Promise((resolve) => setTimeout(resolve, 300));
+  }
+  const [stall] = recorder.list();
+  assert.ok(stall !== undefined && stall.ms >= 300, JSON.stringify(stall));
+  assert.ok(stall.stacks.some(({ frames }) => frames.some((frame) => frame.startsWith('busyInTheMainThread '))));
+  assert.match(stall.at, /^\d{4}-.*Z$/);
+  assert.equal(counted, recorder.list().length);
+  recorder.watch(0);
+  assert.equal(recorder.aboveMs, 0);
+});
 
 test('the stack of the main thread is seen while it is busy', async () => {
   const dumps = new ThreadDumps(systemClock);
