@@ -1,4 +1,4 @@
-import { setTimeout as wait } from 'node:timers/promises';
+import { setImmediate as turn, setTimeout as wait } from 'node:timers/promises';
 import { isMissing } from '../../core/disk/fault.js';
 import { mapBounded } from './concurrency.js';
 import type { MessageEntry } from './message-entry.js';
@@ -29,7 +29,7 @@ export async function repeatedly(
   act: (entry: MessageEntry) => Promise<void>,
 ): Promise<ChangeOutcome> {
   const done: string[] = [];
-  let left: readonly string[] = [...new Set(ids)];
+  let left: readonly string[] = await eachOnce(ids);
   for (let attempt = 0; attempt < tries && left.length > 0; attempt++) {
     if (attempt > 1) await wait(waitMs * attempt);
     const missed: string[] = [];
@@ -53,6 +53,18 @@ export async function repeatedly(
     if (attempt > 0 && !isElsewhere && isQuiet) break;
   }
   return { done, notFound: left };
+}
+
+/** In their order; others have a turn in between, for there may be very many. */
+async function eachOnce(ids: readonly string[]): Promise<readonly string[]> {
+  const seen = new Set<string>();
+  const unique: string[] = [];
+  for (const [index, id] of ids.entries()) {
+    if (index % locatedAtOnce === 0) await turn();
+    if (!seen.has(id)) unique.push(id);
+    seen.add(id);
+  }
+  return unique;
 }
 
 async function unlessMoved(act: () => Promise<void>): Promise<boolean> {

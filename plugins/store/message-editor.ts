@@ -26,7 +26,7 @@ export interface Marked {
 export interface Moved {
   readonly moved: number;
   readonly notFound: readonly string[];
-  /** Ids in the other folder, by the ids before. */
+  /** Ids in the other folder, by the ids before; of very many messages none are told. */
   readonly newIds: Readonly<Record<string, string>>;
 }
 
@@ -36,6 +36,8 @@ export interface Deleted {
 }
 
 const trash = parseFolderName('Trash');
+/** As many as one call can name; who moves more by a filter does not know the old ones either. */
+const mostNewIds = 10_000;
 
 /** True where what is deleted is gone for good. */
 export function deletesForGood(folder: FolderName): boolean {
@@ -82,7 +84,7 @@ export class MessageEditor {
         const id = this.#ground.names.again(entry.id, entry.receivedAt);
         const path = join(target.path, 'cur', `${id}:2,${here.inFolder(there, entry.flags)}`);
         await this.#ground.files.rename(join(folder.path, entry.file), path);
-        newIds.set(entry.id, id);
+        if (ids.length <= mostNewIds) newIds.set(entry.id, id);
       });
       if (done.length > 0) await this.#sync([target.path, folder.path]);
       if (notFound.length > 0) await this.#ground.folders.find(mailbox, to);
