@@ -42,7 +42,11 @@ export const ListQuery = z.strictObject({ limit: limit(50), cursor });
 export const FoldersQuery = z.strictObject({ limit: limit(1000), cursor });
 
 export const FolderQuery = z.strictObject({
-  q: z.string().max(200).optional().describe('Words in subject, sender, recipients or the first words of the text.'),
+  q: z
+    .string()
+    .max(200)
+    .optional()
+    .describe('Words that all occur in subject, sender, recipients, Message-ID or the first words of the text.'),
   unread: flag('Only unread messages, or only read ones.'),
   flagged: flag('Only flagged messages, or only others.'),
   since: moment('Received at this time or later.'),

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
-import { renameSync } from 'node:fs';
-import { join, relative } from 'node:path';
+import { mkdirSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
 import { type FolderNames, nothingRead, readNames } from './folder-reading.js';
 import { bytesOfRows, type FolderRows, idAt } from './folder-rows.js';
 import { readIndex, writeIndex } from './index-file.js';
@@ -130,7 +130,8 @@ export class CachedFolder {
     const { rows } = this.#names;
     const path = this.#file('index');
     if (path === undefined || rows.count < this.#site.keptFrom || this.#state() === this.#kept) return;
-    if (this.#log.records > 2 * rows.count + wasteAllowed) this.#compact();
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+    if (this.#log.records > 2 * rows.count + wasteAllowed || !this.#log.isInPlace) this.#compact();
     this.#log.flush();
     const { mark, end, records } = this.#log;
     const folder = relative(this.#site.root, this.#path);
@@ -176,7 +177,7 @@ export class CachedFolder {
     this.#found = await log.adopt(from, records, this.#turn);
   }
 
-  /** Without the records of messages that are gone. To be called while nobody looks for anything. */
+  /** A new file, without the records of messages that are gone. To be called while nobody looks for anything. */
   #compact(): void {
     const path = this.#file('summaries');
     if (path === undefined) return;
@@ -187,8 +188,7 @@ export class CachedFolder {
       const record = offset === 0 ? undefined : old.read(offset);
       return record === undefined ? 0 : fresh.append(record);
     });
-    fresh.flush();
-    renameSync(`${path}.new`, path);
+    fresh.moveTo(path);
     rows.summary.set(summary);
     this.#log = fresh;
     old.close();

@@ -1,5 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { closeSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from 'node:fs';
+import { closeSync, fstatSync, ftruncateSync, openSync, readSync, renameSync, statSync, writeSync } from 'node:fs';
 import { idOfRecord, isIntact, maxRecordBytes, recordLength } from './summary-record.js';
 
 /** In front of the records: eight letters, eight bytes that stand for the folder, and a mark of its own for each life of a log. */
@@ -33,7 +33,7 @@ function headOf(folder: string): Buffer {
  */
 export class SummaryLog {
   /** Where it is written when much has gathered; undefined for a log that stays in memory. */
-  readonly #path: string | undefined;
+  #path: string | undefined;
   readonly #head: Buffer;
   #fd: number | undefined;
   #mark: Buffer;
@@ -90,6 +90,16 @@ export class SummaryLog {
   /** How many there are, those of messages that are gone too. */
   get records(): number {
     return this.#records;
+  }
+
+  /** The file is still where it was made: nobody has removed it, or put another one in its place. */
+  get isInPlace(): boolean {
+    if (this.#fd === undefined || this.#path === undefined) return true;
+    try {
+      return statSync(this.#path).ino === fstatSync(this.#fd).ino;
+    } catch {
+      return false;
+    }
   }
 
   /** Nothing more can be added. */
@@ -172,6 +182,13 @@ export class SummaryLog {
     this.#written += this.#used;
     this.#used = 0;
     this.#gathered = Buffer.alloc(0);
+  }
+
+  /** Gives its file another name, in place of whatever has it. @throws what the file system says */
+  moveTo(path: string): void {
+    this.flush();
+    if (this.#path !== undefined) renameSync(this.#path, path);
+    this.#path = path;
   }
 
   close(): void {

@@ -81,6 +81,13 @@ export class CacheGround {
     await unlink(join(path, name));
   }
 
+  /** The newest ones stay. */
+  async removeAllBut(count: number): Promise<void> {
+    const path = join(this.reading.home, 'cur');
+    const names = (await readdir(path)).toSorted();
+    for (const name of names.slice(0, -count)) await unlink(join(path, name));
+  }
+
   /** Writes into the files themselves, which changes no directory. */
   async overwriteAll(text: string): Promise<void> {
     const path = join(this.reading.home, 'cur');

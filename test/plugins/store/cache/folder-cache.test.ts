@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readdir, readFile, rename, rm, truncate, unlink, utimes, writeFile } from 'node:fs/promises';
+import { readdir, readFile, rename, rm, stat, truncate, unlink, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { CacheGround } from './cache-ground.js';
@@ -40,6 +40,12 @@ suite('what is kept of a folder', () => {
     assert.deepEqual(await ground.shown(), before);
     await ground.restart();
     assert.deepEqual(await ground.shown({ q: 'm2' }), ['m2']);
+    await rm(ground.files, { recursive: true });
+    await ground.add('m11');
+    assert.deepEqual(await ground.shown(), ['m11', ...before]);
+    await ground.restart();
+    await ground.overwriteAll('Subject: other\r\n\r\n');
+    assert.deepEqual(await ground.shown(), ['m11', ...before], 'it came again, whole');
   });
 
   for (const kind of ['index', 'summaries'] as const) {
@@ -111,6 +117,21 @@ suite('what is kept of a folder', () => {
     const left = await readdir(ground.files);
     assert.ok(left.includes('foreign'), 'what is not ours stays');
     assert.ok(left.length <= 3, left.join(' '));
+  });
+
+  test('does not keep what was read of messages that are gone', async (t) => {
+    const ground = await CacheGround.open(t);
+    await ground.fill(1200);
+    assert.equal((await ground.list({ q: 'm' })).total, 1200);
+    await ground.restart();
+    const before = (await stat(await ground.file('summaries'))).size;
+    await ground.removeAllBut(20);
+    assert.deepEqual((await ground.shown({ q: 'm' })).slice(0, 2), ['m1200', 'm1199']);
+    await ground.restart();
+    const after = (await stat(await ground.file('summaries'))).size;
+    assert.ok(after * 20 < before, `${before} bytes, then ${after}`);
+    await ground.overwriteAll('Subject: other\r\n\r\n');
+    assert.equal((await ground.shown({ q: 'm' })).length, 20);
   });
 
   test('of many folders only the last ones stay in memory, and all are right', async (t) => {
