@@ -1,6 +1,7 @@
 import { acceptance } from './relay-queue/acceptance.js';
 import { leasing } from './relay-queue/leasing.js';
 import { settling } from './relay-queue/settling.js';
+import { listing } from './relay-queue/listing.js';
 import { mutating } from './relay-queue/mutating.js';
 import { aging } from './relay-queue/aging.js';
 import { restarting } from './relay-queue/restarting.js';
@@ -13,5 +14,6 @@ export function relayQueueContract(open: OpenQueueGround): void {
   settling(open);
   mutating(open);
   aging(open);
+  listing(open);
   restarting(open);
 }

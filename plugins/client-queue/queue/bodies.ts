@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { join } from 'node:path';
+import type { Clock } from '../../../core/clock.js';
 import { asStorageProblem, isMissing, isTaken } from '../../../core/disk/fault.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import { folderSyncOf, makeFolder } from '../../../core/disk/folder.js';
@@ -17,10 +18,13 @@ const uidPattern = /^[0-9A-Za-z][0-9A-Za-z_-]{0,127}$/;
 /** Larger messages are not given in one piece. */
 const smallBytes = 128 * 1024;
 const pieceBytes = 64 * 1024;
+/** A stop waits for removals for so long. */
+const patienceMs = 1000;
 
 export interface BodiesInput {
   readonly folder: string;
   readonly files: FileLayer;
+  readonly clock: Clock;
   readonly log: Log;
   /** Name of the delivery target whose finder knows the messages again. */
   readonly owner: string | undefined;
@@ -30,6 +34,7 @@ export interface BodiesInput {
 export class Bodies {
   readonly #input: BodiesInput;
   readonly #reaper: Reaper;
+  #until = Infinity;
 
   constructor(input: BodiesInput) {
     this.#input = input;
@@ -124,7 +129,8 @@ export class Bodies {
   }
 
   async #remove(path: string): Promise<void> {
-    const { files, log } = this.#input;
+    const { files, log, clock } = this.#input;
+    if (clock.monotonic() > this.#until) return;
     try {
       await files.unlink(path);
     } catch (error) {
@@ -133,8 +139,9 @@ export class Bodies {
     }
   }
 
-  /** Resolves when everything is gone that was to be removed. */
-  settled(): Promise<void> {
+  /** What is to be removed goes, but a stop does not wait for very much: the next start removes the rest. */
+  close(): Promise<void> {
+    this.#until = this.#input.clock.monotonic() + patienceMs;
     return this.#reaper.settled();
   }
 }

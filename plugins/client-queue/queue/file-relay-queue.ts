@@ -222,6 +222,6 @@ export class FileRelayQueue implements OpenedRelayQueue {
       void this.#ledger.commitPatiently(() => loseLease(lease.entry, lease, moment)).catch(() => undefined);
     }
     await this.#ledger.close();
-    await this.#input.bodies.settled();
+    await this.#input.bodies.close();
   }
 }

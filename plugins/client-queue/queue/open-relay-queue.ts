@@ -72,7 +72,7 @@ export async function openRelayQueue(options: RelayQueueOptions): Promise<Opened
   const quarantine = new Quarantine({ folder: join(folder, 'quarantine'), files, clock, log });
   await quarantine.open();
   await setForeignAside(folder, files, quarantine);
-  const bodies = new Bodies({ folder, files, log, owner: options.owner });
+  const bodies = new Bodies({ folder, files, clock, log, owner: options.owner });
   await bodies.open();
   const journalFolder = join(folder, 'journal');
   const asideBefore = await countIn(files, join(journalFolder, 'aside'));
