@@ -8,7 +8,7 @@ import type { AuthenticatedUser, Hop } from './verdict.js';
 
 /** What the hooks of a stage have decided together. */
 export type Decision =
-  | { readonly outcome: 'pass'; readonly user?: AuthenticatedUser; readonly hop?: Hop }
+  | { readonly outcome: 'pass'; readonly user?: AuthenticatedUser; readonly hop?: Hop; readonly reply?: Reply }
   | { readonly outcome: 'discard'; readonly reason: string }
   /** `plugin` is the one whose hook refused; absent when nobody said the yes that the stage needs. */
   | { readonly outcome: 'refuse'; readonly reply: Reply; readonly plugin?: string };

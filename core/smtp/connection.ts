@@ -246,6 +246,7 @@ export class Connection {
   async #finishData(data: DataPhase): Promise<void> {
     this.#become('delivering');
     const answers = await data.finish();
+    this.#session.envelope.reset();
     if (this.#activity !== 'delivering') return;
     if (answers.some(({ code }) => code < 300)) this.#messages += 1;
     this.#endData(answers);
@@ -284,6 +285,8 @@ export class Connection {
 
   #closed(): void {
     this.#data?.abort();
+    // Else it goes on until the message is delivered.
+    if (this.#activity !== 'delivering') this.#session.envelope.reset();
     this.#become('closed');
     const { state } = this.#session;
     const ms = Math.round(this.#ground.clock.monotonic() - this.#startedMs);

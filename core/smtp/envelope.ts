@@ -37,8 +37,11 @@ export class Envelope {
     return this.#count;
   }
 
+  /** The transaction is over, if there is one. */
   reset(): void {
+    const transaction = this.#transaction;
     this.#transaction = undefined;
+    transaction?.chain.emit('ended', { transaction });
   }
 
   begin(argument: string): Answer {
@@ -94,7 +97,7 @@ export class Envelope {
     }
     if (decision.outcome === 'pass' && decision.hop !== undefined) {
       transaction.recipients.push({ ...asked, hop: decision.hop, discarded: false });
-      return replies.recipientOk;
+      return decision.reply ?? replies.recipientOk;
     }
     // A recipient that no hook took is nobody's: never an open relay.
     const answer = decision.outcome === 'refuse' ? decision.reply : replies.notRelayed;

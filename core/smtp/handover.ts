@@ -90,6 +90,8 @@ export class Handover {
    */
   #mayLeave(orphans: readonly GroupOutcome[], group: DeliveryGroup): boolean {
     if (orphans.length < group.members.length) return true;
+    // What another live target has sent would be sent twice.
+    if (this.#live.some((other) => other.outcomes.some(({ outcome }) => outcome === 'delivered'))) return true;
     return this.#groups.length > 1 && orphans.every(({ outcome }) => outcome === 'refused');
   }
 

@@ -28,7 +28,11 @@ function orderPhase<H extends PlacedHook>(hooks: readonly H[]): readonly H[] {
 
 /** True when one of the two says so; of its own plugin's hooks a hook says nothing. */
 function goesBefore(one: PlacedHook, other: PlacedHook): boolean {
-  return one.plugin !== other.plugin && (one.before === other.plugin || other.after === one.plugin);
+  return one.plugin !== other.plugin && (names(one.before, other.plugin) || names(other.after, one.plugin));
+}
+
+function names(plugins: string | readonly string[] | undefined, plugin: string): boolean {
+  return plugins === plugin || (Array.isArray(plugins) && plugins.includes(plugin));
 }
 
 /** Every one of `waiting` has another in front of it: following those leads round. */

@@ -119,6 +119,7 @@ export class StageRun<S extends Stage> {
     }
     this.#ground.log.info({ ...this.#subject(hook), reason }, 'held by a hook');
     this.#hop = { target: holdTarget, destination: '', data: { reason, plugin: hook.plugin } };
+    this.#reply = undefined;
     return this.#stage === 'rcptTo' ? undefined : { outcome: 'pass', hop: this.#hop };
   }
 

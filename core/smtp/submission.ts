@@ -42,6 +42,14 @@ export class PipelineSubmission implements SubmissionService {
     const sender = await chain.decide('mailFrom', { transaction: begun });
     if (sender.outcome === 'refuse') throw refused('The sender is refused', sender.reply);
     if (sender.outcome === 'discard') throw problem('internal', { cause: new Error('a sender cannot be discarded') });
+    try {
+      return await this.#deliver(chain, begun, submission, started);
+    } finally {
+      chain.emit('ended', { transaction: begun });
+    }
+  }
+
+  async #deliver(chain: Chain, begun: Transaction, submission: Submission, started: number): Promise<Submitted> {
     const transaction = await this.#address(chain, begun, submission);
     const message = await this.#spool(submission, transaction);
     const { size } = message;

@@ -34,7 +34,8 @@ export function checkVerdict(value: unknown, stage: Stage): Verdict | string {
     case 'hold':
       return typeof value.reason === 'string' ? value : `${value.kind} must give a reason`;
     case 'route':
-      return isHop(value.hop) ? value : 'route must name a hop with target and destination';
+      if (!isHop(value.hop)) return 'route must name a hop with target and destination';
+      return value.reply === undefined || isYes(value.reply) ? value : 'the reply of a route must be a 2yz';
     case 'change':
       break;
   }
@@ -64,6 +65,15 @@ function isHop(hop: unknown): hop is Hop {
   if (typeof hop !== 'object' || hop === null) return false;
   const { target, destination } = hop as Partial<Hop>;
   return typeof target === 'string' && typeof destination === 'string';
+}
+
+/** A yes to RCPT; its lines are cleaned when they are written. */
+function isYes(reply: unknown): boolean {
+  if (typeof reply !== 'object' || reply === null) return false;
+  const { code, status, lines } = reply as Partial<Record<string, unknown>>;
+  const isStatus = status === null || (typeof status === 'string' && /^2\.\d{1,3}\.\d{1,3}$/.test(status));
+  const isText = Array.isArray(lines) && lines.length > 0 && lines.every((line) => typeof line === 'string');
+  return Number.isInteger(code) && Math.floor(Number(code) / 100) === 2 && isStatus && isText;
 }
 
 function isChange(change: unknown): change is Change {

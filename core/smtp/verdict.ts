@@ -1,4 +1,5 @@
 import type { Address } from '../mime/address.js';
+import type { Reply } from './reply.js';
 
 /** Where a recipient goes: a delivery target by name, and the destination in it (recipients of one destination share a delivery). */
 export interface Hop {
@@ -34,7 +35,7 @@ export type Verdict = Branded &
     | { readonly kind: 'defer'; readonly code: number; readonly status: string; readonly text: string }
     | { readonly kind: 'discard'; readonly reason: string }
     | { readonly kind: 'hold'; readonly reason: string }
-    | { readonly kind: 'route'; readonly hop: Hop }
+    | { readonly kind: 'route'; readonly hop: Hop; readonly reply?: Reply }
     | { readonly kind: 'change'; readonly changes: readonly Change[] }
   );
 
@@ -69,8 +70,13 @@ export const discard = (reason: string): Verdict => ({ postern: 'verdict', kind:
  * without one the answer is 4yz.
  */
 export const hold = (reason: string): Verdict => ({ postern: 'verdict', kind: 'hold', reason });
-/** This recipient is mine: it goes to `hop`. Stage `rcptTo`. */
-export const route = (hop: Hop): Verdict => ({ postern: 'verdict', kind: 'route', hop });
+/** This recipient is mine: it goes to `hop`. Stage `rcptTo`. `reply` (2yz) is what the client gets in place of the usual yes. */
+export const route = (hop: Hop, reply?: Reply): Verdict => ({
+  postern: 'verdict',
+  kind: 'route',
+  hop,
+  ...(reply !== undefined && { reply }),
+});
 /** Go on, with these changes to the message or its recipients. Stage `message`. */
 export const change = (...changes: readonly Change[]): Verdict => ({ postern: 'verdict', kind: 'change', changes });
 

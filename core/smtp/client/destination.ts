@@ -48,6 +48,8 @@ export interface Destination {
   /** Local IP address to call from. */
   readonly localAddress?: string;
   readonly protocol: 'smtp' | 'lmtp';
+  /** False: it is greeted with HELO, and nothing beyond RFC 821 is asked of it. */
+  readonly extensions?: boolean;
   readonly tls: TlsPolicy;
   readonly auth?: ClientCredentials;
   /** How we introduce ourselves: a domain or an address literal. */
@@ -73,11 +75,11 @@ const secret = randomBytes(16);
 export function destinationKey(destination: Destination): string {
   const known = keys.get(destination);
   if (known !== undefined) return known;
-  const { address, port, host, localAddress, protocol, tls, auth, helloName } = destination;
+  const { address, port, host, localAddress, protocol, extensions = true, tls, auth, helloName } = destination;
   const security = [tls.mode, tls.verify ?? true, tls.servername ?? '', tls.ca ?? ''];
   const password = auth && createHmac('sha256', secret).update(auth.password).digest('base64');
   const account = [auth?.username ?? '', password ?? '', auth?.plaintext ?? ''];
-  const made = JSON.stringify([protocol, address, port, host, localAddress, helloName, security, account]);
+  const made = JSON.stringify([protocol, extensions, address, port, host, localAddress, helloName, security, account]);
   keys.set(destination, made);
   return made;
 }

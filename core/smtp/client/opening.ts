@@ -112,6 +112,7 @@ async function greet(opening: Opening): Promise<ClientFailure | undefined> {
 
 async function hello(opening: Opening): Promise<ClientFailure | undefined> {
   const { channel, destination, deadlines } = opening;
+  if (destination.extensions === false && destination.protocol === 'smtp') return plainHello(opening);
   const verb = destination.protocol === 'lmtp' ? 'LHLO' : 'EHLO';
   const answer = await channel.ask('hello', `${verb} ${destination.helloName}`, deadlines.helloMs);
   if (isClientFailure(answer)) return answer;
@@ -121,6 +122,11 @@ async function hello(opening: Opening): Promise<ClientFailure | undefined> {
   }
   // RFC 5321 §3.2: a server that does not know EHLO may know HELO.
   if (verb === 'LHLO' || answer.code < 500) return refusal('hello', answer);
+  return plainHello(opening);
+}
+
+async function plainHello(opening: Opening): Promise<ClientFailure | undefined> {
+  const { channel, destination, deadlines } = opening;
   const plain = await channel.ask('hello', `HELO ${destination.helloName}`, deadlines.helloMs);
   if (isClientFailure(plain)) return plain;
   opening.capabilities = noCapabilities;

@@ -55,6 +55,17 @@ describe('the order of hooks', () => {
     );
     assert.deepEqual(
       asked([
+        ['a', {}],
+        ['b', {}],
+        ['c', {}],
+        ['d', { before: ['c', 'b', 'gone'] }],
+        ['e', { after: ['f', 'd'] }],
+        ['f', {}],
+      ]),
+      ['a', 'd', 'b', 'c', 'f', 'e'],
+    );
+    assert.deepEqual(
+      asked([
         ['a', { order: 'last', before: 'b' }],
         ['b', {}],
       ]),

@@ -51,6 +51,17 @@ describe('a live target', () => {
     assert.ok(!work.steps.includes('one commit'));
   });
 
+  test('that says later when another live one has it lets retry own its recipients', async () => {
+    const later = deferred(450, '4.7.1', 'Later');
+    const work = deliveryOf({
+      live: { live: true, outcome: delivered },
+      next: { live: true, outcome: later },
+      retry: {},
+    });
+    assert.equal(summary(await work.deliver(['a@live', 'b@next'])), queued);
+    assert.deepEqual(work.holders(), ['a@live', 'b@next']);
+  });
+
   test('that is lost behind the dot is 4yz, and nobody else has it', async () => {
     const lost = { step: 'commit', error: problem('unavailable', 'The connection was lost') } as const;
     const work = deliveryOf({ live: { live: true, fails: lost }, one: {} });

@@ -29,6 +29,13 @@ test('a server that refuses EHLO is greeted with HELO and offers nothing', async
   assert.deepEqual(sink.messages[0]?.envelope[0], 'MAIL FROM:<anna@example.org>');
 });
 
+test('a server that shall not be asked for extensions is greeted with HELO alone', async (t) => {
+  const sink = await SmtpSink.start(t);
+  const session = await open(t, sink, { extensions: false });
+  assert.deepEqual(sink.commands, ['HELO client.example']);
+  assert.equal(session.capabilities.size, undefined);
+});
+
 test('a greeting or a hello that is refused says so', async (t) => {
   const cases = [
     [{ greeting: '554 5.7.1 Not you' }, 'reply greeting 554 5.7.1 permanent'],
