@@ -38,6 +38,7 @@ export const clientQueue = definePlugin({
       clock,
       log,
       owner: relayTarget,
+      ready: lifecycle.started,
       keepFinishedMs: options.keepFinished * 1000,
       maxEntries: options.maxEntries,
       longestPauseMs: Math.max(options.retry.maxSeconds, options.retry.firstSeconds) * 1500,

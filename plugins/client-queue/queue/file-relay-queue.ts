@@ -46,6 +46,7 @@ export interface FileRelayQueueInput {
   readonly longestPauseMs: number;
   readonly spreadMs: number;
   readonly random: (limit: number) => number;
+  readonly ready?: Promise<void>;
   readonly journal: Journal;
   readonly snapshots: Snapshots;
   readonly bodies: Bodies;

@@ -9,6 +9,7 @@ import type { Journal } from './journal.js';
 import { isWaiting, type QueuedEntry, type RecipientRecord } from './queued-entry.js';
 import { Schedule } from './schedule.js';
 import type { Snapshots } from './snapshots.js';
+import { Turn } from './turn.js';
 import { acceptEntry, type StoredAcceptInput } from './stored-entry.js';
 import type { NewEntry } from '../../../core/contracts/queue-entry.js';
 
@@ -181,10 +182,13 @@ export class Ledger {
   }
 
   /** Finished entries whose time is over, or that are too many, are forgotten; the journal need not know. */
-  forgetFinished(before: number, most: number): void {
+  async forgetFinished(before: number, most: number): Promise<void> {
+    const turn = new Turn();
     let tooMany = this.finished.size - most;
     for (const [uid, entry] of this.finished) {
       tooMany -= 1;
+      const rest = turn.step();
+      if (rest !== undefined) await rest;
       if (!entry.isDone || this.#announces(entry)) continue;
       if (tooMany < 0 && (entry.finishedAt ?? 0) >= before) return;
       this.finished.delete(uid);

@@ -34,6 +34,11 @@ export interface RelayQueueOptions {
   readonly spreadMs?: number;
   /** Name of the delivery target that lends `locate` as its finder. */
   readonly owner?: string;
+  /**
+   * The commit log of the spool has brought every message back; before that one that is missing may still come. At once when
+   * absent.
+   */
+  readonly ready?: Promise<void>;
   readonly files?: FileLayer;
   /** Below `limit`. */
   readonly random?: (limit: number) => number;

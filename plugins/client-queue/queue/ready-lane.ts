@@ -68,8 +68,8 @@ export class ReadyLane {
 
   /** The next, who stays. */
   get first(): RecipientRecord | undefined {
-    for (const { recipients, head } of this.#turn.slice(this.#turnHead)) {
-      const first = recipients.slice(head).find(({ place }) => place === inLane);
+    for (let at = this.#turnHead; at < this.#turn.length; at++) {
+      const first = firstOf(this.#turn[at]);
       if (first !== undefined) return first;
     }
     return undefined;
@@ -101,4 +101,13 @@ export class ReadyLane {
       this.#names += live.size;
     }
   }
+}
+
+function firstOf(queue: SenderQueue | undefined): RecipientRecord | undefined {
+  const { recipients, head } = queue ?? { recipients: [], head: 0 };
+  for (let at = head; at < recipients.length; at++) {
+    const recipient = recipients[at];
+    if (recipient?.place === inLane) return recipient;
+  }
+  return undefined;
 }

@@ -52,9 +52,9 @@ export interface StoredAcceptInput {
 /** A new entry; recipients wait for their first attempt, or for an operator. */
 export function acceptEntry({ envelope, traceOffset }: StoredAcceptInput, ground: ChangeGround): QueuedEntry {
   const recipients = envelope.recipients.map(({ address, destination }) => {
-    return { address, destination: ground.intern(destination), due: envelope.nextAttempt };
+    return { address: flat(address), destination: ground.intern(destination), due: envelope.nextAttempt };
   });
-  const sender = envelope.sender && ground.intern(envelope.sender);
+  const sender = envelope.sender && ground.intern(flat(envelope.sender));
   const entry = new QueuedEntry({ ...envelope, sender, traceOffset, recipients, envelope: encodeEnvelope(envelope) });
   entry.recipients.forEach((recipient, index) => {
     const reply = envelope.recipients[index]?.lastReply;
@@ -65,6 +65,11 @@ export function acceptEntry({ envelope, traceOffset }: StoredAcceptInput, ground
     if (entry.hold !== null) recipient.state = 'held';
   });
   return entry;
+}
+
+/** A piece of a command would keep the whole command in memory. */
+function flat(text: string): string {
+  return Buffer.from(text).toString();
 }
 
 /** The entry for writing. */

@@ -39,14 +39,22 @@ export class Upkeep {
   readonly #input: UpkeepInput;
   readonly #clock: Clock;
   #swept = false;
+  #ready: boolean;
   #offset: number;
   #steadySince: number;
 
   constructor(input: UpkeepInput) {
     this.#input = input;
     this.#clock = input.clock;
+    this.#ready = input.ready === undefined;
+    void this.#become(input.ready);
     this.#offset = this.#clock.now() - this.#clock.monotonic();
     this.#steadySince = this.#clock.monotonic();
+  }
+
+  async #become(ready: Promise<void> | undefined): Promise<void> {
+    await ready;
+    this.#ready = true;
   }
 
   /** Every message was looked at. */
@@ -89,7 +97,7 @@ export class Upkeep {
 
   async housekeep(now: number): Promise<void> {
     const { ledger, leases, keepFinishedMs, mostFinished, random, spreadMs } = this.#input;
-    if (!this.#swept) await this.#sweep(now);
+    if (!this.#swept && this.#ready) await this.#sweep(now);
     for (const lease of leases.takeOverdue()) {
       const due = now + random(spreadMs);
       await ledger.commitPatiently(() => loseLease(lease.entry, lease, { now, due, crashed: false }));
@@ -101,7 +109,7 @@ export class Upkeep {
         if (change !== undefined) yield change;
       });
     }
-    ledger.forgetFinished(now - keepFinishedMs, mostFinished);
+    await ledger.forgetFinished(now - keepFinishedMs, mostFinished);
   }
 
   async #sweep(now: number): Promise<void> {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
-import { readdir } from 'node:fs/promises';
+import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
@@ -123,6 +123,27 @@ test('a message that is coming while the queue is looked through is left alone',
   await text(await ground.queue.open(entry.uid));
 });
 
+test('messages that the spool still has to bring back are not missed', async (t) => {
+  const ground = await fileQueueGround(t);
+  const { uid } = await accept(ground);
+  const path = (await ground.queue.locate({ folder: '', name: `${uid}.eml` })) ?? '';
+  const bytes = await readFile(path);
+  await rm(path);
+  let bring = (): void => undefined;
+  const ready = new Promise<void>((resolve) => {
+    bring = resolve;
+  });
+  await ground.afterCrash({ ready });
+  await ground.queue.housekeep(ground.clock.now());
+  assert.equal((await entryOf(ground.queue, uid)).state, 'queued');
+  await writeFile(path, bytes);
+  bring();
+  await ready;
+  await ground.queue.housekeep(ground.clock.now());
+  assert.equal((await entryOf(ground.queue, uid)).state, 'queued');
+  await text(await ground.queue.open(uid));
+});
+
 test('what was delivered before a crash is not sent again, and its message goes', async (t) => {
   const ground = await fileQueueGround(t);
   const { uid } = await accept(ground);
@@ -162,6 +183,7 @@ test('the journal is brought into snapshots again and again, and nothing is lost
   }
   await ground.afterCrash();
   assert.deepEqual(await Promise.all(uids.map((uid) => entryOf(ground.queue, uid))), before);
+  await ground.queue.close();
   const names = await readdir(ground.folder);
   assert.equal(names.filter((name) => name.startsWith('snapshot-')).length, 1);
   assert.ok((await readdir(join(ground.folder, 'journal'))).length <= 8);
