@@ -38,7 +38,7 @@ export class MailboxServer {
     return this.#child?.pid ?? 0;
   }
 
-  /** A new process, that has answered a request and has its threads. */
+  /** A new process, that has shown somebody else's mailbox and has its threads. */
   async start(): Promise<void> {
     const config = join(this.#folder, 'postern.json5');
     const settings = {
@@ -63,7 +63,7 @@ export class MailboxServer {
       break;
     }
     this.#agent = new Agent({ keepAlive: true, maxSockets: 1 });
-    await this.get('/store/localhost/postmaster/folders/INBOX');
+    for (const limit of [50, 49, 48]) await this.get(`/store/localhost/postmaster/folders/INBOX?limit=${limit}`);
   }
 
   async stop(): Promise<void> {

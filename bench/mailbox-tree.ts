@@ -2,7 +2,7 @@ import { chownSync, linkSync, mkdirSync, readdirSync, renameSync, rmSync, utimes
 import { join } from 'node:path';
 import { type MailAccount, isRoot } from '../test/support/account.js';
 
-/** A mailbox `ann@example.org` below a folder of mailboxes, made without a mail server. */
+/** A mailbox below a folder of mailboxes, made without a mail server. */
 export interface Tree {
   /** Folder of the mailboxes. */
   readonly root: string;
@@ -13,14 +13,9 @@ const hour = 3600;
 const firstSecond = 1_600_000_000;
 const words = 'offer invoice meeting report picnic holiday deadline contract parcel garden'.split(' ');
 
-export function makeTree(root: string, account: MailAccount): Tree {
-  const mailbox = join(root, 'example.org', 'ann');
-  const folders = [
-    root,
-    join(root, 'example.org'),
-    mailbox,
-    ...['cur', 'new', 'tmp'].map((part) => join(mailbox, part)),
-  ];
+export function makeTree(root: string, account: MailAccount, domain = 'example.org', user = 'ann'): Tree {
+  const mailbox = join(root, domain, user);
+  const folders = [root, join(root, domain), mailbox, ...['cur', 'new', 'tmp'].map((part) => join(mailbox, part))];
   for (const folder of folders) {
     mkdirSync(folder, { recursive: true, mode: 0o700 });
     own(folder, account);

@@ -72,6 +72,8 @@ type Stamps = Record<'new' | 'cur', Stamp>;
 function changedSince({ stamps }: FolderNames, { folder }: ReadingGround): { changed: Reread; stamps: Stamps } {
   const [fresh, current] = maildirNames.map((name) => stampAt(join(folder, name)));
   const now: Stamps = { new: fresh ?? nowhere, cur: current ?? nowhere };
+  // Without both it may be that there is no folder any more.
+  if (now.new.text === '' && now.cur.text === '') return { changed: { new: true, cur: true }, stamps: now };
   return { changed: { new: now.new.text !== stamps.new, cur: now.cur.text !== stamps.cur }, stamps: now };
 }
 
