@@ -134,7 +134,9 @@ export const charts: readonly Chart[] = [
     title: 'Outbound connections',
     unit: 'count',
     optional: true,
-    series: [gauge('outboundConnections', 'open', 'postern_outbound_connections')],
+    series: ['busy', 'idle', 'awaited'].map((state) =>
+      gauge(`connections_${state}`, state, 'postern_outbound_connections', { state }),
+    ),
   },
   {
     id: 'commit',
