@@ -56,7 +56,9 @@ describe('secrets that are planted everywhere', () => {
         access: [{ match: 'DELETE /store/*', username: 'scraper', password: secret('an access rule') }],
       },
     };
-    const text = `// password: ${secret('a comment of the configuration')}\n${JSON.stringify(config, null, 2)}`;
+    const route = { mx: ['127.0.0.1'], port: 9, auth: { user: 'relay', pass: secret('the credentials of a route') } };
+    const plugins = { 'client-queue': { routes: { relay: route } } };
+    const text = `// password: ${secret('a comment of the configuration')}\n${JSON.stringify({ ...config, plugins }, null, 2)}`;
     server = await ServerProcess.start(suite, {
       folder,
       config: text,
@@ -73,6 +75,7 @@ describe('secrets that are planted everywhere', () => {
     planted.set('the password of admin', adminPassword);
     await plantInRequests();
     await plantInSessions();
+    await plantInCases();
   });
 
   async function plantInRequests(): Promise<void> {
@@ -94,6 +97,15 @@ describe('secrets that are planted everywhere', () => {
     await admin.json('/users/authenticate', { json: { username: 'anna@localhost', password: tried } });
     await admin.request('/users', { json: { username: 'x', password: [secret('a body that is refused')] } });
     await admin.request('/users', { body: `{"password": "${secret('a body that is broken')}"`, headers: json });
+  }
+
+  /** One session with a server that is not there, and one that may not be called. */
+  async function plantInCases(): Promise<void> {
+    const envelopes = [{ mail: 'a@localhost', rcpt: ['b@elsewhere.example'], subject: 'x', text: 'y' }];
+    await admin.request('/client/send', { json: { route: 'relay', envelopes } });
+    const auth = { user: 'relay', pass: secret('the credentials of a case') };
+    await admin.request('/client/send', { json: { mx: ['127.0.0.1'], port: 9, auth, envelopes } });
+    await admin.request('/client/queue', { json: { mx: ['127.0.0.1'], auth, envelopes } });
   }
 
   const json = { 'content-type': 'application/json' };
