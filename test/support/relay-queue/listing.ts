@@ -36,6 +36,7 @@ const filters: readonly (readonly [what: string, filter: EntryFilter, expected: 
   ['a part of the sender', { q: 'other@away' }, 'young'],
   ['a part of the Message-ID', { q: 'unusual-id' }, 'bounce'],
   ['a part of the last reply', { q: 'is FULL' }, 'bounce'],
+  ['the code of the last reply', { q: '451 4.0' }, 'bounce old'],
   ['what stands nowhere', { q: 'submission' }, ''],
   ['a sender', { sender: 'other@away.example' }, 'young'],
   ['a domain of senders', { sender: '@away.example' }, 'young'],
