@@ -126,6 +126,7 @@ describe('somebody who writes in a browser', { skip: skipWithout('chromium') }, 
     await page.getByRole('link', { name: /Another matter/ }).waitFor();
     await page.getByRole('searchbox').pressSequentially('bridge');
     await page.getByRole('link', { name: /Another matter/ }).waitFor({ state: 'detached' });
+    await page.getByText(/messages? fits?$/).waitFor();
     assert.match(await page.title(), /^INBOX/);
     await page.getByRole('checkbox', { name: 'All on this page' }).check();
     await page.getByText(/^\d+ ticked$/).waitFor();
