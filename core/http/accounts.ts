@@ -45,7 +45,8 @@ export interface OpenedAccounts {
 
 interface Entry {
   readonly account: Account;
-  readonly hash: Promise<string>;
+  /** @throws Problem `unavailable` when too many sign-ins are being checked; the next call tries again */
+  readonly hash: () => Promise<string>;
   /** What it was made from. */
   readonly from: ConfiguredAccount | 'environment' | 'file';
 }
@@ -91,15 +92,27 @@ function configuredAccounts({ configured = [], adminPassword }: AccountsInput, o
       'admin',
       known?.from === 'environment'
         ? known
-        : { account: { username: 'admin', role: 'admin' }, hash: hashPassword(adminPassword), from: 'environment' },
+        : { account: { username: 'admin', role: 'admin' }, hash: hashOf(adminPassword), from: 'environment' },
     );
   }
   return { entries, chosen: configured.length > 0 || byEnvironment };
 }
 
+/** Made when it is first needed, and kept. */
+function hashOf(password: string): Entry['hash'] {
+  let made: Promise<string> | undefined;
+  return () => {
+    made ??= hashPassword(password).catch((error: unknown) => {
+      made = undefined;
+      throw error;
+    });
+    return made;
+  };
+}
+
 function configuredEntry(from: ConfiguredAccount): Entry {
   const { username, role, password, passwordHash } = from;
-  const hash = passwordHash === undefined ? hashPassword(password ?? '') : Promise.resolve(passwordHash);
+  const hash = passwordHash === undefined ? hashOf(password ?? '') : () => Promise.resolve(passwordHash);
   return { account: { username, role }, hash, from };
 }
 
@@ -113,7 +126,7 @@ async function openStored(file: string) {
   }
   const stored = document.data.accounts.map(({ username, role, passwordHash }): Entry => ({
     account: { username, role },
-    hash: Promise.resolve(passwordHash),
+    hash: () => Promise.resolve(passwordHash),
     from: 'file',
   }));
   return { stored, generatedPassword };
@@ -139,6 +152,7 @@ export class Accounts {
   constructor(roster: Roster, input: AccountsInput) {
     this.#roster = roster;
     this.#input = input;
+    void this.#makeHashes(roster);
     this.remember(input.rememberSeconds ?? 60);
     if (input.ownerToken !== undefined) this.#owner = this.#digest(ownerUsername, input.ownerToken);
   }
@@ -173,6 +187,14 @@ export class Accounts {
     };
   }
 
+  /** So that the first sign-in of an account takes no longer than the next; one after the other, as there may be many. */
+  async #makeHashes(roster: Roster): Promise<void> {
+    for (const { hash } of roster.entries.values()) {
+      if (this.#roster !== roster) return;
+      await hash().catch(() => undefined);
+    }
+  }
+
   async #fromFile(): Promise<Roster> {
     if (!existsSync(this.#input.file)) {
       throw startError(
@@ -186,6 +208,7 @@ export class Accounts {
   /** A password that was right for an account that is gone or changed is remembered no longer. */
   #take(next: Roster): void {
     this.#roster = next;
+    void this.#makeHashes(next);
     for (const [key, account] of this.#verified?.entries() ?? []) {
       if (next.entries.get(account.username)?.account !== account) this.#verified?.delete(key);
     }
@@ -205,7 +228,8 @@ export class Accounts {
 
   async #check(key: string, username: string, password: string): Promise<Account | undefined> {
     const entry = this.#roster.entries.get(username);
-    const right = entry === undefined ? await verifyNobody(password) : await verifyPassword(password, await entry.hash);
+    const right =
+      entry === undefined ? await verifyNobody(password) : await verifyPassword(password, await entry.hash());
     // Another password came into force meanwhile: that one counts.
     if (this.#roster.entries.get(username) !== entry) return this.#check(key, username, password);
     if (!right || entry === undefined) return undefined;

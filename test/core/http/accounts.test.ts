@@ -98,3 +98,17 @@ test('without configured accounts the file counts; when there is none, a running
   await assert.rejects(without.prepare(undefined), { name: 'StartError', message: /a restart makes it/ });
   await assert.rejects(stat(join(folder, 'missing.json')));
 });
+
+test('very many accounts with plain passwords neither stop the start nor a change of them', async () => {
+  const many = (word: string) =>
+    Array.from({ length: 140 }, (_, number) => ({
+      username: `u${number}`,
+      password: `${word}${number}`,
+      role: 'read' as const,
+    }));
+  const { accounts: opened } = await open('none.json', { configured: many('a') });
+  for (const word of ['b', 'c', 'd']) (await opened.prepare(many(word))).commit();
+  assert.equal((await opened.verify('u7', 'd7'))?.username, 'u7');
+  assert.equal(await opened.verify('u7', 'a7'), undefined);
+  (await opened.prepare([])).commit();
+});
