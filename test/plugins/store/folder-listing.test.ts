@@ -69,6 +69,19 @@ suite('the list of a folder', () => {
     assert.deepEqual([found.total, found.folder.total], [2, 3]);
   });
 
+  test('finds a message by its Message-ID and its recipients, and not by the rest of its text', async (t) => {
+    const ground = await ReadingGround.open(t);
+    const head = ['Message-ID: <Ab.1@mail.example>', 'To: "Bücher, AG" <buch@example.net>, c@example.net'];
+    await ground.file(
+      message('Subject: one', ...head, '', ...Array.from({ length: 20 }, () => 'Words of a text.'), 'End.'),
+    );
+    await ground.file(mail('two'));
+    for (const q of ['ab.1@MAIL', '<ab.1@mail.example>', 'BÜCHER', 'c@example.net buch@', 'one words']) {
+      assert.deepEqual(subjects(await ground.list({ q })), ['one'], q);
+    }
+    assert.deepEqual(subjects(await ground.list({ q: 'end' })), []);
+  });
+
   test('is right again as soon as a message came, went or got a flag', async (t) => {
     const ground = await ReadingGround.open(t);
     const [id = ''] = await withMessages(ground, 1);
