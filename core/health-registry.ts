@@ -15,7 +15,8 @@ const gravity: Readonly<Record<HealthState, number>> = { up: 0, degraded: 1, dow
 export class HealthRegistry implements HealthOverview {
   readonly #clock: Clock;
   readonly #started: number;
-  readonly #components = new Map<string, Component>();
+  /** By name, in its order. */
+  #components: ReadonlyMap<string, Component> = new Map();
 
   constructor({ clock }: { readonly clock: Clock }) {
     this.#clock = clock;
@@ -32,17 +33,17 @@ export class HealthRegistry implements HealthOverview {
       throw new Error(`Health component "${component}" of plugin ${plugin} is already checked by ${taken.plugin}.`);
     }
     const entry: Component = { plugin, check, seen: { status: 'up', since: this.#now() } };
-    this.#components.set(component, entry);
-    return () => {
-      if (this.#components.get(component) === entry) this.#components.delete(component);
-    };
+    this.#keep([...this.#components, [component, entry]]);
+    return () => this.#keep([...this.#components].filter(([, other]) => other !== entry));
   }
 
   status(): HealthState {
-    return Object.values(this.components()).reduce<HealthState>(
-      (worst, { status }) => (gravity[status] > gravity[worst] ? status : worst),
-      'up',
-    );
+    let worst: HealthState = 'up';
+    for (const component of this.#components.values()) {
+      const { status } = this.#look(component);
+      if (gravity[status] > gravity[worst]) worst = status;
+    }
+    return worst;
   }
 
   uptime(): number {
@@ -50,8 +51,11 @@ export class HealthRegistry implements HealthOverview {
   }
 
   components(): Readonly<Record<string, ComponentHealth>> {
-    const names = [...this.#components.entries()].sort(([a], [b]) => (a < b ? -1 : 1));
-    return Object.fromEntries(names.map(([name, component]) => [name, this.#look(component)]));
+    return Object.fromEntries(Array.from(this.#components, ([name, component]) => [name, this.#look(component)]));
+  }
+
+  #keep(components: readonly (readonly [string, Component])[]): void {
+    this.#components = new Map(components.toSorted(([a], [b]) => (a < b ? -1 : 1)));
   }
 
   #look(component: Component): ComponentHealth {
