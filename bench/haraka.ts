@@ -60,7 +60,7 @@ export async function startHaraka(folder: string): Promise<Peer | undefined> {
   copyFileSync(join(script, '..', '..', 'config', 'connection.ini'), join(folder, 'config', 'connection.ini'));
   writeFileSync(join(folder, 'plugins', 'maildir.js'), plugin(inbox));
   const child = spawn(process.execPath, [script, '-c', folder], { stdio: 'ignore' });
-  if (await listening(port, 20)) return { name: 'haraka', port, inbox, stop: () => stopChild(child) };
+  if (await listening(port, 20)) return { name: 'haraka', port, pid: child.pid, inbox, stop: () => stopChild(child) };
   child.kill('SIGKILL');
   process.stderr.write('Haraka did not start; it is left out.\n');
   return undefined;

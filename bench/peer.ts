@@ -8,6 +8,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 export interface Peer {
   readonly name: string;
   readonly port: number;
+  readonly pid: number | undefined;
   /** Folder where a file for each message appears. */
   readonly inbox: string;
   stop(): Promise<void>;
@@ -19,7 +20,7 @@ export async function startPeer(name: string, script: string, args: readonly str
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   const port = await readyPort(child, name);
-  return { name, port, inbox, stop: () => stopChild(child) };
+  return { name, port, pid: child.pid, inbox, stop: () => stopChild(child) };
 }
 
 /** `BENCH_PROFILE=NAME` writes a processor profile of that peer into the working folder. */

@@ -60,7 +60,8 @@ maillog_file_prefixes = ${folder}
   const stop = async (): Promise<void> => {
     await run(program, ['-c', config, 'stop']).catch(() => undefined);
   };
-  if (await listening(port, 10)) return { name: 'postfix', port, inbox: join(mail, 'box', 'new'), stop };
+  if (await listening(port, 10))
+    return { name: 'postfix', port, pid: undefined, inbox: join(mail, 'box', 'new'), stop };
   await stop();
   process.stderr.write('Postfix did not listen; it is left out.\n');
   return undefined;

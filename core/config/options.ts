@@ -40,9 +40,9 @@ export const ServerOptions = z.strictObject({
   data: z.string().min(1).default('data').describe('The data folder; relative to the configuration file.'),
   durability: z
     .enum(['file', 'log'])
-    .default('file')
+    .default('log')
     .describe(
-      'How a message becomes durable before it is acknowledged: "file" fsyncs a file for each message; "log" writes all messages that wait into one log with one fsync, which is faster under load. See docs/on-disk.md.',
+      'How a message becomes durable before it is acknowledged: "log" writes all messages that wait into one log with one fsync, which is faster; "file" fsyncs a file for each message. See docs/on-disk.md.',
     ),
   domains: z
     .array(z.string().min(1))

@@ -154,3 +154,31 @@ test(
     assert.equal(status, 0);
   },
 );
+
+test('what a child of a counter counts is in its series at the next look, beside what is counted by labels', async () => {
+  const metrics = own();
+  const counter = metrics.scope('a').counter('mails_total', 'Mails.', ['kind']);
+  const child = counter.labels({ kind: 'new' });
+  child.inc();
+  child.inc(4);
+  counter.inc({ kind: 'new' }, 10);
+  assert.match(await textOf(metrics), /^postern_mails_total\{kind="new"\} 15$/m);
+  assert.match(await textOf(metrics), /^postern_mails_total\{kind="new"\} 15$/m);
+  child.inc(0);
+  child.inc(1);
+  assert.match(await textOf(metrics), /^postern_mails_total\{kind="new"\} 16$/m);
+  for (const wrong of [-1, Number.NaN, Infinity]) assert.throws(() => child.inc(wrong), TypeError);
+});
+
+test('children that are made for each count are added up, however many there are', async () => {
+  const metrics = own(5);
+  const counter = metrics.scope('a').counter('mails_total', 'Mails.', ['kind']);
+  for (let n = 0; n < 5000; n += 1) counter.labels({ kind: `k${n % 3}` }).inc();
+  const text = await textOf(metrics);
+  for (const [kind, count] of [
+    ['k0', 1667],
+    ['k1', 1667],
+    ['k2', 1666],
+  ] as const)
+    assert.ok(text.includes(`postern_mails_total{kind="${kind}"} ${count}\n`), text);
+});
