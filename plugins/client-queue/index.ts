@@ -16,7 +16,7 @@ import { openDestinationControls } from './destination-controls.js';
 import { ClientQueueOptions, type ClientQueueSettings } from './options.js';
 import { Outbound } from './outbound.js';
 import { OutboundSettings } from './outbound-settings.js';
-import { openRelayQueue } from './queue/open-relay-queue.js';
+import { openRelayQueue, type OpenedRelayQueue } from './queue/open-relay-queue.js';
 import { NextHops } from './next-hops.js';
 import { explainRelay } from './relay-explanation.js';
 import { relayHook, relayTarget } from './relay-hook.js';
@@ -33,16 +33,7 @@ export const clientQueue = definePlugin({
     const { clock, log, smtp, metrics, health, onClose } = context;
     const { data, hostname } = configuration;
     const settings = new OutboundSettings(options, configuration.file === null ? '.' : dirname(configuration.file));
-    const queue = await openRelayQueue({
-      folder: await context.folder('queue'),
-      clock,
-      log,
-      owner: relayTarget,
-      ready: lifecycle.started,
-      keepFinishedMs: options.keepFinished * 1000,
-      maxEntries: options.maxEntries,
-      longestPauseMs: Math.max(options.retry.maxSeconds, options.retry.firstSeconds) * 1500,
-    });
+    const queue = await openQueue(context, options, lifecycle.started);
     onClose(() => queue.close());
     const controls = await openDestinationControls({ file: join(data, 'destinations.json'), clock });
     const finder = mailRoutes(options, hostname, clock);
@@ -114,6 +105,23 @@ function registerTargets(
   smtp.deliverTo('retry', retry);
   smtp.deliverTo('bounce', bounce);
   smtp.deliverTo('hold', hold);
+}
+
+async function openQueue(
+  { folder, clock, log }: PluginContext,
+  { keepFinished, maxEntries, retry }: ClientQueueSettings,
+  ready: Promise<void>,
+): Promise<OpenedRelayQueue> {
+  return openRelayQueue({
+    folder: await folder('queue'),
+    clock,
+    log,
+    owner: relayTarget,
+    ready,
+    keepFinishedMs: keepFinished * 1000,
+    maxEntries,
+    longestPauseMs: Math.max(retry.maxSeconds, retry.firstSeconds) * 1500,
+  });
 }
 
 function mailRoutes({ resolver }: ClientQueueSettings, hostname: string, clock: PluginContext['clock']): MailRoutes {
