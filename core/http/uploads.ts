@@ -79,8 +79,11 @@ export class Uploads {
     // formidable has them in the order in which they ended; a form has an order of its own.
     const order = [...paths];
     files.sort((a, b) => order.indexOf(a.file.filepath) - order.indexOf(b.file.filepath));
-    if (files.length === 0) throw problem('bad-request', 'There is no file in the form.');
-    return { files: files.map(({ field, file }) => uploadedFile(field, file)), fields: body ?? {} };
+    const fields = body ?? {};
+    // Whoever needs a file says so; a form may have text instead of one.
+    if (files.length === 0 && Object.keys(fields).length === 0)
+      throw problem('bad-request', 'There is no file in the form.');
+    return { files: files.map(({ field, file }) => uploadedFile(field, file)), fields };
   }
 
   /** The files of a request are gone when it is answered, whatever the answer was. */

@@ -128,10 +128,13 @@ const sortLabels: Readonly<Record<string, string>> = {
 
 export function listPage(answer: ListAnswer, about: ListAbout) {
   const { filter } = about;
+  const suspended = new Set(
+    about.controls.filter(({ suspendedUntil }) => suspendedUntil !== null).map(({ destination }) => destination),
+  );
   const state = filter.state?.length === 1 ? filter.state[0] : filter.state === undefined ? '' : 'all';
   return {
     overview: statisticsPage(answer.statistics, about.controls, about.now),
-    list: { ...answer, items: answer.items.map(rowOf) },
+    list: { ...answer, items: answer.items.map((entry) => rowOf(entry, suspended)) },
     filter: { ...filter, state },
     filtered: Object.keys(filter).length > 0,
     furtherFilters: [
@@ -163,11 +166,15 @@ export function listPage(answer: ListAnswer, about: ListAbout) {
 /** Recipients that a row shows; more of them are counted. */
 const shownRecipients = 2;
 
-function rowOf(entry: Summary) {
+function rowOf(entry: Summary, suspended: ReadonlySet<string>) {
   const open = entry.recipients.filter(({ state }) => isOpen(state));
   const shown = open.length > 0 ? open : entry.recipients;
+  const replies = shown.flatMap(({ lastReply }) => lastReply ?? []).sort((a, b) => (a.at < b.at ? 1 : -1));
   return {
     ...entry,
+    // What was said of those who are settled is no reason to wait.
+    lastReply: replies[0] ?? (open.length > 0 ? null : entry.lastReply),
+    suspended: open.length > 0 && open.every(({ destination }) => suspended.has(destination)),
     href: `/client/queue/${entry.uid}`,
     shown: shown.slice(0, shownRecipients).map(({ address }) => address),
     more: Math.max(0, shown.length - shownRecipients),

@@ -62,6 +62,7 @@ export const monitoring = definePlugin({
         health: healthOverview,
         activity,
         disk,
+        queue: given.relayQueue,
         metrics: metricsExposition,
         finder: new Finder({ catalogue, directory: given.directory, relayQueue: given.relayQueue }),
       }),

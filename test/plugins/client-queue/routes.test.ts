@@ -164,6 +164,32 @@ test('below /client', async (t) => {
     await ground.call(MutationAnswer, '/client/queue/delete', { json: { uids: first.uids } });
   });
 
+  await t.test('the forms send what was typed or chosen', async () => {
+    const headers = { 'Sec-Fetch-Site': 'same-origin' };
+    const boundary = 'form-boundary';
+    const part = (name: string, value: string, more = '') =>
+      `--${boundary}\r\nContent-Disposition: form-data; name="${name}"${more}\r\n\r\n${value}\r\n`;
+    const send = (path: string, ...parts: readonly string[]) =>
+      server.admin.request(path, {
+        method: 'POST',
+        accept: 'text/html',
+        headers: { ...headers, 'Content-Type': `multipart/form-data; boundary=${boundary}` },
+        body: `${parts.join('')}--${boundary}--\r\n`,
+      });
+    const typed = `{ route: 'sink', envelopes: [{ mail: 'a@b.example', rcpt: ['c@sink.example'], text: '<b>' }] }`;
+    const sent = await send('/client/send', part('case', typed));
+    assert.match(sent.text, /<h1>Session delivered<\/h1>/);
+    const file = part('eml', 'Subject: A file\r\n\r\nx', '; filename="a.eml"\r\nContent-Type: message/rfc822');
+    const fields = [part('mail', ''), part('rcpt', 't450d@sink.example'), part('route', 'sink')];
+    const queued = await send('/client/queue', file, ...fields);
+    assert.equal(queued.status, 303);
+    const uid = /^\/client\/queue\/([a-z0-9-]+)/.exec(queued.headers.get('location') ?? '')?.[1] ?? '';
+    const { subject, sender } = await ground.entry(uid);
+    assert.deepEqual([subject, sender], ['A file', '']);
+    assert.equal((await send('/client/send', part('case', ' '))).status, 422);
+    await ground.call(MutationAnswer, '/client/queue/delete', { json: { uid } });
+  });
+
   await t.test('the list filters, counts, and goes on by cursor', async () => {
     const uids = [];
     for (const name of ['t450a', 't450b', 't451c']) uids.push(await ground.queue(`${name}@sink.example`));

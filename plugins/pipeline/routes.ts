@@ -1,0 +1,118 @@
+import { isIP } from 'node:net';
+import { z } from 'zod';
+import type { ExplainQuestion, Explaining } from '../../core/contracts/explaining.js';
+import type { Catalogue } from '../../core/contracts/server.js';
+import { type AnyEndpoint, defineEndpoint } from '../../core/http/endpoint.js';
+import { phases, stages } from '../../core/smtp/hook.js';
+import { chainByStage, explanationPage } from './pipeline-page.js';
+
+export interface PipelineSite {
+  readonly catalogue: Catalogue;
+  readonly explaining: Explaining;
+}
+
+const group = 'Service';
+const Stage = z.enum(stages);
+const Phase = z.enum(phases);
+
+const HookAnswer = z.object({
+  stage: Stage,
+  phase: Phase,
+  plugin: z.string(),
+  mode: z.enum(['enforce', 'shadow']).describe('shadow: asked, and its verdict only written to the log'),
+  timeLimitMs: z.int(),
+  calls: z.int(),
+  failures: z.int(),
+  shadowed: z.int().describe('Verdicts that were not followed'),
+});
+
+const recipients = z
+  .union([z.string().max(100_000), z.array(z.string().max(1024)).max(100)])
+  .transform((given) => (typeof given === 'string' ? given.split(/[\s,]+/).filter((part) => part !== '') : given))
+  .refine((list) => list.length > 0, 'name at least one recipient')
+  .refine((list) => list.length <= 100, 'at most 100 recipients');
+
+const Question = z.strictObject({
+  ip: z
+    .string()
+    .refine((ip) => isIP(ip) !== 0, 'must be an IP address')
+    .describe('Of the client.'),
+  ehlo: z.string().min(1).max(255).default('client.example').describe('What it says in EHLO.'),
+  mode: z.enum(['mx', 'submission', 'lmtp']).default('mx').describe('Of the listener it comes to.'),
+  authenticated: z
+    .union([z.literal(''), z.string().max(320)])
+    .nullable()
+    .default(null)
+    .describe('Who has signed in, local@domain; nobody if empty.'),
+  tls: z.boolean().default(false),
+  mail: z.string().max(1024).describe('Reverse-path; empty is the null reverse-path.'),
+  rcpt: recipients.describe('Recipients: a list, or a text with blanks or commas between them.'),
+});
+
+const Reply = z.object({ code: z.int(), status: z.string().nullable(), text: z.string() }).nullable();
+const ExplainedStage = z.object({
+  stage: Stage,
+  address: z.string().nullable(),
+  steps: z.array(
+    z.object({
+      plugin: z.string(),
+      phase: Phase,
+      verdict: z.enum(['next', 'accept', 'reject', 'defer', 'discard', 'hold', 'route', 'change', 'notAsked']),
+      detail: z.string().nullable(),
+      shadow: z.boolean(),
+    }),
+  ),
+  outcome: z.enum(['pass', 'refuse', 'discard']),
+  reply: Reply,
+});
+const ExplanationAnswer = z.object({
+  stages: z.array(ExplainedStage),
+  recipients: z.array(
+    ExplainedStage.extend({
+      hop: z.object({ target: z.string(), destination: z.string() }).nullable(),
+      way: z.array(z.string()).describe('What the target would do, a sentence each'),
+    }),
+  ),
+  unasked: z.array(z.object({ stage: Stage, plugin: z.string(), phase: Phase })),
+});
+
+export function pipelineEndpoints(site: PipelineSite): readonly AnyEndpoint[] {
+  return [showing(site), explainingOne(site)];
+}
+
+const showing = ({ catalogue }: PipelineSite) =>
+  defineEndpoint({
+    method: 'GET',
+    path: '/pipeline',
+    summary: 'What decides about mail: every hook, stage by stage, in the order they are asked',
+    group,
+    access: 'read',
+    answer: z.object({ hooks: z.array(HookAnswer) }),
+    view: 'pipeline.njk',
+    cache: 'no-store',
+    handle({ request }) {
+      const hooks = catalogue.hooks();
+      return request.representation === 'html' ? chainByStage(hooks) : { hooks };
+    },
+  });
+
+const explainingOne = ({ explaining }: PipelineSite) =>
+  defineEndpoint({
+    method: 'POST',
+    path: '/pipeline/explain',
+    summary: 'What would happen to a mail, step by step; nothing is sent or remembered',
+    group,
+    access: 'read',
+    body: { kind: 'fields', schema: Question, limit: 256 * 1024 },
+    answer: ExplanationAnswer,
+    view: 'explanation.njk',
+    cache: 'no-store',
+    async handle({ body, request }) {
+      const question: ExplainQuestion = {
+        ...body,
+        authenticated: body.authenticated === '' ? null : body.authenticated,
+      };
+      const explanation = await explaining.explain(question);
+      return request.representation === 'html' ? explanationPage(question, explanation) : explanation;
+    },
+  });
