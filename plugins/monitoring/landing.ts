@@ -1,3 +1,4 @@
+import type { RelayQueue } from '../../core/contracts/relay-queue.js';
 import type { Catalogue, Configuration, HealthOverview } from '../../core/contracts/server.js';
 import type { ComponentHealth } from '../../core/health.js';
 import type { EndpointDescription } from '../../core/http/endpoint.js';
@@ -34,6 +35,8 @@ export interface Landing extends ActivityFigures {
   readonly uptime: number;
   readonly listeners: readonly LandingListener[];
   readonly disk: Space | null;
+  /** Open entries of the queue; null where there is none. */
+  readonly queue: number | null;
   readonly q: string;
   /** Endpoints shown, of all. */
   readonly shown: number;
@@ -47,10 +50,12 @@ export interface LandingParts {
   readonly health: HealthOverview;
   readonly activity: Activity;
   readonly disk: DiskSpace;
+  readonly queue: Pick<RelayQueue, 'size'> | undefined;
 }
 
 /** @param q words that must all occur in method, path, purpose, group or access of an endpoint */
-export function landing({ catalogue, configuration, health, activity, disk }: LandingParts, q: string): Landing {
+export function landing(parts: LandingParts, q: string): Landing {
+  const { catalogue, configuration, health, activity, disk, queue } = parts;
   const { status, uptime, components } = fullHealth(health);
   const all = catalogue.endpoints().filter(({ hidden }) => !hidden);
   const shown = all.filter((endpoint) => matches(endpoint, q));
@@ -65,6 +70,7 @@ export function landing({ catalogue, configuration, health, activity, disk }: La
     listeners: catalogue.listeners?.().map(bound) ?? listenersOf(configuration),
     ...activity.figures(),
     disk: disk.space ?? null,
+    queue: queue?.size ?? null,
     q,
     shown: shown.length,
     total: all.length,

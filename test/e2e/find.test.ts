@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import { suiteEnding } from '../support/ending.js';
 import { deliver, lines } from '../support/delivery.js';
+import { freePort } from '../support/free-port.js';
 import { HttpClient } from '../support/http-client.js';
 import { startInProcess, type InProcessServer } from '../support/in-process-server.js';
 
@@ -23,7 +24,8 @@ describe('what an operator has in hand', () => {
       { username: 'admin', password: 'the password of a test', role: 'admin' },
       { username: 'guest', password: 'the password of a guest', role: 'read' },
     ];
-    const config = { smtp: { listeners: [{ name: 'mx', port: 0 }] }, http: { accounts } };
+    const plugins = { 'client-queue': { routes: { nowhere: { mx: ['127.0.0.1'], port: await freePort() } } } };
+    const config = { smtp: { listeners: [{ name: 'mx', port: 0 }] }, http: { accounts }, plugins };
     server = await startInProcess(suite, JSON.stringify(config));
     await deliver(server.portOf('mx'), lines('Subject: x', `Message-ID: ${messageId}`, '', 'hello'));
   });
@@ -59,6 +61,24 @@ describe('what an operator has in hand', () => {
     }
     assert.match(await server.admin.page(path('postmaster@localhost')), /<a href="\/store\/localhost\/postmaster">/);
     assert.equal((await server.admin.request('/store/localhost/postmaster')).status, 200);
+  });
+
+  test('leads from the uid of a queue entry to its page, and from its recipient to the list', async () => {
+    const envelopes = [{ mail: 'anna@localhost', rcpt: ['bert@elsewhere.example'], subject: 'x', text: 'y' }];
+    const sent = await server.admin.request('/client/queue', { json: { route: 'nowhere', envelopes } });
+    assert.equal(sent.status, 202, sent.text);
+    const { uid } = JSON.parse(sent.text) as { uid: string };
+    const { status, headers } = await server.admin.request(path(` ${uid.toUpperCase()} `), { accept: 'text/html' });
+    assert.deepEqual([status, headers.get('location')], [303, `/client/queue/${uid}`]);
+    assert.equal((await server.admin.request(`/client/queue/${uid}`)).status, 200);
+    const [list] = await found('bert@elsewhere.example');
+    assert.equal(list?.title, 'One entry of the queue');
+    const { items } = (await server.admin.json(list?.href ?? '')) as { items: readonly { uid: string }[] };
+    assert.deepEqual(
+      items.map((entry) => entry.uid),
+      [uid],
+    );
+    assert.equal(((await server.admin.json('/')) as { queue: number }).queue, 1);
   });
 
   test('leads nowhere where the reader may not go, and never out of this server', async () => {

@@ -130,12 +130,23 @@ function pageOf(history: MetricHistory, health: HealthOverview, clock: Clock, pe
         hint: 'for now and for good',
       },
       { label: 'To the 250', value: formatValue('seconds', last('delivery95')), hint: '95 % are faster' },
+      ...queueStat(last),
       { label: 'Sessions', value: formatValue('count', last('sessions')), hint: 'open' },
       { label: 'Event loop', value: formatValue('seconds', last('lag')), hint: 'delay of the slowest 1 %' },
       { label: 'Memory', value: formatValue('bytes', last('resident')), hint: 'of the process' },
     ],
     charts: history.shown(charts).map((chart) => drawChart(chart, part, from, now)),
   };
+}
+
+/** Nothing where there is no queue. */
+function queueStat(last: (id: string) => number): readonly { label: string; value: string; hint: string }[] {
+  const open = ['queued', 'active', 'deferred', 'held'].map((state) => last(`queue_${state}`));
+  const age = last('queueAge');
+  if (!open.every((count) => Number.isFinite(count))) return [];
+  const waiting = open.reduce((all, count) => all + count, 0);
+  const hint = waiting > 0 && Number.isFinite(age) ? `oldest ${formatValue('seconds', age)}` : 'nothing waits';
+  return [{ label: 'Queue', value: formatValue('count', waiting), hint }];
 }
 
 const historyEndpoint = ({ history }: MetricsParts): AnyEndpoint =>
