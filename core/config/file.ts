@@ -60,8 +60,14 @@ function parse(path: string, text: string): unknown {
     return JSON5.parse<unknown>(text);
   } catch (cause) {
     const { lineNumber, columnNumber, message } = cause as SyntaxError & { lineNumber?: number; columnNumber?: number };
-    const place = lineNumber === undefined ? path : `${path}:${lineNumber}:${columnNumber ?? 1}`;
+    const place = lineNumber === undefined ? path : `${path}:${placeOf(text, lineNumber, columnNumber ?? 1)}`;
     const reason = message.replace(/^JSON5: /, '').replace(/ at \d+:\d+$/, '');
     throw startError(`${place}: not valid JSON5: ${reason}.`, cause);
   }
+}
+
+/** The parser counts a line end that does not belong there to the line behind it, as column 0. */
+function placeOf(text: string, line: number, column: number): string {
+  if (column > 0) return `${line}:${column}`;
+  return `${line - 1}:${(text.split('\n')[line - 2]?.length ?? 0) + 1}`;
 }
