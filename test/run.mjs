@@ -20,6 +20,7 @@ if (run(['build.mjs', '--if-stale']).status !== 0) process.exit(1);
 const thorough = [
   'browser',
   'crash',
+  'e2e/explain',
   'fuzz',
   'hostile',
   'peers',

@@ -143,7 +143,7 @@ async function explainStage<S extends Stage>(
       shadow,
     };
   });
-  const reply = decision.outcome === 'refuse' ? replyOf(decision.reply) : null;
+  const reply = decision.outcome === 'refuse' ? replyOf(inPlace(stage, decision.reply)) : null;
   return { stage, address: null, steps, outcome: decision.outcome, reply, decision };
 }
 
@@ -185,8 +185,13 @@ function detailOf(verdict: Verdict): string | null {
       return verdict.changes.map(({ change }) => change).join(', ');
     case 'next':
     case 'accept':
-      return null;
+      break;
   }
+  return null;
 }
+
+/** RFC 5321 §4.3.2: a greeting is 220, 421 or 554. */
+const inPlace = (stage: Stage, reply: Reply): Reply =>
+  stage === 'connect' ? { ...reply, code: reply.code < 500 ? 421 : 554 } : reply;
 
 const replyOf = ({ code, status, lines }: Reply): ExplainedReply => ({ code, status, text: lines.join(' ') });
