@@ -43,6 +43,7 @@ export function maildirTarget(ground: DeliveryGround): DeliveryTarget {
         () => new MaildirDelivery(ground, recipients, transaction.repeatable ? transaction.id : null),
       ),
     finder: () => placedMessageFinder(ground.maildirs.root),
+    explain: ({ destination }) => Promise.resolve([`It is put into the INBOX of ${destination}, on this server.`]),
   };
 }
 
