@@ -146,13 +146,14 @@ export class Accounts {
   readonly #running = new Map<string, Promise<Account | undefined>>();
   readonly #owner: string | undefined;
   #roster: Roster;
+  #making = false;
   #rememberSeconds: number | undefined;
   #verified: LRUCache<string, Account> | undefined;
 
   constructor(roster: Roster, input: AccountsInput) {
     this.#roster = roster;
     this.#input = input;
-    void this.#makeHashes(roster);
+    void this.#makeHashes();
     this.remember(input.rememberSeconds ?? 60);
     if (input.ownerToken !== undefined) this.#owner = this.#digest(ownerUsername, input.ownerToken);
   }
@@ -187,12 +188,22 @@ export class Accounts {
     };
   }
 
-  /** So that the first sign-in of an account takes no longer than the next; one after the other, as there may be many. */
-  async #makeHashes(roster: Roster): Promise<void> {
-    for (const { hash } of roster.entries.values()) {
-      if (this.#roster !== roster) return;
-      await hash().catch(() => undefined);
+  /**
+   * So that the first sign-in of an account takes no longer than the next. One after the other, as there may be many, and in
+   * one run, as there may be many changes.
+   */
+  async #makeHashes(): Promise<void> {
+    if (this.#making) return;
+    this.#making = true;
+    let done: Roster | undefined;
+    while (done !== this.#roster) {
+      done = this.#roster;
+      for (const { hash } of done.entries.values()) {
+        if (done !== this.#roster) break;
+        await hash().catch(() => undefined);
+      }
     }
+    this.#making = false;
   }
 
   async #fromFile(): Promise<Roster> {
@@ -208,7 +219,7 @@ export class Accounts {
   /** A password that was right for an account that is gone or changed is remembered no longer. */
   #take(next: Roster): void {
     this.#roster = next;
-    void this.#makeHashes(next);
+    void this.#makeHashes();
     for (const [key, account] of this.#verified?.entries() ?? []) {
       if (next.entries.get(account.username)?.account !== account) this.#verified?.delete(key);
     }
