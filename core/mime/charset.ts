@@ -1,3 +1,4 @@
+import { isUtf8 as isWholeUtf8 } from 'node:buffer';
 import { TextDecoder } from 'node:util';
 
 const known = new Map<string, TextDecoder>();
@@ -51,6 +52,8 @@ function guess(bytes: Uint8Array, claimsUtf8: boolean): 'utf-8' | 'windows-1252'
 
 /** A character that is cut off by the end of the bytes is no fault, if there are others in front of it. */
 function isUtf8(bytes: Uint8Array): boolean {
+  // A decoder is made in as much time as all the rest of a short message takes.
+  if (isWholeUtf8(bytes)) return true;
   try {
     const decoder = new TextDecoder('utf-8', { fatal: true });
     const text = decoder.decode(bytes, { stream: true });

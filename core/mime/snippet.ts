@@ -4,6 +4,8 @@ import { readableParts } from './readable-part.js';
 import type { Part, Structure } from './structure.js';
 
 const maxLength = 160;
+/** The first words are nearly always within so many characters. */
+const usualLength = 500;
 const maxTextBytes = 4 * 1024;
 /** HTML begins with styles, as a rule long ones. */
 const maxHtmlBytes = 32 * 1024;
@@ -28,9 +30,14 @@ function decoded(bytes: Buffer, part: Part, limit: number): string {
 const unseen = /(?:(?!\u200d)[\p{Cc}\p{Cf}\u034f\u2028\u2029])+/gu;
 
 function line(text: string): string {
-  const words = text.replace(unseen, ' ').replace(/\s+/g, ' ').trim();
+  const start = oneLine(text.slice(0, usualLength));
+  const words = start.length > maxLength || text.length <= usualLength ? start : oneLine(text);
   if (words.length <= maxLength) return words;
   return `${Array.from(words.slice(0, maxLength)).slice(0, -1).join('')}…`;
+}
+
+function oneLine(text: string): string {
+  return text.replace(unseen, ' ').replace(/\s+/g, ' ').trim();
 }
 
 const unread = ['style', 'script', 'head', 'title'];
