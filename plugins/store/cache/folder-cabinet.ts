@@ -13,6 +13,7 @@ export interface CabinetInput extends CacheSite {
 
 const mostFolders = 500;
 /** In the background messages are read in slices, with pauses: others have the processor, and the disk, in between. */
+const fillAfterMs = 50;
 const sliceMs = 8;
 const pauseMs = 4;
 /** A folder that changed is kept that much later, and one that changes all the time once in that while. */
@@ -86,6 +87,7 @@ export class FolderCabinet {
     drawer.isFilling = true;
     const { folder } = drawer;
     try {
+      await pause(fillAfterMs);
       for (let row = 0; !this.#isClosed;) {
         const rows = folder.known;
         if (rows === undefined || row >= rows.count) break;
