@@ -87,7 +87,8 @@ function optionsOf(chart, section, place) {
         width: 1.75,
         stroke: swatches[index] && styleOf(swatches[index], 'backgroundColor'),
         dash: dashes[index],
-        points: { show: false },
+        // A lone value is a point; a line begins with two.
+        points: { size: 4 },
       })),
     ],
     hooks: {
