@@ -1,7 +1,6 @@
 import { join } from 'node:path';
-import type { TestContext } from 'node:test';
 import { pino } from 'pino';
-import { lend } from '../../core/boot.js';
+import { lend, type Lent } from '../../core/boot.js';
 import type { Clock } from '../../core/clock.js';
 import { lifecycle } from '../../core/contracts/lifecycle.js';
 import { serverLog } from '../../core/contracts/server-log.js';
@@ -15,7 +14,7 @@ import type { Plugin } from '../../core/plugin.js';
 import { RunningPlugin } from '../../core/running-plugin.js';
 import { Pipeline } from '../../core/smtp/pipeline.js';
 import type { SmtpSession, Transaction } from '../../core/smtp/transaction.js';
-import { atEnd } from '../support/ending.js';
+import { atEnd, type Ending } from '../support/ending.js';
 import { openShell, type OpenedShell } from '../core/http/opened-shell.js';
 
 export interface PluginSite extends OpenedShell {
@@ -38,6 +37,8 @@ export interface PluginSiteInput {
   readonly clock?: Clock;
   /** A configuration that never changes if absent. */
   readonly reloading?: Reloading;
+  /** What other plugins would lend. */
+  readonly lent?: readonly Lent[];
 }
 
 const unchanging: Reloading = {
@@ -48,7 +49,7 @@ const unchanging: Reloading = {
 export const noon = Date.UTC(2026, 10, 21, 12);
 
 /** One plugin with the real shell, pipeline, metrics and health around it. */
-export async function openPluginSite(t: TestContext, plugin: Plugin, input: PluginSiteInput): Promise<PluginSite> {
+export async function openPluginSite(t: Ending, plugin: Plugin, input: PluginSiteInput): Promise<PluginSite> {
   const clock = input.clock ?? { now: () => noon, monotonic: () => 0 };
   const opened = await openShell();
   atEnd(t, () => opened.close());
@@ -67,6 +68,7 @@ export async function openPluginSite(t: TestContext, plugin: Plugin, input: Plug
   });
   atEnd(t, () => logged.close());
   const lent = [
+    ...(input.lent ?? []),
     lend(configuration, { ...input.configuration, data }),
     lend(reloading, input.reloading ?? unchanging),
     lend(healthOverview, health),
@@ -76,7 +78,7 @@ export async function openPluginSite(t: TestContext, plugin: Plugin, input: Plug
     lend(catalogue, { endpoints: () => http.describe(), hooks: () => pipeline.describe() }),
   ];
   const services = Object.fromEntries(
-    Object.entries(plugin.needs).map(([key, token]) => [
+    Object.entries({ ...plugin.uses, ...plugin.needs }).map(([key, token]) => [
       key,
       lent.find(({ token: one }) => one.id === token.id)?.value,
     ]),

@@ -1,0 +1,69 @@
+import type { ClientIdentity, Destination } from '../client/destination.js';
+import { localFailure } from '../client/failure.js';
+import type { Lease } from '../client/pooling.js';
+import type { ClientSession } from '../client/session.js';
+import type { SmtpSession } from '../transaction.js';
+
+/** A connection over which a server was told who its client is. */
+interface Identified {
+  readonly key: string;
+  readonly session: ClientSession;
+}
+
+/** Connections that belong to one client each: used again while it stays and stays who it is. */
+export class IdentifiedSessions {
+  /** Undefined: the client is gone. */
+  readonly #kept = new WeakMap<SmtpSession, Identified | undefined>();
+  #open = 0;
+
+  async lease(
+    client: { readonly session: SmtpSession; readonly identity: ClientIdentity },
+    { address }: Destination,
+    most: number,
+    open: () => Promise<ClientSession>,
+  ): Promise<Lease> {
+    const key = JSON.stringify([address, client.identity]);
+    const kept = this.#take(client.session, key);
+    if (kept !== undefined) return this.#lent(client.session, { key, session: kept }, true);
+    if (this.#open >= most) throw localFailure('connect', 'Too many messages wait for a connection');
+    this.#open += 1;
+    try {
+      return this.#lent(client.session, { key, session: await open() }, false);
+    } catch (error) {
+      this.#open -= 1;
+      throw error;
+    }
+  }
+
+  forget(client: SmtpSession): void {
+    const kept = this.#kept.get(client);
+    this.#kept.set(client, undefined);
+    if (kept !== undefined) this.#leave(kept);
+  }
+
+  #take(client: SmtpSession, key: string): ClientSession | undefined {
+    const kept = this.#kept.get(client);
+    if (kept === undefined) return undefined;
+    this.#kept.delete(client);
+    if (kept.key === key && kept.session.reusable) return kept.session;
+    this.#leave(kept);
+    return undefined;
+  }
+
+  #lent(client: SmtpSession, identified: Identified, reused: boolean): Lease {
+    let out = true;
+    const release = (): void => {
+      if (!out) return;
+      out = false;
+      const isGone = this.#kept.has(client) && this.#kept.get(client) === undefined;
+      if (identified.session.reusable && !isGone) this.#kept.set(client, identified);
+      else this.#leave(identified);
+    };
+    return { session: identified.session, reused, release };
+  }
+
+  #leave({ session }: Identified): void {
+    this.#open -= 1;
+    if (session.failure === undefined) void session.quit();
+  }
+}

@@ -1,0 +1,188 @@
+import type { RecipientOutcome } from '../../contracts/delivery-target.js';
+import type { SpooledMessage } from '../../disk/spool.js';
+import type { Address } from '../../mime/address.js';
+import type { ClientIdentity } from '../client/destination.js';
+import { isClientFailure, timeoutFailure, type ClientFailure } from '../client/failure.js';
+import type { Lease } from '../client/pooling.js';
+import type { Reply } from '../reply.js';
+import type { Recipient, RecipientDsn, SmtpSession, Transaction } from '../transaction.js';
+import { outcomeOf, outcomesOf } from './answer.js';
+import { contentOf, lackingFor, messageOf, outlineAhead, recipientOf, senderOf } from './mirrored-message.js';
+import type { Upstream } from './upstream.js';
+import type { Call } from './upstream-host.js';
+
+/**
+ * A client's transaction, said again to an upstream as it comes: MAIL and RCPT at the client's RCPT, the message when it is
+ * there. One step at a time; whoever calls may give up waiting, the steps do not.
+ */
+export class LiveTransaction {
+  readonly upstream: Upstream;
+  readonly #transaction: Transaction;
+  #turn: Promise<unknown> = Promise.resolve();
+  #lease: Lease | undefined;
+  /** The answer to MAIL where it was no, or what has broken the connection: all that is said from there on. */
+  #refusal: Reply | ClientFailure | undefined;
+  /** Whom the upstream has accepted, in the order of RCPT. */
+  #accepted: Address[] = [];
+  #ended = false;
+
+  constructor(upstream: Upstream, transaction: Transaction) {
+    this.upstream = upstream;
+    this.#transaction = transaction;
+  }
+
+  /** What the upstream says to this recipient, or why it cannot be asked. Never rejects with a `ClientFailure`. */
+  rcpt(address: Address, dsn?: RecipientDsn): Promise<Reply | ClientFailure> {
+    return this.#inTurn(() =>
+      this.#within(this.upstream.settings.answerMs, (signal) => this.#ask(address, dsn, signal)),
+    );
+  }
+
+  /**
+   * The message for these recipients; one outcome for each, in their order. Over the open transaction when it has just them;
+   * else, because a hook has taken some away or the connection is lost, as a message of its own.
+   */
+  deliver(recipients: readonly Recipient[], message: SpooledMessage): Promise<readonly RecipientOutcome[]> {
+    return this.#inTurn(async () => {
+      const lease = this.#lease;
+      if (lease === undefined || lease.session.failure !== undefined || !this.#hasJust(recipients)) {
+        return this.#anew(recipients, message);
+      }
+      return (await this.#sendOn(lease, recipients, message)) ?? this.#anew(recipients, message);
+    }).finally(() => this.end());
+  }
+
+  /** The client's transaction is over: what is open at the upstream is forgotten there, and the connection given back. */
+  end(): void {
+    this.#ended = true;
+    void this.#inTurn(() => this.#giveBack());
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.#turn.then(work);
+    this.#turn = done.catch(() => undefined);
+    return done;
+  }
+
+  async #within(
+    ms: number,
+    work: (signal: AbortSignal) => Promise<Reply | ClientFailure>,
+  ): Promise<Reply | ClientFailure> {
+    const overrun = new AbortController();
+    const timer = setTimeout(() => {
+      overrun.abort();
+      this.#lease?.session.close();
+    }, ms);
+    const answer = await work(overrun.signal).finally(() => clearTimeout(timer));
+    if (!overrun.signal.aborted) return answer;
+    this.#refusal = timeoutFailure('rcpt');
+    return this.#refusal;
+  }
+
+  async #ask(address: Address, dsn: RecipientDsn | undefined, signal: AbortSignal): Promise<Reply | ClientFailure> {
+    try {
+      if (this.#lease === undefined && this.#refusal === undefined) await this.#begin(signal);
+      const lease = this.#lease;
+      if (this.#refusal !== undefined || lease === undefined) return this.#refusal ?? timeoutFailure('rcpt');
+      const reply = await lease.session.rcpt(recipientOf(address, dsn));
+      if (reply.code < 300) this.#accepted.push(address);
+      return reply;
+    } catch (error) {
+      if (!isClientFailure(error)) throw error;
+      const isLost = this.#lease === undefined || this.#lease.session.failure !== undefined;
+      if (isLost) this.#refusal = error;
+      return error;
+    }
+  }
+
+  async #begin(signal: AbortSignal): Promise<void> {
+    if (this.#ended) return;
+    const { lease, reply } = await this.upstream.begin(
+      (session) => session.mail(senderOf(this.#transaction), outlineAhead(this.#transaction, session.capabilities)),
+      this.#call(signal),
+    );
+    this.#lease = lease;
+    if (reply.code >= 300) this.#refusal = reply;
+  }
+
+  #hasJust(recipients: readonly Recipient[]): boolean {
+    return (
+      recipients.length === this.#accepted.length &&
+      recipients.every(({ address }, index) => address.address === this.#accepted[index]?.address)
+    );
+  }
+
+  /** Undefined when the connection was lost before the message was asked for: nobody has anything of it. */
+  async #sendOn(
+    { session }: Lease,
+    recipients: readonly Recipient[],
+    message: SpooledMessage,
+  ): Promise<readonly RecipientOutcome[] | undefined> {
+    const content = await contentOf(message, this.#transaction);
+    const lacking = await lackingFor(content, session.capabilities);
+    if (lacking !== undefined) return outcomesOf(recipients, lacking);
+    const said: Reply[] = [];
+    try {
+      const go = await session.data();
+      if (go.code !== 354) return outcomesOf(recipients, go);
+      await session.body(content, (reply) => said.push(reply));
+      const [only] = said;
+      if (session.protocol === 'smtp' && only !== undefined) return outcomesOf(recipients, only);
+      return recipients.map((recipient, index) => outcomeOf(recipient, said[index] ?? timeoutFailure('final')));
+    } catch (error) {
+      if (!isClientFailure(error)) throw error;
+      if (error.step === 'data' && error.kind === 'closed') return undefined;
+      return recipients.map((recipient, index) => outcomeOf(recipient, said[index] ?? error));
+    }
+  }
+
+  async #anew(recipients: readonly Recipient[], message: SpooledMessage): Promise<readonly RecipientOutcome[]> {
+    await this.#giveBack();
+    return sendAnew(this.upstream, this.#transaction, recipients, message);
+  }
+
+  async #giveBack(): Promise<void> {
+    const lease = this.#lease;
+    this.#lease = undefined;
+    this.#accepted = [];
+    if (lease === undefined) return;
+    const { session } = lease;
+    if (session.failure === undefined && !session.reusable) {
+      await session.rset().catch(() => session.close());
+    }
+    lease.release();
+  }
+
+  #call(signal: AbortSignal): Call {
+    const { session } = this.#transaction;
+    if (!this.upstream.settings.xclient || session.internal === true) return { signal };
+    return { signal, client: { session, identity: identityOf(session) } };
+  }
+}
+
+/** Sends a message that no transaction is open for: from the queue, or after one was lost. Never rejects with a `ClientFailure`. */
+export async function sendAnew(
+  upstream: Upstream,
+  transaction: Transaction,
+  recipients: readonly Recipient[],
+  message: SpooledMessage,
+): Promise<readonly RecipientOutcome[]> {
+  const outgoing = await messageOf(transaction, recipients, message);
+  const { recipients: results } = await upstream.send(outgoing, { signal: new AbortController().signal });
+  return recipients.map((recipient, index) => {
+    const result = results[index];
+    if (result === undefined) return outcomeOf(recipient, timeoutFailure('final'));
+    return outcomeOf(recipient, result.outcome === 'delivered' ? result.reply : result.failure);
+  });
+}
+
+function identityOf({ remote, hello, user, listener }: SmtpSession): ClientIdentity {
+  const lmtp = listener.mode === 'lmtp';
+  return {
+    ADDR: remote.address,
+    PORT: remote.port,
+    ...(hello !== undefined && { HELO: hello.name }),
+    PROTO: lmtp ? 'LMTP' : hello?.verb === 'HELO' ? 'SMTP' : 'ESMTP',
+    ...(user !== undefined && { LOGIN: user.username }),
+  };
+}

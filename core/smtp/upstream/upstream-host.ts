@@ -1,0 +1,118 @@
+import { isIP } from 'node:net';
+import type { Clock } from '../../clock.js';
+import type { HopFinder, NextHop } from '../../dns/next-hop.js';
+import type { CallOptions, ClientIdentity, Destination } from '../client/destination.js';
+import { clientFailure, isClientFailure, localFailure, type ClientFailure } from '../client/failure.js';
+import { openSession } from '../client/opening.js';
+import { ClientPool } from '../client/pool.js';
+import type { Lease } from '../client/pooling.js';
+import type { SmtpSession } from '../transaction.js';
+import { Breaker } from './breaker.js';
+import { IdentifiedSessions } from './identified-sessions.js';
+import type { UpstreamSettings } from './settings.js';
+
+export interface UpstreamGround {
+  readonly finder: Pick<HopFinder, 'forHosts'>;
+  readonly helloName: string;
+  readonly clock: Clock;
+}
+
+export interface Call {
+  readonly signal: AbortSignal;
+  /** Whose connection it is, where each client has its own. */
+  readonly client?: { readonly session: SmtpSession; readonly identity: ClientIdentity };
+}
+
+/** One server of an upstream: its addresses, its kept connections, and whether it answers. */
+export class UpstreamHost {
+  readonly name: string;
+  readonly port: number;
+  readonly breaker: Breaker;
+  readonly #settings: UpstreamSettings;
+  readonly #ground: UpstreamGround;
+  readonly #pool: ClientPool;
+  readonly #identified = new IdentifiedSessions();
+  readonly #destinations = new Map<string, Destination>();
+
+  constructor(written: string, settings: UpstreamSettings, ground: UpstreamGround) {
+    const { host, port } = readHost(written);
+    this.name = host;
+    this.port = port ?? settings.port;
+    this.breaker = new Breaker(settings.breaker, ground.clock);
+    this.#settings = settings;
+    this.#ground = ground;
+    const { connections, idleMs } = settings;
+    const limits = { connections: connections * 2, connectionsEach: connections, waiting: 10_000, idleMs };
+    this.#pool = new ClientPool(limits, ground.clock);
+  }
+
+  /** A connection for one message. Rejects with a `ClientFailure`; the breaker knows of it then. */
+  async lease(call: Call): Promise<Lease> {
+    let failure: ClientFailure = noAddress(this.name);
+    const addresses = await this.#addresses(call.signal);
+    if (isClientFailure(addresses)) failure = addresses;
+    else {
+      for (const hop of addresses) {
+        try {
+          return await this.#leaseAt(this.#destination(hop), call);
+        } catch (error) {
+          if (!isClientFailure(error)) throw error;
+          failure = error;
+          if (call.signal.aborted) break;
+        }
+      }
+    }
+    if (failure.kind !== 'local' || failure.step !== 'connect') this.breaker.failed(failure);
+    throw failure;
+  }
+
+  /** The connections that were this client's alone are closed. */
+  forget(session: SmtpSession): void {
+    this.#identified.forget(session);
+  }
+
+  async close(): Promise<void> {
+    await this.#pool.close();
+  }
+
+  #leaseAt(destination: Destination, { client, signal }: Call): Promise<Lease> {
+    const { deadlines } = this.#settings;
+    if (client === undefined) return this.#pool.lease(destination, { deadlines, signal });
+    const options: CallOptions = { deadlines, signal, identity: client.identity, clock: this.#ground.clock };
+    return this.#identified.lease(client, destination, this.#settings.connections, () =>
+      openSession(destination, options),
+    );
+  }
+
+  async #addresses(signal: AbortSignal): Promise<readonly NextHop[] | ClientFailure> {
+    if (isIP(this.name) !== 0) return [{ host: this.name, address: this.name, preference: 0 }];
+    // The operator has written it: it may lead into the private network.
+    const search = await this.#ground.finder.forHosts([this.name], { allowPrivate: true, signal });
+    if (search.outcome === 'found') return search.hops;
+    const { status, text } = search;
+    return clientFailure({ kind: 'connect', step: 'connect', code: 451, status: temporary(status), text });
+  }
+
+  #destination({ host, address }: NextHop): Destination {
+    const known = this.#destinations.get(address);
+    if (known !== undefined) return known;
+    const { protocol, extensions = true, tls, auth } = this.#settings;
+    const about = { protocol, extensions, tls, helloName: this.#ground.helloName };
+    const made = { address, host, port: this.port, ...about, ...(auth !== undefined && { auth }) };
+    if (this.#destinations.size > 100) this.#destinations.clear();
+    this.#destinations.set(address, made);
+    return made;
+  }
+}
+
+/** `host`, `host:port`, an IPv6 address, `[IPv6 address]:port`. */
+export function readHost(written: string): { readonly host: string; readonly port: number | undefined } {
+  const [, bracketed, name, port] = /^(?:\[([0-9A-Fa-f:.]+)\]|([^:]+))(?::(\d{1,5}))?$/.exec(written) ?? [];
+  const host = bracketed ?? name;
+  if (host === undefined) return { host: written, port: undefined };
+  return { host, port: port === undefined ? undefined : Number(port) };
+}
+
+const temporary = (status: string): string => `4${status.slice(1)}`;
+
+const noAddress = (host: string): ClientFailure => localFailure('hello', `${host} has no address`);

@@ -1,0 +1,147 @@
+import { clientFailure, isClientFailure, type ClientFailure } from '../client/failure.js';
+import type { MessageResult, OutgoingMessage } from '../client/message.js';
+import type { Lease } from '../client/pooling.js';
+import type { ClientSession } from '../client/session.js';
+import { unsent } from '../client/unsent.js';
+import type { Reply } from '../reply.js';
+import type { SmtpSession } from '../transaction.js';
+import type { BreakerState } from './breaker.js';
+import type { UpstreamSettings } from './settings.js';
+import { UpstreamHost, type Call, type UpstreamGround } from './upstream-host.js';
+
+/** A connection whose server has answered MAIL. */
+export interface Begun {
+  readonly lease: Lease;
+  readonly reply: Reply;
+}
+
+/** How it stands with one server. */
+export interface HostState {
+  readonly host: string;
+  readonly port: number;
+  readonly state: BreakerState;
+  /** What the last call came to, if it failed. */
+  readonly why: string | null;
+  /** Seconds until it is tried again; 0 for at once. */
+  readonly retryAfter: number;
+}
+
+/** Kept connections that may turn out to be dead one after the other. */
+const mostStale = 20;
+
+/** Servers that take the same mail, the first that answers is used. */
+export class Upstream {
+  readonly settings: UpstreamSettings;
+  readonly #hosts: readonly UpstreamHost[];
+  readonly #clock: UpstreamGround['clock'];
+
+  constructor(settings: UpstreamSettings, ground: UpstreamGround) {
+    this.settings = settings;
+    this.#clock = ground.clock;
+    this.#hosts = settings.hosts.map((written) => new UpstreamHost(written, settings, ground));
+  }
+
+  /** Monotonic, in milliseconds. */
+  now(): number {
+    return this.#clock.monotonic();
+  }
+
+  /**
+   * Says MAIL to the first server that answers it. Rejects with a `ClientFailure` when none does, or when the message cannot
+   * go there (`capability`).
+   */
+  begin(mail: (session: ClientSession) => Promise<Reply>, call: Call): Promise<Begun> {
+    return this.#first(call, async (lease) => {
+      try {
+        return { lease, reply: await mail(lease.session) };
+      } catch (error) {
+        lease.release();
+        throw error;
+      }
+    });
+  }
+
+  /** A whole message. Never rejects with a `ClientFailure`; a server that goes before it has said anything of the message is replaced. */
+  async send(message: OutgoingMessage, call: Call): Promise<MessageResult> {
+    try {
+      return await this.#first(call, async (lease) => {
+        const result = await lease.session.send(message, { signal: call.signal }).finally(() => lease.release());
+        const isUntouched = result.bytes === 0 && result.recipients.every(({ outcome }) => outcome === 'failed');
+        if (result.failure !== undefined && isUntouched && isOfConnection(result.failure)) throw result.failure;
+        return result;
+      });
+    } catch (error) {
+      if (!isClientFailure(error)) throw error;
+      return unsent(message, error, undefined);
+    }
+  }
+
+  states(): readonly HostState[] {
+    return this.#hosts.map(({ name, port, breaker }) => ({
+      host: name,
+      port,
+      state: breaker.state,
+      why: breaker.failure?.text ?? null,
+      retryAfter: Math.ceil(breaker.waitMs / 1000),
+    }));
+  }
+
+  /** The client is gone, and the connections that were its own with it. */
+  forget(session: SmtpSession): void {
+    for (const host of this.#hosts) host.forget(session);
+  }
+
+  /** Kept connections are closed now, those in use when they come back. */
+  async close(): Promise<void> {
+    await Promise.all(this.#hosts.map((host) => host.close()));
+  }
+
+  async #first<T>(call: Call, use: (lease: Lease) => Promise<T>): Promise<T> {
+    let failure: ClientFailure | undefined;
+    for (const host of this.#hosts) {
+      if (!host.breaker.admits()) {
+        failure ??= host.breaker.failure;
+        continue;
+      }
+      try {
+        return await this.#at(host, call, use);
+      } catch (error) {
+        if (!isClientFailure(error) || error.kind === 'capability' || call.signal.aborted) throw error;
+        failure = error;
+      }
+    }
+    throw failure ?? noAnswer();
+  }
+
+  /** A kept connection that has died unseen is replaced. */
+  async #at<T>(host: UpstreamHost, call: Call, use: (lease: Lease) => Promise<T>): Promise<T> {
+    for (let stale = 0; ; stale += 1) {
+      const lease = await host.lease(call);
+      try {
+        const used = await use(lease);
+        host.breaker.succeeded();
+        return used;
+      } catch (error) {
+        if (!isClientFailure(error)) throw error;
+        if (error.kind === 'capability') host.breaker.succeeded();
+        if (lease.reused && stale < mostStale && diedUnseen(error)) continue;
+        if (isOfConnection(error) && error.kind !== 'reply') host.breaker.failed(error);
+        throw error;
+      }
+    }
+  }
+}
+
+const ofConnection: ReadonlySet<string> = new Set(['connect', 'timeout', 'closed', 'protocol', 'tls']);
+
+/** Another server may take the message: this one has not judged it, and does not have it. */
+function isOfConnection({ kind, code, afterDot }: ClientFailure): boolean {
+  return !afterDot && (ofConnection.has(kind) || (kind === 'reply' && code === 421));
+}
+
+function diedUnseen({ kind, step, code }: ClientFailure): boolean {
+  return step === 'mail' && (kind === 'closed' || (kind === 'reply' && code === 421));
+}
+
+const noAnswer = (): ClientFailure =>
+  clientFailure({ kind: 'connect', step: 'connect', code: 451, status: '4.4.1', text: 'No server answers' });

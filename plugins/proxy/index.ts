@@ -1,0 +1,73 @@
+import { relayQueue } from '../../core/contracts/relay-queue.js';
+import { configuration } from '../../core/contracts/server.js';
+import { CachingResolver } from '../../core/dns/caching-resolver.js';
+import { MailRoutes } from '../../core/dns/mail-routes.js';
+import { SystemResolver } from '../../core/dns/system-resolver.js';
+import { definePlugin } from '../../core/plugin.js';
+import { LiveTransactions } from '../../core/smtp/upstream/live-transactions.js';
+import { upstreamSettings } from '../../core/smtp/upstream/options.js';
+import { UpstreamShelf } from '../../core/smtp/upstream/upstream-shelf.js';
+import { upstreamTarget } from '../../core/smtp/upstream/upstream-target.js';
+import { ProxyOptions, type ProxySettings } from './options.js';
+import { proxyHook, proxyTarget } from './proxy-hook.js';
+import { proxyEndpoints } from './routes.js';
+import { RuleBook } from './rule-book.js';
+import { RuleCounts } from './rule-counts.js';
+import { proxyHealth, sentencesOf } from './rule-state.js';
+
+/** The longest that anything may be allowed to wait for an answer to RCPT. */
+const longestAnswerMs = 310_000;
+
+/** Mail that is handed on to other servers while its client waits: their answers are its answers. */
+export const proxy = definePlugin({
+  name: 'proxy',
+  options: ProxyOptions,
+  needs: { configuration },
+  uses: { relayQueue },
+  setup({ smtp, http, metrics, health, clock, log, onClose }, { options, configuration, relayQueue }) {
+    const finder = new MailRoutes({
+      resolver: new CachingResolver(new SystemResolver({}), {}, clock),
+      ownNames: [],
+      ownAddresses: () => [],
+    });
+    const shelf = new UpstreamShelf({ finder, helloName: configuration.hostname, clock });
+    const live = new LiveTransactions();
+    let book = new RuleBook({ rules: [] });
+    const use = (settings: ProxySettings): void => {
+      book = new RuleBook(settings);
+      shelf.use(new Map(book.rules.map(({ name, settings: rule }) => [name, upstreamSettings(rule, rule)])));
+      for (const { name } of book.rules.filter((rule) => rule.takesEverything)) {
+        log.warn({ rule: name }, 'this proxy rule has no condition: it relays all mail of everybody');
+      }
+    };
+    use(options);
+    onClose(() => shelf.close());
+    const counts = new RuleCounts(metrics, shelf, () => book.rules.map(({ name }) => name));
+
+    smtp.on(
+      'rcptTo',
+      { order: 'route', before: ['client-queue', 'lmtp', 'users'], timeLimitMs: longestAnswerMs },
+      proxyHook({ book: () => book, shelf, live, counts, hasQueue: relayQueue !== undefined, clock }),
+    );
+    smtp.deliverTo(
+      proxyTarget,
+      upstreamTarget({
+        upstream: (rule) => shelf.get(rule),
+        live: (transaction, rule) => live.find(transaction, rule),
+        handed: (handed) => counts.handed(handed),
+        explain: ({ destination }) => sentencesOf(destination, shelf),
+      }),
+    );
+    smtp.watch('ended', ({ transaction }) => live.end(transaction));
+    smtp.watch('closed', ({ session }) => shelf.forget(session));
+    health.check('proxy', () => proxyHealth(shelf));
+    http.navigate({ title: 'Proxy', href: '/proxy', order: 27, role: 'read' });
+    http.mount(proxyEndpoints({ book: () => book, shelf, counts }));
+    return {
+      reconfigure(changed: ProxySettings) {
+        use(changed);
+        log.info({ rules: book.rules.length }, 'the rules of proxy are in force');
+      },
+    };
+  },
+});
