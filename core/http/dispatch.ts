@@ -112,8 +112,8 @@ export class Dispatcher {
       form === undefined
         ? await readBody(ctx, endpoint.body, { ...settings().limits, uploadBytes: this.#parts.uploadLimit() }, uploads)
         : { kind: 'form', fields: form };
-    await onlyOnce(ctx, matched, read, this.#parts.answers, async (body) => {
-      const given = readGiven(ctx, matched, representation, body);
+    await onlyOnce(ctx, matched, read, this.#parts.answers, async (body, once) => {
+      const given = readGiven(ctx, matched, representation, body, once);
       const write = (response: Response, pageModel: () => object): Promise<void> =>
         writeAnswer(ctx, { matched, representation, response, pageModel }, this.#parts);
       try {
@@ -181,6 +181,7 @@ function readGiven(
   matched: MatchedRoute,
   representation: Representation,
   read: ReadBody,
+  once: string | undefined,
 ): Omit<Input, 'body'> {
   const { endpoint } = matched.route;
   const params = validate(endpoint.params, matched.params, 'bad-request', 'names');
@@ -204,6 +205,7 @@ function readGiven(
       files: read.kind === 'raw' ? read.files : [],
       fields: read.kind === 'raw' ? read.fields : {},
       contentType: ctx.get('Content-Type') || undefined,
+      ...(once !== undefined && { once }),
       get signal() {
         return abortSignal(ctx);
       },

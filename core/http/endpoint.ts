@@ -34,6 +34,11 @@ export interface EndpointRequest {
   readonly fields: Readonly<Record<string, string | readonly string[]>>;
   /** Path and query without cursor, page, format and notice: what a pager or a filter form continues. */
   readonly listPath: string;
+  /**
+   * For endpoints that say `idempotent`: 32 hexadecimal digits that stand for the account, the address and its Idempotency-Key. Work that
+   * is committed under such a name is known again when a crash comes before the answer was kept.
+   */
+  readonly once?: string;
   /** For streams that may be long: aborted when the client is gone. */
   readonly signal: AbortSignal;
 }

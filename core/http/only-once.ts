@@ -16,7 +16,7 @@ export async function onlyOnce(
   { route }: MatchedRoute,
   body: ReadBody,
   answers: KeptAnswers,
-  work: (body: ReadBody) => Promise<void>,
+  work: (body: ReadBody, once?: string) => Promise<void>,
 ): Promise<void> {
   const key = ctx.get('Idempotency-Key');
   if (route.endpoint.idempotent !== true || key === '') return work(body);
@@ -28,7 +28,7 @@ export async function onlyOnce(
     const fingerprint = new Fingerprint(body, ctx.querystring);
     const kept = await answers.find(name);
     if (kept !== undefined) return replay(ctx, kept, await fingerprint.digest());
-    await work(fingerprint.body);
+    await work(fingerprint.body, name.slice(0, 32));
     if (isDone(ctx)) await answers.keep(name, { ...answerOf(ctx), fingerprint: await fingerprint.digest() });
   });
 }

@@ -20,6 +20,14 @@ export interface IntakeInput {
 /** What belongs to a session with a server now, and to no entry that is tried by the queue. */
 const sessionOnly = ['auth', 'tls', 'verify', 'ehlo', 'mx', 'port'] as const;
 
+/** Who wants mail queued. */
+export interface Caller {
+  /** IP address. */
+  readonly address: string;
+  /** What the ids of entries begin with, so that a repetition makes none twice. */
+  readonly once: string | undefined;
+}
+
 /** Makes queue entries of what callers want sent. */
 export class Intake {
   readonly #input: IntakeInput;
@@ -31,10 +39,9 @@ export class Intake {
   /**
    * One entry for each message that goes to another server; their uids. Without a route, recipients who have a mailbox here get
    * the message at once.
-   * @param from IP address of the caller
    * @throws Problem `invalid`, `unavailable` when the queue is full, `storage-full`
    */
-  async queue(request: OutgoingRequest, from: string): Promise<readonly string[]> {
+  async queue(request: OutgoingRequest, from: Caller): Promise<readonly string[]> {
     const { where, assertions } = request;
     const refused = sessionOnly.filter((key) => where[key] !== undefined);
     if (refused.length > 0) throw misplaced(refused, 'belongs to a route: configure one and name it');
@@ -46,8 +53,11 @@ export class Intake {
       throw misplaced(['protocol'], `is ${known} here: name a route that speaks ${where.protocol}`);
     const hop = route === undefined ? undefined : () => this.#input.hopOfRoute(route);
     const uids: string[] = [];
+    let number = 0;
     for await (const transaction of request.transactions()) {
-      const uid = await this.#submit(transaction, hop, from, uids);
+      number += 1;
+      const id = from.once === undefined ? undefined : `${from.once}-${number}`;
+      const uid = await this.#submit(transaction, { hop, id, from: from.address }, uids);
       if (uid !== undefined) uids.push(uid);
     }
     return uids;
@@ -55,8 +65,7 @@ export class Intake {
 
   async #submit(
     { mail, message }: CaseTransaction,
-    hop: (() => Hop) | undefined,
-    remoteAddress: string,
+    { hop, id: given, from: remoteAddress }: About,
     before: readonly string[],
   ): Promise<string | undefined> {
     try {
@@ -65,6 +74,7 @@ export class Intake {
         remoteAddress,
         via: 'HTTP',
         ...(hop !== undefined && { hop }),
+        ...(given !== undefined && { id: given }),
         reversePath: mail === null ? null : parseAddress(mail),
         recipients: message.recipients.map(({ address }) => parseAddress(address)),
         content: () => withLineEnds(message.content),
@@ -76,6 +86,12 @@ export class Intake {
       throw problem(error.problem, { ...error.details, detail });
     }
   }
+}
+
+interface About {
+  readonly hop: (() => Hop) | undefined;
+  readonly id: string | undefined;
+  readonly from: string;
 }
 
 function misplaced(keys: readonly string[], why: string) {

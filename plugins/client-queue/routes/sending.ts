@@ -95,7 +95,7 @@ const queue = (site: SendingSite) =>
     idempotent: true,
     handle: ({ body, query, request }) =>
       withRequest(site, { body, query, request }, async (outgoing) => {
-        const uids = await site.intake.queue(outgoing, request.remoteAddress);
+        const uids = await site.intake.queue(outgoing, { address: request.remoteAddress, once: request.once });
         const [uid = null] = uids;
         const status = uid === null ? 'DELIVERED' : 'QUEUED';
         return respond<object>({

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { z } from 'zod';
 import { EntryAnswer, StatisticsAnswer, SummaryAnswer } from '../../../plugins/client-queue/entry-answer.js';
@@ -161,6 +163,12 @@ test('below /client', async (t) => {
     const first = await ground.call(QueuedAnswer, '/client/queue', { headers, json }, 202);
     const second = await ground.call(QueuedAnswer, '/client/queue', { headers, json }, 202);
     assert.deepEqual(second, first);
+    // As after a crash that came before the answer was kept.
+    for (const name of await readdir(join(server.folder, 'data', 'idempotency')))
+      await rm(join(server.folder, 'data', 'idempotency', name));
+    const third = await ground.call(QueuedAnswer, '/client/queue', { headers, json }, 202);
+    assert.deepEqual(third.uids, first.uids);
+    assert.equal((await ground.list('q=t450x')).total, 1);
     await ground.call(MutationAnswer, '/client/queue/delete', { json: { uids: first.uids } });
   });
 
