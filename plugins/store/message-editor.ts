@@ -12,6 +12,7 @@ import type { MailboxFolder } from './mailbox-folder.js';
 import { maildirParts } from './maildir.js';
 import { repeatedly } from './message-change.js';
 import { fileMessage, type FiledMessage } from './message-filing.js';
+import { whileUidsAreLocked } from './uid-list-lock.js';
 
 export type ReadStatus = 'read' | 'unread';
 
@@ -35,6 +36,8 @@ export interface Deleted {
   readonly notFound: readonly string[];
 }
 
+/** As long as so many files are renamed, mail clients that look at the folder wait. */
+const markedAtOnce = 5000;
 const trash = parseFolderName('Trash');
 /** As many as one call can name; who moves more by a filter does not know the old ones either. */
 const mostNewIds = 10_000;
@@ -60,10 +63,19 @@ export class MessageEditor {
     return this.#together(mailbox, name, async (folder) => {
       await this.#complete(folder.path);
       let unchanged = 0;
-      const { done, notFound } = await repeatedly(this.#ground.folders, folder, ids, (entry) => {
-        if (isUnread(entry) === (status === 'unread')) return Promise.resolve(void (unchanged += 1));
-        return this.#ground.files.rename(join(folder.path, entry.file), join(folder.path, marked(entry, status)));
-      });
+      const done: string[] = [];
+      const notFound: string[] = [];
+      for (let start = 0; start < ids.length; start += markedAtOnce) {
+        const some = ids.slice(start, start + markedAtOnce);
+        const outcome = await whileUidsAreLocked(folder.path, this.#ground.files, () =>
+          repeatedly(this.#ground.folders, folder, some, (entry) => {
+            if (isUnread(entry) === (status === 'unread')) return Promise.resolve(void (unchanged += 1));
+            return this.#ground.files.rename(join(folder.path, entry.file), join(folder.path, marked(entry, status)));
+          }),
+        );
+        done.push(...outcome.done);
+        notFound.push(...outcome.notFound);
+      }
       if (done.length > unchanged) await this.#sync([folder.path]);
       return { updated: done.length - unchanged, unchanged, notFound };
     });

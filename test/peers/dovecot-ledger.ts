@@ -11,12 +11,6 @@ export interface Composed {
   readonly text: string;
 }
 
-interface Entry {
-  readonly digest: string | undefined;
-  /** Somebody tried to delete it, so it may be gone. */
-  mayBeGone: boolean;
-}
-
 /** A message as a reader found it at the end. */
 export interface Found {
   readonly folder: string;
@@ -36,7 +30,10 @@ export const isMovedBy = (mover: Mover, token: string): boolean => token.endsWit
 
 /** What was made, and what somebody tried to delete: so that at the end each message can be accounted for. */
 export class Ledger {
-  readonly #entries = new Map<string, Entry>();
+  /** Digests of the texts; undefined for one that changes. */
+  readonly #entries = new Map<string, string | undefined>();
+  /** Somebody tried to delete them, perhaps before their maker was told that they are there. */
+  readonly #mayBeGone = new Set<string>();
   #count = 0;
 
   get size(): number {
@@ -53,27 +50,24 @@ export class Ledger {
 
   /** It is there for sure. A text that changes is a draft's: give none. */
   made(token: string, text?: string): void {
-    this.#entries.set(token, { digest: text === undefined ? undefined : digestOf(text), mayBeGone: false });
+    this.#entries.set(token, text === undefined ? undefined : digestOf(text));
   }
 
   deleting(token: string): void {
-    const entry = this.#entries.get(token);
-    if (entry !== undefined) entry.mayBeGone = true;
+    this.#mayBeGone.add(token);
   }
 
   /** A sentence for each message that is lost, doubled, changed or of nobody. */
   complaints(found: readonly Found[]): readonly string[] {
     const places = new Map<string, Found[]>();
     for (const one of found) places.set(one.token, [...(places.get(one.token) ?? []), one]);
-    const lost = [...this.#entries].filter(([token, { mayBeGone }]) => !mayBeGone && !places.has(token));
-    const sentences = lost.map(([token]) => `${token} is lost`);
+    const lost = [...this.#entries.keys()].filter((token) => !this.#mayBeGone.has(token) && !places.has(token));
+    const sentences = lost.map((token) => `${token} is lost`);
     for (const [token, copies] of places) {
-      const entry = this.#entries.get(token);
-      if (entry === undefined) sentences.push(`${token} in ${copies[0]?.folder} is nobody's`);
+      const digest = this.#entries.get(token);
+      if (!this.#entries.has(token)) sentences.push(`${token} in ${copies[0]?.folder} is nobody's`);
       if (copies.length > 1) sentences.push(`${token} is in ${copies.map(({ folder }) => folder).join(' and in ')}`);
-      const isChanged = copies.some(
-        ({ body }) => entry?.digest !== undefined && entry.digest !== digestOf(withoutTrace(body)),
-      );
+      const isChanged = copies.some(({ body }) => digest !== undefined && digest !== digestOf(withoutTrace(body)));
       if (isChanged) sentences.push(`${token} is changed`);
     }
     return sentences;
