@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, rmSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { type FolderNames, nothingRead, readNames } from './folder-reading.js';
 import { bytesOfRows, type FolderRows, idAt } from './folder-rows.js';
@@ -86,14 +86,22 @@ export class CachedFolder {
     this.#isLoaded = true;
     const ground = { root: this.#site.root, folder: this.#path, now, turn: this.#turn };
     const names = await readNames(this.#names, ground, force);
-    if (names === undefined) {
-      this.#names = nothingRead;
-      return undefined;
-    }
+    if (names === undefined) return this.#forget();
     if (this.#found !== undefined) attach(names.rows, this.#found);
     this.#found = undefined;
     this.#names = names;
     return names.rows;
+  }
+
+  /** The folder is gone: what was in it is nobody's business any more. */
+  #forget(): undefined {
+    this.#names = nothingRead;
+    this.#found = undefined;
+    this.#log.close();
+    this.#log = this.#beginLog();
+    for (const path of [this.#file('index'), this.#file('summaries')]) {
+      if (path !== undefined) rmSync(path, { force: true });
+    }
   }
 
   /** The summary of a message, read if need be; undefined when its file is not there any more. */

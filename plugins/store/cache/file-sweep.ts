@@ -1,27 +1,46 @@
-import { readdirSync, rmSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { folderOfIndex } from './index-file.js';
 
 export interface SweepLimits {
+  /** Resolved folder of the mailboxes. */
+  readonly root: string;
   /** Bytes of all files together. */
   readonly diskBytes: number;
 }
 
-const kept = /^[0-9a-f]{32}\.(?:index|summaries)$/;
+const kept = /^([0-9a-f]{32})\.(?:index|summaries)$/;
 const unfinished = /^[0-9a-f]{32}\.(?:index\.[0-9a-z]+\.tmp|summaries\.new)$/;
 
-/** Removes what a dead process left half-written, and the files of folders that were not used for long when there are too many. */
-export function sweepFiles(folder: string, { diskBytes }: SweepLimits): void {
+/**
+ * Removes what a dead process left half-written, what is of folders that are gone, and the files that were not used for longest
+ * when there are too many.
+ */
+export function sweepFiles(folder: string, { root, diskBytes }: SweepLimits): void {
   const names = namesIn(folder);
-  for (const name of names.filter((name) => unfinished.test(name))) rmSync(join(folder, name), { force: true });
-  const files = names
-    .filter((name) => kept.test(name))
+  const remove = (name: string): void => rmSync(join(folder, name), { force: true });
+  for (const name of names.filter((name) => unfinished.test(name))) remove(name);
+  const files = names.filter((name) => kept.test(name));
+  const wanted = new Set(files.map(keyOf).filter((key) => isOfFolder(join(folder, `${key}.index`), root)));
+  for (const name of files.filter((name) => !wanted.has(keyOf(name)))) remove(name);
+  const newest = files
+    .filter((name) => wanted.has(keyOf(name)))
     .map((name) => ({ name, ...factsOf(join(folder, name)) }))
     .toSorted((a, b) => b.changedAt - a.changedAt);
   let sum = 0;
-  for (const { name, size } of files) {
+  for (const { name, size } of newest) {
     sum += size;
-    if (sum > diskBytes) rmSync(join(folder, name), { force: true });
+    if (sum > diskBytes) remove(name);
   }
+}
+
+function keyOf(name: string): string {
+  return kept.exec(name)?.[1] ?? '';
+}
+
+function isOfFolder(index: string, root: string): boolean {
+  const folder = folderOfIndex(index);
+  return folder !== undefined && existsSync(join(root, folder));
 }
 
 function namesIn(folder: string): readonly string[] {

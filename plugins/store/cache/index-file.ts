@@ -1,4 +1,4 @@
-import { closeSync, openSync, readFileSync, renameSync, rmSync, writeSync } from 'node:fs';
+import { closeSync, openSync, readFileSync, readSync, renameSync, rmSync, writeSync } from 'node:fs';
 import { endianness } from 'node:os';
 import { crc32 } from 'node:zlib';
 import { uniqueId } from '../../../core/disk/id.js';
@@ -89,6 +89,24 @@ export function readIndex(path: string, folder: string): StoredFolder | undefine
   try {
     const stored = parseIndex(readFileSync(path));
     return stored?.folder === folder ? stored : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The folder that an index is of, by its first bytes; undefined for what is none. */
+export function folderOfIndex(path: string): string | undefined {
+  const head = Buffer.alloc(8192);
+  try {
+    const fd = openSync(path, 'r');
+    try {
+      const read = readSync(fd, head, 0, head.length, 0);
+      if (!head.subarray(0, 8).equals(magic)) return undefined;
+      const end = headBytes + head.readUInt32LE(8);
+      return end > read ? undefined : (JSON.parse(head.toString('utf8', headBytes, end)) as Description).folder;
+    } finally {
+      closeSync(fd);
+    }
   } catch {
     return undefined;
   }

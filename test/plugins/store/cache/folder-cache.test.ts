@@ -134,6 +134,27 @@ suite('what is kept of a folder', () => {
     assert.equal((await ground.shown({ q: 'm' })).length, 20);
   });
 
+  test('goes when its folder does', async (t) => {
+    const ground = await CacheGround.open(t);
+    for (const name of ['A', 'B']) {
+      await ground.reading.makeFolder(name);
+      for (let n = 0; n < 10; n++) await ground.add(`${name}${n}`, name);
+      await ground.shown({}, name);
+    }
+    await ground.restart();
+    assert.equal((await readdir(ground.files)).length, 4);
+    await rm(ground.reading.pathOf('A'), { recursive: true });
+    assert.equal((await ground.shown({}, 'B')).length, 10);
+    assert.equal((await readdir(ground.files)).length, 2);
+    const { path } = await (
+      await ground.reader()
+    ).mailboxFolders.find(ground.reading.mailbox, ground.reading.folder('B'));
+    await rm(path, { recursive: true });
+    const { messages } = (await ground.reader()).mailboxFolders;
+    await assert.rejects(messages.totals({ mailbox: ground.reading.mailbox, name: ground.reading.folder('B'), path }));
+    assert.deepEqual(await readdir(ground.files), []);
+  });
+
   test('of many folders only the last ones stay in memory, and all are right', async (t) => {
     const ground = await CacheGround.open(t, { memoryBytes: 20_000, keptFrom: 5 });
     const names = ['A', 'B', 'C', 'D', 'E'];
