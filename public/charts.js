@@ -61,6 +61,12 @@ function show(range) {
 
 const whole = () => ({ min: now - Number(seconds), max: now });
 
+/** Places of values without neighbours: no line leads through them. */
+const alone = (values) =>
+  values.flatMap((value, index) =>
+    value !== null && values[index - 1] == null && values[index + 1] == null ? [index] : [],
+  );
+
 function optionsOf(chart, section, place) {
   const ink = styleOf(section.querySelector('.plot-top'), 'color');
   const swatches = [...section.querySelectorAll('.swatch')];
@@ -87,8 +93,7 @@ function optionsOf(chart, section, place) {
         width: 1.75,
         stroke: swatches[index] && styleOf(swatches[index], 'backgroundColor'),
         dash: dashes[index],
-        // A lone value is a point; a line begins with two.
-        points: { size: 4 },
+        points: { show: false, size: 4, filter: (plot, place) => alone(plot.data[place]) },
       })),
     ],
     hooks: {

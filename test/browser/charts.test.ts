@@ -74,6 +74,40 @@ describe('the charts', { skip: skipWithout('chromium') }, () => {
     await context.close();
   });
 
+  test('show a value that stands alone', async () => {
+    const { context, page } = await visit(browser, server.base);
+    const model = (await server.admin.json('/metrics/history')) as History;
+    const now = Date.now();
+    const times = [20, 10, 0].map((ago) => new Date(now - ago * 1000).toISOString());
+    const withValues = (values: readonly (number | null)[]): object => ({
+      ...model,
+      times,
+      charts: model.charts.map((chart) => ({ ...chart, series: chart.series.map((one) => ({ ...one, values })) })),
+    });
+    let values: readonly (number | null)[] = [null, 0.5, null];
+    await page.route('**/metrics/history?*', (route) =>
+      route.fulfill({ json: withValues(values), headers: { date: new Date().toUTCString() } }),
+    );
+    /** Pixels of the colour of the first line. */
+    const coloured = async (): Promise<number> => {
+      await page.goto('/metrics?period=15m');
+      await page.locator('[data-chart="loop"] .u-over').waitFor();
+      return page.evaluate<number>(`(() => {
+        const canvas = document.querySelector('[data-chart="loop"] canvas');
+        const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+        const wanted = getComputedStyle(document.querySelector('.swatch')).backgroundColor.match(/\\d+/g).map(Number);
+        let count = 0;
+        for (let i = 0; i < data.length; i += 4)
+          if (data[i + 3] > 200 && wanted.every((value, part) => Math.abs(data[i + part] - value) < 40)) count += 1;
+        return count;
+      })()`);
+    };
+    assert.ok((await coloured()) > 0);
+    values = [null, null, null];
+    assert.equal(await coloured(), 0);
+    await context.close();
+  });
+
   test('take new values when the page asks for them', async () => {
     const { context, page } = await visit(browser, server.base);
     const answers = await feed(page, [1, 1000]);
