@@ -24,6 +24,9 @@ export async function receive(args: readonly string[]): Promise<void> {
   const { values } = parseArgs({ args: [...args], options });
   const folder = mkdtempSync(join(process.env['BENCH_FOLDER'] ?? tmpdir(), 'postern-bench-'));
   const peers: Peer[] = [];
+  // Ends as at the end of its rows, so that no server is left behind.
+  let stopping = false;
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => (stopping = true));
   try {
     const sender = await chooseSender();
     const wanted = values.peers === '' ? undefined : values.peers.split(',');
@@ -31,6 +34,7 @@ export async function receive(args: readonly string[]): Promise<void> {
     const loads = loadsOf(values.quick).filter(({ title }) => title.includes(values.only));
     const rows: string[][] = [];
     for (const load of loads) {
+      if (stopping) break;
       rows.push(await measure(load, peers, sender, values.quick ? 1 : 3));
       process.stderr.write(`${rows.at(-1)?.join('  ')}\n`);
     }
