@@ -25,6 +25,7 @@ const thorough = [
   'hostile',
   'peers',
   'plugins/store/crash-point',
+  'plugins/store/cache/cache-kill',
   'plugins/store/draft-kill',
   'plugins/store/draft-large',
 ];

@@ -16,12 +16,18 @@ export function filterRows(rows: FolderRows, filter: RowFilter): Uint32Array {
   const marked = wanted(flagged, rowBits.flagged);
   const [mask, bits] = [seen.mask | marked.mask, seen.bits | marked.bits];
   const fitting = new Uint32Array(rows.count);
+  if (mask === 0 && since === -Infinity && before === Infinity) return allRows(fitting);
   let count = 0;
   for (let row = 0; row < rows.count; row++) {
     const time = rows.receivedAt[row] ?? 0;
     if (((rows.bits[row] ?? 0) & mask) === bits && time >= since && time < before) fitting[count++] = row;
   }
   return fitting.subarray(0, count);
+}
+
+function allRows(rows: Uint32Array): Uint32Array {
+  for (let row = 0; row < rows.length; row++) rows[row] = row;
+  return rows;
 }
 
 function wanted(value: boolean | undefined, bit: number): { readonly mask: number; readonly bits: number } {

@@ -144,6 +144,6 @@ test('whatever another program does, and whatever becomes of the cache, answers 
       }
       await ground.restart();
     }),
-    { numRuns: 20 },
+    { numRuns: 12 },
   );
 });
