@@ -23,6 +23,9 @@ import { relayHook, relayTarget } from './relay-hook.js';
 import { queueTargets } from './relay-target.js';
 import { clientEndpoints } from './routes.js';
 
+/** Mail that a start finds to be due later than the longest pause was given its time by a clock that went wrong; never less than this is longest. */
+const usualPauseMs = 6 * 3_600_000;
+
 /** Mail for other servers: who may send it, the queue it waits in, and the worker that delivers it. */
 export const clientQueue = definePlugin({
   name: 'client-queue',
@@ -120,7 +123,7 @@ async function openQueue(
     ready,
     keepFinishedMs: keepFinished * 1000,
     maxEntries,
-    longestPauseMs: Math.max(retry.maxSeconds, retry.firstSeconds) * 1500,
+    longestPauseMs: Math.max(usualPauseMs, retry.maxSeconds * 1500, retry.firstSeconds * 1500),
   });
 }
 
