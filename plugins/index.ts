@@ -1,6 +1,7 @@
 import type { Plugin } from '../core/plugin.js';
 import { clientQueue } from './client-queue/index.js';
 import { config } from './config/index.js';
+import { lmtp } from './lmtp/index.js';
 import { monitoring } from './monitoring/index.js';
 import { pipeline } from './pipeline/index.js';
 import { proxy } from './proxy/index.js';
@@ -8,4 +9,4 @@ import { store } from './store/index.js';
 import { users } from './users/index.js';
 
 /** The plugins that come with the server. */
-export const builtIns: readonly Plugin[] = [config, users, store, clientQueue, proxy, pipeline, monitoring];
+export const builtIns: readonly Plugin[] = [config, users, store, clientQueue, proxy, lmtp, pipeline, monitoring];

@@ -6,14 +6,14 @@ import { SystemResolver } from '../../core/dns/system-resolver.js';
 import { definePlugin } from '../../core/plugin.js';
 import { LiveTransactions } from '../../core/smtp/upstream/live-transactions.js';
 import { upstreamSettings } from '../../core/smtp/upstream/options.js';
+import { UpstreamCounts } from '../../core/smtp/upstream/upstream-counts.js';
 import { UpstreamShelf } from '../../core/smtp/upstream/upstream-shelf.js';
+import { explainUpstream, upstreamHealth } from '../../core/smtp/upstream/upstream-state.js';
 import { upstreamTarget } from '../../core/smtp/upstream/upstream-target.js';
 import { ProxyOptions, type ProxySettings } from './options.js';
 import { proxyHook, proxyTarget } from './proxy-hook.js';
 import { proxyEndpoints } from './routes.js';
 import { RuleBook } from './rule-book.js';
-import { RuleCounts } from './rule-counts.js';
-import { proxyHealth, sentencesOf } from './rule-state.js';
 
 /** The longest that anything may be allowed to wait for an answer to RCPT. */
 const longestAnswerMs = 310_000;
@@ -42,7 +42,11 @@ export const proxy = definePlugin({
     };
     use(options);
     onClose(() => shelf.close());
-    const counts = new RuleCounts(metrics, shelf, () => book.rules.map(({ name }) => name));
+    const counts = new UpstreamCounts(metrics, shelf, {
+      prefix: 'proxy',
+      label: 'rule',
+      names: () => book.rules.map(({ name }) => name),
+    });
 
     smtp.on(
       'rcptTo',
@@ -55,12 +59,12 @@ export const proxy = definePlugin({
         upstream: (rule) => shelf.get(rule),
         live: (transaction, rule) => live.find(transaction, rule),
         handed: (handed) => counts.handed(handed),
-        explain: ({ destination }) => sentencesOf(destination, shelf),
+        explain: ({ destination }) => explainUpstream(destination, shelf, 'rule'),
       }),
     );
     smtp.watch('ended', ({ transaction }) => live.end(transaction));
     smtp.watch('closed', ({ session }) => shelf.forget(session));
-    health.check('proxy', () => proxyHealth(shelf));
+    health.check('proxy', () => upstreamHealth(shelf, 'rule'));
     http.navigate({ title: 'Proxy', href: '/proxy', order: 27, role: 'read' });
     http.mount(proxyEndpoints({ book: () => book, shelf, counts }));
     return {

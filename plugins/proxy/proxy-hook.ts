@@ -1,16 +1,14 @@
 import type { Clock } from '../../core/clock.js';
-import { isClientFailure } from '../../core/smtp/client/failure.js';
 import type { Hook, StageInput } from '../../core/smtp/hook.js';
 import type { Transaction } from '../../core/smtp/transaction.js';
-import { refusalOf } from '../../core/smtp/upstream/answer.js';
-import type { LiveTransaction } from '../../core/smtp/upstream/live-transaction.js';
 import type { LiveTransactions } from '../../core/smtp/upstream/live-transactions.js';
+import { rcptVerdict } from '../../core/smtp/upstream/rcpt-verdict.js';
+import type { UpstreamCounts } from '../../core/smtp/upstream/upstream-counts.js';
 import type { UpstreamShelf } from '../../core/smtp/upstream/upstream-shelf.js';
 import { defer, next, reject, route, type Hop, type Verdict } from '../../core/smtp/verdict.js';
 import type { ProxyRule } from './rule.js';
 import { candidateOf } from './rule.js';
 import type { RuleBook } from './rule-book.js';
-import type { RuleCounts } from './rule-counts.js';
 
 export const proxyTarget = 'proxy';
 
@@ -18,7 +16,7 @@ export interface ProxyHookInput {
   readonly book: () => RuleBook;
   readonly shelf: UpstreamShelf;
   readonly live: LiveTransactions;
-  readonly counts: RuleCounts;
+  readonly counts: UpstreamCounts;
   /** Whether there is a queue that takes what cannot be sent at once. */
   readonly hasQueue: boolean;
   readonly clock: Clock;
@@ -60,28 +58,17 @@ function ask(input: ProxyHookInput, rule: ProxyRule, asked: Asked, isSecond: boo
   const upstream = input.shelf.get(rule.name);
   if (upstream === undefined) return defer(451, '4.4.4', 'This rule has no servers');
   const live = input.live.at(transaction, rule.name, upstream);
+  const { counts, clock } = input;
   const claim = (): void => input.live.claim(transaction, rule.name);
-  if (transaction.session.dryRun !== true) return answer(input, rule, live.rcpt(asked.address, asked.dsn), way, claim);
-  claim();
-  return route(way);
-}
-
-async function answer(
-  { counts, clock }: ProxyHookInput,
-  { name }: ProxyRule,
-  asked: ReturnType<LiveTransaction['rcpt']>,
-  way: Hop,
-  claim: () => void,
-): Promise<Verdict> {
-  const began = clock.monotonic();
-  const said = await asked;
-  const ms = clock.monotonic() - began;
-  if (!isClientFailure(said) && said.code < 300) {
-    counts.answered(name, way.target === proxyTarget ? 'accepted' : 'spooled', ms);
+  if (transaction.session.dryRun === true) {
     claim();
-    return route(way, said);
+    return route(way);
   }
-  const { code, status, text } = refusalOf(said);
-  counts.answered(name, code < 500 ? 'deferred' : 'refused', ms);
-  return code < 500 ? defer(code, status, text) : reject(code, status, text);
+  return rcptVerdict(live.rcpt(asked.address, asked.dsn), way, {
+    clock,
+    answered: (answer, ms) => {
+      counts.answered(rule.name, answer === 'accepted' && isSecond ? 'spooled' : answer, ms);
+      if (answer === 'accepted') claim();
+    },
+  });
 }

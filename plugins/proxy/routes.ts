@@ -1,15 +1,15 @@
 import { z } from 'zod';
 import { defineEndpoint, type AnyEndpoint } from '../../core/http/endpoint.js';
 import type { HostState } from '../../core/smtp/upstream/upstream.js';
+import type { UpstreamCounts } from '../../core/smtp/upstream/upstream-counts.js';
 import type { UpstreamShelf } from '../../core/smtp/upstream/upstream-shelf.js';
 import type { Candidate, ProxyRule } from './rule.js';
 import type { RuleBook } from './rule-book.js';
-import type { RuleCounts } from './rule-counts.js';
 
 export interface ProxySite {
   readonly book: () => RuleBook;
   readonly shelf: Pick<UpstreamShelf, 'get'>;
-  readonly counts: Pick<RuleCounts, 'of'>;
+  readonly counts: Pick<UpstreamCounts, 'of'>;
 }
 
 const text = z.string().max(1000);

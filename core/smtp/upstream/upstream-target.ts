@@ -19,6 +19,8 @@ export interface UpstreamTargetInput {
   readonly upstream: (destination: string) => Upstream | undefined;
   /** The transaction that is open there for this one. */
   readonly live: (transaction: Transaction, destination: string) => LiveTransaction | undefined;
+  /** As whom the upstream knows the recipient; as he was named if absent. */
+  readonly known?: (recipient: Recipient) => Recipient;
   readonly handed: (handed: Handed) => void;
   readonly explain: (hop: Hop) => readonly string[];
 }
@@ -57,7 +59,7 @@ class UpstreamDelivery implements Delivery {
       const outcomes = await this.#hand(destination, recipients, message);
       recipients.forEach((recipient, index) => {
         const outcome = outcomes[index];
-        if (outcome !== undefined) byRecipient.set(recipient, outcome);
+        if (outcome !== undefined) byRecipient.set(recipient, { ...outcome, recipient });
       });
     }
     return this.#recipients.map((recipient) => byRecipient.get(recipient) ?? gone(recipient));
@@ -81,10 +83,11 @@ class UpstreamDelivery implements Delivery {
     const upstream = live?.upstream ?? find(destination);
     if (upstream === undefined) return recipients.map(gone);
     const began = upstream.now();
+    const known = this.#input.known === undefined ? recipients : recipients.map(this.#input.known);
     const outcomes =
       live === undefined
-        ? await sendAnew(upstream, this.#transaction, recipients, message)
-        : await live.deliver(recipients, message);
+        ? await sendAnew(upstream, this.#transaction, known, message)
+        : await live.deliver(known, message);
     handed({ destination, outcomes, bytes: message.size - message.traceOffset, ms: upstream.now() - began });
     return outcomes;
   }

@@ -1,4 +1,4 @@
-import { lend } from '../../../core/boot.js';
+import { lend, type Lent } from '../../../core/boot.js';
 import { systemClock } from '../../../core/clock.js';
 import { relayQueue, type RelayQueue } from '../../../core/contracts/relay-queue.js';
 import type { ListenerMode } from '../../../core/smtp/transaction.js';
@@ -19,6 +19,8 @@ export interface ProxyGroundOptions {
   /** Without a relay queue. */
   readonly queueless?: boolean;
   readonly local?: FakeTargetOptions;
+  /** What other plugins would lend. */
+  readonly lent?: readonly Lent[];
   readonly spare?: readonly ('retry' | 'bounce')[];
 }
 
@@ -31,7 +33,7 @@ export async function proxyGround(test: Ending, given: ProxyGroundOptions) {
     options,
     clock: systemClock,
     configuration: configurationOf([]),
-    lent: queueless ? [] : [lend(relayQueue, queue)],
+    lent: [...(queueless ? [] : [lend(relayQueue, queue)]), ...(given.lent ?? [])],
   });
   const { pipeline } = site;
   const steps: string[] = [];
