@@ -21,7 +21,7 @@ const policy: readonly Rule[] = [
   { match: /^\w+ \/users(?:\/\{username\})?$/, access: ['admin'] },
   { match: /^GET \/client\/queue(?:\/list|\/statistics|\/quarantine|\/\{uid\})?$/, access: ['read'] },
   { match: /^GET \/client\/(?:destinations|replies)/, access: ['read'] },
-  { match: /^GET \/proxy$/, access: ['read'] },
+  { match: /^GET \/(?:proxy|lmtp)$/, access: ['read'] },
   { match: /^\w+ \/client\//, access: ['operate'] },
   { match: /^GET \/config\/sync\/status$/, access: ['read', 'admin'] },
   { match: /^\w+ \/(?:config|system|logs|audit)(?:\/|$)/, access: ['admin'] },
