@@ -133,7 +133,7 @@ test('what is handed in with an id, a hop and notes has them', async (t) => {
     recipients: [anna],
     content,
     id: 'q1-1',
-    hop,
+    hop: () => hop,
     notes,
   });
   assert.equal(id, 'q1-1');
