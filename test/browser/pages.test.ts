@@ -2,11 +2,13 @@ import assert from 'node:assert/strict';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Browser } from 'playwright-core';
 import { suiteEnding } from '../support/ending.js';
 import { deliver, lines } from '../support/delivery.js';
 import { startInProcess, type InProcessServer } from '../support/in-process-server.js';
 import { skipWithout } from '../support/peers.js';
+import { freeListeners } from '../support/server-process.js';
 import { accessibilityFaults, launchBrowser, overflow, visit, type VisitOptions } from './browser.js';
 import { hostileMessage } from './hostile-message.js';
 import { pagePaths } from './site-map.js';
@@ -27,22 +29,51 @@ const plainMessage = lines(
   `https://example.org/${'a-word-without-any-space-'.repeat(8)}`,
 );
 
+/** Mail for one route finds nobody: it is there to be looked at. */
+const routes = { dead: { mx: ['127.0.0.1'], port: 1, domains: ['dead.example'] } };
+const config = `{ smtp: { listeners: ${freeListeners} }, plugins: { 'client-queue': { routes: ${JSON.stringify(routes)} } } }`;
+
+/** A deferred entry, a held one, and a destination that is suspended. */
+async function fillQueue({ admin }: InProcessServer): Promise<void> {
+  const long = `${'a-word-without-spaces-'.repeat(2)}@dead.example`;
+  const rcpt = ['bob@dead.example', long];
+  const envelopes = [1, 2, 3].map((count) => ({ mail: 'ann@dead.example', rcpt, subject: `<b>Letter</b> ${count}` }));
+  const { uids } = (await admin.json('/client/queue', { json: { envelopes } }, 202)) as { uids: string[] };
+  for (const uid of uids) {
+    const settled = async () => ((await admin.json(`/client/queue/${uid}`)) as { state: string }).state === 'deferred';
+    while (!(await settled())) await pause(50);
+  }
+  await admin.json('/client/queue/hold', { json: { uid: uids[0], reason: 'to be seen' } });
+  await admin.json('/client/destinations/route:dead', { method: 'PUT', json: { suspendFor: 3600, reason: 'moving' } });
+}
+
 describe('the pages in a browser', { skip: skipWithout('chromium') }, () => {
   let server: InProcessServer;
   let browser: Browser;
   let paths: readonly string[];
 
   before(async () => {
-    server = await startInProcess(suite);
+    server = await startInProcess(suite, config);
     for (const message of [plainMessage, hostileMessage]) {
       await deliver(server.portOf('mx'), message);
     }
+    await fillQueue(server);
     browser = await launchBrowser(suite);
     paths = await pagePaths(server.admin);
   });
 
   test('all of them are reached by links', () => {
-    for (const path of ['/', '/store', '/store/localhost/postmaster', '/users', '/config', '/docs']) {
+    for (const path of [
+      '/',
+      '/store',
+      '/store/localhost/postmaster',
+      '/users',
+      '/config',
+      '/docs',
+      '/client/queue/list',
+      '/client/send',
+      '/pipeline',
+    ]) {
       assert.ok(paths.includes(path), `${path} is not among ${paths.join(' ')}`);
     }
   });
