@@ -42,7 +42,7 @@ exports.hook_queue = (next, connection) => {
 
 /** Haraka, put by npm into a cache folder at its first use. Undefined, with a sentence, when that does not work. */
 export async function startHaraka(folder: string): Promise<Peer | undefined> {
-  const script = install();
+  const script = installHaraka();
   if (script === undefined) return undefined;
   const inbox = join(folder, 'mail', 'new');
   for (const path of ['config', 'plugins', 'mail/tmp', 'mail/new', 'queue'])
@@ -66,7 +66,8 @@ export async function startHaraka(folder: string): Promise<Peer | undefined> {
   return undefined;
 }
 
-function install(): string | undefined {
+/** Its script, from the cache folder; undefined, with a sentence, when it cannot be had. */
+export function installHaraka(): string | undefined {
   const home = join(homedir(), '.cache', 'postern-bench', `haraka-${version}`);
   const script = join(home, 'node_modules', 'Haraka', 'bin', 'haraka');
   if (existsSync(script)) return script;

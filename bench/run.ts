@@ -2,6 +2,7 @@ import { http } from './http.js';
 import { instrumentation } from './instrumentation.js';
 import { mailbox } from './mailbox.js';
 import { memory } from './memory.js';
+import { proxy } from './proxy.js';
 import { queue } from './queue.js';
 import { receive } from './receive.js';
 
@@ -10,6 +11,7 @@ const benchmarks: Readonly<Record<string, (args: readonly string[]) => Promise<v
   receive,
   http,
   queue,
+  proxy,
   mailbox,
   memory,
   instrumentation,
