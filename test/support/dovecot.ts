@@ -13,6 +13,8 @@ export interface DovecotOptions {
   /** `…/data/mail`: below it are `<domain>/<user>`. */
   readonly mailRoot: string;
   readonly account: MailAccount;
+  /** Takes mail by LMTP as well, for everybody. */
+  readonly lmtp?: boolean;
 }
 
 /** Users of the system that Dovecot's own processes become; without root they stay who they are. */
@@ -29,12 +31,18 @@ function internalUsers(): readonly string[] {
   ];
 }
 
-function configurationText(folder: string, port: number, { mailRoot, account: { uid, gid } }: DovecotOptions): string {
+function configurationText(
+  folder: string,
+  port: number,
+  lmtpPort: number,
+  { mailRoot, account: { uid, gid } }: DovecotOptions,
+): string {
   return `${[
     `base_dir = ${join(folder, 'base')}`,
     `state_dir = ${join(folder, 'state')}`,
     `log_path = ${join(folder, 'dovecot.log')}`,
-    'protocols = imap',
+    `protocols = imap${lmtpPort > 0 ? ' lmtp' : ''}`,
+    ...lmtpService(lmtpPort),
     'listen = 127.0.0.1',
     'ssl = no',
     'disable_plaintext_auth = no',
@@ -49,13 +57,22 @@ function configurationText(folder: string, port: number, { mailRoot, account: { 
   ].join('\n')}\n`;
 }
 
+function lmtpService(port: number): readonly string[] {
+  if (port === 0) return [];
+  const listener = `inet_listener lmtp {\n  address = 127.0.0.1\n  port = ${port}\n }`;
+  return ['postmaster_address = postmaster@office.example', `service lmtp {\n ${listener}\n}`];
+}
+
 /** A Dovecot of our own that serves a tree of Maildirs by IMAP; every password is right. */
 export class Dovecot {
   readonly port: number;
+  /** 0 without LMTP. */
+  readonly lmtpPort: number;
   readonly #log: string;
 
-  private constructor(port: number, log: string) {
+  private constructor(port: number, lmtpPort: number, log: string) {
     this.port = port;
+    this.lmtpPort = lmtpPort;
     this.#log = log;
   }
 
@@ -65,11 +82,12 @@ export class Dovecot {
     await chmod(folder, 0o711);
     await mkdir(join(folder, 'state'));
     const port = await freePort();
+    const lmtpPort = options.lmtp === true ? await freePort() : 0;
     const file = join(folder, 'dovecot.conf');
-    await writeFile(file, configurationText(folder, port, options));
+    await writeFile(file, configurationText(folder, port, lmtpPort, options));
     const child = spawn(findPeer('dovecot') ?? 'dovecot', ['-F', '-c', file], { stdio: 'ignore' });
     atEnd(test, () => stop(child));
-    const dovecot = new Dovecot(port, join(folder, 'dovecot.log'));
+    const dovecot = new Dovecot(port, lmtpPort, join(folder, 'dovecot.log'));
     await dovecot.#untilStarted(child);
     return dovecot;
   }
