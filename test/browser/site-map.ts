@@ -3,7 +3,7 @@ import type { HttpClient } from '../support/http-client.js';
 const mostPages = 120;
 /** Pages of one kind: the views of a message are six, the messages are as many as they are. */
 const mostOfAKind = 6;
-const collections = new Set(['store', 'folders', 'messages', 'drafts', 'users', 'heapdumps', 'queue', 'destinations']);
+const collections = new Set(['store', 'folders', 'messages', 'drafts', 'users', 'heapdumps', 'destinations']);
 
 /** Paths of all pages that can be reached by links from the landing page, some of each kind. */
 export async function pagePaths(client: HttpClient): Promise<readonly string[]> {
