@@ -24,6 +24,7 @@ const thorough = [
   'fuzz',
   'hostile',
   'peers',
+  'plugins/proxy/relaying',
   'plugins/store/crash-point',
   'plugins/store/cache/cache-kill',
   'plugins/store/draft-kill',
