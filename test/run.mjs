@@ -49,7 +49,8 @@ const result = run([
   '--enable-source-maps',
   '--test',
   `--test-concurrency=${availableParallelism()}`,
-  '--test-timeout=120000',
+  // A file of thorough tests may take longer than one that everybody waits for.
+  `--test-timeout=${files.some(isThorough) ? 300_000 : 120_000}`,
   ...files,
 ]);
 process.exit(result.status ?? 1);
