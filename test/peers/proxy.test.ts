@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
 import { chmod, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
@@ -55,11 +54,7 @@ describe('Postfix behind a proxy rule', { skip: skipPostfix }, () => {
   });
 });
 
-const hasLmtp = ['/usr/lib/dovecot/lmtp', '/usr/libexec/dovecot/lmtp'].some((path) => existsSync(path));
-const skipDovecot =
-  skipWithout('dovecot') ||
-  (isRoot() && skipWithout('setpriv')) ||
-  (hasLmtp ? false : 'This needs the LMTP service of Dovecot (Debian: dovecot-lmtpd).');
+const skipDovecot = skipWithout('dovecot') || skipWithout('lmtp') || (isRoot() && skipWithout('setpriv'));
 
 describe('Dovecot behind a route of LMTP', { skip: skipDovecot }, () => {
   test('gets the mail of its users, each recipient by itself', async (t) => {

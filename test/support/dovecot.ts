@@ -13,8 +13,10 @@ export interface DovecotOptions {
   /** `…/data/mail`: below it are `<domain>/<user>`. */
   readonly mailRoot: string;
   readonly account: MailAccount;
-  /** Takes mail by LMTP as well, for everybody. */
+  /** Takes mail by LMTP as well. */
   readonly lmtp?: boolean;
+  /** The addresses that there are; everybody if absent. */
+  readonly users?: readonly string[];
 }
 
 /** Users of the system that Dovecot's own processes become; without root they stay who they are. */
@@ -31,12 +33,11 @@ function internalUsers(): readonly string[] {
   ];
 }
 
-function configurationText(
-  folder: string,
-  port: number,
-  lmtpPort: number,
-  { mailRoot, account: { uid, gid } }: DovecotOptions,
-): string {
+function configurationText(folder: string, port: number, lmtpPort: number, options: DovecotOptions): string {
+  const {
+    mailRoot,
+    account: { uid, gid },
+  } = options;
   return `${[
     `base_dir = ${join(folder, 'base')}`,
     `state_dir = ${join(folder, 'state')}`,
@@ -53,8 +54,21 @@ function configurationText(
     ...internalUsers(),
     `service imap-login {\n inet_listener imap {\n  port = ${port}\n }\n inet_listener imaps {\n  port = 0\n }\n}`,
     'passdb {\n driver = static\n args = nopassword=y\n}',
-    `userdb {\n driver = static\n args = uid=${uid} gid=${gid} home=${mailRoot}/%d/%n\n}`,
+    userBase(folder, options),
   ].join('\n')}\n`;
+}
+
+const usersFile = (folder: string): string => join(folder, 'users');
+
+function userBase(folder: string, { mailRoot, account: { uid, gid }, users }: DovecotOptions): string {
+  return users === undefined
+    ? `userdb {\n driver = static\n args = uid=${uid} gid=${gid} home=${mailRoot}/%d/%n\n}`
+    : `userdb {\n driver = passwd-file\n args = ${usersFile(folder)}\n}`;
+}
+
+function usersText({ mailRoot, account: { uid, gid }, users = [] }: DovecotOptions): string {
+  const home = (address: string): string => join(mailRoot, ...address.split('@').toReversed());
+  return users.map((address) => `${address}::${uid}:${gid}::${home(address)}::\n`).join('');
 }
 
 function lmtpService(port: number): readonly string[] {
@@ -85,6 +99,7 @@ export class Dovecot {
     const lmtpPort = options.lmtp === true ? await freePort() : 0;
     const file = join(folder, 'dovecot.conf');
     await writeFile(file, configurationText(folder, port, lmtpPort, options));
+    await writeFile(usersFile(folder), usersText(options));
     const child = spawn(findPeer('dovecot') ?? 'dovecot', ['-F', '-c', file], { stdio: 'ignore' });
     atEnd(test, () => stop(child));
     const dovecot = new Dovecot(port, lmtpPort, join(folder, 'dovecot.log'));

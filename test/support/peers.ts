@@ -10,6 +10,7 @@ const peers = {
   promtool: 'the metrics are not read by Prometheus',
   openssl: 'no certificate is made',
   dovecot: 'no mailbox is served by IMAP',
+  lmtp: 'no mail is given to Dovecot over LMTP',
   postfix: 'no mail comes from its queue',
   setpriv: 'nothing is run as another user',
 } as const;
@@ -18,7 +19,13 @@ export type Peer = keyof typeof peers;
 
 /** Absolute path of a program, or undefined when it is not installed. */
 export function findPeer(name: Peer): string | undefined {
-  return [...(process.env['PATH'] ?? '').split(delimiter), '/usr/bin', '/usr/sbin']
+  return [
+    ...(process.env['PATH'] ?? '').split(delimiter),
+    '/usr/bin',
+    '/usr/sbin',
+    '/usr/lib/dovecot',
+    '/usr/libexec/dovecot',
+  ]
     .map((folder) => join(folder, name))
     .find(isExecutable);
 }
