@@ -5,6 +5,7 @@ import { memory } from './memory.js';
 import { proxy } from './proxy.js';
 import { queue } from './queue.js';
 import { receive } from './receive.js';
+import { relay } from './relay.js';
 
 /** `npm run bench -- NAME [options]`: each benchmark runs Postern and its peers in turn on this machine and prints ratios. */
 const benchmarks: Readonly<Record<string, (args: readonly string[]) => Promise<void>>> = {
@@ -12,6 +13,7 @@ const benchmarks: Readonly<Record<string, (args: readonly string[]) => Promise<v
   http,
   queue,
   proxy,
+  relay,
   mailbox,
   memory,
   instrumentation,

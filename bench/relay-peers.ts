@@ -1,0 +1,161 @@
+import { execFile, spawn } from 'node:child_process';
+import { chmodSync, copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { installHaraka } from './haraka.js';
+import { freePort, listening, stopChild } from './peer.js';
+import { queueOverHttp } from './relay-http.js';
+import { programOnPath, type Sender } from './sender.js';
+import { startSite } from './site.js';
+
+const run = promisify(execFile);
+
+/** A way into a queue. */
+export interface Entrance {
+  readonly title: string;
+  /** Ends when the last message has been accepted. */
+  enqueue(messages: number): Promise<void>;
+}
+
+/** A server that accepts all mail from loopback and hands it to the sink. */
+export interface RelayPeer {
+  readonly pid: number;
+  readonly entrances: readonly Entrance[];
+  stop(): Promise<void>;
+}
+
+export interface RelayStart {
+  readonly folder: string;
+  /** Port of the sink. */
+  readonly sink: number;
+  readonly sender: Sender;
+  readonly bytes: number;
+  readonly sessions: number;
+}
+
+export const relayPeers: Readonly<Record<string, (start: RelayStart) => Promise<RelayPeer | undefined>>> = {
+  postern: startPostern,
+  haraka: startHaraka,
+  postfix: startPostfix,
+};
+
+function bySmtp(title: string, port: number, { sender, bytes, sessions }: RelayStart): Entrance {
+  return { title, enqueue: (messages) => sender.send({ port, messages, bytes, sessions, keep: true }) };
+}
+
+/** As it comes, with the commit log; its own domain is another one, so that the sender's recipient is somebody elsewhere. */
+async function startPostern(start: RelayStart): Promise<RelayPeer> {
+  const config = join(start.folder, 'postern.json5');
+  const routes = { sink: { mx: ['127.0.0.1'], port: start.sink, tls: 'never' } };
+  writeFileSync(
+    config,
+    JSON.stringify({
+      hostname: 'bench.example',
+      domains: ['bench.example'],
+      smtp: { listeners: [{ mode: 'mx', port: 0 }], relayNetworks: ['127.0.0.0/8'] },
+      plugins: { 'client-queue': { routes, defaultRoute: 'sink' } },
+    }),
+  );
+  const script = fileURLToPath(new URL('../core/postern.cjs', import.meta.url));
+  const args = [script, 'start', '--config', config, '--http-port', '0', '--smtp-port', '0'];
+  const { child, port, smtpPort } = await startSite('postern', args);
+  const load = { port, bytes: start.bytes, connections: start.sessions };
+  return {
+    pid: child.pid ?? 0,
+    entrances: [
+      bySmtp('postern, SMTP', smtpPort, start),
+      { title: 'postern, HTTP', enqueue: (messages) => queueOverHttp({ ...load, messages }) },
+    ],
+    stop: () => stopChild(child),
+  };
+}
+
+const relaying = (sink: number): string => `
+exports.hook_connect = (next, connection) => {
+  connection.relaying = true;
+  next();
+};
+exports.hook_rcpt = (next) => next(OK);
+exports.hook_get_mx = (next) => next(OK, { priority: 0, exchange: '127.0.0.1', port: ${sink} });
+`;
+
+/** Its outbound queue: a file with its own fsync for each message, one connection for each delivery. */
+async function startHaraka(start: RelayStart): Promise<RelayPeer | undefined> {
+  const { folder, sink } = start;
+  const script = installHaraka();
+  if (script === undefined) return undefined;
+  for (const path of ['config', 'plugins', 'queue']) mkdirSync(join(folder, path));
+  const port = await freePort();
+  const files = {
+    'smtp.ini': `listen=127.0.0.1:${port}\nnodes=0\n`,
+    'outbound.ini': 'enable_tls=false\nlocal_mx_ok=true\nconcurrency_max=100\n',
+    plugins: 'relaying\n',
+    me: 'bench.example\n',
+    host_list: 'bench.example\n',
+    loglevel: 'LOGCRIT\n',
+    'log.ini': '[main]\nlevel=crit\n',
+  };
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, 'config', name), text);
+  copyFileSync(join(script, '..', '..', 'config', 'connection.ini'), join(folder, 'config', 'connection.ini'));
+  writeFileSync(join(folder, 'plugins', 'relaying.js'), relaying(sink));
+  const child = spawn(process.execPath, [script, '-c', folder], { stdio: 'ignore' });
+  if (await listening(port, 20)) {
+    return { pid: child.pid ?? 0, entrances: [bySmtp('haraka, SMTP', port, start)], stop: () => stopChild(child) };
+  }
+  child.kill('SIGKILL');
+  process.stderr.write('Haraka did not start; it is left out.\n');
+  return undefined;
+}
+
+/** `relayhost`, with the limits and the connection cache that Postfix comes with. */
+async function startPostfix(start: RelayStart): Promise<RelayPeer | undefined> {
+  const { folder, sink } = start;
+  const program = programOnPath('postfix');
+  if (program === undefined || process.getuid?.() !== 0) {
+    process.stderr.write('Postfix is not installed, or this is not root; it is left out.\n');
+    return undefined;
+  }
+  const port = await freePort();
+  const config = join(folder, 'config');
+  for (const path of [config, join(folder, 'queue'), join(folder, 'data')]) mkdirSync(path);
+  await run('chown', ['postfix', join(folder, 'data')]);
+  for (let path = folder; path.length > 1; path = join(path, '..')) chmodSync(path, 0o755);
+  const settings = [
+    'compatibility_level = 3.6',
+    `queue_directory = ${folder}/queue`,
+    `data_directory = ${folder}/data`,
+    'myhostname = bench.example',
+    'mydestination =',
+    'alias_maps =',
+    'alias_database =',
+    'message_size_limit = 0',
+    'inet_interfaces = 127.0.0.1',
+    'inet_protocols = ipv4',
+    'mynetworks = 127.0.0.0/8',
+    'smtpd_client_connection_rate_limit = 0',
+    'smtp_tls_security_level = none',
+    `relayhost = [127.0.0.1]:${sink}`,
+    `maillog_file = ${folder}/maillog`,
+    `maillog_file_prefixes = ${folder}`,
+  ];
+  writeFileSync(join(config, 'main.cf'), `${settings.join('\n')}\n`);
+  const master = readFileSync('/etc/postfix/master.cf', 'latin1');
+  writeFileSync(join(config, 'master.cf'), master.replace(/^smtp(\s+inet)/m, `127.0.0.1:${port}$1`));
+  const stop = async (): Promise<void> => {
+    await run(program, ['-c', config, 'stop']).catch(() => undefined);
+  };
+  try {
+    await run(program, ['-c', config, 'start']);
+  } catch (error) {
+    process.stderr.write(`Postfix did not start and is left out: ${String(error)}\n`);
+    return undefined;
+  }
+  if (await listening(port, 10)) {
+    const pid = Number(readFileSync(join(folder, 'queue', 'pid', 'master.pid'), 'latin1'));
+    return { pid, entrances: [bySmtp('postfix, SMTP', port, start)], stop };
+  }
+  await stop();
+  process.stderr.write('Postfix did not listen; it is left out.\n');
+  return undefined;
+}
