@@ -25,6 +25,8 @@ export interface SpooledMessage {
   readonly head: Buffer;
   /** The bytes from `offset` (default 0) to the end. */
   open(offset?: number): Readable;
+  /** The same, where all of it is in memory; absent or undefined where it must be read from the disk. */
+  memory?(offset?: number): Buffer | undefined;
   /** Whatever can be done before the message is placed is done, and nothing is visible. Idempotent; shared by all targets. */
   sync(): Promise<void>;
   /**

@@ -56,6 +56,12 @@ export class FileSpooledMessage implements SpooledMessage {
     return this.#file.open(offset);
   }
 
+  memory(offset = 0): Buffer | undefined {
+    const blocks = this.#file.memory;
+    if (blocks === undefined) return undefined;
+    return Buffer.concat(blocks, this.size).subarray(offset);
+  }
+
   async sync(): Promise<void> {
     try {
       await this.#placing.prepare();

@@ -50,9 +50,16 @@ export function outlineAhead(
 /** The message as it goes on: from its first trace header field. */
 export async function contentOf(message: SpooledMessage, { smtputf8 }: Transaction): Promise<OutgoingContent> {
   const size = message.size - message.traceOffset;
-  const open = () => message.open(message.traceOffset);
-  const source = size <= smallBytes ? await buffer(open()) : (open as () => AsyncIterable<Uint8Array>);
+  const source = size <= smallBytes ? await bytesOf(message) : openerOf(message);
   return { source, size, ...(smtputf8 && hasEightBit(message.head) && { internationalHeader: true }) };
+}
+
+async function bytesOf(message: SpooledMessage): Promise<Buffer> {
+  return message.memory?.(message.traceOffset) ?? (await buffer(message.open(message.traceOffset)));
+}
+
+function openerOf(message: SpooledMessage): () => AsyncIterable<Uint8Array> {
+  return () => message.open(message.traceOffset) as AsyncIterable<Uint8Array>;
 }
 
 export async function messageOf(

@@ -48,7 +48,7 @@ export class UpstreamHost {
 
   /** A connection for one message. Rejects with a `ClientFailure`; the breaker knows of it then. */
   async lease(call: Call): Promise<Lease> {
-    let failure: ClientFailure = noAddress(this.name);
+    let failure: ClientFailure | undefined;
     const addresses = await this.#addresses(call.signal);
     if (isClientFailure(addresses)) failure = addresses;
     else {
@@ -62,6 +62,7 @@ export class UpstreamHost {
         }
       }
     }
+    failure ??= noAddress(this.name);
     if (failure.kind !== 'local' || failure.step !== 'connect') this.breaker.failed(failure);
     throw failure;
   }

@@ -44,6 +44,15 @@ for (const [kind, body] of bodies) {
     assert.equal(files.opened.size, 0);
   });
 
+  test(`a ${kind} message is given whole from memory only where all of it is there, and never after its release`, async (t) => {
+    const { spool } = await openGround(t);
+    const spooled = await received(spool, body);
+    const given = spooled.memory?.(spooled.traceOffset);
+    assert.deepEqual(given, kind === 'small' ? Buffer.concat([trace, body]) : undefined);
+    await spooled.release();
+    assert.equal(spooled.memory?.(), undefined);
+  });
+
   test(`a ${kind} message is fsynced once, before it is placed, and its folder after`, async (t) => {
     const { spool, files, inbox } = await openGround(t);
     const spooled = await received(spool, body);
