@@ -1,4 +1,5 @@
-import type { Address } from '../../core/mime/address.js';
+import { parseDomain, type Address } from '../../core/mime/address.js';
+import { parseAddressLiteral } from '../../core/mime/domain.js';
 
 /** What a destination key of the queue stands for. */
 export type Destination =
@@ -14,6 +15,13 @@ export function readDestination(key: string): Destination {
   const [, kind, name = ''] = /^(route|target):(.*)$/.exec(key) ?? [];
   if (kind === 'route') return { kind, route: name };
   return kind === 'target' ? { kind, target: name } : { kind: 'domain', domain: key };
+}
+
+/** A destination as somebody wrote it, in its one spelling. @throws Problem `invalid` */
+export function parseDestination(written: string): string {
+  const text = written.trim().toLowerCase();
+  if (/^(route|target):[a-z0-9][a-z0-9-]{0,62}$/.test(text)) return text;
+  return text.startsWith('[') ? parseAddressLiteral(text) : parseDomain(text);
 }
 
 export interface RouteRules {

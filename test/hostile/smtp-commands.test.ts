@@ -90,11 +90,17 @@ describe('hostile commands against the whole server', () => {
     client.close();
   });
 
-  test('S33 a user who has signed in relays nowhere while nothing routes it', async () => {
+  test('S33 a user who has signed in may relay by the queue, and nowhere in a form that hides where it goes', async () => {
     const client = await ground.greeted('submission');
     assert.equal((await client.command(plain('anna@localhost', password))).code, 235);
     await client.command('MAIL FROM:<anna@localhost>');
-    assert.match((await client.command('RCPT TO:<b@elsewhere.example>')).raw, /^55[04] 5\.7\.1 /);
+    assert.equal((await client.command('RCPT TO:<b@elsewhere.example>')).code, 250);
+    for (const hidden of [
+      'b%elsewhere.example@localhost',
+      'elsewhere.example!b@localhost',
+      '"b@elsewhere.example"@localhost',
+    ])
+      assert.match((await client.command(`RCPT TO:<${hidden}>`)).raw, /^55[04] 5\.[17]\.1 /, hidden);
     client.close();
   });
 });

@@ -1,9 +1,16 @@
 import { z } from 'zod';
-import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
+import {
+  type AnyEndpoint,
+  defineEndpoint,
+  type EndpointRequest,
+  respond,
+  type Response,
+} from '../../../core/http/endpoint.js';
 import { problem } from '../../../core/problem.js';
 import type { DestinationControl, RecordedControl } from '../destination-controls.js';
+import { parseDestination, routeKey } from '../destination-key.js';
 import { isoTime, replyAnswer, statisticsAnswer } from '../entry-answer.js';
-import { group, type QueueSite } from '../queue-site.js';
+import { group, type QueueSite, type SendingSite } from '../queue-site.js';
 
 const Params = z.object({
   domain: z.string().min(1).max(300).describe('A domain, [literal], or route:NAME.'),
@@ -49,9 +56,11 @@ const Body = z.strictObject({
   ratePerMinute: count.describe('Messages in a minute; null for what is configured.'),
 });
 
+type DestinationSite = QueueSite & Pick<SendingSite, 'routes'>;
+
 /** Destinations can be suspended and limited one by one. */
-export function destinationEndpoints(site: QueueSite): readonly AnyEndpoint[] {
-  return [listing(site), reading(site), changing(site), clearing(site)];
+export function destinationEndpoints(site: DestinationSite): readonly AnyEndpoint[] {
+  return [listing(site), naming(site), reading(site), changing(site), clearing(site)];
 }
 
 const path = '/client/destinations/{domain}';
@@ -90,7 +99,20 @@ async function waitingOf({ queue, controls, clock }: Pick<QueueSite, 'queue' | '
   }));
 }
 
-const reading = ({ queue, controls, clock }: QueueSite) =>
+const naming = (site: QueueSite) =>
+  defineEndpoint({
+    method: 'POST',
+    path: '/client/destinations',
+    summary: 'Suspend or limit a destination that is named in the body, also before any mail waits for it',
+    group,
+    access: 'operate',
+    body: { kind: 'fields', schema: Body.extend({ destination: z.string().min(1).max(300) }) },
+    answer: Control,
+    cache: 'no-store',
+    handle: ({ body: { destination, ...body }, request }) => change(site, destination, body, request),
+  });
+
+const reading = ({ queue, controls, clock, routes }: DestinationSite) =>
   defineEndpoint({
     method: 'GET',
     path,
@@ -105,8 +127,11 @@ const reading = ({ queue, controls, clock }: QueueSite) =>
       const destination = domain.toLowerCase();
       const { byDestination } = await queue.statistics(clock.now());
       const row = byDestination.find((known) => known.destination === destination);
+      const control = controls.get(destination);
+      if (row === undefined && control === undefined && !routes().some((route) => routeKey(route) === destination))
+        throw problem('not-found', 'No mail waits for that destination, and nothing was said of it.');
       return {
-        ...controlAnswer(destination, controls.get(destination)),
+        ...controlAnswer(destination, control),
         waiting: row?.total ?? 0,
         oldest: row === undefined ? null : isoTime(row.oldest),
         lastReply: replyAnswer(row?.lastReply ?? null),
@@ -114,7 +139,7 @@ const reading = ({ queue, controls, clock }: QueueSite) =>
     },
   });
 
-const changing = ({ controls, clock }: QueueSite) =>
+const changing = (site: QueueSite) =>
   defineEndpoint({
     method: 'PUT',
     path,
@@ -125,24 +150,28 @@ const changing = ({ controls, clock }: QueueSite) =>
     body: { kind: 'fields', schema: Body },
     answer: Control,
     cache: 'no-store',
-    async handle({ params: { domain }, body, request }) {
-      const change = changeOf(body, clock.now());
-      if (Object.keys(change).length === 0)
-        throw problem(
-          'invalid',
-          'Nothing is changed: give suspendedUntil, suspendFor, maxConnections or ratePerMinute.',
-        );
-      const recorded = await controls.set(domain, change, request.account?.username ?? null);
-      const answer = controlAnswer(recorded.destination, recorded);
-      return respond({
-        status: 200,
-        model: answer,
-        location: pageOf(recorded.destination),
-        notice: noticeOf(answer),
-        audit: { action: 'destination.change', selector: { destination: recorded.destination, ...body } },
-      });
-    },
+    handle: ({ params: { domain }, body, request }) => change(site, domain, body, request),
   });
+
+async function change(
+  { controls, clock }: QueueSite,
+  written: string,
+  body: z.output<typeof Body>,
+  request: EndpointRequest,
+): Promise<Response<ControlAnswer>> {
+  const wanted = changeOf(body, clock.now());
+  if (Object.keys(wanted).length === 0)
+    throw problem('invalid', 'Nothing is changed: give suspendedUntil, suspendFor, maxConnections or ratePerMinute.');
+  const { destination } = await controls.set(parseDestination(written), wanted, request.account?.username ?? null);
+  const answer = controlAnswer(destination, controls.get(destination));
+  return respond({
+    status: 200,
+    model: answer,
+    location: controls.get(destination) === undefined ? '/client/destinations' : pageOf(destination),
+    notice: noticeOf(answer),
+    audit: { action: 'destination.change', selector: { destination, ...body } },
+  });
+}
 
 const clearing = ({ controls }: QueueSite) =>
   defineEndpoint({
@@ -161,7 +190,7 @@ const clearing = ({ controls }: QueueSite) =>
       return respond({
         status: 200,
         model: controlAnswer(destination, undefined),
-        location: pageOf(destination),
+        location: '/client/destinations',
         notice: `${destination} is as configured again.`,
         audit: { action: 'destination.clear', selector: { destination } },
       });

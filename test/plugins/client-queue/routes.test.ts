@@ -330,6 +330,11 @@ test('below /client', async (t) => {
     const entry = await ground.until(uid, 'deferred');
     assert.equal(entry.attempts, 1);
     assert.equal((await ground.call(Control, path)).maxConnections, 2);
+    const named = { destination: 'Example.COM', suspendFor: 'ever' };
+    assert.equal((await ground.call(Control, '/client/destinations', { json: named })).suspended, true);
+    await ground.call(Control, '/client/destinations/example.com', { method: 'DELETE' });
+    assert.match(await ground.refusal('/client/destinations/example.com', {}), /^404 /);
+    assert.match(await ground.refusal('/client/destinations', { json: { ...named, destination: '<b>' } }), /^422 /);
     await ground.call(Control, path, { method: 'DELETE' });
     assert.match(await ground.refusal(path, { method: 'DELETE' }), /^404 /);
     for (const json of [{}, { maxConnections: -1 }, { suspendedUntil: 'tomorrow' }, { colour: 1 }])
@@ -352,7 +357,7 @@ test('below /client', async (t) => {
       '/client/queue/statistics',
       '/client/queue/quarantine',
       '/client/destinations',
-      '/client/destinations/example.com',
+      '/client/destinations/route:sink',
       '/client/replies',
       `/client/queue/${uid}`,
     ])
