@@ -24,6 +24,7 @@ export interface ClientSiteInput {
   readonly submission: SubmissionService;
   readonly configuration: Configuration;
   readonly clock: Clock;
+  readonly forgetFailures: ClientSite['forgetFailures'];
   /** Absolute; for messages that are worked on. */
   readonly uploads: string;
 }
@@ -44,6 +45,7 @@ export function clientSite(input: ClientSiteInput): ClientSite {
     queue,
     controls,
     clock,
+    forgetFailures: input.forgetFailures,
     quarantineNote: async (uid) => {
       const found = (await queue.quarantined()).find(({ name }) => name.includes(uid));
       return (

@@ -74,7 +74,9 @@ export const clientQueue = definePlugin({
       explain: explainRelay({ hops, controls }),
     });
     const uploads = await context.folder('client-uploads');
-    const site = clientSite({ queue, controls, settings, finder, submission, configuration, clock, uploads });
+    const forgetFailures = (destinations: readonly string[] | undefined) => outbound.forgetFailures(destinations);
+    const ground = { queue, controls, settings, finder, submission, configuration, clock };
+    const site = clientSite({ ...ground, uploads, forgetFailures });
     context.http.mount(clientEndpoints(site));
     context.http.navigate({ title: 'Queue', href: '/client/queue/list', order: 25, role: 'read' });
 

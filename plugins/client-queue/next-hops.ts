@@ -60,9 +60,10 @@ export class NextHops {
     }
   }
 
-  /** New settings, or an operator who wants it tried again now. */
-  forget(): void {
-    this.#kept.clear();
+  /** New settings, or an operator who wants it tried again now. All destinations if none is named. */
+  forget(destinations?: readonly string[]): void {
+    if (destinations === undefined) this.#kept.clear();
+    else for (const destination of destinations) this.#kept.delete(destination);
   }
 
   async #find(destination: Destination): Promise<Servers | NoRoute> {

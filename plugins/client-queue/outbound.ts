@@ -132,10 +132,18 @@ export class Outbound {
     void old.close();
   }
 
-  /** An operator wants it tried again: hosts that were dead may be back. */
-  forgetFailures(): void {
-    this.#dead.forget();
-    this.#hops.forget();
+  /** An operator wants it tried again: servers may be back, or others. Of all destinations if none is named. */
+  forgetFailures(destinations?: readonly string[]): void {
+    this.#hops.forget(destinations);
+    if (destinations === undefined) this.#dead.forget();
+    else for (const destination of destinations) void this.#revive(destination);
+  }
+
+  /** The attempt that follows needs its servers as well. */
+  async #revive(destination: string): Promise<void> {
+    const found = await this.#hops.find(destination);
+    if (found.outcome === 'failed') return;
+    for (const { address, port } of found.servers) this.#dead.remove(address, port);
   }
 
   /** Nothing more is fetched. */

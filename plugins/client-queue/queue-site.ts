@@ -14,6 +14,8 @@ export interface QueueSite {
   readonly queue: RelayQueue;
   readonly controls: DestinationControls;
   readonly clock: Clock;
+  /** What was learnt of the servers of these destinations counts no more; of all when undefined. */
+  readonly forgetFailures: (destinations: readonly string[] | undefined) => void;
   /** A sentence about an entry that was set aside as broken. */
   readonly quarantineNote: (uid: string) => Promise<string | undefined>;
 }

@@ -33,6 +33,21 @@ export async function chosenBy({ uid, uids, filter, expect }: Selection, queue: 
   return { selector, count };
 }
 
+/** Entries that are looked at one by one. */
+const mostLookedAt = 50;
+
+/** Where the chosen ones go; undefined when that is too much to look at. */
+export async function destinationsOf({ selector }: Chosen, queue: RelayQueue): Promise<readonly string[] | undefined> {
+  if ('filter' in selector) {
+    const { domain } = selector.filter;
+    return domain === undefined ? undefined : [domain];
+  }
+  if (selector.uids.length > mostLookedAt) return undefined;
+  const entries = await Promise.all(selector.uids.map((uid) => queue.find(uid)));
+  const open = entries.flatMap((entry) => entry?.recipients.filter(({ state }) => isOpen(state)) ?? []);
+  return [...new Set(open.map(({ destination }) => destination))];
+}
+
 /** Some of the chosen ones and who sent them, to be looked at before anything is done. */
 export async function previewOf({ selector }: Chosen, queue: RelayQueue) {
   if ('filter' in selector) return (await queue.list({ filter: selector.filter, limit: 10 })).items;

@@ -12,7 +12,7 @@ import { isoTime, SummaryAnswer, summaryAnswer } from '../entry-answer.js';
 import { questionOf } from './mutation-question.js';
 import { selectionFields, writtenFilter } from '../queue-query.js';
 import { group, type QueueSite } from '../queue-site.js';
-import { type Chosen, chosenBy, previewOf, type Selection } from '../selection.js';
+import { type Chosen, chosenBy, destinationsOf, previewOf, type Selection } from '../selection.js';
 
 const limit = 2 * 1024 * 1024;
 const reason = z
@@ -168,6 +168,8 @@ async function change(
   const location = wayBack(way);
   if (!request.confirmed && needsQuestion(mutation, chosen))
     return questionOf({ mutation, chosen, queue, back: location });
+  const isTriedNow = mutation.operation === 'retry' && (mutation.at ?? 0) <= clock.now();
+  if (isTriedNow) site.forgetFailures(await destinationsOf(chosen, queue));
   const result = await queue.mutate(chosen.selector, mutation, clock.now());
   return respond({
     status: 200,

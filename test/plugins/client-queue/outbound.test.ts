@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import type { HopSearch } from '../../../core/dns/next-hop.js';
 import { SmtpSink, type SinkScript } from '../../support/smtp-sink.js';
 import { freePort } from '../../support/free-port.js';
 import { outboundGround, outcomes, type OutboundGroundOptions } from './outbound-ground.js';
@@ -134,6 +135,29 @@ describe('several servers of a domain', () => {
     ground.outbound.forgetFailures();
     const late = await ground.tried(await ground.enqueue({ to: ['bob@sink.example'] }));
     assert.equal(late.state, 'delivered');
+  });
+
+  test('an operator who wants some destinations tried again has only those asked for anew', async (t) => {
+    const lost = {
+      outcome: 'failed',
+      reason: 'dns',
+      code: 451,
+      status: '4.4.3',
+      text: 'No',
+      permanent: false,
+    } as const;
+    const hops: Record<string, readonly string[] | HopSearch> = { 'a.example': lost, 'b.example': lost };
+    const ground = await withSink(t, {}, { hops });
+    const both = ['x@a.example', 'x@b.example'];
+    const before = await ground.delivered({ to: both });
+    assert.equal(before.state, 'deferred');
+    hops['a.example'] = hops['b.example'] = ['127.0.0.1'];
+    ground.outbound.forgetFailures(['a.example']);
+    const after = await ground.tried(await ground.enqueue({ to: both }));
+    assert.deepEqual(
+      after.recipients.map(({ state }) => state),
+      ['delivered', 'deferred'],
+    );
   });
 
   test('a domain that takes no mail is for good, and one that cannot be asked for is not', async (t) => {
