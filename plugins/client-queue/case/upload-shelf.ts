@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type FileHandle, open, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Readable } from 'node:stream';
+import { Readable } from 'node:stream';
 import { asStorageProblem } from '../../../core/disk/fault.js';
 import { isProblem, problem } from '../../../core/problem.js';
 
@@ -16,7 +16,10 @@ export interface KeptUpload {
 
 const headBytes = 256 * 1024;
 
-/** Keeps uploads while they are worked on, in files that have no name: whatever happens, none is left behind. */
+/** Smaller ones stay in memory: a file for each costs more than all the rest of taking it. */
+const smallBytes = 64 * 1024;
+
+/** Keeps uploads while they are worked on: small ones in memory, others in files that have no name, so that none is left behind. */
 export class UploadShelf {
   readonly #folder: string;
 
@@ -26,10 +29,21 @@ export class UploadShelf {
 
   /** @throws Problem `invalid` for an empty message, `storage-full`, and what the stream fails with */
   async keep(stream: Readable): Promise<KeptUpload> {
+    const chunks = (stream as AsyncIterable<Buffer>)[Symbol.asyncIterator]();
+    try {
+      const { first, more } = await firstOf(chunks);
+      if (first.length === 0) throw problem('invalid', 'The message is empty.');
+      return more ? await this.#keepInFile(first, chunks) : inMemory(first);
+    } catch (error) {
+      await chunks.return?.();
+      throw error;
+    }
+  }
+
+  async #keepInFile(first: Buffer, rest: AsyncIterator<Buffer>): Promise<KeptUpload> {
     const handle = await this.#nameless();
     try {
-      const size = await this.#fill(handle, stream);
-      if (size === 0) throw problem('invalid', 'The message is empty.');
+      const size = await this.#fill(handle, first, rest);
       const { buffer, bytesRead } = await handle.read(Buffer.alloc(Math.min(size, headBytes)), 0, undefined, 0);
       return {
         size,
@@ -54,9 +68,9 @@ export class UploadShelf {
     }
   }
 
-  async #fill(handle: FileHandle, stream: Readable): Promise<number> {
+  async #fill(handle: FileHandle, first: Buffer, rest: AsyncIterator<Buffer>): Promise<number> {
     let size = 0;
-    for await (const chunk of stream as AsyncIterable<Buffer>) {
+    for (let chunk: Buffer | undefined = first; chunk !== undefined; chunk = await nextOf(rest)) {
       await handle.write(chunk, 0, chunk.length, size).catch((error: unknown) => {
         throw isProblem(error) ? error : asStorageProblem(error);
       });
@@ -64,6 +78,32 @@ export class UploadShelf {
     }
     return size;
   }
+}
+
+async function nextOf(chunks: AsyncIterator<Buffer>): Promise<Buffer | undefined> {
+  const next = await chunks.next();
+  return next.done === true ? undefined : next.value;
+}
+
+/** Everything, or the beginning of what is more than fits into memory. */
+async function firstOf(chunks: AsyncIterator<Buffer>): Promise<{ readonly first: Buffer; readonly more: boolean }> {
+  const read: Buffer[] = [];
+  let size = 0;
+  for (let chunk = await nextOf(chunks); chunk !== undefined; chunk = await nextOf(chunks)) {
+    read.push(chunk);
+    size += chunk.length;
+    if (size > smallBytes) return { first: Buffer.concat(read), more: true };
+  }
+  return { first: Buffer.concat(read), more: false };
+}
+
+function inMemory(bytes: Buffer): KeptUpload {
+  return {
+    size: bytes.length,
+    head: bytes.subarray(0, headBytes),
+    open: () => Readable.from([bytes]),
+    release: () => Promise.resolve(),
+  };
 }
 
 const pieceBytes = 64 * 1024;
