@@ -110,6 +110,33 @@ export class LiveSession implements ClientSession {
     return reply;
   }
 
+  async mailWithRcpt(
+    sender: OutgoingSender,
+    recipient: OutgoingRecipient,
+    outline: ContentOutline = {},
+  ): Promise<{ readonly mail: Reply; readonly rcpt: Answer | undefined }> {
+    this.#expectState('mail', 'ready');
+    const second = rcptLine(recipient, this.capabilities);
+    if (!this.capabilities.pipelining || isClientFailure(second)) {
+      return { mail: await this.mail(sender, outline), rcpt: undefined };
+    }
+    const first = mailLine(sender, outline, this.capabilities);
+    if (isClientFailure(first)) throw first;
+    this.#begin();
+    this.#accepted = 0;
+    const { mailMs, rcptMs } = this.#deadlines;
+    this.#channel.write(Buffer.from(`${first}\r\n${second}\r\n`));
+    const answers = [
+      this.#channel.expect('mail', mailMs, first),
+      this.#channel.expect('rcpt', rcptMs, second),
+    ] as const;
+    const mail = this.#said(await answers[0], 'busy', 'busy');
+    const rcpt = await answers[1];
+    this.#state = mail.code < 300 ? 'open' : 'spent';
+    if (mail.code < 300 && !isClientFailure(rcpt) && rcpt.code < 300) this.#accepted = 1;
+    return { mail, rcpt };
+  }
+
   async data(): Promise<Reply> {
     this.#expectState('data', 'open');
     this.#state = 'busy';

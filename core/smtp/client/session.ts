@@ -58,6 +58,15 @@ export interface ClientSession {
   /** Rejects with a `capability` failure, the connection unharmed, when the message cannot go there. */
   mail(sender: OutgoingSender, outline?: ContentOutline): Promise<Reply>;
   rcpt(recipient: OutgoingRecipient): Promise<Reply>;
+  /**
+   * MAIL and the first RCPT, in one write where the server allows that (RFC 2920). Rejects as `mail` does; what became of RCPT, after
+   * a MAIL that was accepted or not, is an answer. Undefined when RCPT is still to be said.
+   */
+  mailWithRcpt(
+    sender: OutgoingSender,
+    recipient: OutgoingRecipient,
+    outline?: ContentOutline,
+  ): Promise<{ readonly mail: Reply; readonly rcpt: Reply | ClientFailure | undefined }>;
   /** 354 when the message may follow. */
   data(): Promise<Reply>;
   /**

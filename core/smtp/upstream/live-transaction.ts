@@ -3,7 +3,9 @@ import type { SpooledMessage } from '../../disk/spool.js';
 import type { Address } from '../../mime/address.js';
 import type { ClientIdentity } from '../client/destination.js';
 import { isClientFailure, timeoutFailure, type ClientFailure } from '../client/failure.js';
+import type { OutgoingRecipient } from '../client/message.js';
 import type { Lease } from '../client/pooling.js';
+import type { ClientSession } from '../client/session.js';
 import type { Reply } from '../reply.js';
 import type { Recipient, RecipientDsn, SmtpSession, Transaction } from '../transaction.js';
 import { outcomeOf, outcomesOf } from './answer.js';
@@ -20,6 +22,8 @@ export class LiveTransaction {
   readonly #transaction: Transaction;
   #turn: Promise<unknown> = Promise.resolve();
   #lease: Lease | undefined;
+  /** Where MAIL was said last: what is to be closed when it takes too long. */
+  #session: ClientSession | undefined;
   /** The answer to MAIL where it was no, or what has broken the connection: all that is said from there on. */
   #refusal: Reply | ClientFailure | undefined;
   /** Whom the upstream has accepted, in the order of RCPT. */
@@ -71,7 +75,7 @@ export class LiveTransaction {
     const overrun = new AbortController();
     const timer = setTimeout(() => {
       overrun.abort();
-      this.#lease?.session.close();
+      this.#session?.close();
     }, ms);
     const answer = await work(overrun.signal).finally(() => clearTimeout(timer));
     if (!overrun.signal.aborted) return answer;
@@ -81,10 +85,13 @@ export class LiveTransaction {
 
   async #ask(address: Address, dsn: RecipientDsn | undefined, signal: AbortSignal): Promise<Reply | ClientFailure> {
     try {
-      if (this.#lease === undefined && this.#refusal === undefined) await this.#begin(signal);
+      const recipient = recipientOf(address, dsn);
+      const isFirst = this.#lease === undefined && this.#refusal === undefined;
+      const ahead = isFirst ? await this.#begin(recipient, signal) : undefined;
       const lease = this.#lease;
       if (this.#refusal !== undefined || lease === undefined) return this.#refusal ?? timeoutFailure('rcpt');
-      const reply = await lease.session.rcpt(recipientOf(address, dsn));
+      if (ahead !== undefined && isClientFailure(ahead)) throw ahead;
+      const reply = ahead ?? (await lease.session.rcpt(recipient));
       if (reply.code < 300) this.#accepted.push(address);
       return reply;
     } catch (error) {
@@ -95,14 +102,21 @@ export class LiveTransaction {
     }
   }
 
-  async #begin(signal: AbortSignal): Promise<void> {
-    if (this.#ended) return;
-    const { lease, reply } = await this.upstream.begin(
-      (session) => session.mail(senderOf(this.#transaction), outlineAhead(this.#transaction, session.capabilities)),
-      this.#call(signal),
-    );
+  /** What the server has said to RCPT already, where that could go along with MAIL. */
+  async #begin(recipient: OutgoingRecipient, signal: AbortSignal): Promise<Reply | ClientFailure | undefined> {
+    this.#session = undefined;
+    if (this.#ended) return undefined;
+    let ahead: Reply | ClientFailure | undefined;
+    const { lease, reply } = await this.upstream.begin(async (session) => {
+      this.#session = session;
+      const outline = outlineAhead(this.#transaction, session.capabilities);
+      const { mail, rcpt } = await session.mailWithRcpt(senderOf(this.#transaction), recipient, outline);
+      ahead = rcpt;
+      return mail;
+    }, this.#call(signal));
     this.#lease = lease;
     if (reply.code >= 300) this.#refusal = reply;
+    return ahead;
   }
 
   #hasJust(recipients: readonly Recipient[]): boolean {
@@ -144,6 +158,7 @@ export class LiveTransaction {
   async #giveBack(): Promise<void> {
     const lease = this.#lease;
     this.#lease = undefined;
+    this.#session = undefined;
     this.#accepted = [];
     if (lease === undefined) return;
     const { session } = lease;

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { describe, test } from 'node:test';
 import { Transcript } from '../../../../core/smtp/client/transcript.js';
 import { selfSigned } from '../../../support/certificate.js';
 import { SmtpSink } from '../../../support/smtp-sink.js';
@@ -183,4 +183,59 @@ test('steps out of turn are refused here, and steps one by one send a message', 
   assert.equal(session.reusable, true);
   await session.quit();
   await assert.rejects(session.noop());
+});
+
+describe('MAIL with the first RCPT', () => {
+  const sender = { address: 'anna@example.org' };
+  const recipient = { address: 'ben@example.net' };
+
+  test('goes out in one, and each has its answer', async (t) => {
+    // A server that answered twice to one command would be given up.
+    const mail = { raw: '250 2.1.0 Anna\r\n550 5.1.1 No Ben\r\n' };
+    const session = await open(t, await SmtpSink.start(t, { steps: { mail, rcpt: { silent: true } } }));
+    const answers = await session.mailWithRcpt(sender, recipient);
+    assert.deepEqual([answers.mail.status, answers.rcpt?.status], ['2.1.0', '5.1.1']);
+  });
+
+  test('is followed by the message', async (t) => {
+    const sink = await SmtpSink.start(t);
+    const session = await open(t, sink);
+    await session.mailWithRcpt(sender, recipient);
+    assert.equal((await session.data()).code, 354);
+    await session.body({ source: Buffer.from('x\r\n') });
+    assert.deepEqual(sink.messages[0]?.recipients, ['ben@example.net']);
+    assert.equal(session.reusable, true);
+  });
+
+  test('leaves RCPT to be said where there is no pipelining', async (t) => {
+    const sink = await SmtpSink.start(t, { capabilities: ['8BITMIME'] });
+    const session = await open(t, sink);
+    assert.deepEqual((await session.mailWithRcpt(sender, recipient)).rcpt, undefined);
+    assert.equal((await session.rcpt(recipient)).code, 250);
+  });
+
+  test('leaves RCPT to be said when he cannot be named to this server', async (t) => {
+    const session = await open(t, await SmtpSink.start(t, { capabilities: ['PIPELINING'] }));
+    const international = { address: 'bjørn@example.net' };
+    assert.equal((await session.mailWithRcpt(sender, international)).rcpt, undefined);
+    await assert.rejects(session.rcpt(international), { kind: 'capability' });
+  });
+
+  test('is to be forgotten when MAIL was refused, and the connection serves on', async (t) => {
+    const sink = await SmtpSink.start(t, { steps: { mail: ['550 5.7.1 No Anna', undefined] } });
+    const session = await open(t, sink);
+    assert.equal((await session.mailWithRcpt(sender, recipient)).mail.code, 550);
+    assert.equal(session.reusable, false);
+    assert.equal((await session.rset()).code, 250);
+    assert.equal((await session.mailWithRcpt(sender, recipient)).rcpt?.code === 250, true);
+  });
+
+  test('rejects when the server leaves at MAIL, and tells when it leaves at RCPT', async (t) => {
+    const leaving = await open(t, await SmtpSink.start(t, { steps: { mail: { close: '' } } }));
+    await assert.rejects(leaving.mailWithRcpt(sender, recipient), { kind: 'closed', step: 'mail' });
+    const later = await open(t, await SmtpSink.start(t, { steps: { rcpt: { close: '' } } }));
+    const { mail, rcpt } = await later.mailWithRcpt(sender, recipient);
+    assert.deepEqual([mail.code, rcpt instanceof Error], [250, true]);
+    assert.equal(later.failure?.kind, 'closed');
+  });
 });
