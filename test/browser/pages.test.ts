@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdir } from 'node:fs/promises';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -31,7 +31,17 @@ const plainMessage = lines(
 
 /** Mail for one route finds nobody: it is there to be looked at. */
 const routes = { dead: { mx: ['127.0.0.1'], port: 1, domains: ['dead.example'] } };
-const config = `{ smtp: { listeners: ${freeListeners} }, plugins: { 'client-queue': { routes: ${JSON.stringify(routes)} } } }`;
+/** The source has something new, something for another server, and waits until somebody pulls. */
+const sync = { source: './central', server: 'mail1', intervalSeconds: 86_400, apply: 'manual' };
+const plugins = JSON.stringify({ 'client-queue': { routes }, config: { sync } });
+const config = `{ smtp: { listeners: ${freeListeners} }, plugins: ${plugins} }`;
+
+async function fillSource(folder: string): Promise<void> {
+  const central = join(folder, 'central');
+  await mkdir(central);
+  await writeFile(join(central, 'base.json5'), '{ smtp: { limits: { recipients: 50 } } }');
+  await writeFile(join(central, 'mail2.json5'), '{}');
+}
 
 /** A deferred entry, a held one, and a destination that is suspended. */
 async function fillQueue({ admin }: InProcessServer): Promise<void> {
@@ -53,7 +63,7 @@ describe('the pages in a browser', { skip: skipWithout('chromium') }, () => {
   let paths: readonly string[];
 
   before(async () => {
-    server = await startInProcess(suite, config);
+    server = await startInProcess(suite, config, {}, fillSource);
     for (const message of [plainMessage, hostileMessage]) {
       await deliver(server.portOf('mx'), message);
     }
@@ -69,6 +79,7 @@ describe('the pages in a browser', { skip: skipWithout('chromium') }, () => {
       '/store/localhost/postmaster',
       '/users',
       '/config',
+      '/config/sync/status',
       '/docs',
       '/client/queue/list',
       '/client/send',
