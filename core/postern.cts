@@ -6,9 +6,8 @@ void start();
 
 async function start(): Promise<void> {
   // Newer releases of Node keep what they have compiled, so that the next start takes it from the disk.
-  const nodeModule = await import('node:module');
-  if ('enableCompileCache' in nodeModule && typeof nodeModule.enableCompileCache === 'function') {
-    nodeModule.enableCompileCache();
-  }
+  const compiling: { readonly createRequire: unknown; readonly enableCompileCache?: () => unknown } =
+    await import('node:module');
+  compiling.enableCompileCache?.();
   await import('./cli.js');
 }

@@ -70,7 +70,7 @@ const alone = (values) =>
 function optionsOf(chart, section, place) {
   const ink = styleOf(section.querySelector('.plot-top'), 'color');
   const swatches = [...section.querySelectorAll('.swatch')];
-  const axis = { stroke: ink, font: '12px system-ui', ticks: { show: false }, grid: { stroke: `${ink}`, width: 0.2 } };
+  const axis = { stroke: ink, font: '12px system-ui', ticks: { show: false }, grid: { stroke: ink, width: 0.2 } };
   return {
     width: place.clientWidth,
     height,

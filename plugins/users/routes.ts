@@ -85,9 +85,11 @@ const userExists = ({ directory }: RouteParts) =>
     params: UserParams,
     answer: z.object({ source: z.string(), username: z.string(), exists: z.boolean() }),
     cache: 'no-store',
-    async handle({ params: { username } }) {
-      return { source: directory.source, username, exists: (await directory.find(username)) !== undefined };
-    },
+    handle: ({ params: { username } }) => ({
+      source: directory.source,
+      username,
+      exists: directory.find(username) !== undefined,
+    }),
   });
 
 const authenticate = ({ directory, signIns, count }: RouteParts) =>
