@@ -15,6 +15,8 @@ export interface UpstreamCount {
   readonly bytes: number;
 }
 
+type Counting = { -readonly [key in keyof UpstreamCount]: number };
+type Add = (by: number) => void;
 type Answer = 'accepted' | 'refused' | 'deferred' | 'spooled';
 
 const none: UpstreamCount = { matched: 0, accepted: 0, refused: 0, deferred: 0, spooled: 0, messages: 0, bytes: 0 };
@@ -32,7 +34,8 @@ export interface CountedAs {
 
 /** Counts for each upstream, for the page and as metrics. */
 export class UpstreamCounts {
-  readonly #counts = new Map<string, UpstreamCount>();
+  readonly #counts = new Map<string, Counting>();
+  readonly #series = new Map<string, Add>();
   readonly #label: CountedAs['label'];
   readonly #metrics: ReturnType<typeof metricsOf>;
 
@@ -42,35 +45,67 @@ export class UpstreamCounts {
   }
 
   of(name: string): UpstreamCount {
-    return this.#counts.get(name) ?? none;
+    return { ...(this.#counts.get(name) ?? none) };
   }
 
   /** A recipient was answered. @param ms how long that took */
   answered(name: string, answer: Answer, ms: number): void {
-    const before = this.of(name);
-    const counted: Answer[] = answer === 'spooled' ? ['accepted', 'spooled'] : [answer];
-    const change = Object.fromEntries(counted.map((key) => [key, before[key] + 1]));
-    this.#counts.set(name, { ...before, matched: before.matched + 1, ...change });
-    this.#metrics.recipients.inc(this.#labels(name, { result: answer }));
-    this.#metrics.seconds.observe(this.#labels(name, { step: 'rcpt' }), ms / 1000);
+    const count = this.#countOf(name);
+    count.matched += 1;
+    count[answer] += 1;
+    if (answer === 'spooled') count.accepted += 1;
+    this.#bound(`recipients ${answer} ${name}`, () =>
+      bindInc(this.#metrics.recipients.labels(this.#labels(name, { result: answer }))),
+    )(1);
+    this.#bound(`seconds rcpt ${name}`, () => this.#timer(name, 'rcpt'))(ms / 1000);
   }
 
   handed({ destination: name, outcomes, bytes, ms }: Handed): void {
-    const before = this.of(name);
+    const count = this.#countOf(name);
     const isTaken = outcomes.some(({ outcome }) => outcome === 'delivered');
     const result = isTaken ? 'delivered' : (outcomes[0]?.outcome ?? 'deferred');
     if (isTaken) {
-      this.#counts.set(name, { ...before, messages: before.messages + 1, bytes: before.bytes + bytes });
-      this.#metrics.bytes.inc(this.#labels(name, {}), bytes);
+      count.messages += 1;
+      count.bytes += bytes;
+      this.#bound(`bytes ${name}`, () => bindInc(this.#metrics.bytes.labels(this.#labels(name, {}))))(bytes);
     }
-    this.#metrics.messages.inc(this.#labels(name, { result }));
-    this.#metrics.seconds.observe(this.#labels(name, { step: 'message' }), ms / 1000);
+    this.#bound(`messages ${result} ${name}`, () =>
+      bindInc(this.#metrics.messages.labels(this.#labels(name, { result }))),
+    )(1);
+    this.#bound(`seconds message ${name}`, () => this.#timer(name, 'message'))(ms / 1000);
+  }
+
+  #countOf(name: string): Counting {
+    const known = this.#counts.get(name);
+    if (known !== undefined) return known;
+    const count = { ...none };
+    this.#counts.set(name, count);
+    return count;
+  }
+
+  /** The series of a metric, with its labels looked up once. */
+  #bound(key: string, bind: () => Add): Add {
+    const known = this.#series.get(key);
+    if (known !== undefined) return known;
+    const made = bind();
+    this.#series.set(key, made);
+    return made;
+  }
+
+  #timer(name: string, step: 'rcpt' | 'message'): Add {
+    const series = this.#metrics.seconds.labels(this.#labels(name, { step }));
+    return (seconds) => series.observe(seconds);
   }
 
   #labels(name: string, more: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
     return { [this.#label]: name, ...more };
   }
 }
+
+const bindInc =
+  (series: { inc(by: number): void }): Add =>
+  (by) =>
+    series.inc(by);
 
 function metricsOf(metrics: PluginContext['metrics'], shelf: UpstreamShelf, { prefix, label, names }: CountedAs) {
   metrics.gauge(
