@@ -25,6 +25,7 @@ export interface ClientSiteInput {
   readonly configuration: Configuration;
   readonly clock: Clock;
   readonly forgetFailures: ClientSite['forgetFailures'];
+  readonly tellSenders: ClientSite['tellSenders'];
   /** Absolute; for messages that are worked on. */
   readonly uploads: string;
 }
@@ -46,6 +47,7 @@ export function clientSite(input: ClientSiteInput): ClientSite {
     controls,
     clock,
     forgetFailures: input.forgetFailures,
+    tellSenders: input.tellSenders,
     quarantineNote: async (uid) => {
       const found = (await queue.quarantined()).find(({ name }) => name.includes(uid));
       return (

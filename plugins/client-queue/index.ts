@@ -76,7 +76,7 @@ export const clientQueue = definePlugin({
     const uploads = await context.folder('client-uploads');
     const forgetFailures = (destinations: readonly string[] | undefined) => outbound.forgetFailures(destinations);
     const ground = { queue, controls, settings, finder, submission, configuration, clock };
-    const site = clientSite({ ...ground, uploads, forgetFailures });
+    const site = clientSite({ ...ground, uploads, forgetFailures, tellSenders: () => outbound.tellSenders() });
     context.http.mount(clientEndpoints(site));
     context.http.navigate({ title: 'Queue', href: '/client/queue/list', order: 25, role: 'read' });
 

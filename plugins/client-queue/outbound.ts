@@ -118,6 +118,11 @@ export class Outbound {
     return this.#scheduler.pace(destination);
   }
 
+  /** Sends what senders are still to be told; an operator has just given reason to. */
+  tellSenders(): void {
+    void this.#notices.run();
+  }
+
   async housekeep(): Promise<void> {
     await this.#input.queue.housekeep(this.#input.clock.now());
     await this.#notices.run();

@@ -16,6 +16,8 @@ export interface QueueSite {
   readonly clock: Clock;
   /** What was learnt of the servers of these destinations counts no more; of all when undefined. */
   readonly forgetFailures: (destinations: readonly string[] | undefined) => void;
+  /** Somebody is to be told of a failure at once. */
+  readonly tellSenders: () => void;
   /** A sentence about an entry that was set aside as broken. */
   readonly quarantineNote: (uid: string) => Promise<string | undefined>;
 }

@@ -171,6 +171,7 @@ async function change(
   const isTriedNow = mutation.operation === 'retry' && (mutation.at ?? 0) <= clock.now();
   if (isTriedNow) site.forgetFailures(await destinationsOf(chosen, queue));
   const result = await queue.mutate(chosen.selector, mutation, clock.now());
+  if (mutation.operation === 'bounce') site.tellSenders();
   return respond({
     status: 200,
     model: {
