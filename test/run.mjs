@@ -19,6 +19,7 @@ if (run(['build.mjs', '--if-stale']).status !== 0) process.exit(1);
 
 const thorough = [
   'browser',
+  'core/reload',
   'crash',
   'e2e/explain',
   'e2e/killed',
@@ -29,11 +30,14 @@ const thorough = [
   'fuzz',
   'hostile',
   'peers',
+  'plugins/client-queue/queue',
+  'plugins/config/sync',
   'plugins/proxy/relaying',
   'plugins/store/crash-point',
-  'plugins/store/cache/cache-kill',
+  'plugins/store/cache',
   'plugins/store/draft-kill',
   'plugins/store/draft-large',
+  'plugins/store/store-model',
 ];
 const isThorough = (file) => thorough.some((place) => file.startsWith(join('dist', 'test', place)));
 const sets = { '--quick': (file) => !isThorough(file), '--thorough': isThorough, '--all': () => true };
