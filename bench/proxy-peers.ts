@@ -1,13 +1,10 @@
-import { execFile, spawn } from 'node:child_process';
-import { chmodSync, copyFileSync, mkdirSync, writeFileSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
 import { installHaraka } from './haraka.js';
 import { freePort, listening, startPeer, stopChild, type Peer } from './peer.js';
-import { programOnPath } from './sender.js';
-
-const run = promisify(execFile);
+import { startMaster } from './postfix-master.js';
 
 type Start = (folder: string, upstream: number) => Promise<Peer | undefined>;
 
@@ -55,48 +52,11 @@ async function startHaraka(folder: string, upstream: number): Promise<Peer | und
 
 /** `smtpd_proxy_filter`: one connection to the upstream for each message. */
 async function startPostfix(folder: string, upstream: number): Promise<Peer | undefined> {
-  const program = programOnPath('postfix');
-  if (program === undefined || process.getuid?.() !== 0) {
-    process.stderr.write('Postfix is not installed, or this is not root; it is left out.\n');
-    return undefined;
-  }
-  const port = await freePort();
-  const config = join(folder, 'config');
-  for (const path of [config, join(folder, 'queue'), join(folder, 'data')]) mkdirSync(path);
-  await run('chown', ['postfix', join(folder, 'data')]);
-  for (let path = folder; path.length > 1; path = join(path, '..')) chmodSync(path, 0o755);
-  const settings = [
-    'compatibility_level = 3.6',
-    `queue_directory = ${folder}/queue`,
-    `data_directory = ${folder}/data`,
+  const master = await startMaster(folder, [
     'myhostname = bench.localhost',
     'mydestination = localhost',
     'local_recipient_maps =',
-    'alias_maps =',
-    'alias_database =',
-    'message_size_limit = 0',
-    'inet_interfaces = 127.0.0.1',
-    'inet_protocols = ipv4',
-    'mynetworks = 127.0.0.0/8',
-    'smtpd_client_connection_rate_limit = 0',
     `smtpd_proxy_filter = 127.0.0.1:${upstream}`,
-    `maillog_file = ${folder}/maillog`,
-    `maillog_file_prefixes = ${folder}`,
-  ];
-  writeFileSync(join(config, 'main.cf'), `${settings.join('\n')}\n`);
-  const { stdout: master } = await run('cat', ['/etc/postfix/master.cf']);
-  writeFileSync(join(config, 'master.cf'), master.replace(/^smtp(\s+inet)/m, `127.0.0.1:${port}$1`));
-  const stop = async (): Promise<void> => {
-    await run(program, ['-c', config, 'stop']).catch(() => undefined);
-  };
-  try {
-    await run(program, ['-c', config, 'start']);
-  } catch (error) {
-    process.stderr.write(`Postfix did not start and is left out: ${String(error)}\n`);
-    return undefined;
-  }
-  if (await listening(port, 10)) return { name: 'postfix', port, pid: undefined, inbox: folder, stop };
-  await stop();
-  process.stderr.write('Postfix did not listen; it is left out.\n');
-  return undefined;
+  ]);
+  return master && { name: 'postfix', port: master.port, pid: undefined, inbox: folder, stop: () => master.stop() };
 }

@@ -1,15 +1,13 @@
-import { execFile, spawn } from 'node:child_process';
-import { chmodSync, copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
 import { installHaraka } from './haraka.js';
 import { freePort, listening, stopChild } from './peer.js';
+import { startMaster } from './postfix-master.js';
 import { queueOverHttp } from './relay-http.js';
-import { programOnPath, type Sender } from './sender.js';
+import type { Sender } from './sender.js';
 import { startSite } from './site.js';
-
-const run = promisify(execFile);
 
 /** A way into a queue. */
 export interface Entrance {
@@ -110,52 +108,12 @@ async function startHaraka(start: RelayStart): Promise<RelayPeer | undefined> {
 
 /** `relayhost`, with the limits and the connection cache that Postfix comes with. */
 async function startPostfix(start: RelayStart): Promise<RelayPeer | undefined> {
-  const { folder, sink } = start;
-  const program = programOnPath('postfix');
-  if (program === undefined || process.getuid?.() !== 0) {
-    process.stderr.write('Postfix is not installed, or this is not root; it is left out.\n');
-    return undefined;
-  }
-  const port = await freePort();
-  const config = join(folder, 'config');
-  for (const path of [config, join(folder, 'queue'), join(folder, 'data')]) mkdirSync(path);
-  await run('chown', ['postfix', join(folder, 'data')]);
-  for (let path = folder; path.length > 1; path = join(path, '..')) chmodSync(path, 0o755);
-  const settings = [
-    'compatibility_level = 3.6',
-    `queue_directory = ${folder}/queue`,
-    `data_directory = ${folder}/data`,
+  const master = await startMaster(start.folder, [
     'myhostname = bench.example',
     'mydestination =',
-    'alias_maps =',
-    'alias_database =',
-    'message_size_limit = 0',
-    'inet_interfaces = 127.0.0.1',
-    'inet_protocols = ipv4',
-    'mynetworks = 127.0.0.0/8',
-    'smtpd_client_connection_rate_limit = 0',
     'smtp_tls_security_level = none',
-    `relayhost = [127.0.0.1]:${sink}`,
-    `maillog_file = ${folder}/maillog`,
-    `maillog_file_prefixes = ${folder}`,
-  ];
-  writeFileSync(join(config, 'main.cf'), `${settings.join('\n')}\n`);
-  const master = readFileSync('/etc/postfix/master.cf', 'latin1');
-  writeFileSync(join(config, 'master.cf'), master.replace(/^smtp(\s+inet)/m, `127.0.0.1:${port}$1`));
-  const stop = async (): Promise<void> => {
-    await run(program, ['-c', config, 'stop']).catch(() => undefined);
-  };
-  try {
-    await run(program, ['-c', config, 'start']);
-  } catch (error) {
-    process.stderr.write(`Postfix did not start and is left out: ${String(error)}\n`);
-    return undefined;
-  }
-  if (await listening(port, 10)) {
-    const pid = Number(readFileSync(join(folder, 'queue', 'pid', 'master.pid'), 'latin1'));
-    return { pid, entrances: [bySmtp('postfix, SMTP', port, start)], stop };
-  }
-  await stop();
-  process.stderr.write('Postfix did not listen; it is left out.\n');
-  return undefined;
+    `relayhost = [127.0.0.1]:${start.sink}`,
+  ]);
+  if (master === undefined) return undefined;
+  return { pid: master.pid, entrances: [bySmtp('postfix, SMTP', master.port, start)], stop: () => master.stop() };
 }

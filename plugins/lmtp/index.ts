@@ -1,8 +1,6 @@
 import { directory } from '../../core/contracts/directory.js';
 import { configuration } from '../../core/contracts/server.js';
-import { CachingResolver } from '../../core/dns/caching-resolver.js';
-import { MailRoutes } from '../../core/dns/mail-routes.js';
-import { SystemResolver } from '../../core/dns/system-resolver.js';
+import { hostRoutes } from '../../core/dns/host-routes.js';
 import { definePlugin } from '../../core/plugin.js';
 import { problem } from '../../core/problem.js';
 import { LiveTransactions } from '../../core/smtp/upstream/live-transactions.js';
@@ -27,12 +25,7 @@ export const lmtp = definePlugin({
   needs: { configuration },
   uses: { directory },
   setup({ smtp, http, metrics, health, clock, log, onClose }, { options, configuration, directory }) {
-    const finder = new MailRoutes({
-      resolver: new CachingResolver(new SystemResolver({}), {}, clock),
-      ownNames: [],
-      ownAddresses: () => [],
-    });
-    const shelf = new UpstreamShelf({ finder, helloName: configuration.hostname, clock });
+    const shelf = new UpstreamShelf({ finder: hostRoutes(clock), helloName: configuration.hostname, clock });
     const live = new LiveTransactions();
     let table = new RouteTable({ routes: [] });
     const use = (settings: LmtpSettings): void => {

@@ -1,8 +1,6 @@
 import { relayQueue } from '../../core/contracts/relay-queue.js';
 import { configuration } from '../../core/contracts/server.js';
-import { CachingResolver } from '../../core/dns/caching-resolver.js';
-import { MailRoutes } from '../../core/dns/mail-routes.js';
-import { SystemResolver } from '../../core/dns/system-resolver.js';
+import { hostRoutes } from '../../core/dns/host-routes.js';
 import { definePlugin } from '../../core/plugin.js';
 import { LiveTransactions } from '../../core/smtp/upstream/live-transactions.js';
 import { upstreamSettings } from '../../core/smtp/upstream/options.js';
@@ -25,12 +23,7 @@ export const proxy = definePlugin({
   needs: { configuration },
   uses: { relayQueue },
   setup({ smtp, http, metrics, health, clock, log, onClose }, { options, configuration, relayQueue }) {
-    const finder = new MailRoutes({
-      resolver: new CachingResolver(new SystemResolver({}), {}, clock),
-      ownNames: [],
-      ownAddresses: () => [],
-    });
-    const shelf = new UpstreamShelf({ finder, helloName: configuration.hostname, clock });
+    const shelf = new UpstreamShelf({ finder: hostRoutes(clock), helloName: configuration.hostname, clock });
     const live = new LiveTransactions();
     let book = new RuleBook({ rules: [] });
     const use = (settings: ProxySettings): void => {
