@@ -2,6 +2,7 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import { createRequire, register } from 'node:module';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import type { KitPlaces } from './kit-resolver.js';
 import { isPlugin, kitVersion, type Plugin } from './plugin.js';
 import { startError } from './start-error.js';
 
@@ -72,11 +73,26 @@ function mainOf(manifest: string): string | undefined {
 
 let registered = false;
 
-/** `postern/plugin` is this running server's kit, wherever the plugin lies. */
+/** `postern/plugin`, and all else that the package exports, is the running server's, wherever the plugin lies. */
 function resolveKitHere(): void {
   if (registered) return;
   registered = true;
   register(new URL('./kit-resolver.js', import.meta.url), {
-    data: { kit: new URL('./plugin.js', import.meta.url).href },
+    data: { exported: exportedModules() } satisfies KitPlaces,
   });
+}
+
+/** The package itself says what it exports: `./testing` is imported as `postern/testing`. */
+function exportedModules(): Readonly<Record<string, string>> {
+  const root = new URL('../../', import.meta.url);
+  const manifest = JSON.parse(readFileSync(new URL('package.json', root), 'utf8')) as Manifest;
+  const modules = Object.entries(manifest.exports).flatMap(([name, target]) =>
+    typeof target === 'string' ? [] : [[`${manifest.name}${name.slice(1)}`, new URL(target.default, root).href]],
+  );
+  return Object.fromEntries(modules) as Record<string, string>;
+}
+
+interface Manifest {
+  readonly name: string;
+  readonly exports: Readonly<Record<string, string | { readonly default: string }>>;
 }

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { suite, test, type TestContext } from 'node:test';
+import { pathToFileURL } from 'node:url';
 import { isStartError } from '../../core/start-error.js';
 import { loadSitePlugins } from '../../core/site-plugins.js';
+import { projectRoot } from '../support/project.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 
 const source = (name: string) => `
@@ -51,6 +53,22 @@ suite('site plugins', () => {
       plugins.map(({ name }) => name),
       ['from-file', 'from-folder', 'from-built', 'from-package'],
     );
+  });
+
+  test('everything that the package exports is the running server’s own, whoever asks', async (t) => {
+    const manifest = JSON.parse(readFileSync(join(projectRoot, 'package.json'), 'utf8')) as {
+      exports: Record<string, string | { default: string }>;
+    };
+    for (const [name, target] of Object.entries(manifest.exports)) {
+      if (typeof target === 'string' || !existsSync(join(projectRoot, target.default))) continue;
+      const specifier = `postern${name.slice(1)}`;
+      const text = `import * as kit from '${specifier}'; import { definePlugin } from 'postern/plugin';
+        export const plugin = definePlugin({ name: 'asks', setup() {} }); export { kit };`;
+      const folder = await site(t, { 'asks.mjs': text });
+      await loadSitePlugins(['asks.mjs'], folder);
+      const { kit } = (await import(pathToFileURL(join(folder, 'asks.mjs')).href)) as { kit: unknown };
+      assert.equal(kit, await import(pathToFileURL(join(projectRoot, target.default)).href), specifier);
+    }
   });
 
   test('a plugin that declares no options takes none', async (t) => {
