@@ -1,6 +1,4 @@
-import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { lend, PluginHost } from './boot.js';
 import type { Clock } from './clock.js';
 import { LiveConfiguration } from './config/live.js';
@@ -18,6 +16,7 @@ import { HealthRegistry } from './health-registry.js';
 import type { Accounts } from './http/accounts.js';
 import { AuditFile, type AuditSink } from './http/audit.js';
 import { createHttpShell, type HttpShell } from './http/shell.js';
+import { packageRoot, version } from './installation.js';
 import type { OpenedLog } from './log.js';
 import { Metrics } from './metrics.js';
 import { contextFactory } from './plugin-context.js';
@@ -29,11 +28,6 @@ import { PipelineExplaining } from './smtp/explain.js';
 import { Pipeline } from './smtp/pipeline.js';
 import { PipelineDelivery } from './smtp/local-delivery.js';
 import { PipelineSubmission } from './smtp/submission.js';
-
-/** The package's own folder: views and public lie beside the built code. */
-export const packageRoot = fileURLToPath(new URL('../..', import.meta.url));
-export const version = (createRequire(import.meta.url)(join(packageRoot, 'package.json')) as { version: string })
-  .version;
 
 /** How often a degraded spool tries to write again when nobody looks. */
 const probeEveryMs = 10_000;

@@ -2,10 +2,15 @@ import { parseArgs } from 'node:util';
 import { startError } from './start-error.js';
 import type { StartOptions } from './main.js';
 
+/** Options that only some commands take: `--json`, `--typescript`. */
+export const commandFlags = ['json', 'typescript'] as const;
+export type CommandFlag = (typeof commandFlags)[number];
+
 export interface CommandLine {
   /** The words that are not options: `['user', 'add', 'anna@example.org']`. */
   readonly words: readonly string[];
   readonly options: StartOptions;
+  readonly flags: ReadonlySet<CommandFlag>;
   readonly help: boolean;
   readonly version: boolean;
 }
@@ -15,6 +20,7 @@ export function readCommandLine(argv: readonly string[]): CommandLine {
   const { values, positionals } = parse(argv);
   return {
     words: positionals,
+    flags: new Set(commandFlags.filter((flag) => values[flag] === true)),
     help: values.help === true,
     version: values.version === true,
     options: {
@@ -38,6 +44,8 @@ function parse(argv: readonly string[]) {
         'http-port': { type: 'string' },
         'smtp-port': { type: 'string' },
         verbose: { type: 'boolean', short: 'v' },
+        json: { type: 'boolean' },
+        typescript: { type: 'boolean' },
         help: { type: 'boolean', short: 'h' },
         version: { type: 'boolean' },
       },

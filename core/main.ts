@@ -1,12 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { builtIns } from '../plugins/index.js';
-import { createApp, version, type App } from './app.js';
+import { createApp, type App } from './app.js';
 import { systemClock } from './clock.js';
 import { loadConfiguration, type LoadedConfiguration, type Overrides } from './config/load.js';
 import type { LayerFile } from './contracts/server.js';
 import { takeDataFolder } from './data-folder.js';
 import { openAccounts, type OpenedAccounts } from './http/accounts.js';
+import { version } from './installation.js';
 import { openLog, type OpenedLog } from './log.js';
 import type { Plugin } from './plugin.js';
 import { loadSitePlugins } from './site-plugins.js';

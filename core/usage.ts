@@ -1,15 +1,19 @@
+import { builtInCommands, synopsis } from './commands.js';
 import type { Plugin } from './plugin.js';
 
 /** What `postern --help` prints; plugins add their commands. */
 export function usage(plugins: readonly Plugin[]): string {
   const commands = plugins.flatMap((plugin) => plugin.commands);
+  const listed = [
+    ...builtInCommands.map((command) => ({ name: synopsis(command), summary: command.summary })),
+    ...commands,
+  ];
+  const width = Math.max(...listed.map(({ name }) => name.length)) + 2;
   return [
     'Usage: postern COMMAND [OPTIONS]',
     '',
     'Commands',
-    '  start             start the server',
-    '  config check      check the configuration and say what is wrong',
-    ...commands.map(({ name, summary }) => `  ${name.padEnd(17)} ${summary}`),
+    ...listed.map(({ name, summary }) => `  ${name.padEnd(width)}${summary}`),
     '',
     'Options',
     '  -c, --config FILE   configuration (JSON5); ./postern.json5 if it is there',

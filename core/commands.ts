@@ -1,0 +1,59 @@
+import type { CommandFlag, CommandLine } from './cli-arguments.js';
+import type { Surroundings } from './main.js';
+import { startError } from './start-error.js';
+
+/** A command of the server itself. What it needs is loaded when it runs. */
+export interface BuiltInCommand {
+  /** One word or two: `config check`. */
+  readonly words: string;
+  /** Names of the arguments behind them, as `--help` shows them. */
+  readonly takes?: readonly string[];
+  readonly flags?: readonly CommandFlag[];
+  readonly summary: string;
+  /** Resolves with the exit status. Throws a start error, or a problem, with a sentence for the operator. */
+  run(call: CommandCall, surroundings: Surroundings): Promise<number>;
+}
+
+export interface CommandCall extends Pick<CommandLine, 'options' | 'flags'> {
+  /** As many as the command takes. */
+  readonly args: readonly string[];
+}
+
+export const builtInCommands: readonly BuiltInCommand[] = [
+  {
+    words: 'start',
+    summary: 'start the server',
+    run: async ({ options }, surroundings) => (await import('./serve.js')).serve(options, surroundings),
+  },
+  {
+    words: 'config check',
+    summary: 'check the configuration and say what is wrong',
+    run: async ({ options }, surroundings) =>
+      (await import('./configuration-check.js')).checkConfiguration(options, surroundings),
+  },
+];
+
+/** The command that the words begin with, and the call of it; undefined when a plugin may know it. */
+export function findCommand(
+  line: CommandLine,
+): { readonly command: BuiltInCommand; readonly call: CommandCall } | undefined {
+  const { words, options, flags } = line;
+  const command = builtInCommands.find(({ words: own }) => own === words.slice(0, own.split(' ').length).join(' '));
+  if (command === undefined) return refuseHalfCommand(words);
+  const args = words.slice(command.words.split(' ').length);
+  const strange = [...flags].find((flag) => command.flags?.includes(flag) !== true);
+  if (strange !== undefined) throw startError(`postern ${command.words} takes no --${strange}.`);
+  if (args.length !== (command.takes ?? []).length) throw startError(`Usage: postern ${synopsis(command)}`);
+  return { command, call: { args, options, flags } };
+}
+
+/** The command as one types it: `plugin new NAME [--typescript]`. */
+export function synopsis({ words, takes = [], flags = [] }: BuiltInCommand): string {
+  return [words, ...takes, ...flags.map((flag) => `[--${flag}]`)].join(' ');
+}
+
+function refuseHalfCommand([first]: readonly string[]): undefined {
+  const beginning = builtInCommands.filter(({ words }) => words.split(' ')[0] === first);
+  if (beginning.length === 0) return undefined;
+  throw startError(`Usage: ${beginning.map((command) => `postern ${synopsis(command)}`).join('\n       ')}`);
+}

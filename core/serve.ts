@@ -1,0 +1,42 @@
+import { start, type RunningServer, type StartOptions, type Surroundings } from './main.js';
+import { isProblem } from './problem.js';
+import { redactText } from './redact.js';
+import { sentenceOf } from './sentence.js';
+
+/**
+ * `postern start`: runs until SIGTERM or SIGINT, heard from the first moment on; a second signal does not wait for sessions.
+ * SIGHUP, which would end a process that does not listen to it, brings a changed configuration into force.
+ */
+export async function serve(options: StartOptions, surroundings: Surroundings): Promise<never> {
+  const signalled = nextSignal();
+  let reload = (): Promise<void> => Promise.resolve();
+  process.on('SIGHUP', () => void reload());
+  const server = await start(options, surroundings);
+  reload = () => reloadBySignal(server, surroundings);
+  const signal = await signalled;
+  const { shutdownSeconds } = server.app.configuration.current.settings;
+  surroundings.print(`${signal}: finishing what runs, at most ${shutdownSeconds} s.`);
+  void nextSignal().then(() => process.exit(1));
+  await server.stop();
+  process.exit(0);
+}
+
+async function reloadBySignal({ app }: RunningServer, { print }: Surroundings): Promise<void> {
+  try {
+    const { changed, restartRequired } = await app.reloading.reload({ by: 'SIGHUP', unasked: true });
+    print(`SIGHUP: changed: ${listOf(changed)}; waiting for a restart: ${listOf(restartRequired)}.`);
+  } catch (error) {
+    const why = isProblem(error) ? redactText(sentenceOf(error)) : 'it failed; the log says why';
+    print(`SIGHUP: nothing changed: ${why}`);
+  }
+}
+
+function listOf(keys: readonly string[]): string {
+  return keys.join(', ') || 'nothing';
+}
+
+function nextSignal(): Promise<string> {
+  return new Promise((resolve) => {
+    for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => resolve(signal));
+  });
+}
