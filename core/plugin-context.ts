@@ -24,11 +24,12 @@ export interface ContextParts {
 export function contextFactory(parts: ContextParts): ContextFactory {
   const { clock, pipeline, http, health } = parts;
   return (plugin, registrations, onClose) => {
-    const { name, views } = plugin;
+    const { name, views, assets } = plugin;
     const log = parts.log.child({ plugin: name });
     const metrics = parts.metrics.scope(name);
     onClose(() => metrics.undo());
     const mounted = views === undefined ? { name } : { name, views };
+    if (assets !== undefined) registrations.add(http.assets(name, assets));
 
     function on<S extends Stage>(stage: S, ...rest: readonly [Hook<S>] | readonly [HookOptions, Hook<S>]): void {
       const [options, hook] = rest.length === 1 ? [{}, rest[0]] : rest;

@@ -84,6 +84,8 @@ export interface PluginDefinition<
   readonly provides?: Provides;
   /** Absolute folder of its views, for plugins from elsewhere; built-ins use `views/<name>`. */
   readonly views?: string;
+  /** Absolute folder of files for its pages: `asset('<name>/style.css')` in a view is the URL of its `style.css`. */
+  readonly assets?: string;
   /** Commands for the terminal: `postern NAME …`. */
   readonly commands?: readonly Command<z.output<O>>[];
   /** It owns no files and lends no services that others hold: on reload it is set up anew and swapped. */
@@ -107,6 +109,7 @@ export interface Plugin {
   readonly uses: Services;
   readonly provides: Services;
   readonly views: string | undefined;
+  readonly assets: string | undefined;
   readonly commands: readonly PluginCommand[];
   readonly reload: 'replace' | undefined;
   readonly setup: (context: PluginContext, given: Readonly<Record<string, unknown>>) => unknown;
@@ -123,7 +126,7 @@ export function definePlugin<
   Uses extends Services = None,
   Provides extends Services = None,
 >(definition: PluginDefinition<O, Needs, Uses, Provides>): Plugin {
-  const { name, options = noOptions, needs = {}, uses = {}, provides = {}, views, reload } = definition;
+  const { name, options = noOptions, needs = {}, uses = {}, provides = {}, views, assets, reload } = definition;
   return Object.freeze({
     postern: 'plugin',
     kit: kitVersion,
@@ -133,6 +136,7 @@ export function definePlugin<
     uses,
     provides,
     views,
+    assets,
     commands: definition.commands ?? [],
     reload,
     setup: (context: PluginContext, given: Readonly<Record<string, unknown>>) =>

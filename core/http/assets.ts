@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto';
-import { lstatSync, readdirSync, readFileSync } from 'node:fs';
-import { extname, join } from 'node:path';
+import { extname } from 'node:path';
 import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip } from 'node:zlib';
-import { strongTag } from './entity-tag.js';
-import type { Context, Next, Stage } from './exchange.js';
 import { problem } from '../problem.js';
-import { namesTag } from './entity-tag.js';
+import { startError } from '../start-error.js';
+import { readAssetFolder, type AssetFile } from './asset-folder.js';
+import { namesTag, strongTag } from './entity-tag.js';
+import type { Context, Next, Stage } from './exchange.js';
 
 const types: Readonly<Record<string, string>> = {
   '.css': 'text/css; charset=utf-8',
@@ -16,9 +16,13 @@ const types: Readonly<Record<string, string>> = {
   '.png': 'image/png',
   '.woff2': 'font/woff2',
 };
-const largest = 4 * 1024 * 1024;
 
 interface Asset {
+  /** As views say it: `app.css`, `greylist/style.css`. */
+  readonly name: string;
+  readonly url: string;
+  /** By a plugin. */
+  readonly owned: boolean;
   readonly type: string;
   readonly tag: string;
   readonly bytes: Buffer;
@@ -26,22 +30,39 @@ interface Asset {
 }
 
 /**
- * The files of `public/`, read once at start: nothing else can be reached, and no link is followed. The hash in a name
- * makes a copy immutable.
+ * The files of `public/`, and those of plugins below their names. They are read once, when they are added: nothing else can
+ * be reached, and no link is followed. The hash in a URL makes a copy immutable.
  */
 export class Assets {
   readonly #byUrl = new Map<string, Asset>();
-  readonly #urls = new Map<string, string>();
+  readonly #byName = new Map<string, Asset>();
 
   constructor(folder: string) {
-    for (const name of filesBelow(folder, '')) this.#add(name, readFileSync(join(folder, name)));
+    for (const file of readAssetFolder(folder, 'The server')) this.#put(makeAsset('', file));
   }
 
-  /** URL of a file of `public/`: `app.css` → `/assets/app.0123456789ab.css`. */
+  /**
+   * Reads the files of a plugin. What is returned puts them into force, and then returns the undo.
+   *
+   * @throws start error when the folder cannot be read, or `public/` has a folder of the plugin's name
+   */
+  prepare(plugin: string, folder: string): () => () => void {
+    const prefix = `${plugin}/`;
+    if ([...this.#byName.values()].some(({ name, owned }) => !owned && name.startsWith(prefix))) {
+      throw startError(`Plugin ${plugin} cannot have assets: /assets/${prefix} is the server's own.`);
+    }
+    const assets = readAssetFolder(folder, `Plugin ${plugin}`).map((file) => makeAsset(prefix, file));
+    return () => {
+      for (const asset of assets) this.#put(asset);
+      return () => assets.forEach((asset) => this.#remove(asset));
+    };
+  }
+
+  /** URL of a file: `app.css` → `/assets/app.0123456789ab.css`, `greylist/style.css` → `/assets/greylist/style.….css`. */
   readonly url = (name: string): string => {
-    const url = this.#urls.get(name);
-    if (url === undefined) throw new Error(`there is no asset ${name}`);
-    return url;
+    const asset = this.#byName.get(name);
+    if (asset === undefined) throw new Error(`there is no asset ${name}`);
+    return asset.url;
   };
 
   /** Answers `/assets/…`; everything else goes on. */
@@ -60,21 +81,32 @@ export class Assets {
   /** Compresses text in the background; until it is ready, assets go out as they are. */
   async compress(): Promise<void> {
     for (const asset of this.#byUrl.values()) {
-      if (!/^text\/|svg/.test(asset.type) || asset.bytes.length < 1024) continue;
+      if (!/^text\/|svg/.test(asset.type) || asset.bytes.length < 1024 || asset.encoded.size > 0) continue;
       const options = { params: { [constants.BROTLI_PARAM_QUALITY]: 9 } };
       asset.encoded.set('br', await promisify(brotliCompress)(asset.bytes, options));
       asset.encoded.set('gzip', await promisify(gzip)(asset.bytes, { level: 9 }));
     }
   }
 
-  #add(name: string, bytes: Buffer): void {
-    const extension = extname(name);
-    const tag = createHash('sha256').update(bytes).digest('hex').slice(0, 12);
-    const url = `/assets/${name.slice(0, name.length - extension.length)}.${tag}${extension}`;
-    const type = types[extension] ?? 'application/octet-stream';
-    this.#byUrl.set(url, { type, tag, bytes, encoded: new Map() });
-    this.#urls.set(name, url);
+  #put(asset: Asset): void {
+    this.#byUrl.set(asset.url, asset);
+    this.#byName.set(asset.name, asset);
   }
+
+  #remove(asset: Asset): void {
+    if (this.#byUrl.get(asset.url) === asset) this.#byUrl.delete(asset.url);
+    if (this.#byName.get(asset.name) === asset) this.#byName.delete(asset.name);
+  }
+}
+
+function makeAsset(prefix: string, file: AssetFile): Asset {
+  const name = `${prefix}${file.name}`;
+  const extension = extname(name);
+  const tag = createHash('sha256').update(file.bytes).digest('hex').slice(0, 12);
+  const stem = name.slice(0, name.length - extension.length);
+  const path = `${stem}.${tag}${extension}`.split('/').map(encodeURIComponent).join('/');
+  const type = types[extension] ?? 'application/octet-stream';
+  return { name, url: `/assets/${path}`, owned: prefix !== '', type, tag, bytes: file.bytes, encoded: new Map() };
 }
 
 function send(ctx: Context, asset: Asset): void {
@@ -93,13 +125,4 @@ function send(ctx: Context, asset: Asset): void {
   }
   if (encoded !== undefined) ctx.set('Content-Encoding', String(encoding));
   ctx.body = encoded ?? asset.bytes;
-}
-
-function filesBelow(folder: string, prefix: string): readonly string[] {
-  return readdirSync(join(folder, prefix), { withFileTypes: true }).flatMap((entry) => {
-    const name = prefix === '' ? entry.name : `${prefix}/${entry.name}`;
-    if (entry.name.startsWith('.')) return [];
-    if (entry.isDirectory()) return filesBelow(folder, name);
-    return entry.isFile() && lstatSync(join(folder, name)).size <= largest ? [name] : [];
-  });
 }

@@ -62,7 +62,13 @@ export interface HttpShell {
   mount(plugin: MountedPlugin, endpoints: readonly AnyEndpoint[]): () => void;
   navigate(plugin: string, link: NavigationLink): () => void;
   describe(): readonly EndpointDescription[];
-  /** URL of a file of `public/`. */
+  /**
+   * Reads the folder of a plugin's assets; what is returned puts them into force, and then returns the undo.
+   *
+   * @throws start error for a folder that cannot be served
+   */
+  assets(plugin: string, folder: string): () => () => void;
+  /** URL of a file of `public/`, or of a plugin's assets. */
   asset(name: string): string;
   listen(): Promise<void>;
   address(): { readonly host: string; readonly port: number };
@@ -149,6 +155,15 @@ class Shell implements HttpShell {
     return this.#described.endpoints;
   }
 
+  assets(plugin: string, folder: string): () => () => void {
+    const register = this.#assets.prepare(plugin, folder);
+    return () => {
+      const undo = register();
+      if (this.#server.listening) this.#compressAssets();
+      return undo;
+    };
+  }
+
   asset(name: string): string {
     return this.#assets.url(name);
   }
@@ -157,9 +172,7 @@ class Shell implements HttpShell {
     this.#uploads.sweep();
     this.#answers.load();
     await this.#server.listen(this.#settings.host, this.#settings.port);
-    this.#assets
-      .compress()
-      .catch((error: unknown) => this.#input.log.error({ err: error }, 'assets are not compressed'));
+    this.#compressAssets();
   }
 
   address(): { readonly host: string; readonly port: number } {
@@ -226,6 +239,12 @@ class Shell implements HttpShell {
     ];
     for (const stage of stages) this.#koa.use(stage as Koa.Middleware<ExchangeState>);
     this.#koa.on('error', (error: unknown) => logTransport(log, error));
+  }
+
+  #compressAssets(): void {
+    this.#assets
+      .compress()
+      .catch((error: unknown) => this.#input.log.error({ err: error }, 'assets are not compressed'));
   }
 
   #countSignIns({ limits }: HttpSettings): AttemptLimiter {

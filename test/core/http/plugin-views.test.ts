@@ -1,0 +1,60 @@
+import assert from 'node:assert/strict';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, test, type TestContext } from 'node:test';
+import { systemClock } from '../../../core/clock.js';
+import { Views } from '../../../core/http/views.js';
+import { isStartError } from '../../../core/start-error.js';
+import { temporaryFolder } from '../../support/temporary-folder.js';
+
+interface Ground {
+  readonly views: Views;
+  /** Of the plugin `greylist`. */
+  readonly folder: string;
+}
+
+async function ground(t: TestContext, page: string): Promise<Ground> {
+  const root = await temporaryFolder(t);
+  mkdirSync(join(root, 'users'));
+  writeFileSync(join(root, 'users', 'page.njk'), 'ours');
+  const folder = await temporaryFolder(t);
+  writeFileSync(join(folder, 'page.njk'), page);
+  return { views: new Views({ root, asset: (name) => `/assets/${name}`, clock: systemClock }), folder };
+}
+
+describe('views of a plugin', () => {
+  test('a broken view is refused with its line before anybody asks for it, and leaves nothing', async (t) => {
+    const { views, folder } = await ground(t, 'one\n{% if x %}\n{{ y | }}\n');
+    assert.throws(
+      () => views.add('greylist', folder),
+      (error) => isStartError(error) && error.message.startsWith('Plugin greylist, view page.njk:3: '),
+    );
+    assert.throws(() => views.render('greylist/page.njk', {}), /template not found/);
+  });
+
+  test('what is edited counts when the plugin is added again, not before', async (t) => {
+    const { views, folder } = await ground(t, 'first {{ n }}');
+    const undo = views.add('greylist', folder);
+    writeFileSync(join(folder, 'page.njk'), 'second {{ n }}');
+    assert.equal(views.render('greylist/page.njk', { n: 1 }), 'first 1');
+    undo();
+    views.add('greylist', folder);
+    assert.equal(views.render('greylist/page.njk', { n: 2 }), 'second 2');
+  });
+
+  test('a plugin that takes the place of a built-in one is shown with its own views', async (t) => {
+    const { views, folder } = await ground(t, 'theirs');
+    assert.equal(views.render('users/page.njk', {}), 'ours');
+    const undo = views.add('users', folder);
+    assert.equal(views.render('users/page.njk', {}), 'theirs');
+    undo();
+    assert.equal(views.render('users/page.njk', {}), 'ours');
+  });
+
+  test('a folder that cannot be used is refused with a sentence', async (t) => {
+    const { views, folder } = await ground(t, '');
+    assert.throws(() => views.add('greylist', 'views'), /views is not an absolute path/);
+    assert.throws(() => views.add('greylist', join(folder, 'nothing')), /is not a folder that can be read/);
+    assert.throws(() => views.add('macros', folder), /macros\/ is the server's own/);
+  });
+});
