@@ -3,6 +3,7 @@ import { lend, PluginHost } from './boot.js';
 import type { Clock } from './clock.js';
 import { LiveConfiguration } from './config/live.js';
 import type { LoadedConfiguration } from './config/load.js';
+import { dns } from './contracts/dns.js';
 import { lifecycle } from './contracts/lifecycle.js';
 import { explaining } from './contracts/explaining.js';
 import { localDelivery } from './contracts/local-delivery.js';
@@ -11,6 +12,9 @@ import { catalogue, configuration, healthOverview, metricsExposition, reloading 
 import type { Catalogue, LayerFile, Reloading } from './contracts/server.js';
 import { submission } from './contracts/submission.js';
 import { openSpool, type FileSpool } from './disk/file-spool.js';
+import { DnsLookups } from './dns/lookups.js';
+import { pluginResolver } from './dns/plugin-resolver.js';
+import type { Resolver } from './dns/resolver.js';
 import { watchDataFolder } from './foreign-entries.js';
 import { HealthRegistry } from './health-registry.js';
 import type { Accounts } from './http/accounts.js';
@@ -25,9 +29,11 @@ import { Reload } from './reload.js';
 import { ServerLife } from './server-life.js';
 import { createSmtpEngine, type SmtpEngine } from './smtp/engine.js';
 import { PipelineExplaining } from './smtp/explain.js';
-import { Pipeline } from './smtp/pipeline.js';
+import { Pipeline, type PipelineInput } from './smtp/pipeline.js';
 import { PipelineDelivery } from './smtp/local-delivery.js';
+import type { HookObserver } from './smtp/stage-run.js';
 import { PipelineSubmission } from './smtp/submission.js';
+import { systemTimers, type Timers } from './timers.js';
 
 /** How often a degraded spool tries to write again when nobody looks. */
 const probeEveryMs = 10_000;
@@ -39,12 +45,26 @@ export interface AppInput {
   readonly accounts: Accounts;
   readonly log: OpenedLog;
   readonly clock: Clock;
+  /** For tests. */
+  readonly instead?: Instead;
+}
+
+/** What a test puts in the place of the world around the server. */
+export interface Instead {
+  readonly timers?: Timers;
+  /** Answers what plugins ask of the DNS. */
+  readonly resolver?: Resolver;
+  /** Told of each answer of a hook. */
+  readonly observe?: HookObserver;
+  /** How long a hook without a limit of its own may take. */
+  readonly timeLimitMs?: number;
 }
 
 /** A server with its plugins started. */
 export interface App {
   readonly http: HttpShell;
   readonly smtp: SmtpEngine;
+  readonly pipeline: Pipeline;
   readonly plugins: PluginHost;
   readonly configuration: LiveConfiguration;
   readonly reloading: Reloading;
@@ -56,7 +76,8 @@ export interface App {
 
 /** Wires the services, starts the plugins and opens nothing yet. What had started is closed when something fails. */
 export async function createApp(input: AppInput): Promise<App> {
-  const { clock } = input;
+  const { clock, instead = {} } = input;
+  const { timers = systemTimers, resolver = pluginResolver(clock) } = instead;
   const { settings, data, hostname } = input.configuration;
   const { log } = input.log;
   const live = new LiveConfiguration(input.configuration, log);
@@ -66,7 +87,7 @@ export async function createApp(input: AppInput): Promise<App> {
   const life = new ServerLife();
   health.check('core', 'server', life.health);
   const foreign = watchDataFolder({ data, health, clock, log });
-  const pipeline = openPipeline(live, log, clock);
+  const pipeline = openPipeline(live, { log, clock, ...instead });
   const spool = await openSpool(join(data, 'spool'), { log, clock, durability: settings.durability });
   const closeSpool = watchOver(spool, health);
   const audit = openAudit(input);
@@ -86,9 +107,10 @@ export async function createApp(input: AppInput): Promise<App> {
       lend(localDelivery, new PipelineDelivery({ pipeline, spool, clock })),
       lend(submission, new PipelineSubmission({ pipeline, spool, hostname, clock, log })),
       lend(catalogue, catalogueOf({ http, smtp, pipeline })),
+      lend(dns, new DnsLookups({ resolver, timers })),
       lend(explaining, explainingOf(live, pipeline, clock)),
     ],
-    contextOf: contextFactory({ data, log, clock, metrics, health, pipeline, http }),
+    contextOf: contextFactory({ data, log, clock, timers, metrics, health, pipeline, http }),
     log,
   });
   live.askPlugins((name) => plugins.takesOptions(name));
@@ -115,6 +137,7 @@ export async function createApp(input: AppInput): Promise<App> {
   return {
     http,
     smtp,
+    pipeline,
     plugins,
     configuration: live,
     reloading: reload,
@@ -184,8 +207,8 @@ function explainingOf(live: LiveConfiguration, pipeline: Pipeline, clock: Clock)
 }
 
 /** Verdicts of the plugins that the configuration names are only looked at, from now on and after each reload. */
-function openPipeline(live: LiveConfiguration, log: OpenedLog['log'], clock: Clock): Pipeline {
-  const pipeline = new Pipeline({ log, clock });
+function openPipeline(live: LiveConfiguration, input: PipelineInput): Pipeline {
+  const pipeline = new Pipeline(input);
   const follow = () => pipeline.shadow(live.current.settings.smtp.shadow);
   follow();
   live.watch(follow);

@@ -9,12 +9,14 @@ import type { PluginContext } from './plugin.js';
 import type { ContextFactory } from './running-plugin.js';
 import type { Hook, HookOptions, Stage } from './smtp/hook.js';
 import type { Pipeline } from './smtp/pipeline.js';
+import { repeat, type Timers } from './timers.js';
 
 /** The parts of the server that a plugin reaches through its context. */
 export interface ContextParts {
   readonly data: string;
   readonly log: Log;
   readonly clock: Clock;
+  readonly timers: Timers;
   readonly metrics: Metrics;
   readonly health: HealthRegistry;
   readonly pipeline: Pipeline;
@@ -22,7 +24,7 @@ export interface ContextParts {
 }
 
 export function contextFactory(parts: ContextParts): ContextFactory {
-  const { clock, pipeline, http, health } = parts;
+  const { clock, timers, pipeline, http, health } = parts;
   return (plugin, registrations, onClose) => {
     const { name, views, assets } = plugin;
     const log = parts.log.child({ plugin: name });
@@ -50,7 +52,7 @@ export function contextFactory(parts: ContextParts): ContextFactory {
       },
       metrics,
       health: { check: (component, check) => registrations.add(() => health.check(name, component, check)) },
-      every: (seconds, task) => registrations.add(() => repeat(seconds, task, log)),
+      every: (seconds, task) => registrations.add(() => repeat(seconds, task, { timers, log })),
       folder: async (folder) => {
         const path = join(parts.data, folder);
         await makeFolder(path);
@@ -59,31 +61,5 @@ export function contextFactory(parts: ContextParts): ContextFactory {
       onClose,
     };
     return context;
-  };
-}
-
-/** A timer that never runs its task twice at once and does not keep the process alive. */
-function repeat(seconds: number, task: () => void | Promise<void>, log: Log): () => void {
-  let stopped = false;
-  let timer: NodeJS.Timeout | undefined;
-
-  async function run(): Promise<void> {
-    try {
-      await task();
-    } catch (error) {
-      log.error({ err: error }, 'a timed task failed');
-    }
-    if (!stopped) schedule();
-  }
-
-  function schedule(): void {
-    timer = setTimeout(() => void run(), seconds * 1000);
-    timer.unref();
-  }
-
-  schedule();
-  return () => {
-    stopped = true;
-    clearTimeout(timer);
   };
 }

@@ -158,6 +158,8 @@ export { defineEndpoint, respond } from './http/endpoint.js';
 export type { AnyEndpoint, Endpoint, EndpointRequest, Response } from './http/endpoint.js';
 export { configurationSources } from './contracts/configuration-source.js';
 export { directory } from './contracts/directory.js';
+export { dns } from './contracts/dns.js';
+export type { Dns, DnsAnswer, DnsRecords, DnsType } from './contracts/dns.js';
 export { mailboxes } from './contracts/mailboxes.js';
 export { submission } from './contracts/submission.js';
 export { catalogue, configuration, healthOverview, metricsExposition } from './contracts/server.js';

@@ -25,6 +25,8 @@ test('the package holds the built server, its views, its assets and its document
     'dist/core/postern.cjs',
     'dist/core/plugin.js',
     'dist/core/plugin.d.ts',
+    'dist/core/testing/index.js',
+    'dist/core/testing/index.d.ts',
     'dist/plugins/index.js',
     'views/layout.njk',
     'public/app.css',

@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import type { Clock } from '../clock.js';
 import type { Spool } from '../disk/spool.js';
 import type { HealthCheck } from '../health.js';
@@ -47,6 +48,8 @@ export interface SmtpEngine {
   /** Opens all listeners or none. Throws a start error. */
   listen(): Promise<void>;
   addresses(): readonly { readonly name: string; readonly host: string; readonly port: number }[];
+  /** Takes a connection that came in elsewhere, as if it were the listener's own. Throws for a name that no listener has. */
+  take(listener: string, socket: Socket): void;
   /** Stops accepting; idle sessions end at once, transactions may take `graceMs`. */
   close(graceMs: number): Promise<void>;
   /** Puts new limits, listeners and certificates into force. Throws a start error, and then changes nothing. */
@@ -112,6 +115,11 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
   return {
     listen: () => listeners.listen(),
     addresses: () => listeners.addresses(),
+    take: (name, socket) => {
+      const listener = listeners.find(name);
+      if (listener === undefined) throw new Error(`there is no SMTP listener ${name}`);
+      listener.take(socket);
+    },
     close: (graceMs) => listeners.close(graceMs),
     prepare,
     reconfigure: async (settings) => {

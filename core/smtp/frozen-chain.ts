@@ -6,7 +6,7 @@ import { deliverMessage, type DeliveryGround } from './delivery.js';
 import type { Stage, StageInput, WatchedEvent, WatchedEvents } from './hook.js';
 import type { Patience } from './patience.js';
 import type { RegisteredHook } from './registered-hook.js';
-import { StageRun, type StageGround } from './stage-run.js';
+import { StageRun, type HookObserver, type StageGround } from './stage-run.js';
 import type { Transaction } from './transaction.js';
 import { tell, type WatchersByEvent } from './watchers.js';
 
@@ -19,6 +19,7 @@ export interface ChainParts {
   /** Plugins whose verdicts are only looked at. */
   readonly shadowed: ReadonlySet<string>;
   readonly log: Log;
+  readonly observe?: HookObserver;
 }
 
 /** The hooks, watchers and targets of one moment. */
@@ -26,13 +27,14 @@ export class FrozenChain implements Chain {
   readonly #parts: ChainParts;
   /** The same for every message: what is made once costs nothing. */
   readonly #delivery: DeliveryGround;
-  readonly #stage: Pick<StageGround<Stage>, 'log' | 'hasTarget' | 'shadowed'>;
+  readonly #stage: Pick<StageGround<Stage>, 'log' | 'hasTarget' | 'shadowed' | 'observe'>;
 
   constructor(parts: ChainParts) {
-    const { hooks, targets, log, shadowed } = parts;
+    const { hooks, targets, log, shadowed, observe } = parts;
     this.#parts = parts;
     const hasTarget = (name: string) => targets.has(name);
-    this.#stage = shadowed.size === 0 ? { log, hasTarget } : { log, hasTarget, shadowed };
+    const watched = observe === undefined ? { log, hasTarget } : { log, hasTarget, observe };
+    this.#stage = shadowed.size === 0 ? watched : { ...watched, shadowed };
     this.#delivery = {
       targets,
       log,

@@ -15,6 +15,7 @@ import {
 } from './hook.js';
 import { orderHooks } from './hook-order.js';
 import { RegisteredHook } from './registered-hook.js';
+import type { HookObserver } from './stage-run.js';
 import type { RegisteredWatcher, WatchersByEvent } from './watchers.js';
 
 export interface PipelineInput {
@@ -22,6 +23,8 @@ export interface PipelineInput {
   readonly clock: Clock;
   /** How long a hook without a limit of its own may take, in milliseconds. */
   readonly timeLimitMs?: number;
+  /** Told of each answer of a hook; for tests. */
+  readonly observe?: HookObserver;
 }
 
 /** How long a hook may take that says nothing else. */
@@ -50,6 +53,7 @@ export class Pipeline {
   readonly #log: Log;
   readonly #timeLimitMs: number;
   readonly #clock: Clock;
+  readonly #observe: HookObserver | undefined;
   /** As registered. */
   #hooks = noHooks;
   /** As they are asked. */
@@ -61,7 +65,8 @@ export class Pipeline {
   #shadowed: ReadonlySet<string> = new Set();
   #chain: FrozenChain | undefined;
 
-  constructor({ log, clock, timeLimitMs = usualTimeLimitMs }: PipelineInput) {
+  constructor({ log, clock, timeLimitMs = usualTimeLimitMs, observe }: PipelineInput) {
+    this.#observe = observe;
     this.#log = log;
     this.#clock = clock;
     this.#timeLimitMs = timeLimitMs;
@@ -111,6 +116,7 @@ export class Pipeline {
       targets: new Map([...this.#targets].map(([name, { target }]) => [name, target])),
       shadowed: this.#shadowed,
       log: this.#log,
+      ...(this.#observe !== undefined && { observe: this.#observe }),
     });
     return this.#chain;
   }

@@ -18,7 +18,20 @@ export interface StageGround<S extends Stage> {
   readonly shadowed?: ReadonlySet<string>;
   /** Told of each answer; hooks that are asked so are not counted. */
   readonly trace?: (hook: RegisteredHook<S>, verdict: Verdict) => void;
+  /** Told of each answer as it counts; for tests. */
+  readonly observe?: HookObserver;
 }
+
+/** What one hook has answered, after its answer was checked. */
+export interface HookAnswer {
+  readonly plugin: string;
+  readonly stage: Stage;
+  readonly phase: Phase;
+  readonly input: StageInput[Stage];
+  readonly verdict: Verdict;
+}
+
+export type HookObserver = (answer: HookAnswer) => void;
 
 const pass: Decision = Object.freeze({ outcome: 'pass' });
 const notSignedIn: Decision = Object.freeze({ outcome: 'refuse', reply: replies.authFailed });
@@ -67,6 +80,13 @@ export class StageRun<S extends Stage> {
   /** What the verdict decides; undefined when the next hook is asked. */
   #follow(hook: RegisteredHook<S>, verdict: Verdict): Decision | undefined {
     this.#ground.trace?.(hook, verdict);
+    this.#ground.observe?.({
+      plugin: hook.plugin,
+      stage: this.#stage,
+      phase: hook.phase,
+      input: this.#input,
+      verdict,
+    });
     if (this.#ground.shadowed?.has(hook.plugin) === true) return this.#shadow(hook, verdict);
     switch (verdict.kind) {
       case 'next':

@@ -25,7 +25,7 @@ const isRoutes = (path: string) => /^plugins\/[^/]+\/(routes\.ts$|routes\/|[a-z-
 
 /** Of node:net, only what touches no network. */
 const pureNet = new Set(['isIP', 'isIPv4', 'isIPv6', 'BlockList', 'SocketAddress']);
-const mailRoles = ['core/smtp', 'plugins/proxy', 'plugins/lmtp', 'plugins/client-queue'];
+const mailRoles = ['core/smtp', 'plugins/proxy', 'plugins/lmtp', 'plugins/client-queue', 'core/testing'];
 
 const opensSockets = ({ specifier, names, typeOnly }: ImportLine) => {
   if (typeOnly) return false;
@@ -84,7 +84,7 @@ export const importRules: readonly Rule[] = [
     allowed: { path: 'core/http/shell.ts', text: "import Koa from 'koa';" },
   },
   {
-    title: 'only the SMTP roles open mail sockets',
+    title: 'only the SMTP roles, and the test kit in memory, open mail sockets',
     faults: imports(
       (line, _, file) => isShipped(file.path) && opensSockets(line) && !mailRoles.some((role) => isIn(file.path, role)),
     ),

@@ -12,6 +12,7 @@ import { parseAddress } from '../../core/mime/address.js';
 import { contextFactory } from '../../core/plugin-context.js';
 import type { Plugin } from '../../core/plugin.js';
 import { RunningPlugin } from '../../core/running-plugin.js';
+import { systemTimers } from '../../core/timers.js';
 import { Pipeline } from '../../core/smtp/pipeline.js';
 import type { SmtpSession, Transaction } from '../../core/smtp/transaction.js';
 import { atEnd, type Ending } from '../support/ending.js';
@@ -85,7 +86,7 @@ export async function openPluginSite(t: Ending, plugin: Plugin, input: PluginSit
   );
   const running = new RunningPlugin(plugin, log);
   await running.setup(
-    contextFactory({ data, log, clock, metrics, health, pipeline, http }),
+    contextFactory({ data, log, clock, timers: systemTimers, metrics, health, pipeline, http }),
     services,
     plugin.options.parse(input.options ?? {}),
   );

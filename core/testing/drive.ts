@@ -1,0 +1,119 @@
+import { healthOverview, metricsExposition } from '../contracts/server.js';
+import { definePlugin, type Plugin } from '../plugin.js';
+import type { Service } from '../service.js';
+import { DrivenSite, type Overviews } from './driven-site.js';
+import type { DeliveredMail } from './delivered-mail.js';
+import { FakeClock } from './fake-clock.js';
+import { FakeDns, type FakeZone } from './fake-dns.js';
+import { HookRecord } from './hook-record.js';
+import { MemoryTarget } from './memory-target.js';
+import { standIns } from './stand-ins.js';
+import { TestServer } from './test-server.js';
+
+export interface DriveOptions {
+  /** Options of the plugin, as they would stand in the configuration. */
+  readonly options?: unknown;
+  /** Services that the plugin names in `needs` or `uses`, under the same keys. */
+  readonly services?: Readonly<Record<string, unknown>>;
+  /** Other plugins that run beside it. */
+  readonly beside?: readonly Plugin[];
+  /** Stands until it is turned. */
+  readonly clock?: FakeClock;
+  /** The DNS that plugins ask by the service `dns`; nothing exists in it if absent. */
+  readonly dns?: FakeDns | FakeZone;
+  /** Local domains; `example.org` if absent. */
+  readonly domains?: readonly string[];
+  /** The mailboxes that there are, as addresses; any address of the domains if absent. Each has the password `password`. */
+  readonly users?: readonly string[];
+  /** Variables for `{ env: 'NAME' }` in the options. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** How long a hook without a limit of its own may take, in real milliseconds; 10 seconds if absent, as live. */
+  readonly timeLimitMs?: number;
+  /** The context of a test of `node:test`: the server closes when the test ends. */
+  readonly test?: { after(release: () => Promise<void>): void };
+}
+
+/**
+ * Starts a server with this plugin in it: the real one, without a network, in a folder of its own, with mailboxes in memory and a clock
+ * that stands. Rejects with what `postern start` would say.
+ *
+ * ```js
+ * test('a blocked sender is refused', async (t) => {
+ *   const site = await drive(blocklist, { test: t, options: { senders: ['spam@example.com'] } });
+ *   assert.equal((await site.mailFrom({ from: 'spam@example.com' })).verdict, 'reject');
+ * });
+ * ```
+ */
+export async function drive(plugin: Plugin, options: DriveOptions = {}): Promise<DrivenSite> {
+  const { clock = new FakeClock(), domains = ['example.org'], beside = [], services = {}, env = {} } = options;
+  const dns = options.dns instanceof FakeDns ? options.dns : new FakeDns(options.dns);
+  dns.useTimers(clock);
+  const record = new HookRecord();
+  const delivered: DeliveredMail[] = [];
+  const own = [plugin, ...beside];
+  const given = servicesFor(own, services);
+  const taken = new Set([...own.map(({ name }) => name), ...[...own, ...given].flatMap(idsOf)]);
+  const others = standIns({ domains, users: options.users, taken });
+  const observer = observing();
+  const server = await TestServer.start({
+    plugins: [...given, ...others, ...own, observer.plugin],
+    options: { [plugin.name]: options.options },
+    domains,
+    env,
+    clock,
+    resolver: dns,
+    record,
+    timeLimitMs: options.timeLimitMs,
+  });
+  lendTargets(server, delivered);
+  const strangers = new Set([...others, ...given, observer.plugin].map(({ name }) => name));
+  const isStandIn = (name: string) => strangers.has(name);
+  const look = observer.look();
+  const site = new DrivenSite({ server, name: plugin.name, clock, dns, record, delivered, isStandIn, look });
+  options.test?.after(() => site.close());
+  return site;
+}
+
+const idsOf = ({ provides }: Plugin): readonly string[] => Object.values(provides).map(({ id }) => id);
+
+/** A plugin that provides what the test brings for those that need it. */
+function servicesFor(plugins: readonly Plugin[], services: Readonly<Record<string, unknown>>): readonly Plugin[] {
+  if (Object.keys(services).length === 0) return [];
+  const known = Object.assign({}, ...plugins.map(({ needs, uses }) => ({ ...uses, ...needs }))) as Record<
+    string,
+    Service<unknown>
+  >;
+  const stranger = Object.keys(services).find((key) => known[key] === undefined);
+  if (stranger !== undefined) {
+    const names = Object.keys(known).join(', ') || 'nothing';
+    throw new TypeError(`drive: no plugin names ${stranger} in needs or uses; they name ${names}.`);
+  }
+  const provides = Object.fromEntries(Object.entries(known).filter(([key]) => key in services));
+  return [definePlugin({ name: 'test-services', provides, setup: () => services })];
+}
+
+/** Looks at health and metrics as any plugin may. */
+function observing(): { readonly plugin: Plugin; readonly look: () => Overviews } {
+  let overviews: Overviews | undefined;
+  const plugin = definePlugin({
+    name: 'test-observer',
+    needs: { healthOverview, metricsExposition },
+    setup(_context, { healthOverview, metricsExposition }) {
+      overviews = { components: () => healthOverview.components(), families: () => metricsExposition.collect() };
+    },
+  });
+  return {
+    plugin,
+    look: () => {
+      if (overviews === undefined) throw new Error('the server has not started');
+      return overviews;
+    },
+  };
+}
+
+/** Where no plugin delivers by itself. */
+function lendTargets({ app: { pipeline } }: TestServer, delivered: DeliveredMail[]): void {
+  for (const name of ['mailbox', 'relay', 'hold'] as const) {
+    if (pipeline.target(name) === undefined) pipeline.deliverTo('test', name, new MemoryTarget(name, delivered));
+  }
+}

@@ -1,0 +1,300 @@
+import { join } from 'node:path';
+import type { HealthState } from '../health.js';
+import type { WatchedEvent } from '../smtp/hook.js';
+import type { ClientAnswer } from './client-answer.js';
+import type { DeliveredMail } from './delivered-mail.js';
+import type { FakeClock } from './fake-clock.js';
+import type { FakeDns } from './fake-dns.js';
+import type { HookRecord } from './hook-record.js';
+import { HttpCaller, type CallOptions, type HttpAnswer } from './http-caller.js';
+import { MemorySocket } from './memory-socket.js';
+import { message } from './message.js';
+import { pageText } from './page-text.js';
+import { runScript } from './script.js';
+import { SmtpTestSession } from './smtp-session.js';
+import { userPassword } from './stand-ins.js';
+import type { TestServer } from './test-server.js';
+import { eventOf, type EventDraft } from './transaction-draft.js';
+
+/** Who sends. */
+export interface Client {
+  /** Address of the client; one that is not loopback, so that limits hold for it. */
+  readonly ip?: string;
+  /** Name in EHLO. */
+  readonly hello?: string;
+  /** Signs in as that mail user first, at the submission listener. */
+  readonly user?: string;
+  /** Of the user; every user of the test has the password `password`. */
+  readonly password?: string;
+  /** Says STARTTLS first. */
+  readonly tls?: boolean;
+}
+
+export interface Sender extends Client {
+  /** Reverse-path; empty for the null one. */
+  readonly from?: string;
+}
+
+export interface RecipientQuestion extends Sender {
+  readonly to?: string;
+}
+
+export interface Sending extends Sender {
+  /** One recipient or several; those that are refused are left out, as clients do. */
+  readonly to?: string | readonly string[];
+  /** The message; `message()` of sender and recipients if absent. */
+  readonly eml?: string | Uint8Array;
+}
+
+export interface SessionOptions {
+  readonly ip?: string;
+  /** `mx` if absent. */
+  readonly mode?: 'mx' | 'submission';
+}
+
+/** A page as it was rendered. */
+export interface RenderedPage {
+  readonly status: number;
+  readonly html: string;
+  /** What a person reads, without tags, blanks joined. */
+  readonly text: string;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/** One line of the log: `level`, `msg`, `time`, `plugin` and whatever else was given. */
+export type LogLine = Readonly<Record<string, unknown>> & { readonly level: string; readonly msg: string };
+
+export interface SiteParts {
+  readonly server: TestServer;
+  readonly name: string;
+  readonly clock: FakeClock;
+  readonly dns: FakeDns;
+  readonly record: HookRecord;
+  readonly delivered: readonly DeliveredMail[];
+  readonly isStandIn: (plugin: string) => boolean;
+  readonly look: Overviews;
+}
+
+/** What the server tells of itself. */
+export interface Overviews {
+  readonly components: () => Readonly<Record<string, { readonly status: HealthState; readonly why: string | null }>>;
+  readonly families: () => Promise<
+    readonly {
+      readonly name: string;
+      readonly samples: readonly {
+        readonly name: string;
+        readonly labels: Readonly<Record<string, string | number>>;
+        readonly value: number;
+      }[];
+    }[]
+  >;
+}
+
+/** A server with the plugin, ready to be asked. */
+export class DrivenSite {
+  /** Stands until `advance` turns it; with it the plugin's timers run. */
+  readonly clock: FakeClock;
+  /** What the plugin is told of the DNS. */
+  readonly dns: FakeDns;
+  readonly #parts: SiteParts;
+  readonly #http: HttpCaller;
+  #clients = 49_152;
+  #closed: Promise<void> | undefined;
+
+  constructor(parts: SiteParts) {
+    this.clock = parts.clock;
+    this.dns = parts.dns;
+    this.#parts = parts;
+    this.#http = new HttpCaller(parts.server.app.http.callback());
+  }
+
+  /** What a client is greeted with. */
+  async connect(client: Pick<Client, 'ip'> = {}): Promise<ClientAnswer> {
+    return this.#briefly(client, (session) => session.greeting);
+  }
+
+  /** The answer to EHLO, or to what came before it. */
+  async hello(client: Client = {}): Promise<ClientAnswer> {
+    return this.#briefly(client, (session) => this.#begin(session, client));
+  }
+
+  /** The answer to MAIL, or to what was refused before it. */
+  async mailFrom(sender: Sender = {}): Promise<ClientAnswer> {
+    return this.#briefly(sender, (session) => this.#mail(session, sender));
+  }
+
+  /** The answer to RCPT, or to what was refused before it. */
+  async rcpt(question: RecipientQuestion = {}): Promise<ClientAnswer> {
+    return this.#briefly(question, (session) => this.#rcpt(session, question));
+  }
+
+  /** Sends a message: the answer to its final dot, or to what was refused before it. */
+  async data(sending: Sending = {}): Promise<ClientAnswer> {
+    return this.#briefly(sending, (session) => this.#data(session, sending));
+  }
+
+  /** A client that says line by line what the test tells it to. Without a network, through the server's own engine. */
+  session(options?: SessionOptions): SmtpTestSession;
+  /**
+   * A whole session: one line of the client after the other, the replies read in between, what follows DATA up to the
+   * lone dot sent as the message. Resolves with the greeting and all replies.
+   */
+  session(script: string, options?: SessionOptions): Promise<readonly ClientAnswer[]>;
+  session(
+    first: string | SessionOptions = {},
+    second: SessionOptions = {},
+  ): SmtpTestSession | Promise<readonly ClientAnswer[]> {
+    return typeof first === 'string' ? runScript(this.#open(second), first) : this.#open(first);
+  }
+
+  /** Calls an endpoint: access, validation, problems and all the rest are the server's own. */
+  call(method: string, path: string, options: CallOptions = {}): Promise<HttpAnswer> {
+    return this.#http.call(method, path, options);
+  }
+
+  /** Renders a page in our layout. */
+  async page(path: string, options: CallOptions = {}): Promise<RenderedPage> {
+    const { status, headers, text } = await this.call('GET', path, { accept: 'text/html', ...options });
+    return { status, html: text, text: pageText(text), headers };
+  }
+
+  /** Tells the watchers, and waits until they were told. Sender, recipients and the like may be given in short. */
+  async emit<E extends WatchedEvent>(event: E, about: EventDraft<E> = {}): Promise<void> {
+    this.#parts.server.app.pipeline.snapshot().emit(event, eventOf(event, about, this.clock));
+    await turns();
+  }
+
+  /** Everything that arrived, in its order. */
+  get delivered(): readonly DeliveredMail[] {
+    return [...this.#parts.delivered];
+  }
+
+  /** What arrived in that mailbox. */
+  mailbox(address: string): readonly DeliveredMail[] {
+    return this.#parts.delivered.filter(({ target, mailbox }) => target === 'mailbox' && mailbox === address);
+  }
+
+  /** Lines of the log, the oldest first: those of the plugin. */
+  get log(): readonly LogLine[] {
+    return this.serverLog.filter(({ plugin }) => plugin === this.#parts.name);
+  }
+
+  /** Lines of the whole server. */
+  get serverLog(): readonly LogLine[] {
+    return this.#parts.server.log.ring.lines().map((line) => JSON.parse(line) as LogLine);
+  }
+
+  /**
+   * The value of a metric, its name with or without `postern_`; of all its series, or of those that have these labels. A
+   * histogram is asked for by `…_count` and `…_sum`. Rejects when there is no such metric.
+   */
+  async metric(name: string, labels: Readonly<Record<string, string | number>> = {}): Promise<number> {
+    const wanted = name.startsWith('postern_') ? name : `postern_${name}`;
+    const families = await this.#parts.look.families();
+    const isKnown = families.some((family) => family.name === wanted);
+    const samples = families.flatMap((family) => family.samples).filter((sample) => sample.name === wanted);
+    if (!isKnown && samples.length === 0) throw new Error(`There is no metric ${wanted}.`);
+    const matching = samples.filter((sample) =>
+      Object.entries(labels).every(([label, value]) => String(sample.labels[label]) === String(value)),
+    );
+    return matching.reduce((sum, { value }) => sum + value, 0);
+  }
+
+  /** The state of a component, or of all of them. */
+  health(): ReturnType<Overviews['components']>;
+  health(component: string): { readonly status: HealthState; readonly why: string | null };
+  health(component?: string): unknown {
+    const components = this.#parts.look.components();
+    if (component === undefined) return components;
+    const { status, why } = components[component] ?? {};
+    if (status === undefined) throw new Error(`There is no component ${component} in health.`);
+    return { status, why };
+  }
+
+  /** The data folder; a folder that the plugin asked for lies in it. Gone after `close`. */
+  get folder(): string {
+    return join(this.#parts.server.folder, 'data');
+  }
+
+  /** Gives the plugin other options, as a reload of the configuration does. Rejects when they are refused. */
+  async reconfigure(options: unknown): Promise<void> {
+    await this.#parts.server.reconfigure({ [this.#parts.name]: options });
+  }
+
+  /** Stops the plugin and the server, and removes the folder. May be called twice. */
+  close(): Promise<void> {
+    this.#closed ??= this.#parts.server.close();
+    return this.#closed;
+  }
+
+  #open({ ip = '192.0.2.1', mode = 'mx' }: SessionOptions): SmtpTestSession {
+    const { server, record, isStandIn } = this.#parts;
+    this.#clients = this.#clients >= 65_535 ? 49_152 : this.#clients + 1;
+    const port = this.#clients;
+    const ends = MemorySocket.pair({ remoteAddress: ip, remotePort: port });
+    const session = new SmtpTestSession({ socket: ends.client, port, record, isStandIn });
+    server.app.smtp.take(mode, ends.server.asSocket());
+    return session;
+  }
+
+  async #briefly(
+    { ip, user }: Client,
+    ask: (session: SmtpTestSession) => Promise<ClientAnswer>,
+  ): Promise<ClientAnswer> {
+    const mode = user === undefined ? 'mx' : 'submission';
+    const session = this.#open({ mode, ...(ip !== undefined && { ip }) });
+    const answer = await ask(session);
+    await session.close();
+    await turns();
+    return answer;
+  }
+
+  async #begin(session: SmtpTestSession, client: Client): Promise<ClientAnswer> {
+    const { hello = 'client.example.com', user, password = userPassword, tls = false } = client;
+    const steps = [
+      () => session.greeting,
+      () => session.send(`EHLO ${hello}`),
+      ...(tls ? [() => session.startTls(), () => session.send(`EHLO ${hello}`)] : []),
+      ...(user === undefined ? [] : [() => session.signIn(user, password)]),
+    ];
+    return inTurn(steps);
+  }
+
+  #mail(session: SmtpTestSession, sender: Sender): Promise<ClientAnswer> {
+    const { from = 'anna@example.com' } = sender;
+    const parameters = isAscii(from) ? '' : ' SMTPUTF8';
+    return inTurn([() => this.#begin(session, sender), () => session.send(`MAIL FROM:<${from}>${parameters}`)]);
+  }
+
+  #rcpt(session: SmtpTestSession, question: RecipientQuestion): Promise<ClientAnswer> {
+    const { to = 'bob@example.org' } = question;
+    return inTurn([() => this.#mail(session, question), () => session.send(`RCPT TO:<${to}>`)]);
+  }
+
+  async #data(session: SmtpTestSession, sending: Sending): Promise<ClientAnswer> {
+    const { from, to = 'bob@example.org', eml = message({ ...(from !== undefined && { from }), to }) } = sending;
+    const mail = await this.#mail(session, sending);
+    if (mail.code >= 400) return mail;
+    const answers: ClientAnswer[] = [];
+    for (const recipient of [to].flat()) answers.push(await session.send(`RCPT TO:<${recipient}>`));
+    const [refused = mail] = answers;
+    return answers.some(({ code }) => code < 300) ? session.data(eml) : refused;
+  }
+}
+
+/** Up to the first that is refused. */
+async function inTurn(steps: readonly (() => Promise<ClientAnswer>)[]): Promise<ClientAnswer> {
+  const [first, ...others] = steps;
+  if (first === undefined) throw new Error('there is nothing to say');
+  let answer = await first();
+  for (const step of others) if (answer.code < 400) answer = await step();
+  return answer;
+}
+
+// eslint-disable-next-line no-control-regex
+const isAscii = (text: string): boolean => /^[\x00-\x7f]*$/.test(text);
+
+/** Watchers are told in a later turn of the event loop. */
+async function turns(): Promise<void> {
+  for (let turn = 0; turn < 3; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+}

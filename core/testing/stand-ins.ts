@@ -1,0 +1,91 @@
+import { directory, type Directory, type MailUser } from '../contracts/directory.js';
+import { mailboxes } from '../contracts/mailboxes.js';
+import type { Address } from '../mime/address.js';
+import { parseAddress } from '../mime/address.js';
+import { definePlugin, type Plugin } from '../plugin.js';
+import type { Service } from '../service.js';
+import { accept, next, reject, route } from '../smtp/verdict.js';
+
+/** The password of every mail user. */
+export const userPassword = 'password';
+
+export interface StandInInput {
+  readonly domains: readonly string[];
+  /** The mailboxes that there are; every one of the domains if absent. */
+  readonly users: readonly string[] | undefined;
+  /** Names of plugins and ids of services that the test brings itself. */
+  readonly taken: ReadonlySet<string>;
+}
+
+/**
+ * What stands where the built-in plugins `users` and `store` stand in a server: under their names, so that `before` and
+ * `after` mean the same, with the same answers, and with mailboxes in memory.
+ */
+export function standIns(input: StandInInput): readonly Plugin[] {
+  return [usersStandIn(input), storeStandIn(input)].filter(({ name }) => !input.taken.has(name));
+}
+
+function usersStandIn(input: StandInInput): Plugin {
+  const known = new KnownUsers(input);
+  return definePlugin({
+    name: 'users',
+    provides: unlessTaken(input, { directory }),
+    setup({ smtp }) {
+      smtp.on('auth', async ({ username, password }) => {
+        const user = await known.authenticate(username, password);
+        return user === undefined ? next() : accept({ username: user.username });
+      });
+      smtp.on('rcptTo', { order: 'route' }, ({ address, transaction: { session } }) => {
+        if (!input.domains.includes(address.domain)) {
+          return session.user === undefined ? next() : route({ target: 'relay', destination: address.domain });
+        }
+        const user = known.resolve(address);
+        if (user === undefined) return reject(550, '5.1.1', 'No such user here');
+        return route({ target: 'mailbox', destination: user.username });
+      });
+      return { directory: known };
+    },
+  });
+}
+
+function storeStandIn(input: StandInInput): Plugin {
+  return definePlugin({
+    name: 'store',
+    provides: unlessTaken(input, { mailboxes }),
+    setup() {
+      return { mailboxes: { ensure: () => Promise.resolve(), exists: () => Promise.resolve(true) } };
+    },
+  });
+}
+
+function unlessTaken<S extends Readonly<Record<string, Service<unknown>>>>({ taken }: StandInInput, services: S): S {
+  return Object.fromEntries(Object.entries(services).filter(([, { id }]) => !taken.has(id))) as S;
+}
+
+class KnownUsers implements Directory {
+  readonly source = 'test';
+  readonly #domains: readonly string[];
+  readonly #users: readonly string[] | undefined;
+
+  constructor({ domains, users }: Pick<StandInInput, 'domains' | 'users'>) {
+    this.#domains = domains;
+    this.#users = users?.map((user) => parseAddress(user).address);
+  }
+
+  resolve(address: Address): MailUser | undefined {
+    const isThere = this.#users?.includes(address.address) ?? this.#domains.includes(address.domain);
+    return isThere ? { username: address.address, address, aliases: [], quota: null, disabled: false } : undefined;
+  }
+
+  find(username: string): MailUser | undefined {
+    return this.resolve(parseAddress(username));
+  }
+
+  list(): Promise<readonly MailUser[]> {
+    return Promise.resolve((this.#users ?? []).flatMap((user) => this.find(user) ?? []));
+  }
+
+  authenticate(username: string, password: string): Promise<MailUser | undefined> {
+    return Promise.resolve(password === userPassword ? this.find(username) : undefined);
+  }
+}

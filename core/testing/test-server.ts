@@ -1,0 +1,135 @@
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createApp, type App } from '../app.js';
+import { loadConfiguration, type LoadedConfiguration } from '../config/load.js';
+import type { Resolver } from '../dns/resolver.js';
+import { openAccounts } from '../http/accounts.js';
+import { openLog, type OpenedLog } from '../log.js';
+import type { Plugin } from '../plugin.js';
+import { startError, isStartError } from '../start-error.js';
+import { selfSigned, type KeyPair } from './certificate.js';
+import type { FakeClock } from './fake-clock.js';
+import type { HookRecord } from './hook-record.js';
+
+/** `scrypt` of `accountPassword` at a toy's cost, so that tests need not wait for the real one. */
+const accountHash = 'scrypt$1024$8$1$MDEyMzQ1Njc4OWFiY2RlZg$7AnzIswxwEinpwz-ntydndYfVHPvOACmX9Vvo8hO1qM';
+
+export interface ServerInput {
+  readonly plugins: readonly Plugin[];
+  readonly options: Readonly<Record<string, unknown>>;
+  readonly domains: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly clock: FakeClock;
+  readonly resolver: Resolver;
+  readonly record: HookRecord;
+  readonly timeLimitMs: number | undefined;
+}
+
+/** A whole server with its plugins, in a folder of its own, that listens nowhere. */
+export class TestServer {
+  readonly folder: string;
+  readonly app: App;
+  readonly log: OpenedLog;
+  readonly #input: ServerInput;
+
+  private constructor(folder: string, app: App, log: OpenedLog, input: ServerInput) {
+    this.folder = folder;
+    this.app = app;
+    this.log = log;
+    this.#input = input;
+  }
+
+  /** Rejects with what `postern start` would say; then nothing is left. */
+  static async start(input: ServerInput): Promise<TestServer> {
+    const folder = await mkdtemp(join(tmpdir(), 'postern-testing-'));
+    try {
+      await writeSettings(folder, input, input.options);
+      const configuration = await load(folder, input);
+      const { settings, data } = configuration;
+      await mkdir(join(data, 'uploads'), { recursive: true, mode: 0o700 });
+      const log = openLog({ ...settings.log, folder: join(data, 'logs'), clock: input.clock });
+      const { accounts } = await openAccounts({
+        configured: settings.http.accounts,
+        file: join(data, 'accounts.json'),
+        adminPassword: undefined,
+        clock: input.clock,
+      });
+      const app = await createApp({
+        configuration,
+        load: () => load(folder, input),
+        accounts,
+        log,
+        clock: input.clock,
+        instead: {
+          timers: input.clock,
+          resolver: input.resolver,
+          observe: input.record.observe,
+          ...(input.timeLimitMs !== undefined && { timeLimitMs: input.timeLimitMs }),
+        },
+      });
+      return new TestServer(folder, app, log, input);
+    } catch (error) {
+      await remove(folder);
+      throw error;
+    }
+  }
+
+  /** Puts other options into force, as a reload of the configuration does. */
+  async reconfigure(options: Readonly<Record<string, unknown>>): Promise<void> {
+    await writeSettings(this.folder, this.#input, options);
+    await this.app.reloading.reload({ by: 'test' });
+  }
+
+  async close(): Promise<void> {
+    await this.app.close();
+    await this.log.close();
+    await remove(this.folder);
+  }
+}
+
+/** Of all servers of this process. */
+let pair: KeyPair | undefined;
+
+const remove = (folder: string): Promise<void> => rm(folder, { recursive: true, force: true, maxRetries: 5 });
+
+function writeSettings(
+  folder: string,
+  { domains, plugins }: ServerInput,
+  options: Readonly<Record<string, unknown>>,
+): Promise<void> {
+  const own = Object.fromEntries(
+    plugins.filter(({ name }) => options[name] !== undefined).map(({ name }) => [name, options[name]]),
+  );
+  pair ??= selfSigned('mx.example.org');
+  const { key, cert } = pair;
+  const settings = {
+    hostname: 'mx.example.org',
+    domains,
+    durability: 'file',
+    shutdownSeconds: 1,
+    log: { level: 'debug' },
+    http: {
+      accounts: ['read', 'operate', 'admin'].map((role) => ({ username: role, role, passwordHash: accountHash })),
+    },
+    smtp: {
+      listeners: [
+        { mode: 'mx', tls: 'starttls', key, cert },
+        { mode: 'submission', tls: 'starttls', key, cert, allowPlaintextAuth: true },
+      ],
+      limits: { authDelaySeconds: [] },
+    },
+    plugins: own,
+  };
+  return writeFile(join(folder, 'postern.json5'), JSON.stringify(settings));
+}
+
+/** Reads the configuration as a start does. Its complaints name no place in a file that nobody has written. */
+async function load(folder: string, { plugins, env }: ServerInput): Promise<LoadedConfiguration> {
+  try {
+    return await loadConfiguration({ overrides: {}, cwd: folder, env, plugins: () => Promise.resolve(plugins) });
+  } catch (error) {
+    if (!isStartError(error)) throw error;
+    throw startError(error.message.replaceAll(/^.*postern\.json5(?::\d+:\d+)?: /gm, ''), error);
+  }
+}
