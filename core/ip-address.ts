@@ -1,4 +1,4 @@
-import { isIPv4, isIPv6 } from 'node:net';
+import { isIP, isIPv4, isIPv6 } from 'node:net';
 
 /**
  * The address of a peer in its one spelling: IPv4-mapped IPv6 is IPv4 (RFC 4291 §2.5.5.2), IPv6 is lower case and compressed
@@ -30,6 +30,32 @@ export function isLoopbackAddress(ip: string): boolean {
 export function bitsOf(address: string): string {
   const [parts, width] = isIPv4(address) ? [address.split('.').map(Number), 8] : [groupsOf(address), 16];
   return parts.map((part) => part.toString(2).padStart(width, '0')).join('');
+}
+
+/**
+ * The network of a peer by the length of its prefix in bits, written as `192.0.2.0/24` or `2001:db8:1:2::/64`. What is no address
+ * stays as it is.
+ */
+export function networkOf(ip: string, { ipv4, ipv6 }: { readonly ipv4: number; readonly ipv6: number }): string {
+  const address = normalAddress(ip);
+  if (isIP(address) === 0) return ip;
+  const [length, width] = isIPv4(address) ? [ipv4, 8] : [ipv6, 16];
+  const bits = bitsOf(address).slice(0, length).padEnd(bitsOf(address).length, '0');
+  const parts = pieces(bits, width).map((piece) => Number.parseInt(piece, 2));
+  const network = isIPv4(address) ? parts.join('.') : compressed(parts.map((part) => part.toString(16)).join(':'));
+  return `${network}/${length}`;
+}
+
+/** As DNS zones of addresses are asked: `1.2.0.192`, or the nibbles of an IPv6 address from its last (RFC 5782 §2.1, §2.4). */
+export function reversedAddress(ip: string): string {
+  const address = normalAddress(ip);
+  if (isIPv4(address)) return address.split('.').toReversed().join('.');
+  const nibbles = pieces(bitsOf(address), 4).map((piece) => Number.parseInt(piece, 2).toString(16));
+  return nibbles.toReversed().join('.');
+}
+
+function pieces(bits: string, width: number): readonly string[] {
+  return Array.from({ length: bits.length / width }, (_, at) => bits.slice(at * width, (at + 1) * width));
 }
 
 /** The URL parser's spelling: RFC 5952, a dotted tail as two groups. */

@@ -48,6 +48,7 @@ export function contextFactory(parts: ContextParts): ContextFactory {
       smtp: {
         on,
         watch: (event, watcher) => registrations.add(() => pipeline.watch(name, event, watcher)),
+        tell: (outcome) => pipeline.tell(name, outcome),
         deliverTo: (target, delivery) => registrations.add(() => pipeline.deliverTo(name, target, delivery)),
       },
       metrics,

@@ -8,6 +8,7 @@ import type { AnyEndpoint, Role } from './http/endpoint.js';
 import type { Log } from './log.js';
 import type { Services, ServiceValues } from './service.js';
 import type { Hook, HookOptions, Stage, WatchedEvent, Watcher } from './smtp/hook.js';
+import type { Outcome } from './smtp/outcome.js';
 
 /** Version of the contract between a plugin and the server. */
 export const kitVersion = 1;
@@ -30,6 +31,11 @@ export interface PluginContext {
     on<S extends Stage>(stage: S, hook: Hook<S>): void;
     on<S extends Stage>(stage: S, options: HookOptions, hook: Hook<S>): void;
     watch<E extends WatchedEvent>(event: E, watcher: Watcher<E>): void;
+    /**
+     * For whoever owns queued mail: tells the watchers of `outcome` what became of a recipient, when that is durable. Asked only
+     * while somebody watches. Never throws.
+     */
+    tell(outcome: () => Outcome): void;
     /** Names a target for `route(hop)`. */
     deliverTo(name: string, target: DeliveryTarget): void;
   };
@@ -163,3 +169,8 @@ export type { Dns, DnsAnswer, DnsRecords, DnsType } from './contracts/dns.js';
 export { mailboxes } from './contracts/mailboxes.js';
 export { submission } from './contracts/submission.js';
 export { catalogue, configuration, healthOverview, metricsExposition } from './contracts/server.js';
+/** For a key or a password among options: shown to nobody. */
+export { secret } from './config/outline.js';
+export { writeFileAtomic } from './disk/atomic.js';
+export { networkOf, reversedAddress } from './ip-address.js';
+export { parseNetworks, type NetworkSet } from './smtp/networks.js';

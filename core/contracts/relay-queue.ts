@@ -3,6 +3,7 @@ import type { SpooledMessage } from '../disk/spool.js';
 import { service } from '../service.js';
 import type { Entry, NewEntry, Notice } from './queue-entry.js';
 import type { ClaimOptions, Lease, Settlement } from './queue-lease.js';
+import type { QueueOutcome } from './queue-outcome.js';
 import type {
   EntryFilter,
   EntryPage,
@@ -46,6 +47,11 @@ export interface RelayQueue {
   nextDue(): number | null;
   /** Called when something may be due earlier than `nextDue` last said. Returns the undo. */
   onDue(listener: () => void): () => void;
+  /**
+   * Called once for each recipient behind each attempt, and when somebody or its age has ended or held it, when that is durable.
+   * Not for what an earlier process has left. A listener must not throw. Returns the undo.
+   */
+  onOutcome(listener: (outcome: QueueOutcome) => void): () => void;
   /** Opens the message that is sent, from its first trace header field. @throws Problem `not-found` */
   open(uid: string): Promise<Readable>;
   /** The same in one piece, where it is small; undefined where it is not. @throws Problem `not-found` */

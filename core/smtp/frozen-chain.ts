@@ -80,8 +80,7 @@ export class FrozenChain implements Chain {
   }
 
   emit<E extends WatchedEvent>(event: E, data: WatchedEvents[E]): void {
-    const watchers = this.#parts.watchers[event];
-    tell(watchers, event, data, this.#parts.log);
+    tell(this.#parts.watchers[event], data);
   }
 
   #run<S extends Stage>(

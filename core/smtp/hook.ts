@@ -1,4 +1,5 @@
 import type { Address } from '../mime/address.js';
+import type { Outcome } from './outcome.js';
 import type { ReceivedMessage, Recipient, RecipientDsn, SmtpSession, Transaction } from './transaction.js';
 import type { Verdict } from './verdict.js';
 
@@ -54,6 +55,8 @@ export interface WatchedEvents {
   readonly delivered: { readonly transaction: Transaction; readonly recipient: Recipient; readonly target: string };
   readonly deferred: { readonly transaction: Transaction; readonly recipient: Recipient; readonly reason: string };
   readonly bounced: { readonly transaction: Transaction; readonly recipient: Recipient; readonly reason: string };
+  /** Mail that waits in a queue: what came of an attempt, or of waiting, for each recipient. */
+  readonly outcome: Outcome;
   /** A transaction that began is over, however it went: answered, RSET, another EHLO, or the client has gone. Once for each. */
   readonly ended: { readonly transaction: Transaction };
   readonly closed: { readonly session: SmtpSession; readonly ms: number; readonly messages: number };

@@ -16,7 +16,8 @@ import {
 import { orderHooks } from './hook-order.js';
 import { RegisteredHook } from './registered-hook.js';
 import type { HookObserver } from './stage-run.js';
-import type { RegisteredWatcher, WatchersByEvent } from './watchers.js';
+import type { Outcome } from './outcome.js';
+import { RegisteredWatcher, tell, type WatchersByEvent } from './watchers.js';
 
 export interface PipelineInput {
   readonly log: Log;
@@ -39,6 +40,7 @@ const noWatchers: WatchersByEvent = {
   delivered: [],
   deferred: [],
   bounced: [],
+  outcome: [],
   ended: [],
   closed: [],
 };
@@ -83,9 +85,20 @@ export class Pipeline {
 
   watch<E extends WatchedEvent>(plugin: string, event: E, watcher: Watcher<E>): Undo {
     if (!Object.hasOwn(this.#watchers, event)) throw startError(`Plugin ${plugin}: there is no event ${event}.`);
-    const registered: RegisteredWatcher<E> = { plugin, watcher };
+    const registered = new RegisteredWatcher(plugin, event, watcher, this.#log);
     this.#keepWatchers(event, [...this.#watchers[event], registered]);
     return () => this.#keepWatchers(event, without(this.#watchers[event], registered));
+  }
+
+  /** Tells what came of queued mail; `outcome` is asked only when somebody watches. Never throws. */
+  tell(plugin: string, outcome: () => Outcome): void {
+    const watchers = this.#watchers.outcome;
+    if (watchers.length === 0) return;
+    try {
+      tell(watchers, outcome());
+    } catch (error) {
+      this.#log.error({ plugin, event: 'outcome', err: error }, 'an event cannot be told');
+    }
   }
 
   /** Throws a start error when the name is taken. */

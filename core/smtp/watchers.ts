@@ -1,32 +1,75 @@
 import type { Log } from '../log.js';
 import type { WatchedEvent, WatchedEvents, Watcher } from './hook.js';
 
-export interface RegisteredWatcher<E extends WatchedEvent> {
-  readonly plugin: string;
-  readonly watcher: Watcher<E>;
+/** So many promises of one watcher may be unsettled. While there are as many it is told nothing: memory is bounded. */
+const mostUnsettled = 1000;
+
+/** Somebody who is told of an event. What it throws, rejects or misses is logged, and is nobody else's trouble. */
+export class RegisteredWatcher<E extends WatchedEvent> {
+  readonly #plugin: string;
+  readonly #event: E;
+  readonly #watcher: Watcher<E>;
+  readonly #log: Log;
+  #unsettled = 0;
+  #missed = 0;
+
+  constructor(plugin: string, event: E, watcher: Watcher<E>, log: Log) {
+    this.#plugin = plugin;
+    this.#event = event;
+    this.#watcher = watcher;
+    this.#log = log;
+  }
+
+  tell(data: WatchedEvents[E]): void {
+    if (this.#unsettled >= mostUnsettled) {
+      this.#miss();
+      return;
+    }
+    try {
+      // A watcher may be an async function all the same.
+      const result: unknown = this.#watcher(data);
+      if (result instanceof Promise) void this.#follow(result);
+    } catch (error) {
+      this.#failed(error);
+    }
+  }
+
+  async #follow(result: Promise<unknown>): Promise<void> {
+    this.#unsettled += 1;
+    try {
+      await result;
+    } catch (error) {
+      this.#failed(error);
+    }
+    this.#unsettled -= 1;
+    if (this.#missed > 0 && this.#unsettled <= mostUnsettled / 2) this.#resume();
+  }
+
+  #miss(): void {
+    this.#missed += 1;
+    if (this.#missed > 1) return;
+    const about = { plugin: this.#plugin, event: this.#event, unsettled: this.#unsettled };
+    this.#log.warn(about, 'a watcher is too slow: it is not told of what happens meanwhile');
+  }
+
+  #resume(): void {
+    const about = { plugin: this.#plugin, event: this.#event, missed: this.#missed };
+    this.#log.warn(about, 'a watcher that was too slow is told again');
+    this.#missed = 0;
+  }
+
+  #failed(error: unknown): void {
+    this.#log.error({ plugin: this.#plugin, event: this.#event, err: error }, 'a watcher failed');
+  }
 }
 
 export type WatchersByEvent = { readonly [E in WatchedEvent]: readonly RegisteredWatcher<E>[] };
 
-/** Tells the watchers of an event behind everything that waits now; what they throw or reject is logged. */
-export function tell<E extends WatchedEvent>(
-  watchers: readonly RegisteredWatcher<E>[],
-  event: E,
-  data: WatchedEvents[E],
-  log: Log,
-): void {
+/** Tells the watchers of an event behind everything that waits now. */
+export function tell<E extends WatchedEvent>(watchers: readonly RegisteredWatcher<E>[], data: WatchedEvents[E]): void {
   if (watchers.length === 0) return;
   later(() => {
-    for (const { plugin, watcher } of watchers) {
-      const failed = (error: unknown): void => log.error({ plugin, event, err: error }, 'a watcher failed');
-      try {
-        // A watcher may be an async function all the same.
-        const result: unknown = watcher(data);
-        if (result instanceof Promise) result.catch(failed);
-      } catch (error) {
-        failed(error);
-      }
-    }
+    for (const watcher of watchers) watcher.tell(data);
   });
 }
 

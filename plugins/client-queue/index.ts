@@ -21,6 +21,7 @@ import { NextHops } from './next-hops.js';
 import { explainRelay } from './relay-explanation.js';
 import { relayHook, relayTarget } from './relay-hook.js';
 import { queueTargets } from './relay-target.js';
+import { toldOutcome } from './told-outcome.js';
 import { clientEndpoints } from './routes.js';
 
 /** Mail that a start finds to be due later than the longest pause was given its time by a clock that went wrong; never less than this is longest. */
@@ -38,6 +39,7 @@ export const clientQueue = definePlugin({
     const settings = new OutboundSettings(options, configuration.file === null ? '.' : dirname(configuration.file));
     const queue = await openQueue(context, options, lifecycle.started);
     onClose(() => queue.close());
+    queue.onOutcome((outcome) => smtp.tell(() => toldOutcome(outcome)));
     const controls = await openDestinationControls({ file: join(data, 'destinations.json'), clock });
     const finder = mailRoutes(options, hostname, clock);
     const outbound = new Outbound({

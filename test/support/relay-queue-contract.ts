@@ -5,6 +5,7 @@ import { listing } from './relay-queue/listing.js';
 import { mutating } from './relay-queue/mutating.js';
 import { aging } from './relay-queue/aging.js';
 import { restarting } from './relay-queue/restarting.js';
+import { telling } from './relay-queue/telling.js';
 import type { OpenQueueGround } from './relay-queue/ground.js';
 
 /** Registers the tests that every relay queue must pass. */
@@ -16,4 +17,5 @@ export function relayQueueContract(open: OpenQueueGround): void {
   aging(open);
   listing(open);
   restarting(open);
+  telling(open);
 }

@@ -10,7 +10,7 @@ import type {
   QueueStatistics,
   Selector,
 } from '../../../core/contracts/queue-list.js';
-import type { PreparedEntry, Quarantined } from '../../../core/contracts/relay-queue.js';
+import type { PreparedEntry, Quarantined, RelayQueue } from '../../../core/contracts/relay-queue.js';
 import type { Clock } from '../../../core/clock.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import type { Placement, SpooledMessage } from '../../../core/disk/spool.js';
@@ -28,6 +28,7 @@ import { leaseChange, Leases } from './leases.js';
 import type { Loaded } from './loading.js';
 import { loseLease } from './lost-lease.js';
 import { mutateAll } from './mutations.js';
+import { OutcomeListeners } from './outcomes.js';
 import type { OpenedRelayQueue } from './open-relay-queue.js';
 import type { Quarantine } from './quarantine.js';
 import type { QueuedEntry } from './queued-entry.js';
@@ -64,6 +65,7 @@ export class FileRelayQueue implements OpenedRelayQueue {
   readonly #reader: EntryReader;
   readonly #upkeep: Upkeep;
   readonly #signal: DueSignal;
+  readonly #outcomes = new OutcomeListeners();
   #closed = false;
 
   /** Prefer `openRelayQueue`. */
@@ -74,6 +76,7 @@ export class FileRelayQueue implements OpenedRelayQueue {
     const ledger = new Ledger({
       ...input,
       entries: loaded.entries,
+      outcomes: this.#outcomes,
       scheduled: (due) => this.#signal.scheduled(due),
       done: ({ uid }) => bodies.remove(uid),
     });
@@ -132,6 +135,10 @@ export class FileRelayQueue implements OpenedRelayQueue {
 
   onDue(listener: () => void): () => void {
     return this.#signal.listen(listener);
+  }
+
+  onOutcome(listener: Parameters<RelayQueue['onOutcome']>[0]): () => void {
+    return this.#outcomes.add(listener);
   }
 
   open(uid: string): Promise<Readable> {

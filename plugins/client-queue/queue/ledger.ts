@@ -6,12 +6,14 @@ import { problem } from '../../../core/problem.js';
 import { applyChange, type Change, type ChangeGround } from './change.js';
 import { Backlog } from './backlog.js';
 import type { Journal } from './journal.js';
+import { outcomesOf, type OutcomeListeners } from './outcomes.js';
 import { isWaiting, type QueuedEntry, type RecipientRecord } from './queued-entry.js';
 import { Schedule } from './schedule.js';
 import type { Snapshots } from './snapshots.js';
 import { Turn } from './turn.js';
 import { acceptEntry, type StoredAcceptInput } from './stored-entry.js';
 import type { NewEntry } from '../../../core/contracts/queue-entry.js';
+import type { QueueOutcome } from '../../../core/contracts/queue-outcome.js';
 
 export interface LedgerInput {
   readonly journal: Journal;
@@ -23,6 +25,8 @@ export interface LedgerInput {
   readonly entries: readonly QueuedEntry[];
   /** Called when somebody was put in who is due then. */
   readonly scheduled: (due: number) => void;
+  /** They hear of what is durable. */
+  readonly outcomes: OutcomeListeners;
   /** Called for an entry of which nothing is needed any more but its memory. */
   readonly done: (entry: QueuedEntry) => void;
 }
@@ -119,21 +123,37 @@ export class Ledger {
   }
 
   async #write(changes: Iterable<Change>): Promise<readonly QueuedEntry[]> {
+    const { journal, outcomes, clock } = this.#input;
     const entries: QueuedEntry[] = [];
     const written: Change[] = [];
+    const told: QueueOutcome[] = [];
     for (const change of changes) {
-      const entry = this.#apply(change);
+      const entry = this.find(change.uid);
       if (entry === undefined) continue;
+      if (outcomes.some) told.push(...outcomesOf(entry, change, clock.now()));
+      this.#apply(entry, change);
       entries.push(entry);
       written.push(change);
     }
     try {
-      await this.#append(() => this.#input.journal.changes(written));
+      await this.#append(() => journal.changes(written));
     } catch (error) {
       this.#backlog.keep(entries);
+      void this.#tellLater(told);
       throw storageProblem(error);
     }
+    outcomes.tell(told);
     return entries;
+  }
+
+  /** When the disk has taken what it refuses now; never, when the queue is closed before. */
+  async #tellLater(outcomes: readonly QueueOutcome[]): Promise<void> {
+    try {
+      await this.#backlog.settled();
+    } catch {
+      return;
+    }
+    this.#input.outcomes.tell(outcomes);
   }
 
   /** A journal that is full gets room. */
@@ -151,14 +171,11 @@ export class Ledger {
     for (const entry of entries) if (entry.isDone) this.#input.done(entry);
   }
 
-  #apply(change: Change): QueuedEntry | undefined {
-    const entry = this.find(change.uid);
-    if (entry === undefined) return undefined;
+  #apply(entry: QueuedEntry, change: Change): void {
     const affected = (change.recipients ?? []).flatMap(({ index }) => entry.recipients[index] ?? []);
     this.schedule.remove(affected);
     applyChange(entry, change, this.#input.ground);
     this.#place(entry, affected);
-    return entry;
   }
 
   #place(entry: QueuedEntry, recipients: readonly RecipientRecord[]): void {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { setImmediate as turn } from 'node:timers/promises';
 import { describe, test } from 'node:test';
+import { parseAddress } from '../../../core/mime/address.js';
 import type { Decision } from '../../../core/smtp/chain.js';
 import { type Stage } from '../../../core/smtp/hook.js';
 import type { Pipeline } from '../../../core/smtp/pipeline.js';
@@ -83,6 +84,74 @@ describe('a watcher', () => {
     assert.deepEqual(
       lines.map(({ fields }) => fields['plugin']),
       ['one', 'two'],
+    );
+  });
+
+  test('that leaves a thousand promises unsettled misses what follows, until half of them are settled', async () => {
+    const { pipeline, lines } = pipelineOf();
+    let told = 0;
+    const settle: (() => void)[] = [];
+    const slow: unknown = () => {
+      told += 1;
+      return new Promise<void>((resolve) => settle.push(resolve));
+    };
+    pipeline.watch('slow', 'closed', slow as () => void);
+    for (let n = 0; n < 1010; n += 1) pipeline.snapshot().emit('closed', closed);
+    await turn();
+    assert.equal(told, 1000);
+    for (const resolve of settle.splice(0, 500)) resolve();
+    await turn();
+    pipeline.snapshot().emit('closed', closed);
+    await turn();
+    assert.equal(told, 1001);
+    assert.deepEqual(
+      lines.map(({ fields }) => [fields['plugin'], fields['event'], fields['missed']]),
+      [
+        ['slow', 'closed', undefined],
+        ['slow', 'closed', 10],
+      ],
+    );
+  });
+});
+
+describe('an outcome', () => {
+  const outcome = {
+    id: 'id1',
+    reversePath: null,
+    recipient: parseAddress('bob@example.org'),
+    status: 'delivered',
+    reply: null,
+    attempts: 1,
+    nextAttemptAt: null,
+    at: 0,
+    target: 'relay',
+  } as const;
+
+  test('is made only when somebody watches, and told later', async () => {
+    const { pipeline } = pipelineOf();
+    let made = 0;
+    const make = () => {
+      made += 1;
+      return outcome;
+    };
+    pipeline.tell('queue', make);
+    const seen: unknown[] = [];
+    pipeline.watch('site', 'outcome', (event) => seen.push(event));
+    pipeline.tell('queue', make);
+    assert.deepEqual([made, seen], [1, []]);
+    await turn();
+    assert.deepEqual(seen, [outcome]);
+  });
+
+  test('that cannot be made is logged', () => {
+    const { pipeline, lines } = pipelineOf();
+    pipeline.watch('site', 'outcome', () => undefined);
+    pipeline.tell('queue', () => {
+      throw new Error('oops');
+    });
+    assert.deepEqual(
+      lines.map(({ fields }) => fields['plugin']),
+      ['queue'],
     );
   });
 });

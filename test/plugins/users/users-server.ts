@@ -81,7 +81,7 @@ function contextOver(http: OpenedShell, checked: (check: HealthCheck) => void): 
       mount: (endpoints) => void http.shell.mount({ name: 'users' }, endpoints),
       navigate: (link) => void http.shell.navigate('users', link),
     },
-    smtp: { on: ignored, watch: ignored, deliverTo: ignored },
+    smtp: { on: ignored, watch: ignored, tell: ignored, deliverTo: ignored },
     metrics: http.metrics.scope('users'),
     health: { check: (_, check) => checked(check) },
     every: ignored,

@@ -26,6 +26,8 @@ test('an outcome that cannot be written is kept, and nothing is sent meanwhile, 
   const { queue, clock } = ground;
   const { uid } = await accept(ground);
   const other = await accept(ground);
+  const told: string[] = [];
+  queue.onOutcome(({ state }) => told.push(state));
   const lease = await claimOne(ground);
   ground.files.order({ call: 'write', code: 'ENOSPC', path: 'journal' });
   let settled = false;
@@ -38,8 +40,10 @@ test('an outcome that cannot be written is kept, and nothing is sent meanwhile, 
   assert.equal((await entryOf(queue, other.uid)).state, 'queued', 'nothing is half done');
   assert.match(queue.complaint?.() ?? '', /cannot be written/);
   assert.equal(settled, false);
+  assert.deepEqual(told, [], 'nobody hears of what is not on the disk');
   ground.files.order();
   await settling;
+  assert.deepEqual(told, ['delivered']);
   assert.equal(queue.complaint?.(), undefined);
   assert.equal((await queue.claim(claiming(clock.now()))).length, 1, 'the other one flows again');
   await ground.afterCrash();

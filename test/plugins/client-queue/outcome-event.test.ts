@@ -1,0 +1,125 @@
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import type { QueueOutcome } from '../../../core/contracts/queue-outcome.js';
+import { toldOutcome } from '../../../plugins/client-queue/told-outcome.js';
+import { startInProcess } from '../../support/in-process-server.js';
+import { newEntry } from '../../support/queue-entries.js';
+import { freeListeners } from '../../support/server-process.js';
+import { SmtpSink } from '../../support/smtp-sink.js';
+
+interface Told {
+  readonly id: string;
+  readonly status: string;
+  readonly recipient: { readonly address: string };
+  readonly reply: { readonly code: number; readonly text: string; readonly host: string | null } | null;
+  readonly attempts: number;
+  readonly nextAttemptAt: number | null;
+  readonly target: string;
+  /** Of the recipient in the queue when it was told. */
+  readonly state: string;
+}
+
+/** Notes each outcome, and what the queue says of it then; two other watchers are of the worst kind. */
+const watching = `
+  import { defineEndpoint, definePlugin, service } from 'postern/plugin';
+  const relayQueue = service('postern.relay-queue');
+  const told = [];
+  export const listening = definePlugin({
+    name: 'listening',
+    needs: { relayQueue },
+    setup({ http, smtp }, { relayQueue }) {
+      smtp.watch('outcome', () => { throw new Error('a bad watcher'); });
+      smtp.watch('outcome', () => new Promise(() => {}));
+      smtp.watch('outcome', async (outcome) => {
+        const entry = await relayQueue.find(outcome.id);
+        const { state } = entry.recipients.find(({ address }) => address === outcome.recipient.address);
+        told.push({ ...outcome, state });
+      });
+      http.mount([defineEndpoint({
+        method: 'GET', path: '/told', summary: 'Outcomes', group: 'Site', access: 'read',
+        handle: () => ({ told }),
+      })]);
+    },
+  });
+`;
+
+test('what another server answers is told once for each recipient and attempt, when it is on the disk', async (t) => {
+  const sink = await SmtpSink.start(t, {
+    steps: {
+      rcpt: ({ line }) => (/defer/.test(line) ? '450 4.2.0 Later' : /refuse/.test(line) ? '550 5.1.1 No' : undefined),
+    },
+  });
+  const routes = { out: { mx: ['127.0.0.1'], port: sink.port, tls: 'never', domains: ['out.example'] } };
+  const plugins = JSON.stringify({ 'client-queue': { routes } });
+  const config = `{ sitePlugins: ['./listening.mjs'], plugins: ${plugins}, smtp: { listeners: ${freeListeners} } }`;
+  const { admin } = await startInProcess(t, config, {}, (folder) => writeFile(join(folder, 'listening.mjs'), watching));
+
+  const told = async (uid: string, count: number): Promise<readonly Told[]> => {
+    for (;;) {
+      const answer = (await admin.json('/told')) as { readonly told: readonly Told[] };
+      const those = answer.told.filter(({ id }) => id === uid);
+      if (those.length >= count) return those;
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+  };
+  const queued = async (): Promise<string> => {
+    const envelopes = [{ mail: 'ann@elsewhere.example', rcpt, text: 'Hi' }];
+    return ((await admin.json('/client/queue', { json: { envelopes } }, 202)) as { uid: string }).uid;
+  };
+  const rcpt = ['defer@out.example', 'refuse@out.example', 'take@out.example'];
+
+  const uid = await queued();
+  const [deferred, refused, taken] = (await told(uid, 3)).toSorted((one, other) =>
+    one.recipient.address < other.recipient.address ? -1 : 1,
+  );
+  assert.deepEqual([taken?.status, taken?.state, taken?.target], ['delivered', 'delivered', 'relay']);
+  assert.deepEqual([taken?.reply?.code, taken?.reply?.host], [250, '127.0.0.1']);
+  assert.deepEqual([refused?.status, refused?.state, refused?.reply?.code], ['bounced', 'bounced', 550]);
+  assert.deepEqual([deferred?.status, deferred?.state, deferred?.reply?.code], ['deferred', 'deferred', 450]);
+  assert.ok((deferred?.nextAttemptAt ?? 0) > Date.now());
+  assert.deepEqual([taken?.nextAttemptAt, refused?.nextAttemptAt], [null, null]);
+
+  sink.script = {};
+  await admin.json('/client/queue/retry', { json: { uid } });
+  const again = (await told(uid, 4)).slice(3);
+  assert.deepEqual(
+    again.map(({ recipient, status, state, nextAttemptAt }) => [recipient.address, status, state, nextAttemptAt]),
+    [[rcpt[0], 'delivered', 'delivered', null]],
+  );
+
+  sink.script = { steps: { mail: '451 4.3.0 Later' } };
+  const other = await queued();
+  assert.deepEqual(
+    (await told(other, 3)).map(({ status, attempts }) => [status, attempts]),
+    rcpt.map(() => ['deferred', 1]),
+  );
+  await admin.json('/client/queue/bounce', { json: { uid: other, reason: 'Enough' } });
+  assert.deepEqual(
+    (await told(other, 6)).slice(3).map(({ status, reply }) => [status, reply?.text, reply?.host]),
+    rcpt.map(() => ['bounced', 'Enough', null]),
+  );
+});
+
+test('who waits for a mailbox of this server is told of with that target', () => {
+  const accepted = newEntry(0, { envelopeId: 'mine' });
+  const about: QueueOutcome = {
+    uid: accepted.uid,
+    sender: null,
+    address: 'bob@example.org',
+    destination: 'target:store',
+    state: 'held',
+    reply: null,
+    hold: 'Nobody can be told.',
+    attempts: 2,
+    nextAttempt: null,
+    at: 5,
+    accepted: () => accepted,
+  };
+  const { recipient, reversePath, target, reason, envelopeId } = toldOutcome(about);
+  assert.deepEqual(
+    [recipient.address, reversePath, target, reason, envelopeId],
+    ['bob@example.org', null, 'store', 'Nobody can be told.', 'mine'],
+  );
+});
