@@ -27,6 +27,8 @@ export interface DriveOptions {
   readonly users?: readonly string[];
   /** Variables for `{ env: 'NAME' }` in the options. */
   readonly env?: Readonly<Record<string, string>>;
+  /** Absolute path of a data folder that is there when the server closes: for what has to survive a restart. */
+  readonly data?: string;
   /** How long a hook without a limit of its own may take, in real milliseconds; 10 seconds if absent, as live. */
   readonly timeLimitMs?: number;
   /** The context of a test of `node:test`: the server closes when the test ends. */
@@ -64,6 +66,7 @@ export async function drive(plugin: Plugin, options: DriveOptions = {}): Promise
     resolver: dns,
     record,
     timeLimitMs: options.timeLimitMs,
+    data: options.data,
   });
   lendTargets(server, delivered);
   const strangers = new Set([...others, ...given, observer.plugin].map(({ name }) => name));

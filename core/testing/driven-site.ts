@@ -1,4 +1,3 @@
-import { join } from 'node:path';
 import type { HealthState } from '../health.js';
 import type { WatchedEvent } from '../smtp/hook.js';
 import type { ClientAnswer } from './client-answer.js';
@@ -211,9 +210,9 @@ export class DrivenSite {
     return { status, why };
   }
 
-  /** The data folder; a folder that the plugin asked for lies in it. Gone after `close`. */
+  /** The data folder; a folder that the plugin asked for lies in it. Gone after `close`, unless the test has named it. */
   get folder(): string {
-    return join(this.#parts.server.folder, 'data');
+    return this.#parts.server.data;
   }
 
   /** Gives the plugin other options, as a reload of the configuration does. Rejects when they are refused. */

@@ -24,17 +24,21 @@ export interface ServerInput {
   readonly resolver: Resolver;
   readonly record: HookRecord;
   readonly timeLimitMs: number | undefined;
+  /** Absolute path of the data folder, which stays; one of its own that goes if undefined. */
+  readonly data: string | undefined;
 }
 
 /** A whole server with its plugins, in a folder of its own, that listens nowhere. */
 export class TestServer {
   readonly folder: string;
+  readonly data: string;
   readonly app: App;
   readonly log: OpenedLog;
   readonly #input: ServerInput;
 
-  private constructor(folder: string, app: App, log: OpenedLog, input: ServerInput) {
+  private constructor(folder: string, data: string, app: App, log: OpenedLog, input: ServerInput) {
     this.folder = folder;
+    this.data = data;
     this.app = app;
     this.log = log;
     this.#input = input;
@@ -68,7 +72,7 @@ export class TestServer {
           ...(input.timeLimitMs !== undefined && { timeLimitMs: input.timeLimitMs }),
         },
       });
-      return new TestServer(folder, app, log, input);
+      return new TestServer(folder, data, app, log, input);
     } catch (error) {
       await remove(folder);
       throw error;
@@ -95,7 +99,7 @@ const remove = (folder: string): Promise<void> => rm(folder, { recursive: true, 
 
 function writeSettings(
   folder: string,
-  { domains, plugins }: ServerInput,
+  { domains, plugins, data }: ServerInput,
   options: Readonly<Record<string, unknown>>,
 ): Promise<void> {
   const own = Object.fromEntries(
@@ -106,6 +110,7 @@ function writeSettings(
   const settings = {
     hostname: 'mx.example.org',
     domains,
+    ...(data !== undefined && { data }),
     durability: 'file',
     shutdownSeconds: 1,
     log: { level: 'debug' },

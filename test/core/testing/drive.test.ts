@@ -1,7 +1,18 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { test } from 'node:test';
-import { change, defer, defineEndpoint, definePlugin, discard, dns, hold, next, reject, z } from '../../../core/plugin.js';
+import {
+  change,
+  defer,
+  defineEndpoint,
+  definePlugin,
+  discard,
+  dns,
+  hold,
+  next,
+  reject,
+  z,
+} from '../../../core/plugin.js';
 import { drive, FakeDns, message } from '../../../core/testing/index.js';
 
 const policy = definePlugin({
