@@ -20,6 +20,7 @@ import { HealthRegistry } from './health-registry.js';
 import type { Accounts } from './http/accounts.js';
 import { AuditFile, type AuditSink } from './http/audit.js';
 import { createHttpShell, type HttpShell } from './http/shell.js';
+import type { InheritedSockets } from './inherited-sockets.js';
 import { packageRoot, version } from './installation.js';
 import type { OpenedLog } from './log.js';
 import { Metrics } from './metrics.js';
@@ -45,6 +46,8 @@ export interface AppInput {
   readonly accounts: Accounts;
   readonly log: OpenedLog;
   readonly clock: Clock;
+  /** What a service manager handed over; none if absent. */
+  readonly sockets?: InheritedSockets;
   /** For tests. */
   readonly instead?: Instead;
 }
@@ -158,7 +161,11 @@ function openAudit({ configuration, log }: AppInput): AuditSink {
   return new AuditFile(join(configuration.data, 'logs'), log.log, bounds);
 }
 
-function openHttp({ configuration, accounts, log, clock }: AppInput, metrics: Metrics, audit: AuditSink): HttpShell {
+function openHttp(
+  { configuration, accounts, log, clock, sockets }: AppInput,
+  metrics: Metrics,
+  audit: AuditSink,
+): HttpShell {
   const { settings, data, hostname } = configuration;
   return createHttpShell({
     settings: settings.http,
@@ -173,6 +180,7 @@ function openHttp({ configuration, accounts, log, clock }: AppInput, metrics: Me
     hostname,
     uploadLimit: settings.smtp.limits.messageBytes,
     audit,
+    ...(sockets !== undefined && { sockets }),
   });
 }
 
@@ -183,7 +191,7 @@ interface MailParts {
   readonly health: HealthRegistry;
 }
 
-function openSmtp({ configuration, log, clock }: AppInput, parts: MailParts): SmtpEngine {
+function openSmtp({ configuration, log, clock, sockets }: AppInput, parts: MailParts): SmtpEngine {
   const { settings, hostname, domains, folder } = configuration;
   const { spool, pipeline, metrics, health } = parts;
   return createSmtpEngine({
@@ -197,6 +205,7 @@ function openSmtp({ configuration, log, clock }: AppInput, parts: MailParts): Sm
     health,
     domains,
     folder,
+    ...(sockets !== undefined && { sockets }),
   });
 }
 

@@ -7,6 +7,7 @@ import { loadConfiguration, type LoadedConfiguration, type Overrides } from './c
 import type { LayerFile } from './contracts/server.js';
 import { takeDataFolder } from './data-folder.js';
 import { openAccounts, type OpenedAccounts } from './http/accounts.js';
+import { InheritedSockets } from './inherited-sockets.js';
 import { version } from './installation.js';
 import { openLog, type OpenedLog } from './log.js';
 import type { Plugin } from './plugin.js';
@@ -82,6 +83,7 @@ export async function start(options: StartOptions, surroundings: Surroundings): 
       accounts: accounts.accounts,
       log,
       clock: systemClock,
+      sockets: socketsFor(settings, surroundings),
     });
     opened.push(() => app.close());
     await app.listen();
@@ -92,6 +94,13 @@ export async function start(options: StartOptions, surroundings: Surroundings): 
     await release();
     throw error;
   }
+}
+
+/** What a service manager handed over, each for somebody. Throws a start error. */
+function socketsFor({ http, smtp }: LoadedConfiguration['settings'], { env }: Surroundings): InheritedSockets {
+  const sockets = new InheritedSockets(env, process.pid);
+  sockets.refuseUnclaimed([http, ...smtp.listeners]);
+  return sockets;
 }
 
 /** A site plugin of the same name takes the place of a built-in one. */

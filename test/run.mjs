@@ -21,6 +21,7 @@ const thorough = [
   'browser',
   'core/reload',
   'crash',
+  'deploy',
   'e2e/explain',
   'e2e/killed',
   'e2e/refused-start',

@@ -12,6 +12,7 @@ const readAtStart: readonly KeyPath[] = [
   'sitePlugins',
   'http.host',
   'http.port',
+  'http.socket',
   'http.limits.headerBytes',
 ];
 
@@ -30,11 +31,12 @@ export function waitsForRestart(key: KeyPath, { next, takesOptions }: RestartInp
 
 /** The new settings, and the old ones where only a restart can change them. */
 export function httpInForce(started: LoadedConfiguration, next: LoadedConfiguration): HttpSettings {
-  const { host, port, limits } = started.settings.http;
+  const { host, port, socket, limits } = started.settings.http;
   return {
     ...next.settings.http,
     host,
     port,
+    socket,
     limits: { ...next.settings.http.limits, headerBytes: limits.headerBytes },
   };
 }

@@ -5,6 +5,10 @@ import type { Log } from '../log.js';
 import { startError } from '../start-error.js';
 import type { HttpLimits } from './options.js';
 
+/** An address, or a socket that was listening before this process began. */
+export type HttpPlace =
+  { readonly host: string; readonly port: number } | { readonly socket: string; readonly fd: number };
+
 /** The listening side: time limits, connection limit, answers to what is no HTTP. */
 export class HttpServer {
   readonly #server: Server;
@@ -28,12 +32,18 @@ export class HttpServer {
     this.#server.maxRequestsPerSocket = 10_000;
   }
 
-  async listen(host: string, port: number): Promise<void> {
+  async listen(place: HttpPlace): Promise<void> {
     const server = this.#server;
     await new Promise<void>((resolve, reject) => {
-      server.once('error', (cause: NodeJS.ErrnoException) => reject(cannotListen(host, port, cause)));
-      server.listen({ host: host.replace(/^\[|\]$/g, ''), port }, resolve);
+      server.once('error', (cause: NodeJS.ErrnoException) => reject(cannotListen(place, cause)));
+      const { fd, host, port } = { fd: undefined, host: '', port: undefined, ...place };
+      server.listen(fd === undefined ? { host: host.replace(/^\[|\]$/g, ''), port } : { fd }, resolve);
     });
+    // A Unix socket has no address.
+    if ('socket' in place && typeof (server.address() ?? '') === 'string') {
+      server.close();
+      throw startError(`HTTP cannot take the socket ${place.socket}: it is no TCP socket.`);
+    }
     server.removeAllListeners('error');
     server.on('error', (error) => this.#log.error({ err: error }, 'the HTTP listener failed'));
   }
@@ -59,15 +69,17 @@ export class HttpServer {
   }
 }
 
-function cannotListen(host: string, port: number, cause: NodeJS.ErrnoException) {
+function cannotListen(place: HttpPlace, cause: NodeJS.ErrnoException) {
   const reasons: Readonly<Record<string, string>> = {
     EADDRINUSE: 'another program uses that port; choose another with --http-port or http.port',
     EACCES: 'this user may not use that port; choose one above 1023',
     EADDRNOTAVAIL: 'this machine has no such address; correct http.host',
     ENOTFOUND: 'there is no such host; correct http.host',
+    EINVAL: 'it is not a socket that listens',
   };
   const reason = reasons[cause.code ?? ''] ?? `the system refuses it (${cause.code ?? 'unknown reason'})`;
-  return startError(`HTTP cannot listen on ${host}:${port}: ${reason}.`, cause);
+  const where = 'socket' in place ? `the socket ${place.socket}` : `${place.host}:${place.port}`;
+  return startError(`HTTP cannot listen on ${where}: ${reason}.`, cause);
 }
 
 const statuses: Readonly<Record<string, number>> = {

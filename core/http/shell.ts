@@ -2,6 +2,7 @@ import type { RequestListener } from 'node:http';
 import { join } from 'node:path';
 import Koa from 'koa';
 import type { Clock } from '../clock.js';
+import { InheritedSockets } from '../inherited-sockets.js';
 import type { Log } from '../log.js';
 import type { PluginContext } from '../plugin.js';
 import { AttemptLimiter } from '../rate.js';
@@ -30,7 +31,7 @@ import { targetCheck } from './request-target.js';
 import { compileRoute, type MountedPlugin, type Route } from './route.js';
 import { RouteTable } from './route-table.js';
 import { securityHeaders } from './security-headers.js';
-import { HttpServer } from './server.js';
+import { HttpServer, type HttpPlace } from './server.js';
 import { Uploads } from './uploads.js';
 import { Views } from './views.js';
 
@@ -50,6 +51,8 @@ export interface ShellInput {
   readonly uploadLimit: number;
   /** Views that an operator put in the place of ours. */
   readonly viewOverrides?: string;
+  /** For `socket` of the settings. */
+  readonly sockets?: InheritedSockets;
   /** Where the audit trail goes, instead of `logs/audit.log` in the data folder. */
   readonly audit?: AuditSink;
   /** A missing value in a view is an error; for tests. */
@@ -171,7 +174,7 @@ class Shell implements HttpShell {
   async listen(): Promise<void> {
     this.#uploads.sweep();
     this.#answers.load();
-    await this.#server.listen(this.#settings.host, this.#settings.port);
+    await this.#server.listen(this.#place());
     this.#compressAssets();
   }
 
@@ -245,6 +248,12 @@ class Shell implements HttpShell {
     this.#assets
       .compress()
       .catch((error: unknown) => this.#input.log.error({ err: error }, 'assets are not compressed'));
+  }
+
+  #place(): HttpPlace {
+    const { host, port, socket } = this.#settings;
+    const { sockets = InheritedSockets.none } = this.#input;
+    return socket === undefined ? { host, port } : { socket, fd: sockets.find(socket, 'HTTP') };
   }
 
   #countSignIns({ limits }: HttpSettings): AttemptLimiter {

@@ -1,4 +1,5 @@
 import { createServer, type Server, type Socket } from 'node:net';
+import type { InheritedSockets } from '../inherited-sockets.js';
 import { startError } from '../start-error.js';
 import type { ListenerSettings } from './listener-options.js';
 
@@ -8,22 +9,28 @@ type Take = (socket: Socket) => void;
 const mostHeld = 1000;
 
 /** What tells two doors apart. A free port is another one for each listener. */
-export function placeOf({ name, host, port, fd }: ListenerSettings): string {
+export function placeOf({ name, host, port, fd, socket }: ListenerSettings): string {
+  if (socket !== undefined) return `the socket ${socket}`;
   if (fd !== undefined) return `file descriptor ${fd}`;
   return port === 0 ? `${host} port 0 for ${name}` : `${host} port ${port}`;
 }
+
+/** Whether it is a socket that was open before this process began. */
+export const isInherited = ({ fd, socket }: ListenerSettings): boolean => fd !== undefined || socket !== undefined;
 
 /** A listening socket. Who is behind it may change while it listens, so that no connection is lost between two of them. */
 export class Door {
   readonly place: string;
   readonly #settings: ListenerSettings;
+  readonly #sockets: Pick<InheritedSockets, 'find'>;
   #server: Server | undefined;
   #take: Take | undefined;
   #held: Socket[] = [];
 
-  constructor(settings: ListenerSettings) {
+  constructor(settings: ListenerSettings, sockets: Pick<InheritedSockets, 'find'>) {
     this.place = placeOf(settings);
     this.#settings = settings;
+    this.#sockets = sockets;
   }
 
   get listening(): boolean {
@@ -35,17 +42,17 @@ export class Door {
     return this.#settings.port;
   }
 
-  /** Whether it is a socket that was open before this process began. */
   get isInherited(): boolean {
-    return this.#settings.fd !== undefined;
+    return isInherited(this.#settings);
   }
 
   /** Connections wait until somebody is behind it. Throws a start error when the address cannot be had. */
-  listen(): Promise<void> {
-    const { fd, host, port } = this.#settings;
+  async listen(): Promise<void> {
+    const { name, socket, host, port } = this.#settings;
+    const fd = socket === undefined ? this.#settings.fd : this.#sockets.find(socket, `SMTP listener ${name}`);
     const server = createServer({ allowHalfOpen: true }, (socket) => this.#opened(socket));
     this.#server = server;
-    return new Promise((resolve, reject) => {
+    await new Promise<void>((resolve, reject) => {
       const fail = (error: Error): void => reject(cannotListen(this.#settings, error));
       server.once('error', fail);
       server.listen(fd === undefined ? { host, port } : { fd }, () => {
@@ -55,6 +62,11 @@ export class Door {
         resolve();
       });
     });
+    const bound = server.address();
+    if (typeof bound === 'object' && bound !== null) return;
+    // Its clients would have no address to be told apart by.
+    this.close();
+    throw startError(`SMTP listener ${name} cannot take ${this.place}: it is no TCP socket.`);
   }
 
   /** From now on `take` gets the connections, those that wait first. */
@@ -97,8 +109,9 @@ const reasons: Readonly<Record<string, string>> = {
   EINVAL: 'it is not a socket that listens',
 };
 
-function cannotListen({ name, host, port, fd }: ListenerSettings, error: NodeJS.ErrnoException): Error {
-  const place = fd === undefined ? `${host} port ${port}` : `file descriptor ${fd}`;
+function cannotListen(settings: ListenerSettings, error: NodeJS.ErrnoException): Error {
+  const { name, host, port } = settings;
+  const place = isInherited(settings) ? placeOf(settings) : `${host} port ${port}`;
   const reason = reasons[error.code ?? ''] ?? `the system says ${error.code ?? error.name}`;
   return startError(`SMTP listener ${name} cannot listen on ${place}: ${reason}.`, error);
 }

@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import type { Clock } from '../clock.js';
 import type { Spool } from '../disk/spool.js';
 import type { HealthCheck } from '../health.js';
+import type { InheritedSockets } from '../inherited-sockets.js';
 import type { Log } from '../log.js';
 import type { PluginContext } from '../plugin.js';
 import { ClientLimits } from './limits.js';
@@ -28,6 +29,8 @@ export interface SmtpEngineInput {
   readonly clock: Clock;
   readonly metrics: PluginContext['metrics'];
   readonly health: { check(plugin: string, component: string, check: HealthCheck): () => void };
+  /** For listeners that name one. */
+  readonly sockets?: InheritedSockets;
   /** Between two looks at the deadlines of the sessions, in milliseconds. */
   readonly sweepMs?: number;
 }
@@ -60,7 +63,7 @@ export interface SmtpEngine {
 
 /** Throws a start error when a key or certificate cannot be used. */
 export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
-  const { hostname, spool, pipeline, log, clock, health, folder = '.', sweepMs = 1000 } = input;
+  const { hostname, spool, pipeline, log, clock, folder = '.', sweepMs = 1000 } = input;
   const metrics = new EngineMetrics(input.metrics);
   const clients = new ClientLimits(input.settings.limits, clock);
   const inForce = new SettingsInForce(input.settings, { folder, domains: input.domains ?? [] });
@@ -84,9 +87,8 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
     };
 
   const listeners = new ListenerSet(input.settings.listeners, {
+    ...input,
     make: make((name) => inForce.material(name)),
-    log,
-    health,
   });
 
   function prepare(settings: SmtpSettings, domains?: readonly string[]): PreparedSettings {

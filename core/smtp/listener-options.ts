@@ -30,6 +30,11 @@ export const ListenerOptions = z
       .min(3)
       .optional()
       .describe('File descriptor of a socket that listens already (socket activation); host and port are not used.'),
+    socket: z
+      .string()
+      .regex(/^[\x21-\x39\x3b-\x7e]{1,255}$/, 'must be a name as FileDescriptorName= of a socket unit has it')
+      .optional()
+      .describe('Name of a socket that the service manager hands over (systemd); host and port are not used.'),
     mode: z
       .enum(['mx', 'submission', 'lmtp'])
       .default('mx')
@@ -57,11 +62,15 @@ export const ListenerOptions = z
     const complain = (path: string, message: string): void => {
       context.addIssue({ code: 'custom', path: [path], message });
     };
+    const { fd, socket } = listener;
+    if (fd !== undefined && socket !== undefined) complain('socket', 'give either fd or socket');
+    // Where an inherited socket listens is not known here.
+    const isPrivate = fd === undefined && socket === undefined && isLoopback(listener.host);
     if (listener.tls !== 'none') {
       for (const part of ['key', 'cert'] as const) {
         if (listener[part] === undefined) complain('tls', `${listener.tls} needs ${part}: name a PEM file`);
       }
-    } else if (listener.mode === 'submission' && !listener.allowPlaintextAuth && !isLoopback(listener.host)) {
+    } else if (listener.mode === 'submission' && !listener.allowPlaintextAuth && !isPrivate) {
       complain(
         'tls',
         'a submission listener beyond loopback needs tls: "starttls" or "implicit", or allowPlaintextAuth: true',

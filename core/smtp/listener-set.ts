@@ -1,8 +1,9 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { HealthCheck, HealthReport } from '../health.js';
+import { InheritedSockets } from '../inherited-sockets.js';
 import type { Log } from '../log.js';
 import { startError } from '../start-error.js';
-import { Door, isTaken, placeOf } from './door.js';
+import { Door, isInherited, isTaken, placeOf } from './door.js';
 import type { Listener } from './listener.js';
 import { takesNoMail, type ListenerSettings } from './listener-options.js';
 
@@ -12,6 +13,8 @@ export interface ListenerSetInput {
   /** Makes what is behind a door, for the first settings. */
   readonly make: Make;
   readonly log: Log;
+  /** None if absent. */
+  readonly sockets?: InheritedSockets | undefined;
   readonly health: { check(plugin: string, component: string, check: HealthCheck): () => void };
 }
 
@@ -50,7 +53,7 @@ export class ListenerSet {
   constructor(settings: readonly ListenerSettings[], input: ListenerSetInput) {
     this.#input = input;
     refuseSharedPlaces(settings);
-    this.#entries = settings.map((one) => ({ listener: input.make(one), door: new Door(one) }));
+    this.#entries = settings.map((one) => ({ listener: input.make(one), door: this.#doorFor(one) }));
     this.#show();
   }
 
@@ -86,7 +89,7 @@ export class ListenerSet {
   /** Changes nothing. Throws a start error when the listeners cannot stand beside each other. */
   prepare(settings: readonly ListenerSettings[], make: Make): ListenerChange {
     refuseSharedPlaces(settings);
-    for (const one of settings) if (one.fd !== undefined && this.#doorAt(one) === undefined) throw tooLateFor(one);
+    for (const one of settings) if (isInherited(one) && this.#doorAt(one) === undefined) throw tooLateFor(one);
     let turn: Turn | undefined;
     return {
       open: async () => {
@@ -129,7 +132,7 @@ export class ListenerSet {
     const same = this.#entries.find(({ listener }) => isSame(listener.settings, settings));
     if (same !== undefined) return same;
     const door = this.#doorAt(settings);
-    return { listener: make(settings), door: door ?? new Door(settings) };
+    return { listener: make(settings), door: door ?? this.#doorFor(settings) };
   }
 
   #take({ entries, leaving }: Turn): void {
@@ -158,6 +161,10 @@ export class ListenerSet {
     } catch (error) {
       this.#input.log.error({ err: error, place: door.place }, 'a listener could not be opened again');
     }
+  }
+
+  #doorFor(settings: ListenerSettings): Door {
+    return new Door(settings, this.#input.sockets ?? InheritedSockets.none);
   }
 
   #doorAt(settings: ListenerSettings): Door | undefined {
@@ -192,8 +199,10 @@ export class ListenerSet {
   }
 }
 
-const tooLateFor = ({ name }: ListenerSettings): Error =>
-  startError(`SMTP listener ${name}: a file descriptor can only be taken when the server starts; restart it.`);
+const tooLateFor = (settings: ListenerSettings): Error =>
+  startError(
+    `SMTP listener ${settings.name}: ${placeOf(settings)} can only be taken when the server starts; restart it.`,
+  );
 
 function lead({ listener, door }: Entry): void {
   listener.start();

@@ -13,6 +13,7 @@ const peers = {
   lmtp: 'no mail is given to Dovecot over LMTP',
   postfix: 'no mail comes from its queue',
   setpriv: 'nothing is run as another user',
+  'systemd-socket-activate': 'no socket is handed over by systemd',
 } as const;
 
 export type Peer = keyof typeof peers;

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { atEnd, type Ending } from './ending.js';
+import { Output } from './output.js';
 import { projectRoot } from './project.js';
 
 const cli = join(projectRoot, 'dist', 'core', 'postern.cjs');
@@ -133,51 +134,3 @@ const exitOf = async (child: ChildProcess) => {
   if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
   return { code: child.exitCode, signal: child.signalCode };
 };
-
-/** What a child process writes, kept; and somebody who waits for a part of it. */
-class Output {
-  stdout = '';
-  stderr = '';
-  #ended = false;
-  #changed: () => void = () => undefined;
-
-  constructor(child: ChildProcess) {
-    child.stdout?.setEncoding('utf8').on('data', (text: string) => {
-      this.stdout += text;
-      this.#changed();
-    });
-    child.stderr?.setEncoding('utf8').on('data', (text: string) => {
-      this.stderr += text;
-      this.#changed();
-    });
-    child.on('close', () => {
-      this.#ended = true;
-      this.#changed();
-    });
-  }
-
-  /** Patience is for a loaded machine; who waits longer waits for something that does not come. */
-  async find(pattern: RegExp, patienceMs = 30_000): Promise<RegExpExecArray> {
-    let late = false;
-    const timer = setTimeout(() => {
-      late = true;
-      this.#changed();
-    }, patienceMs);
-    try {
-      return await this.#search(pattern, () => late);
-    } finally {
-      clearTimeout(timer);
-    }
-  }
-
-  async #search(pattern: RegExp, late: () => boolean): Promise<RegExpExecArray> {
-    for (;;) {
-      const found = pattern.exec(this.stdout);
-      if (found !== null) return found;
-      if (this.#ended || late()) throw new Error(`no ${pattern} in:\n${this.stdout}${this.stderr}`);
-      await new Promise<void>((resolve) => {
-        this.#changed = resolve;
-      });
-    }
-  }
-}
