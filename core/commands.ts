@@ -31,6 +31,25 @@ export const builtInCommands: readonly BuiltInCommand[] = [
     run: async ({ options }, surroundings) =>
       (await import('./configuration-check.js')).checkConfiguration(options, surroundings),
   },
+  {
+    words: 'plugin new',
+    takes: ['NAME'],
+    flags: ['typescript'],
+    summary: 'write a plugin that works to ./NAME',
+    run: async ({ args: [name = ''], flags }, { cwd, print }) => {
+      const { newPlugin, stripsTypes } = await import('./plugin-tools/new-plugin.js');
+      const language = flags.has('typescript') ? 'typescript' : 'javascript';
+      print(await newPlugin({ name, language, cwd, stripsTypes }));
+      return 0;
+    },
+  },
+  {
+    words: 'plugin test',
+    takes: ['PATH'],
+    summary: 'run the tests in the folder of a plugin',
+    run: async ({ args: [path = ''] }, { cwd }) =>
+      (await import('./plugin-tools/test-plugin.js')).testPlugin(path, cwd),
+  },
 ];
 
 /** The command that the words begin with, and the call of it; undefined when a plugin may know it. */

@@ -73,8 +73,8 @@ function mainOf(manifest: string): string | undefined {
 
 let registered = false;
 
-/** `postern/plugin`, and all else that the package exports, is the running server's, wherever the plugin lies. */
-function resolveKitHere(): void {
+/** `postern/plugin`, and all else that the package exports, is this process's own, wherever the plugin lies. */
+export function resolveKitHere(): void {
   if (registered) return;
   registered = true;
   register(new URL('./kit-resolver.js', import.meta.url), {

@@ -1,0 +1,20 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { statSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { startError } from '../start-error.js';
+
+/**
+ * `postern plugin test PATH`: runs the tests in that folder by `node --test`, with `postern/testing` found wherever Postern
+ * is installed. Resolves with the exit status.
+ */
+export async function testPlugin(path: string, cwd: string): Promise<number> {
+  const folder = resolve(cwd, path);
+  if (statSync(folder, { throwIfNoEntry: false })?.isDirectory() !== true) {
+    throw startError(`${path}: there is no folder ${folder}.`);
+  }
+  const kit = new URL('./kit-import.js', import.meta.url).href;
+  const child = spawn(process.execPath, ['--import', kit, '--test'], { cwd: folder, stdio: 'inherit' });
+  const [code] = (await once(child, 'close')) as [number | null];
+  return code ?? 1;
+}
