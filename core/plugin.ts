@@ -99,7 +99,7 @@ export interface PluginDefinition<
   setup(
     context: PluginContext,
     given: { readonly options: z.output<O> } & ServiceValues<Needs> & Partial<ServiceValues<Uses>>,
-  ): Provided<Provides, z.output<O>> | Promise<Provided<Provides, z.output<O>>>;
+  ): Provided<NoInfer<Provides>, z.output<O>> | Promise<Provided<NoInfer<Provides>, z.output<O>>>;
 }
 
 /** A command whose plugin's options have been forgotten. */

@@ -14,6 +14,13 @@ definePlugin({
 });
 
 definePlugin({
+  name: 'asynchronous-without-options',
+  async setup({ folder }) {
+    await folder('somewhere');
+  },
+});
+
+definePlugin({
   name: 'provides-what-it-says',
   options: z.strictObject({}),
   provides: { clockwork },
