@@ -27,6 +27,7 @@ const thorough = [
   'e2e/refused-start',
   'e2e/reload',
   'e2e/stop',
+  'e2e/testing-plugins',
   'e2e/user-commands',
   'fuzz',
   'hostile',

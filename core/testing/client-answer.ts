@@ -10,7 +10,7 @@ export interface ClientAnswer {
   readonly status: string | null;
   /** The text without codes; the lines of a longer reply are joined by `\n`. */
   readonly text: string;
-  /** Which stage was asked last; null for what no hook is asked about, such as NOOP. */
+  /** The stage that was asked last: `deliver` when a message got through. Null for what no hook is asked about, such as NOOP. */
   readonly stage: Stage | null;
   /** Whose hook decided; null when nobody objected, or the server itself did. */
   readonly plugin: string | null;
@@ -34,7 +34,7 @@ export function answerOf(
 ): ClientAnswer {
   const decider = deciderOf(reply, said);
   const plugin = decider === undefined || isStandIn(decider.plugin) ? null : decider.plugin;
-  const reached = decider?.stage ?? said.at(-1)?.stage ?? stage;
+  const reached = decider?.stage ?? stage;
   const verdict = verdictOf(reply.code, decider);
   const { kind } = decider?.verdict ?? {};
   const reason = kind === 'discard' || kind === 'hold' ? { reason: reasonOf(decider) } : {};
@@ -47,7 +47,7 @@ function deciderOf({ code }: RawReply, said: readonly HookAnswer[]): HookAnswer 
   if (code >= 400) return no ?? said.findLast(({ verdict: { kind } }) => kind === 'route' || kind === 'hold');
   return (
     said.findLast(({ verdict: { kind } }) => kind === 'discard' || kind === 'hold') ??
-    said.findLast(({ verdict: { kind } }) => kind === 'route' || kind === 'accept' || kind === 'change')
+    said.findLast(({ verdict: { kind } }) => kind === 'route' || kind === 'accept')
   );
 }
 

@@ -56,7 +56,7 @@ export async function drive(plugin: Plugin, options: DriveOptions = {}): Promise
   const given = servicesFor(own, services);
   const taken = new Set([...own.map(({ name }) => name), ...[...own, ...given].flatMap(idsOf)]);
   const others = standIns({ domains, users: options.users, taken });
-  const observer = observing();
+  const observer = observing(plugin);
   const server = await TestServer.start({
     plugins: [...given, ...others, ...own, observer.plugin],
     options: { [plugin.name]: options.options },
@@ -71,8 +71,9 @@ export async function drive(plugin: Plugin, options: DriveOptions = {}): Promise
   lendTargets(server, delivered);
   const strangers = new Set([...others, ...given, observer.plugin].map(({ name }) => name));
   const isStandIn = (name: string) => strangers.has(name);
-  const look = observer.look();
-  const site = new DrivenSite({ server, name: plugin.name, clock, dns, record, delivered, isStandIn, look });
+  const { overviews, services: lent } = observer.seen();
+  const name = plugin.name;
+  const site = new DrivenSite({ server, name, clock, dns, record, delivered, isStandIn, overviews, services: lent });
   options.test?.after(() => site.close());
   return site;
 }
@@ -95,21 +96,30 @@ function servicesFor(plugins: readonly Plugin[], services: Readonly<Record<strin
   return [definePlugin({ name: 'test-services', provides, setup: () => services })];
 }
 
-/** Looks at health and metrics as any plugin may. */
-function observing(): { readonly plugin: Plugin; readonly look: () => Overviews } {
-  let overviews: Overviews | undefined;
+interface Seen {
+  readonly overviews: Overviews;
+  /** What the plugin lends to others. */
+  readonly services: Readonly<Record<string, unknown>>;
+}
+
+/** Looks, as any plugin may, at health, at metrics and at what the driven plugin provides. */
+function observing({ provides }: Plugin): { readonly plugin: Plugin; readonly seen: () => Seen } {
+  let seen: Seen | undefined;
   const plugin = definePlugin({
     name: 'test-observer',
     needs: { healthOverview, metricsExposition },
-    setup(_context, { healthOverview, metricsExposition }) {
-      overviews = { components: () => healthOverview.components(), families: () => metricsExposition.collect() };
+    uses: provides,
+    setup(_context, { healthOverview, metricsExposition, options, ...services }) {
+      void options;
+      const overviews = { components: () => healthOverview.components(), families: () => metricsExposition.collect() };
+      seen = { overviews, services };
     },
   });
   return {
     plugin,
-    look: () => {
-      if (overviews === undefined) throw new Error('the server has not started');
-      return overviews;
+    seen: () => {
+      if (seen === undefined) throw new Error('the server has not started');
+      return seen;
     },
   };
 }

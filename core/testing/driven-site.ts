@@ -7,43 +7,12 @@ import type { FakeDns } from './fake-dns.js';
 import type { HookRecord } from './hook-record.js';
 import { HttpCaller, type CallOptions, type HttpAnswer } from './http-caller.js';
 import { MemorySocket } from './memory-socket.js';
-import { message } from './message.js';
 import { pageText } from './page-text.js';
 import { runScript } from './script.js';
+import { begin, data, mail, rcpt, type Client, type RecipientQuestion, type Sender, type Sending } from './sending.js';
 import { SmtpTestSession } from './smtp-session.js';
-import { userPassword } from './stand-ins.js';
 import type { TestServer } from './test-server.js';
 import { eventOf, type EventDraft } from './transaction-draft.js';
-
-/** Who sends. */
-export interface Client {
-  /** Address of the client; one that is not loopback, so that limits hold for it. */
-  readonly ip?: string;
-  /** Name in EHLO. */
-  readonly hello?: string;
-  /** Signs in as that mail user first, at the submission listener. */
-  readonly user?: string;
-  /** Of the user; every user of the test has the password `password`. */
-  readonly password?: string;
-  /** Says STARTTLS first. */
-  readonly tls?: boolean;
-}
-
-export interface Sender extends Client {
-  /** Reverse-path; empty for the null one. */
-  readonly from?: string;
-}
-
-export interface RecipientQuestion extends Sender {
-  readonly to?: string;
-}
-
-export interface Sending extends Sender {
-  /** One recipient or several; those that are refused are left out, as clients do. */
-  readonly to?: string | readonly string[];
-  /** The message; `message()` of sender and recipients if absent. */
-  readonly eml?: string | Uint8Array;
-}
 
 export interface SessionOptions {
   readonly ip?: string;
@@ -71,7 +40,8 @@ export interface SiteParts {
   readonly record: HookRecord;
   readonly delivered: readonly DeliveredMail[];
   readonly isStandIn: (plugin: string) => boolean;
-  readonly look: Overviews;
+  readonly overviews: Overviews;
+  readonly services: Readonly<Record<string, unknown>>;
 }
 
 /** What the server tells of itself. */
@@ -95,6 +65,8 @@ export class DrivenSite {
   readonly clock: FakeClock;
   /** What the plugin is told of the DNS. */
   readonly dns: FakeDns;
+  /** What the plugin provides, under the keys of its `provides`. */
+  readonly services: Readonly<Record<string, unknown>>;
   readonly #parts: SiteParts;
   readonly #http: HttpCaller;
   #clients = 49_152;
@@ -103,6 +75,7 @@ export class DrivenSite {
   constructor(parts: SiteParts) {
     this.clock = parts.clock;
     this.dns = parts.dns;
+    this.services = parts.services;
     this.#parts = parts;
     this.#http = new HttpCaller(parts.server.app.http.callback());
   }
@@ -114,22 +87,22 @@ export class DrivenSite {
 
   /** The answer to EHLO, or to what came before it. */
   async hello(client: Client = {}): Promise<ClientAnswer> {
-    return this.#briefly(client, (session) => this.#begin(session, client));
+    return this.#briefly(client, (session) => begin(session, client));
   }
 
   /** The answer to MAIL, or to what was refused before it. */
   async mailFrom(sender: Sender = {}): Promise<ClientAnswer> {
-    return this.#briefly(sender, (session) => this.#mail(session, sender));
+    return this.#briefly(sender, (session) => mail(session, sender));
   }
 
   /** The answer to RCPT, or to what was refused before it. */
   async rcpt(question: RecipientQuestion = {}): Promise<ClientAnswer> {
-    return this.#briefly(question, (session) => this.#rcpt(session, question));
+    return this.#briefly(question, (session) => rcpt(session, question));
   }
 
   /** Sends a message: the answer to its final dot, or to what was refused before it. */
   async data(sending: Sending = {}): Promise<ClientAnswer> {
-    return this.#briefly(sending, (session) => this.#data(session, sending));
+    return this.#briefly(sending, (session) => data(session, sending));
   }
 
   /** A client that says line by line what the test tells it to. Without a network, through the server's own engine. */
@@ -189,7 +162,7 @@ export class DrivenSite {
    */
   async metric(name: string, labels: Readonly<Record<string, string | number>> = {}): Promise<number> {
     const wanted = name.startsWith('postern_') ? name : `postern_${name}`;
-    const families = await this.#parts.look.families();
+    const families = await this.#parts.overviews.families();
     const isKnown = families.some((family) => family.name === wanted);
     const samples = families.flatMap((family) => family.samples).filter((sample) => sample.name === wanted);
     if (!isKnown && samples.length === 0) throw new Error(`There is no metric ${wanted}.`);
@@ -203,7 +176,7 @@ export class DrivenSite {
   health(): ReturnType<Overviews['components']>;
   health(component: string): { readonly status: HealthState; readonly why: string | null };
   health(component?: string): unknown {
-    const components = this.#parts.look.components();
+    const components = this.#parts.overviews.components();
     if (component === undefined) return components;
     const { status, why } = components[component] ?? {};
     if (status === undefined) throw new Error(`There is no component ${component} in health.`);
@@ -247,51 +220,7 @@ export class DrivenSite {
     await turns();
     return answer;
   }
-
-  async #begin(session: SmtpTestSession, client: Client): Promise<ClientAnswer> {
-    const { hello = 'client.example.com', user, password = userPassword, tls = false } = client;
-    const steps = [
-      () => session.greeting,
-      () => session.send(`EHLO ${hello}`),
-      ...(tls ? [() => session.startTls(), () => session.send(`EHLO ${hello}`)] : []),
-      ...(user === undefined ? [] : [() => session.signIn(user, password)]),
-    ];
-    return inTurn(steps);
-  }
-
-  #mail(session: SmtpTestSession, sender: Sender): Promise<ClientAnswer> {
-    const { from = 'anna@example.com' } = sender;
-    const parameters = isAscii(from) ? '' : ' SMTPUTF8';
-    return inTurn([() => this.#begin(session, sender), () => session.send(`MAIL FROM:<${from}>${parameters}`)]);
-  }
-
-  #rcpt(session: SmtpTestSession, question: RecipientQuestion): Promise<ClientAnswer> {
-    const { to = 'bob@example.org' } = question;
-    return inTurn([() => this.#mail(session, question), () => session.send(`RCPT TO:<${to}>`)]);
-  }
-
-  async #data(session: SmtpTestSession, sending: Sending): Promise<ClientAnswer> {
-    const { from, to = 'bob@example.org', eml = message({ ...(from !== undefined && { from }), to }) } = sending;
-    const mail = await this.#mail(session, sending);
-    if (mail.code >= 400) return mail;
-    const answers: ClientAnswer[] = [];
-    for (const recipient of [to].flat()) answers.push(await session.send(`RCPT TO:<${recipient}>`));
-    const [refused = mail] = answers;
-    return answers.some(({ code }) => code < 300) ? session.data(eml) : refused;
-  }
 }
-
-/** Up to the first that is refused. */
-async function inTurn(steps: readonly (() => Promise<ClientAnswer>)[]): Promise<ClientAnswer> {
-  const [first, ...others] = steps;
-  if (first === undefined) throw new Error('there is nothing to say');
-  let answer = await first();
-  for (const step of others) if (answer.code < 400) answer = await step();
-  return answer;
-}
-
-// eslint-disable-next-line no-control-regex
-const isAscii = (text: string): boolean => /^[\x00-\x7f]*$/.test(text);
 
 /** Watchers are told in a later turn of the event loop. */
 async function turns(): Promise<void> {

@@ -2,18 +2,12 @@ import assert from 'node:assert/strict';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
+import { examplesOf } from '../support/document-examples.js';
 import { HttpClient } from '../support/http-client.js';
 import { projectRoot } from '../support/project.js';
 import { freeListeners, runPostern, ServerProcess } from '../support/server-process.js';
 import { SmtpClient } from '../support/smtp-client.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
-
-/** The code blocks of a document that stand below `<!-- example: FILE -->`, by file. */
-async function examplesOf(document: string): Promise<ReadonlyMap<string, string>> {
-  const text = await readFile(join(projectRoot, document), 'utf8');
-  const blocks = text.matchAll(/<!-- example: (\S+) -->\s*```\w+\n([\s\S]*?)```/g);
-  return new Map([...blocks].map(([, file = '', code = '']) => [file, code]));
-}
 
 test('the plugin in docs/plugins.md works as it says, from a folder where nothing is installed', async (t) => {
   const folder = await temporaryFolder(t);

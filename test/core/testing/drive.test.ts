@@ -107,7 +107,7 @@ test('each stage is answered as a client would be', async (t) => {
   assert.equal((await site.rcpt({ to: 'bob@elsewhere.example', user: 'anna@example.org', tls: true })).code, 250);
 
   const { verdict, stage } = await site.data({ eml: message({ subject: 'One' }) });
-  assert.deepEqual({ verdict, stage }, { verdict: 'accept', stage: 'message' });
+  assert.deepEqual({ verdict, stage }, { verdict: 'accept', stage: 'deliver' });
   const [mail] = site.mailbox('bob@example.org');
   assert.deepEqual(mail?.headers[0], ['X-Checked', 'yes']);
   const held = await site.data({ eml: message({ headers: { 'X-Hold': '1' } }) });
