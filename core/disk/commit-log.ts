@@ -223,7 +223,9 @@ export class CommitLog {
   async #seal(segment: Segment): Promise<void> {
     const { path, capacity, first, last } = segment;
     this.#active = undefined;
-    this.#sealed.push({ path, capacity, first, last, lost: 0 });
+    // One without anything that was acknowledged is used again, behind all others: its place on the disk may be bad.
+    if (first > this.#acknowledged) this.#free.push({ path, capacity });
+    else this.#sealed.push({ path, capacity, first, last, lost: 0 });
     // Everything in it is durable, or given up.
     await segment.close().catch(() => undefined);
   }

@@ -7,6 +7,7 @@ import { uniqueId } from '../../../core/disk/id.js';
 import { AppendFailed, LogFull } from '../../../core/disk/log-failure.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { FaultyFiles } from './faulty-files.js';
+import { ForgetfulFiles } from './forgetful-files.js';
 import { rememberingLog } from './remembering-log.js';
 
 const segmentBytes = 64 * 1024;
@@ -149,6 +150,44 @@ for (const call of ['write', 'fdatasync'] as const) {
     assert.deepEqual([texts[0], texts.at(-1)], ['before', 'after']);
   });
 }
+
+test('a disk that takes nothing costs no more segments, however much is tried', async (t) => {
+  const { folder, files, open } = await groundOf(t);
+  const log = await open();
+  await append(log, 'before');
+  files.order({ call: 'fdatasync', code: 'EIO' });
+  for (let n = 0; n < 40; n += 1) await assert.rejects(append(log, `${n}`), AppendFailed);
+  assert.ok((await readdir(folder)).length <= 3);
+  files.order();
+  await append(log, 'after');
+  const texts = await textsIn(await open());
+  assert.deepEqual([texts[0], texts.at(-1)], ['before', 'after']);
+});
+
+test('what is acknowledged behind a fault survives a power cut, though the system takes lost pages for written', async (t) => {
+  for (let nth = 1; nth <= 8; nth += 1) {
+    const { folder } = await groundOf(t);
+    const files = new ForgetfulFiles();
+    const log = await CommitLog.open(folder, { files, log: rememberingLog().log, segmentBytes });
+    files.order({ call: 'fdatasync', code: 'EIO', nth }, { call: 'fdatasync', code: 'EIO', nth: nth + 2 });
+    const kept: string[] = [];
+    for (let n = 0; n < 12; n += 1) {
+      const text = `${n} ${'x'.repeat(5000)}`;
+      await append(log, text).then(
+        () => kept.push(text),
+        () => undefined,
+      );
+    }
+    assert.equal(kept.length, 10);
+    await files.cutPower();
+    const texts = new Set(await textsIn(await CommitLog.open(folder, { files, log: rememberingLog().log })));
+    assert.deepEqual(
+      kept.filter((text) => !texts.has(text)),
+      [],
+      `fault ${nth}`,
+    );
+  }
+});
 
 test('no call to the disk that fails loses what was acknowledged or leaves a descriptor open', async (t) => {
   for (const call of ['open', 'write', 'fdatasync', 'fsync', 'close', 'rename', 'lstat', 'readdir', 'mkdir'] as const) {
