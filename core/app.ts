@@ -10,6 +10,7 @@ import { localDelivery } from './contracts/local-delivery.js';
 import { serverLog } from './contracts/server-log.js';
 import { catalogue, configuration, healthOverview, metricsExposition, reloading } from './contracts/server.js';
 import type { Catalogue, LayerFile, Reloading } from './contracts/server.js';
+import { stallWatch, type StallWatch } from './contracts/stall-watch.js';
 import { submission } from './contracts/submission.js';
 import { openSpool, type FileSpool } from './disk/file-spool.js';
 import { DnsLookups } from './dns/lookups.js';
@@ -35,6 +36,9 @@ import { PipelineDelivery } from './smtp/local-delivery.js';
 import type { HookObserver } from './smtp/stage-run.js';
 import { PipelineSubmission } from './smtp/submission.js';
 import { systemTimers, type Timers } from './timers.js';
+import { placesOf } from './watchdog/plugin-places.js';
+import { unwatched } from './watchdog/unwatched.js';
+import type { Watchdog } from './watchdog/watchdog.js';
 
 /** How often a degraded spool tries to write again when nobody looks. */
 const probeEveryMs = 10_000;
@@ -46,6 +50,8 @@ export interface AppInput {
   readonly accounts: Accounts;
   readonly log: OpenedLog;
   readonly clock: Clock;
+  /** Sees stalls of the event loop; nobody does if absent. */
+  readonly watchdog?: Watchdog;
   /** What a service manager handed over; none if absent. */
   readonly sockets?: InheritedSockets;
   /** For tests. */
@@ -86,9 +92,7 @@ export async function createApp(input: AppInput): Promise<App> {
   const live = new LiveConfiguration(input.configuration, log);
   const metrics = new Metrics();
   const health = new HealthRegistry({ clock });
-  health.check('core', 'log', () => input.log.health());
-  const life = new ServerLife();
-  health.check('core', 'server', life.health);
+  const life = watchServer(input, health);
   const foreign = watchDataFolder({ data, health, clock, log });
   const pipeline = openPipeline(live, { log, clock, ...instead });
   const spool = await openSpool(join(data, 'spool'), { log, clock, durability: settings.durability });
@@ -112,6 +116,7 @@ export async function createApp(input: AppInput): Promise<App> {
       lend(catalogue, catalogueOf({ http, smtp, pipeline })),
       lend(dns, new DnsLookups({ resolver, timers })),
       lend(explaining, explainingOf(live, pipeline, clock)),
+      lend(stallWatch, watchStalls(input.watchdog, live, health)),
     ],
     contextOf: contextFactory({ data, log, clock, timers, metrics, health, pipeline, http }),
     log,
@@ -222,6 +227,25 @@ function openPipeline(live: LiveConfiguration, input: PipelineInput): Pipeline {
   follow();
   live.watch(follow);
   return pipeline;
+}
+
+function watchServer({ log }: AppInput, health: HealthRegistry): ServerLife {
+  const life = new ServerLife();
+  health.check('core', 'log', () => log.health());
+  health.check('core', 'server', life.health);
+  return life;
+}
+
+function watchStalls(watchdog: Watchdog | undefined, live: LiveConfiguration, health: HealthRegistry): StallWatch {
+  if (watchdog === undefined) return unwatched;
+  health.check('core', 'watchdog', () => watchdog.report());
+  const follow = (): void => {
+    watchdog.use(live.current.settings.watchdog);
+    watchdog.know(placesOf(live.current.plugins));
+  };
+  follow();
+  live.watch(follow);
+  return watchdog;
 }
 
 const catalogueOf = (parts: Pick<App, 'http' | 'smtp'> & { readonly pipeline: Pipeline }): Catalogue => ({

@@ -1,6 +1,7 @@
 import type { Clock } from './clock.js';
 import type { HealthOverview } from './contracts/server.js';
 import type { ComponentHealth, HealthCheck, HealthReport, HealthState } from './health.js';
+import { markOf, runAs } from './watchdog/running-code.js';
 
 interface Component {
   readonly plugin: string;
@@ -32,7 +33,8 @@ export class HealthRegistry implements HealthOverview {
     if (taken !== undefined) {
       throw new Error(`Health component "${component}" of plugin ${plugin} is already checked by ${taken.plugin}.`);
     }
-    const entry: Component = { plugin, check, seen: { status: 'up', since: this.#now() } };
+    const mark = markOf(plugin, `health check ${component}`);
+    const entry: Component = { plugin, check: () => runAs(mark, check), seen: { status: 'up', since: this.#now() } };
     this.#keep([...this.#components, [component, entry]]);
     return () => this.#keep([...this.#components].filter(([, other]) => other !== entry));
   }

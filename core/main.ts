@@ -12,6 +12,7 @@ import { version } from './installation.js';
 import { openLog, type OpenedLog } from './log.js';
 import type { Plugin } from './plugin.js';
 import { loadSitePlugins } from './site-plugins.js';
+import { Watchdog } from './watchdog/watchdog.js';
 import { welcome } from './welcome.js';
 
 export { builtIns };
@@ -68,6 +69,8 @@ export async function start(options: StartOptions, surroundings: Surroundings): 
       verbose: options.verbose === true,
     });
     opened.push(() => log.close());
+    const watchdog = await Watchdog.open({ data, settings: settings.watchdog, log: log.log, clock: systemClock });
+    opened.push(() => watchdog.close());
     const ownerToken = randomBytes(24).toString('base64url');
     const accounts = await openAccounts({
       configured: settings.http.accounts,
@@ -83,6 +86,7 @@ export async function start(options: StartOptions, surroundings: Surroundings): 
       accounts: accounts.accounts,
       log,
       clock: systemClock,
+      watchdog,
       sockets: socketsFor(settings, surroundings),
     });
     opened.push(() => app.close());

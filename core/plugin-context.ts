@@ -10,6 +10,7 @@ import type { ContextFactory } from './running-plugin.js';
 import type { Hook, HookOptions, Stage } from './smtp/hook.js';
 import type { Pipeline } from './smtp/pipeline.js';
 import { repeat, type Timers } from './timers.js';
+import { markOf, runAs } from './watchdog/running-code.js';
 
 /** The parts of the server that a plugin reaches through its context. */
 export interface ContextParts {
@@ -33,6 +34,11 @@ export function contextFactory(parts: ContextParts): ContextFactory {
     const mounted = views === undefined ? { name } : { name, views };
     if (assets !== undefined) registrations.add(http.assets(name, assets));
 
+    const marked = (seconds: number, task: () => void | Promise<void>) => {
+      const mark = markOf(name, `timer of ${seconds} s`);
+      return () => runAs(mark, task);
+    };
+
     function on<S extends Stage>(stage: S, ...rest: readonly [Hook<S>] | readonly [HookOptions, Hook<S>]): void {
       const [options, hook] = rest.length === 1 ? [{}, rest[0]] : rest;
       registrations.add(() => pipeline.on(name, stage, options, hook));
@@ -53,7 +59,7 @@ export function contextFactory(parts: ContextParts): ContextFactory {
       },
       metrics,
       health: { check: (component, check) => registrations.add(() => health.check(name, component, check)) },
-      every: (seconds, task) => registrations.add(() => repeat(seconds, task, { timers, log })),
+      every: (seconds, task) => registrations.add(() => repeat(seconds, marked(seconds, task), { timers, log })),
       folder: async (folder) => {
         const path = join(parts.data, folder);
         await makeFolder(path);

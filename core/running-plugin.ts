@@ -1,6 +1,7 @@
 import type { Log } from './log.js';
 import type { Plugin, PluginContext } from './plugin.js';
 import { Registrations } from './registrations.js';
+import { markOf, runAs } from './watchdog/running-code.js';
 
 type Release = () => void | Promise<void>;
 
@@ -34,7 +35,8 @@ export class RunningPlugin {
     this.#options = options;
     const context = contextOf(this.plugin, this.#registrations, (release) => this.#releases.push(release));
     try {
-      const result = await this.plugin.setup(context, { ...services, options });
+      const given = { ...services, options };
+      const result = await runAs(markOf(this.plugin.name, 'setup'), () => this.plugin.setup(context, given));
       this.#result = (result ?? {}) as Record<string, unknown>;
       this.#refuseMissingServices();
     } catch (error) {
@@ -60,7 +62,8 @@ export class RunningPlugin {
     const reconfigure = this.#result['reconfigure'];
     if (typeof reconfigure !== 'function') return undefined;
     return async (options) => {
-      await (reconfigure as (options: unknown) => void | Promise<void>)(options);
+      const give = reconfigure as (options: unknown) => void | Promise<void>;
+      await runAs(markOf(this.plugin.name, 'reconfigure'), () => give(options));
       this.#options = options;
     };
   }

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { createRequire, register } from 'node:module';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { KitPlaces } from './kit-resolver.js';
 import { isPlugin, kitVersion, type Plugin } from './plugin.js';
@@ -17,13 +17,23 @@ export async function loadSitePlugins(names: readonly string[], folder: string):
   return found;
 }
 
+const places = new WeakMap<Plugin, string>();
+
+/** URL of the file of a plugin of the site, or of its folder, with a `/` at its end; undefined for others. */
+export const placeOf = (plugin: Plugin): string | undefined => places.get(plugin);
+
 async function loadOne(name: string, folder: string): Promise<readonly Plugin[]> {
-  const url = pathToFileURL(entryOf(name, folder)).href;
+  const entry = entryOf(name, folder);
+  const url = pathToFileURL(entry).href;
   const plugins = [...new Set(Object.values(await importModule(name, url)))].filter(isPlugin);
   if (plugins.length === 0) {
     throw startError(`Site plugin ${name} exports no plugin: export what definePlugin returns.`);
   }
-  for (const plugin of plugins) refuseOtherKit(name, plugin);
+  const place = folderOf(name, folder, entry);
+  for (const plugin of plugins) {
+    refuseOtherKit(name, plugin);
+    places.set(plugin, place === undefined ? url : `${pathToFileURL(place).href}/`);
+  }
   return plugins;
 }
 
@@ -52,6 +62,13 @@ function entryOf(name: string, folder: string): string {
   } catch (cause) {
     throw startError(`Site plugin ${name}: neither a file or folder ${path} nor an installed package.`, cause);
   }
+}
+
+/** Undefined when the plugin is a file of its own. */
+function folderOf(name: string, folder: string, entry: string): string | undefined {
+  const path = resolve(folder, name);
+  if (!existsSync(path)) return dirname(entry);
+  return statSync(path).isDirectory() ? path : undefined;
 }
 
 function entryOfFolder(name: string, path: string): string {

@@ -29,6 +29,7 @@ const thorough = [
   'e2e/stop',
   'e2e/testing-plugins',
   'e2e/user-commands',
+  'e2e/watchdog',
   'fuzz',
   'hostile',
   'peers',

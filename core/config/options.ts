@@ -2,6 +2,7 @@ import { hostname } from 'node:os';
 import { z } from 'zod';
 import { HttpOptions } from '../http/options.js';
 import { SmtpOptions } from '../smtp/options.js';
+import { WatchdogOptions } from '../watchdog/options.js';
 
 export const LogOptions = z.strictObject({
   level: z
@@ -52,6 +53,7 @@ export const ServerOptions = z.strictObject({
   http: HttpOptions.prefault({}).describe('The management interface.'),
   smtp: SmtpOptions.prefault({}).describe('How mail comes in.'),
   log: LogOptions.prefault({}).describe('The server log in data/logs.'),
+  watchdog: WatchdogOptions.prefault({}).describe('What happens when the event loop stands still.'),
   shutdownSeconds: z
     .int()
     .min(0)

@@ -18,6 +18,7 @@ import { onlyOnce } from './only-once.js';
 import type { Found, MatchedRoute, RouteTable } from './route-table.js';
 import type { Uploads } from './uploads.js';
 import { validate } from './validation.js';
+import { runAs } from '../watchdog/running-code.js';
 
 export interface DispatchParts {
   readonly table: () => RouteTable;
@@ -123,7 +124,7 @@ export class Dispatcher {
           return;
         }
         await refuseOldTag(matched, input);
-        const result = await endpoint.handle(input);
+        const result = await runAs(matched.route.mark, () => endpoint.handle(input));
         const response: Response = isResponse(result) ? result : { postern: 'response', model: result };
         ctx.state.exchange.audit = response.audit;
         await write(response, () => endpoint.page?.(response.model, input) ?? asObject(response.model));

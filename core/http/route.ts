@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { z } from 'zod';
 import type { AnyEndpoint, BodyDeclaration, Endpoint, Representation } from './endpoint.js';
+import { markOf, type Mark } from '../watchdog/running-code.js';
 import { FieldShape } from './field-shape.js';
 import type { Views } from './views.js';
 
@@ -18,6 +19,7 @@ export type OpenEndpoint = Endpoint;
 export interface Route {
   readonly plugin: string;
   readonly endpoint: OpenEndpoint;
+  readonly mark: Mark;
   readonly template: string | undefined;
   readonly produces: readonly Representation[];
   readonly fallback: Representation;
@@ -37,6 +39,7 @@ export function compileRoute(plugin: MountedPlugin, declared: AnyEndpoint, views
   return {
     plugin: plugin.name,
     endpoint,
+    mark: markOf(plugin.name, `${endpoint.method} ${path}`),
     template: view === undefined ? undefined : views.resolve(plugin.name, view),
     produces,
     fallback: endpoint.fallback ?? usual,

@@ -1,6 +1,7 @@
 import type { Clock } from '../clock.js';
 import type { Log } from '../log.js';
 import { classOf, isProblem } from '../problem.js';
+import { markOf, runAs, type Mark } from '../watchdog/running-code.js';
 import type { Hook, HookDescription, HookOptions, Phase, Stage, StageInput } from './hook.js';
 import type { PlacedHook } from './hook-order.js';
 import { replies } from './replies.js';
@@ -33,6 +34,7 @@ export class RegisteredHook<S extends Stage> implements PlacedHook {
   readonly #hook: Hook<S>;
   readonly #log: Log;
   readonly #clock: Clock;
+  readonly #mark: Mark;
   #calls = 0;
   #failures = 0;
   #shadowed = 0;
@@ -48,14 +50,17 @@ export class RegisteredHook<S extends Stage> implements PlacedHook {
     this.#hook = hook;
     this.#log = log;
     this.#clock = clock;
+    this.#mark = markOf(plugin, `hook ${stage}`);
   }
 
   /** Never throws or rejects. A promise only when the hook gave one, and for no longer than its limit. */
   ask(input: StageInput[S], counted = true): Verdict | Promise<Verdict> {
     if (counted) this.#calls += 1;
     try {
-      const answer: unknown = this.#hook(input);
-      return isThenable(answer) ? this.#await(answer, input) : this.#read(answer, input);
+      return runAs(this.#mark, () => {
+        const answer: unknown = this.#hook(input);
+        return isThenable(answer) ? this.#await(answer, input) : this.#read(answer, input);
+      });
     } catch (error) {
       return this.#thrown(error, input);
     }

@@ -1,4 +1,5 @@
 import type { Log } from '../log.js';
+import { markOf, runAs, type Mark } from '../watchdog/running-code.js';
 import type { WatchedEvent, WatchedEvents, Watcher } from './hook.js';
 
 /** So many promises of one watcher may be unsettled. While there are as many it is told nothing: memory is bounded. */
@@ -10,6 +11,7 @@ export class RegisteredWatcher<E extends WatchedEvent> {
   readonly #event: E;
   readonly #watcher: Watcher<E>;
   readonly #log: Log;
+  readonly #mark: Mark;
   #unsettled = 0;
   #missed = 0;
 
@@ -18,6 +20,7 @@ export class RegisteredWatcher<E extends WatchedEvent> {
     this.#event = event;
     this.#watcher = watcher;
     this.#log = log;
+    this.#mark = markOf(plugin, `watcher of ${event}`);
   }
 
   tell(data: WatchedEvents[E]): void {
@@ -27,7 +30,7 @@ export class RegisteredWatcher<E extends WatchedEvent> {
     }
     try {
       // A watcher may be an async function all the same.
-      const result: unknown = this.#watcher(data);
+      const result: unknown = runAs(this.#mark, () => this.#watcher(data));
       if (result instanceof Promise) void this.#follow(result);
     } catch (error) {
       this.#failed(error);

@@ -1,3 +1,4 @@
+import { printable } from '../../core/printable.js';
 import { isSecretName, MASK, redactText } from '../../core/redact.js';
 
 export interface EnvironmentVariable {
@@ -34,6 +35,3 @@ export class Environment {
       });
   }
 }
-
-/** One line each, and nothing that moves a cursor. */
-export const printable = (text: string): string => text.replace(/[\p{Cc}\u2028-\u202e\u2066-\u2069]/gu, '\ufffd');

@@ -4,6 +4,7 @@ import { relayQueue } from '../../core/contracts/relay-queue.js';
 import { serverLog, type ServerLog } from '../../core/contracts/server-log.js';
 import { catalogue, configuration, healthOverview, metricsExposition } from '../../core/contracts/server.js';
 import type { Configuration } from '../../core/contracts/server.js';
+import { stallWatch, type StallWatch } from '../../core/contracts/stall-watch.js';
 import { definePlugin, next, type PluginContext } from '../../core/plugin.js';
 import { Activity } from './activity.js';
 import { charts } from './charts.js';
@@ -32,7 +33,7 @@ const BEAT_SECONDS = 15;
 export const monitoring = definePlugin({
   name: 'monitoring',
   options: MonitoringOptions,
-  needs: { catalogue, configuration, healthOverview, lifecycle, metricsExposition, serverLog },
+  needs: { catalogue, configuration, healthOverview, lifecycle, metricsExposition, serverLog, stallWatch },
   uses: { directory, relayQueue },
   async setup(context, given) {
     const { options, catalogue, configuration, healthOverview, lifecycle, metricsExposition, serverLog } = given;
@@ -77,7 +78,7 @@ export const monitoring = definePlugin({
       }),
     );
     mountLog(context, { serverLog, stopping: lifecycle.stopping, settings: () => settings });
-    const stalls = recordStalls(context, options);
+    const stalls = recordStalls(context, given.stallWatch, options);
     await mountSystem(context, { configuration, settings: () => settings, stalls });
     http.navigate({ title: 'Overview', href: '/', order: 0, role: 'read' });
     http.navigate({ title: 'Health', href: '/health/extended', order: 80, role: 'read' });
@@ -118,9 +119,13 @@ interface SystemGround {
   readonly stalls: StallRecorder;
 }
 
-function recordStalls({ clock, log, metrics, onClose }: PluginContext, options: MonitoringSettings): StallRecorder {
+function recordStalls(
+  { metrics, onClose }: PluginContext,
+  stallWatch: StallWatch,
+  options: MonitoringSettings,
+): StallRecorder {
   const counter = metrics.counter('event_loop_stalls_total', 'Times in which the event loop stood still for too long.');
-  const stalls = new StallRecorder({ clock, log, count: () => counter.inc() });
+  const stalls = new StallRecorder({ stallWatch, count: () => counter.inc() });
   onClose(() => stalls.close());
   stalls.watch(options.eventLoop.recordStallsAboveMs);
   return stalls;

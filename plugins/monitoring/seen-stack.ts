@@ -1,4 +1,4 @@
-import { printable } from './environment.js';
+import { printable } from '../../core/printable.js';
 
 /** A stack that was seen in some of the samples. */
 export interface SeenStack {

@@ -1,5 +1,5 @@
 import { parentPort } from 'node:worker_threads';
-import { MainStacks } from './main-stacks.js';
+import { MainStacks } from '../../core/watchdog/main-stacks.js';
 
 const SAMPLES = 5;
 const EVERY_MS = 20;

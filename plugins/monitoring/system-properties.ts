@@ -14,8 +14,8 @@ import {
 import { join } from 'node:path';
 import { getHeapSpaceStatistics, getHeapStatistics } from 'node:v8';
 import type { Configuration } from '../../core/contracts/server.js';
+import { printable } from '../../core/printable.js';
 import { MASK, redactText } from '../../core/redact.js';
-import { printable } from './environment.js';
 import { packageFolder, version } from './own-package.js';
 import { processLimits } from './process-limits.js';
 

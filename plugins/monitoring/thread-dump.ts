@@ -2,8 +2,8 @@ import { performance } from 'node:perf_hooks';
 import { Worker } from 'node:worker_threads';
 import { z } from 'zod';
 import type { Clock } from '../../core/clock.js';
+import { printable } from '../../core/printable.js';
 import { problem } from '../../core/problem.js';
-import { printable } from './environment.js';
 import { grouped, type SeenStack } from './seen-stack.js';
 import type { Stall } from './stall-recorder.js';
 
@@ -152,8 +152,8 @@ export function threadDumpText(dump: ThreadDump, stalls: readonly Stall[] = []):
     'Handles of libuv:',
     ...handles,
     '',
-    ...stalls.flatMap(({ at, ms, stacks }) => [
-      `The event loop stood still for ${ms} ms at ${at}:`,
+    ...stalls.flatMap(({ at, ms, plugin, doing, stacks }) => [
+      `The event loop stood still for ${ms} ms at ${at}${plugin === null ? '' : ` (plugin ${plugin}, ${doing ?? 'code'})`}:`,
       ...stackLines(stacks),
       '',
     ]),

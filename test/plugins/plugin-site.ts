@@ -4,6 +4,7 @@ import { lend, type Lent } from '../../core/boot.js';
 import type { Clock } from '../../core/clock.js';
 import { lifecycle } from '../../core/contracts/lifecycle.js';
 import { serverLog } from '../../core/contracts/server-log.js';
+import { stallWatch } from '../../core/contracts/stall-watch.js';
 import { catalogue, configuration, healthOverview, metricsExposition, reloading } from '../../core/contracts/server.js';
 import type { Configuration, EffectiveValue, Reloading } from '../../core/contracts/server.js';
 import { openLog, type OpenedLog } from '../../core/log.js';
@@ -15,6 +16,7 @@ import { RunningPlugin } from '../../core/running-plugin.js';
 import { systemTimers } from '../../core/timers.js';
 import { Pipeline } from '../../core/smtp/pipeline.js';
 import type { SmtpSession, Transaction } from '../../core/smtp/transaction.js';
+import { unwatched } from '../../core/watchdog/unwatched.js';
 import { atEnd, type Ending } from '../support/ending.js';
 import { openShell, type OpenedShell } from '../core/http/opened-shell.js';
 
@@ -75,6 +77,7 @@ export async function openPluginSite(t: Ending, plugin: Plugin, input: PluginSit
     lend(healthOverview, health),
     lend(metricsExposition, metrics.exposition),
     lend(serverLog, logged.source),
+    lend(stallWatch, unwatched),
     lend(lifecycle, { stopping: stopping.signal, started: Promise.resolve() }),
     lend(catalogue, { endpoints: () => http.describe(), hooks: () => pipeline.describe() }),
   ];

@@ -118,7 +118,7 @@ const threadsEndpoint = ({ threads, stalls }: SystemParts): AnyEndpoint =>
       handles: z.array(z.object({ type: z.string(), active: count(), total: count() })),
       stalls: z
         .object({
-          aboveMs: count().describe('Shorter ones are not recorded; 0: none is.'),
+          aboveMs: count().describe('Shorter ones are not recorded.'),
           items: z.array(
             z.object({
               at: z.iso.datetime(),
@@ -126,6 +126,8 @@ const threadsEndpoint = ({ threads, stalls }: SystemParts): AnyEndpoint =>
                 .int()
                 .min(0)
                 .max(2 ** 40),
+              plugin: z.string().nullable().describe('Whose code ran; null when it was none, or is not known.'),
+              doing: z.string().nullable().describe('What of it ran.'),
               stacks: Stacks,
             }),
           ),

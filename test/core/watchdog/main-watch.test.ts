@@ -1,0 +1,208 @@
+import assert from 'node:assert/strict';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test, type TestContext } from 'node:test';
+import { MainWatch, type FromThread } from '../../../core/watchdog/main-watch.js';
+import { WatchdogOptions } from '../../../core/watchdog/options.js';
+import { closed, readStalls, stallFile, type StallRecord } from '../../../core/watchdog/stall-file.js';
+import { thresholdsOf } from '../../../core/watchdog/thresholds.js';
+import { HandClock } from '../../support/hand-clock.js';
+import { temporaryFolder } from '../../support/temporary-folder.js';
+
+const loop = 'check (file:///srv/looper/index.js:7:9)';
+
+interface Watched {
+  readonly watch: MainWatch;
+  readonly folder: string;
+  readonly clock: HandClock;
+  readonly beat: Int32Array;
+  readonly running: Int32Array;
+  readonly told: FromThread[];
+  readonly kills: number[];
+  /** So many looks, one after each `everyMs`; the main thread stands still meanwhile. */
+  readonly stand: (looks: number) => void;
+  readonly turn: () => void;
+  /** What is in the file, once it says so of its first stall. */
+  readonly written: (outcome: StallRecord['outcome']) => Promise<StallRecord>;
+}
+
+async function watched(t: TestContext, options: object, seen: readonly string[] = [loop]): Promise<Watched> {
+  const folder = await temporaryFolder(t);
+  const clock = new HandClock();
+  const [beat, running] = [new Int32Array(1), new Int32Array(1)];
+  const told: FromThread[] = [];
+  const kills: number[] = [];
+  const thresholds = thresholdsOf(WatchdogOptions.parse(options), []);
+  const watch = new MainWatch(
+    {
+      beat,
+      running,
+      file: join(folder, stallFile),
+      codeOf: (mark) => (mark === 7 ? { plugin: 'looper', doing: 'hook rcptTo' } : undefined),
+      places: () => [{ plugin: 'sleeper', url: 'file:///srv/looper/' }],
+      tell: (message) => void told.push(message),
+      openStacks: () => ({
+        seen: seen.length === 0 ? [] : [seen],
+        look: () => Promise.resolve(),
+        close: () => undefined,
+      }),
+      kill: () => void kills.push(clock.now()),
+      clock,
+    },
+    thresholds,
+    [],
+  );
+  const look = (): void => {
+    clock.advance(thresholds.everyMs / 1000);
+    watch.look();
+  };
+  return {
+    watch,
+    folder,
+    clock,
+    beat,
+    running,
+    told,
+    kills,
+    stand: (looks) => {
+      for (let n = 0; n < looks; n += 1) look();
+    },
+    turn: () => {
+      Atomics.add(beat, 0, 1);
+      look();
+    },
+    written: async (outcome) => {
+      for (;;) {
+        const [first] = await readStalls(folder);
+        if (first?.outcome === outcome) return first;
+        await new Promise((resolve) => setTimeout(resolve, 5));
+      }
+    },
+  };
+}
+
+test('a stall is on record while it lasts, with the plugin whose hook runs, and closed when it is over', async (t) => {
+  const { clock, running, told, stand, turn, written } = await watched(t, { stallSeconds: 2 });
+  turn();
+  const began = clock.now();
+  running[0] = 7;
+  stand(1);
+  assert.equal(told.length, 0);
+  stand(3);
+  const lasting = await written('lasts');
+  assert.deepEqual(
+    [lasting.pid, lasting.plugin, lasting.doing, lasting.until, lasting.frames],
+    [process.pid, 'looper', 'hook rcptTo', null, [loop]],
+  );
+  assert.equal(Date.parse(lasting.since), began);
+  running[0] = 0;
+  turn();
+  const over = await written('over');
+  assert.equal(over.until, new Date(clock.now()).toISOString());
+  assert.equal(over.plugin, 'looper');
+  const heard = told.map((message) =>
+    'stall' in message ? [message.stall.ms, message.stall.plugin, message.record?.outcome] : message,
+  );
+  assert.deepEqual(heard, [[3330, 'looper', 'over']]);
+});
+
+test('behind an await the files of the stack say whose code it is', async (t) => {
+  const { stand, turn, written } = await watched(t, { stallSeconds: 1 });
+  turn();
+  stand(4);
+  const { plugin, doing } = await written('lasts');
+  assert.deepEqual([plugin, doing], ['sleeper', null]);
+});
+
+test('a thread that shows no stack is on record all the same', async (t) => {
+  const { running, stand, turn, written } = await watched(t, { stallSeconds: 1 }, []);
+  turn();
+  running[0] = 7;
+  stand(6);
+  const { plugin, frames } = await written('lasts');
+  assert.deepEqual([plugin, frames], ['looper', []]);
+});
+
+test('time in which the machine slept does not count', async (t) => {
+  const { watch, clock, told, kills, stand, turn } = await watched(t, { stallSeconds: 5, restartAfterSeconds: 10 });
+  turn();
+  clock.advance(3600);
+  watch.look();
+  stand(2);
+  turn();
+  assert.deepEqual([told, kills], [[], []]);
+});
+
+test('the process is ended when it was asked for, and not before it is on record', async (t) => {
+  const { running, kills, stand, turn, written } = await watched(t, { stallSeconds: 2, restartAfterSeconds: 4 });
+  turn();
+  running[0] = 7;
+  stand(4);
+  await written('lasts');
+  assert.deepEqual(kills, []);
+  stand(3);
+  const { plugin } = await written('killed');
+  assert.equal(plugin, 'looper');
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  assert.equal(kills.length, 1);
+});
+
+test('a loop that turns again in the last moment is not ended', async (t) => {
+  const { beat, kills, stand, turn, written } = await watched(t, { stallSeconds: 1, restartAfterSeconds: 2 });
+  turn();
+  stand(7);
+  Atomics.add(beat, 0, 1);
+  await written('killed');
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  assert.deepEqual(kills, []);
+});
+
+test('a disk that refuses the record is told, and the process is ended all the same', async (t) => {
+  const { folder, told, kills, stand, turn } = await watched(t, { stallSeconds: 1, restartAfterSeconds: 2 });
+  await mkdir(join(folder, stallFile));
+  turn();
+  stand(7);
+  while (kills.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  assert.ok(told.some((message) => 'unwritten' in message));
+});
+
+test('the file holds a bounded number of stalls, the newest first', async (t) => {
+  const { folder, stand, turn, written } = await watched(t, { stallSeconds: 1 });
+  for (let n = 0; n < 25; n += 1) {
+    turn();
+    stand(4);
+  }
+  turn();
+  await written('over');
+  const stalls = await readStalls(folder);
+  assert.equal(stalls.length, 20);
+  const times = stalls.map(({ since }) => since);
+  assert.deepEqual(times, times.toSorted().toReversed());
+});
+
+test('a file that cannot be understood is as good as none, and one of another run is closed', async (t) => {
+  const folder = await temporaryFolder(t);
+  assert.deepEqual(await readStalls(folder), []);
+  for (const text of ['', '{', '[]', '{"stalls":[{"pid":0}]}', `{"stalls":[${' '.repeat(600_000)}]}`]) {
+    await writeFile(join(folder, stallFile), text);
+    assert.deepEqual(await readStalls(folder), [], text.slice(0, 30));
+  }
+  const lasting: StallRecord = {
+    pid: 4711,
+    since: '2026-11-21T10:00:00.000Z',
+    until: null,
+    outcome: 'lasts',
+    plugin: 'looper',
+    doing: 'hook rcptTo',
+    frames: [loop],
+  };
+  const killed: StallRecord = { ...lasting, outcome: 'killed' };
+  const text = `${JSON.stringify({ stalls: [lasting, killed] })}\n`;
+  await writeFile(join(folder, stallFile), text);
+  const until = '2026-11-21T11:00:00.000Z';
+  assert.deepEqual(closed(await readStalls(folder), Date.parse(until)), [
+    { ...lasting, until, outcome: 'ended' },
+    { ...killed, until },
+  ]);
+  assert.equal(await readFile(join(folder, stallFile), 'utf8'), text);
+});
