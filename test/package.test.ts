@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { copyFileSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { projectRoot } from './support/project.js';
+import { temporaryFolder } from './support/temporary-folder.js';
 
 /** Paths in the package as `npm pack` would make it. */
 function packed(): readonly string[] {
@@ -39,6 +40,40 @@ test('the package holds the built server, its views, its assets and its document
     (path) => !/^(dist\/(core|plugins)|views|public|skeleton|docs|deploy)\/|^[\w-]+(\.md|\.json)?$/.test(path),
   );
   assert.deepEqual(strange, []);
+});
+
+interface Entry {
+  readonly version: string;
+  readonly dev?: boolean;
+  readonly dependencies?: Readonly<Record<string, string>>;
+}
+
+test('the shrinkwrap has each package that runs in the tested version, asked for as such where it is overridden', async (t) => {
+  const copy = await temporaryFolder(t);
+  for (const name of ['package.json', 'package-lock.json', 'shrinkwrap.mjs']) {
+    copyFileSync(join(projectRoot, name), join(copy, name));
+  }
+  assert.equal(spawnSync(process.execPath, [join(copy, 'shrinkwrap.mjs')]).status, 0);
+  const read = (name: string) =>
+    JSON.parse(readFileSync(join(copy, name), 'utf8')) as {
+      packages: Record<string, Entry & { devDependencies?: object }>;
+    };
+  const [lock, shrinkwrap] = [read('package-lock.json').packages, read('npm-shrinkwrap.json').packages];
+  assert.deepEqual(
+    Object.keys(shrinkwrap),
+    Object.keys(lock).filter((path) => lock[path]?.dev !== true),
+  );
+  assert.equal(shrinkwrap['']?.devDependencies, undefined);
+  const { overrides } = JSON.parse(readFileSync(join(copy, 'package.json'), 'utf8')) as {
+    overrides: Record<string, string>;
+  };
+  for (const name of Object.keys(overrides)) {
+    const asked = Object.values(shrinkwrap).flatMap(({ dependencies = {} }) => dependencies[name] ?? []);
+    assert.ok(asked.length > 0, name);
+    assert.deepEqual([...new Set(asked)], [shrinkwrap[`node_modules/${name}`]?.version], name);
+  }
+  assert.equal(spawnSync(process.execPath, [join(copy, 'shrinkwrap.mjs'), '--remove']).status, 0);
+  assert.throws(() => read('npm-shrinkwrap.json'), /ENOENT/);
 });
 
 test('the lock file names every optional package, for each platform, as npm ci wants it', () => {
