@@ -18,8 +18,12 @@ export const systemTimers: Timers = {
   },
 };
 
-/** Runs the task every so many seconds, never two at once, until the answer is called. What it throws is logged. */
+/**
+ * Runs the task every so many seconds, never two at once, until the answer is called. What it throws is logged. Throws a
+ * RangeError unless there is a pause between two runs.
+ */
 export function repeat(seconds: number, task: Task, { timers, log }: { timers: Timers; log: Log }): () => void {
+  if (!(seconds > 0)) throw new RangeError(`every(${seconds}, …): the pause must be above 0 seconds.`);
   let stopped = false;
   let cancel: () => void = schedule();
 

@@ -10,7 +10,7 @@ const label = /^[!-[\]-~]{1,63}$/;
 /** The name as the DNS is asked for it: ASCII, lower case, no dot at its end. Undefined for what can be no name. */
 export function questionName(text: string): string | undefined {
   const bare = text.endsWith('.') ? text.slice(0, -1) : text;
-  const ascii = /^[!-~]*$/.test(bare) ? bare.toLowerCase() : domainToASCII(bare);
+  const ascii = /[^\0-~]/.test(bare) && !/[\0-\x20\x7f]/.test(bare) ? domainToASCII(bare) : bare.toLowerCase();
   const isName = ascii.length <= longestName && ascii.split('.').every((one) => label.test(one));
   return isName ? ascii : undefined;
 }

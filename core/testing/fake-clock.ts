@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Clock } from '../clock.js';
 import type { Timers } from '../timers.js';
 
@@ -10,9 +11,16 @@ export interface Span {
   readonly ms?: number;
 }
 
+/** A task that runs, with all that it waits for. */
+interface Run {
+  ended: boolean;
+}
+
 interface Waiting {
   readonly dueMs: number;
   readonly task: () => void | Promise<void>;
+  /** The task that waits for it. */
+  readonly run: Run | undefined;
 }
 
 /** How long a task may really take, in milliseconds, before `advance` says which time it stands at. */
@@ -26,6 +34,7 @@ export class FakeClock implements Clock, Timers {
   readonly #startMs: number;
   #passedMs = 0;
   #waiting: readonly Waiting[] = [];
+  readonly #runs = new AsyncLocalStorage<Run>();
 
   /** @param start where it stands at first; the same day in each run if absent */
   constructor(start: string | number | Date = '2030-01-01T12:00:00Z') {
@@ -44,7 +53,7 @@ export class FakeClock implements Clock, Timers {
   }
 
   after(ms: number, task: Waiting['task']): () => void {
-    const one = { dueMs: this.#passedMs + ms, task };
+    const one = { dueMs: this.#passedMs + ms, task, run: this.#runs.getStore() };
     this.#waiting = [...this.#waiting, one];
     return () => {
       this.#waiting = this.#waiting.filter((other) => other !== one);
@@ -52,22 +61,29 @@ export class FakeClock implements Clock, Timers {
   }
 
   /**
-   * Turns it forward and runs what is due on the way, each at its own time. A task that waits for a later time itself, as for
-   * a slow name of `FakeDns`, is left waiting; a task that fails is logged, as live.
+   * Turns it forward and runs what is due on the way, each at its own time, and waits for it. A task that waits for a later time
+   * itself, as for a slow name of `FakeDns`, is left waiting. What a task throws is logged, as live.
    */
   async advance(span: Span): Promise<void> {
     const targetMs = this.#passedMs + millisecondsOf(span);
-    const running = new Set<Promise<void>>();
+    const running = new Set<Run>();
     for (let next = this.#nextUntil(targetMs); next !== undefined; next = this.#nextUntil(targetMs)) {
       this.#waiting = this.#waiting.filter((other) => other !== next);
       this.#passedMs = Math.max(this.#passedMs, next.dueMs);
-      const task = Promise.resolve(next.task());
-      running.add(task);
-      void task.finally(() => running.delete(task)).catch(() => undefined);
-      await this.#settled(running);
+      running.add(this.#start(next));
+      await this.#untilAllWait(running);
     }
     this.#passedMs = targetMs;
-    await this.#settled(running);
+    await this.#untilAllWait(running);
+  }
+
+  #start({ task, run: waiting }: Waiting): Run {
+    const run = waiting === undefined || waiting.ended ? { ended: false } : waiting;
+    const end = (): void => {
+      if (run !== waiting) run.ended = true;
+    };
+    void this.#runs.run(run, async () => task()).then(end, end);
+    return run;
   }
 
   #nextUntil(targetMs: number): Waiting | undefined {
@@ -75,13 +91,13 @@ export class FakeClock implements Clock, Timers {
     return due.toSorted((one, other) => one.dueMs - other.dueMs)[0];
   }
 
-  /** Until all have ended, or what still runs waits for this clock. */
-  async #settled(running: ReadonlySet<Promise<void>>): Promise<void> {
-    const before = this.#waiting.length;
+  /** Until each has ended or waits for this clock. */
+  async #untilAllWait(running: Set<Run>): Promise<void> {
     const began = performance.now();
-    await turn();
-    while (running.size > 0 && this.#waiting.length <= before) {
+    for (;;) {
       await turn();
+      for (const run of running) if (run.ended) running.delete(run);
+      if ([...running].every((run) => this.#waiting.some((one) => one.run === run))) return;
       if (performance.now() - began > patienceMs) {
         const at = new Date(this.now()).toISOString();
         throw new Error(`FakeClock: what runs at ${at} has not ended within ${patienceMs / 1000} seconds.`);
