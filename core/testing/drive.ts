@@ -1,5 +1,5 @@
 import { healthOverview, metricsExposition } from '../contracts/server.js';
-import { definePlugin, type Plugin } from '../plugin.js';
+import { definePlugin, isPlugin, type Plugin } from '../plugin.js';
 import type { Service } from '../service.js';
 import { DrivenSite, type Overviews } from './driven-site.js';
 import type { DeliveredMail } from './delivered-mail.js';
@@ -47,6 +47,7 @@ export interface DriveOptions {
  * ```
  */
 export async function drive(plugin: Plugin, options: DriveOptions = {}): Promise<DrivenSite> {
+  refuseMistakes(plugin, options);
   const { clock = new FakeClock(), domains = ['example.org'], beside = [], services = {}, env = {} } = options;
   const dns = options.dns instanceof FakeDns ? options.dns : new FakeDns(options.dns);
   dns.useTimers(clock);
@@ -76,6 +77,31 @@ export async function drive(plugin: Plugin, options: DriveOptions = {}): Promise
   const site = new DrivenSite({ server, name, clock, dns, record, delivered, isStandIn, overviews, services: lent });
   options.test?.after(() => site.close());
   return site;
+}
+
+const knownOptions: readonly string[] = Object.keys({
+  options: 0,
+  services: 0,
+  beside: 0,
+  clock: 0,
+  dns: 0,
+  domains: 0,
+  users: 0,
+  env: 0,
+  data: 0,
+  timeLimitMs: 0,
+  test: 0,
+} satisfies Record<keyof DriveOptions, 0>);
+
+/** Tests are often plain JavaScript: what the compiler would refuse is refused here. */
+function refuseMistakes(plugin: unknown, options: DriveOptions): void {
+  if (![plugin, ...(options.beside ?? [])].every(isPlugin)) {
+    throw new TypeError('drive: give what definePlugin returns.');
+  }
+  const stranger = Object.keys(options).find((key) => !knownOptions.includes(key));
+  if (stranger !== undefined) {
+    throw new TypeError(`drive: there is no option ${stranger}; options: ${knownOptions.join(', ')}.`);
+  }
 }
 
 const idsOf = ({ provides }: Plugin): readonly string[] => Object.values(provides).map(({ id }) => id);

@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import type { HealthState } from '../health.js';
 import type { WatchedEvent } from '../smtp/hook.js';
 import type { ClientAnswer } from './client-answer.js';
@@ -13,6 +14,7 @@ import { begin, data, mail, rcpt, type Client, type RecipientQuestion, type Send
 import { SmtpTestSession } from './smtp-session.js';
 import type { TestServer } from './test-server.js';
 import { eventOf, type EventDraft } from './transaction-draft.js';
+import { turns } from './turns.js';
 
 export interface SessionOptions {
   readonly ip?: string;
@@ -120,7 +122,8 @@ export class DrivenSite {
   }
 
   /** Calls an endpoint: access, validation, problems and all the rest are the server's own. */
-  call(method: string, path: string, options: CallOptions = {}): Promise<HttpAnswer> {
+  async call(method: string, path: string, options: CallOptions = {}): Promise<HttpAnswer> {
+    this.#refuseClosed();
     return this.#http.call(method, path, options);
   }
 
@@ -200,6 +203,8 @@ export class DrivenSite {
   }
 
   #open({ ip = '192.0.2.1', mode = 'mx' }: SessionOptions): SmtpTestSession {
+    this.#refuseClosed();
+    if (isIP(ip) === 0) throw new TypeError(`${JSON.stringify(ip)} is no IP address.`);
     const { server, record, isStandIn } = this.#parts;
     this.#clients = this.#clients >= 65_535 ? 49_152 : this.#clients + 1;
     const port = this.#clients;
@@ -207,6 +212,10 @@ export class DrivenSite {
     const session = new SmtpTestSession({ socket: ends.client, port, record, isStandIn });
     server.app.smtp.take(mode, ends.server.asSocket());
     return session;
+  }
+
+  #refuseClosed(): void {
+    if (this.#closed !== undefined) throw new Error('The site is closed.');
   }
 
   async #briefly(
@@ -217,12 +226,6 @@ export class DrivenSite {
     const session = this.#open({ mode, ...(ip !== undefined && { ip }) });
     const answer = await ask(session);
     await session.close();
-    await turns();
     return answer;
   }
-}
-
-/** Watchers are told in a later turn of the event loop. */
-async function turns(): Promise<void> {
-  for (let turn = 0; turn < 3; turn += 1) await new Promise((resolve) => setImmediate(resolve));
 }

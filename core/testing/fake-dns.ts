@@ -22,6 +22,7 @@ interface Slow {
 /** `example.org TXT`, or the reverse `192.0.2.1 PTR`. */
 export type FakeZone = Readonly<Record<string, FakeAnswer>>;
 
+const failures: readonly unknown[] = ['nxdomain', 'nodata', 'servfail', 'timeout'] satisfies readonly FakeFailure[];
 const types: readonly string[] = ['A', 'AAAA', 'MX', 'TXT', 'PTR'] satisfies readonly DnsType[];
 
 /** Answers what it was told, and asks nobody. A name without any record does not exist; a known one has no other records. */
@@ -43,7 +44,9 @@ export class FakeDns implements Resolver {
 
   /** From now on this is the answer. */
   set(question: string, answer: FakeAnswer): this {
-    this.#known.set(keyOf(question), answer);
+    const key = keyOf(question);
+    refuseStrange(key, isSlow(answer) ? answer.answer : answer);
+    this.#known.set(key, answer);
     return this;
   }
 
@@ -135,7 +138,25 @@ function keyOf(question: string): string {
   return `${bare} ${asked}`;
 }
 
-const isSlow = (answer: FakeAnswer): answer is Slow => typeof answer === 'object' && 'seconds' in answer;
+const isSlow = (answer: FakeAnswer): answer is Slow =>
+  typeof answer === 'object' && answer !== null && 'seconds' in answer;
+
+/** Zones are often plain JavaScript. */
+function refuseStrange(question: string, answer: unknown): void {
+  const isGood = Array.isArray(answer) ? answer.every(recordTest(question)) : failures.includes(answer);
+  if (isGood) return;
+  throw new TypeError(
+    `FakeDns: ${JSON.stringify(answer)} is no answer to ${question}: give a list of records, or one of ${failures.join(', ')}.`,
+  );
+}
+
+function recordTest(question: string): (record: unknown) => boolean {
+  if (!question.endsWith(' MX')) return (record) => typeof record === 'string';
+  return (record) =>
+    typeof record === 'string'
+      ? /^\d+ \S+$/.test(record)
+      : typeof record === 'object' && record !== null && 'exchange' in record && 'priority' in record;
+}
 
 function textOf(written: string | DnsRecords['MX']): string {
   return typeof written === 'string' ? written : `${written.priority} ${written.exchange}`;

@@ -6,13 +6,21 @@ export async function runScript(session: SmtpTestSession, script: string): Promi
   const answers = [await session.greeting];
   const lines = linesOf(script);
   for (let line = lines.shift(); line !== undefined && !session.ended; line = lines.shift()) {
-    const answer = await session.send(line);
+    const answer = await session.send(line).catch(unlessEnded(session));
+    if (answer === undefined) break;
     answers.push(answer);
     if (answer.code === 354) answers.push(await session.sendMessage(messageIn(lines)));
   }
   await session.close();
   return answers;
 }
+
+/** The server may end the session while the next line is on its way. */
+const unlessEnded =
+  (session: SmtpTestSession) =>
+  (error: unknown): undefined => {
+    if (!session.ended) throw error;
+  };
 
 /** Blanks in front of all lines are the indentation of the test, and empty lines at both ends its layout. */
 function linesOf(script: string): string[] {

@@ -8,6 +8,7 @@ import type { HookRecord } from './hook-record.js';
 import type { MemorySocket } from './memory-socket.js';
 import { withCrlf } from './message.js';
 import { ReplyStream } from './reply-stream.js';
+import { turns } from './turns.js';
 
 export interface SessionGround {
   /** The client's end. */
@@ -109,11 +110,12 @@ export class SmtpTestSession {
     return this.#explained(await this.#replies.next(), null, this.#ground.record.takeRest(this.#ground.port));
   }
 
-  /** Ends the session as a client that goes away. Resolves when the server has noticed. */
+  /** Ends the session as a client that goes away. Resolves when the server has noticed and watchers were told. */
   async close(): Promise<void> {
     await this.greeting.catch(() => undefined);
     this.#socket.end();
     await this.#replies.untilEnded();
+    await turns();
   }
 
   async #answer(line: string): Promise<ClientAnswer> {
@@ -121,7 +123,9 @@ export class SmtpTestSession {
     const command = parseCommand(Buffer.from(line));
     const stage = stages[command?.verb ?? ''];
     if (stage === undefined) return this.#explained(reply, null, []);
-    return this.#explain(reply, stage, subjectOf(command?.argument ?? ''));
+    if (stage !== 'mailFrom' && stage !== 'rcptTo') return this.#explain(reply, stage);
+    const about = subjectOf(command?.argument ?? '');
+    return about === undefined ? this.#explained(reply, stage, []) : this.#explain(reply, stage, about);
   }
 
   #explain(reply: RawReply, stage: Stage, about?: string | null): ClientAnswer {
@@ -134,7 +138,7 @@ export class SmtpTestSession {
   }
 }
 
-/** The address that a command is about, as hooks see it; null for `<>`, undefined where it names none. */
+/** The address that MAIL or RCPT is about, as hooks see it: null for `<>`, undefined for what no hook is asked about. */
 function subjectOf(argument: string): string | null | undefined {
   const command = parsePathCommand(argument, 'FROM:') ?? parsePathCommand(argument, 'TO:');
   try {

@@ -46,34 +46,17 @@ export class TestServer {
 
   /** Rejects with what `postern start` would say; then nothing is left. */
   static async start(input: ServerInput): Promise<TestServer> {
-    const folder = await mkdtemp(join(tmpdir(), 'postern-testing-'));
+    const folder = await mkdtemp(join(tmpdir(), `postern-testing-${process.pid}-`));
+    let log: OpenedLog | undefined;
     try {
       await writeSettings(folder, input, input.options);
       const configuration = await load(folder, input);
       const { settings, data } = configuration;
       await mkdir(join(data, 'uploads'), { recursive: true, mode: 0o700 });
-      const log = openLog({ ...settings.log, folder: join(data, 'logs'), clock: input.clock });
-      const { accounts } = await openAccounts({
-        configured: settings.http.accounts,
-        file: join(data, 'accounts.json'),
-        adminPassword: undefined,
-        clock: input.clock,
-      });
-      const app = await createApp({
-        configuration,
-        load: () => load(folder, input),
-        accounts,
-        log,
-        clock: input.clock,
-        instead: {
-          timers: input.clock,
-          resolver: input.resolver,
-          observe: input.record.observe,
-          ...(input.timeLimitMs !== undefined && { timeLimitMs: input.timeLimitMs }),
-        },
-      });
-      return new TestServer(folder, data, app, log, input);
+      log = openLog({ ...settings.log, folder: join(data, 'logs'), clock: input.clock });
+      return new TestServer(folder, data, await openApp(folder, configuration, log, input), log, input);
     } catch (error) {
+      await log?.close();
       await remove(folder);
       throw error;
     }
@@ -96,6 +79,28 @@ export class TestServer {
 let pair: KeyPair | undefined;
 
 const remove = (folder: string): Promise<void> => rm(folder, { recursive: true, force: true, maxRetries: 5 });
+
+async function openApp(
+  folder: string,
+  configuration: LoadedConfiguration,
+  log: OpenedLog,
+  input: ServerInput,
+): Promise<App> {
+  const { clock, resolver, record, timeLimitMs } = input;
+  const { accounts } = await openAccounts({
+    configured: configuration.settings.http.accounts,
+    file: join(configuration.data, 'accounts.json'),
+    adminPassword: undefined,
+    clock,
+  });
+  const instead = {
+    timers: clock,
+    resolver,
+    observe: record.observe,
+    ...(timeLimitMs !== undefined && { timeLimitMs }),
+  };
+  return createApp({ configuration, load: () => load(folder, input), accounts, log, clock, instead });
+}
 
 function writeSettings(
   folder: string,
