@@ -38,7 +38,11 @@ export async function writeDurable(
   data: readonly Buffer[] | Readable,
   mode = 0o600,
 ): Promise<void> {
-  const fd = await files.open(path, 'wx', mode);
+  await writeDurableTo(files, await files.open(path, 'wx', mode), data);
+}
+
+/** The same for a file that is open; its descriptor is closed whatever happens. */
+export async function writeDurableTo(files: FileLayer, fd: number, data: readonly Buffer[] | Readable): Promise<void> {
   try {
     if (data instanceof Readable) {
       for await (const chunk of data as AsyncIterable<Buffer>) await writeAll(files, fd, [chunk]);

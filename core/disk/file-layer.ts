@@ -39,10 +39,11 @@ export interface FileLayer {
   close(fd: number): Promise<void>;
   link(existing: string, path: string): Promise<void>;
   /**
-   * Creates a file with these bytes, gives it one more name, or another: blocking, for many small files that are not fsynced. The memory
-   * of the system answers in less time than it takes to hand such a call to a thread.
+   * Creates a file with these bytes, writes all of them to an open one, gives a file one more name, or another: blocking, for
+   * many small files that are not fsynced. The memory of the system answers in less time than it takes to hand such a call to a thread.
    */
   createNow(path: string, buffers: readonly Buffer[]): Promise<void>;
+  writeNow(fd: number, buffers: readonly Buffer[]): Promise<void>;
   linkNow(existing: string, path: string): Promise<void>;
   renameNow(from: string, to: string): Promise<void>;
   rename(from: string, to: string): Promise<void>;
@@ -74,10 +75,14 @@ function now<T>(run: () => T): Promise<T> {
 function createFile(path: string, buffers: readonly Buffer[]): void {
   const fd = openSync(path, 'wx', 0o600);
   try {
-    for (let rest = [...buffers]; rest.length > 0;) rest = behind(rest, writevSync(fd, rest));
+    writeToFile(fd, buffers);
   } finally {
     closeSync(fd);
   }
+}
+
+function writeToFile(fd: number, buffers: readonly Buffer[]): void {
+  for (let rest = [...buffers]; rest.length > 0;) rest = behind(rest, writevSync(fd, rest));
 }
 
 export const nodeFiles: FileLayer = {
@@ -90,6 +95,7 @@ export const nodeFiles: FileLayer = {
   close: (fd) => now(() => closeSync(fd)),
   link: (existing, path) => done((then) => link(existing, path, then)),
   createNow: (path, buffers) => now(() => createFile(path, buffers)),
+  writeNow: (fd, buffers) => now(() => writeToFile(fd, buffers)),
   linkNow: (existing, path) => now(() => linkSync(existing, path)),
   renameNow: (from, to) => now(() => renameSync(from, to)),
   rename: (from, to) => done((then) => rename(from, to, then)),

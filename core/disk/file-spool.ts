@@ -13,6 +13,7 @@ import { HeadCollector } from './head.js';
 import { uniqueId, uniqueIdPattern } from './id.js';
 import { MessageLog } from './message-log.js';
 import { namingsOf } from './placing.js';
+import { ReadyFiles } from './ready-files.js';
 import { Reaper } from './reaper.js';
 import { findWherePlaced, type FindPlaced } from './restoration.js';
 import { Slots } from './slots.js';
@@ -70,6 +71,7 @@ export class FileSpool implements Spool {
   readonly #reserveBytes: number;
   readonly #room: DiskRoom;
   readonly #health: WriteHealth;
+  readonly #ready: ReadyFiles;
   readonly #messages: MessageLog | undefined;
   readonly #ground: SpoolGround & MessageGround;
 
@@ -96,11 +98,13 @@ export class FileSpool implements Spool {
       const shared = { files, folders, log, flush, find, freshPath };
       this.#messages = new MessageLog({ ...shared, commits, root, inUse, checkpointBytes, checkpointMs });
     }
+    this.#ready = new ReadyFiles({ files, freshPath });
     this.#ground = {
       files,
       naming: namingsOf(files),
       folders,
       log: options.log,
+      ready: this.#ready,
       reaper: new Reaper((path) => remove(files, path, options.log)),
       lasting: new Slots(settings.openWhileReceiving),
       brief: new Slots(settings.openWhileSyncing),
@@ -165,6 +169,7 @@ export class FileSpool implements Spool {
   /** The last thing: everything is on the disk, and a next start has nothing to replay. */
   async close(): Promise<void> {
     await this.settled();
+    await this.#ready.close();
     await this.#messages?.close();
   }
 }

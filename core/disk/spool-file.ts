@@ -1,14 +1,16 @@
 import { Readable } from 'node:stream';
 import type { FileLayer } from './file-layer.js';
 import { writeAll } from './file-layer.js';
-import { writeDurable } from './atomic.js';
+import { writeDurable, writeDurableTo } from './atomic.js';
 import { Blocks } from './blocks.js';
+import type { ReadyFile, ReadyFiles } from './ready-files.js';
 import type { Reaper } from './reaper.js';
 import type { Slots } from './slots.js';
 
 /** What the spool lends to each of its files. */
 export interface SpoolGround {
   readonly files: FileLayer;
+  readonly ready: Pick<ReadyFiles, 'take'>;
   readonly reaper: Reaper;
   /** Open files that last as long as a peer takes to send. */
   readonly lasting: Slots;
@@ -148,15 +150,39 @@ export class SpoolFile {
   /** What is in memory is in the file, durable or not. */
   store(): Promise<void> {
     if (this.#released) return Promise.reject(released());
-    this.#stored ??= this.#synced ?? this.#ground.files.createNow(this.path, this.#blocks.all());
+    this.#stored ??= this.#synced ?? this.#storeMemory();
     return this.#stored;
+  }
+
+  /** Its name is this file's from now on. */
+  #takeReady(): ReadyFile | undefined {
+    const ready = this.#path === undefined ? this.#ground.ready.take() : undefined;
+    this.#path = ready?.path ?? this.#path;
+    return ready;
+  }
+
+  async #storeMemory(): Promise<void> {
+    const { files } = this.#ground;
+    const ready = this.#takeReady();
+    if (ready === undefined) return files.createNow(this.path, this.#blocks.all());
+    try {
+      await files.writeNow(ready.fd, this.#blocks.all());
+    } finally {
+      await files.close(ready.fd);
+    }
   }
 
   async #syncMemory(): Promise<void> {
     await this.#stored;
     await this.#briefly((files) =>
-      this.#stored === undefined ? writeDurable(files, this.path, this.#blocks.all()) : fsyncFile(files, this.path),
+      this.#stored === undefined ? this.#writeDurable(files) : fsyncFile(files, this.path),
     );
+  }
+
+  #writeDurable(files: FileLayer): Promise<void> {
+    const ready = this.#takeReady();
+    const blocks = this.#blocks.all();
+    return ready === undefined ? writeDurable(files, this.path, blocks) : writeDurableTo(files, ready.fd, blocks);
   }
 
   async #briefly(work: (files: FileLayer) => Promise<void>): Promise<void> {

@@ -6,7 +6,7 @@ import { rawExchange, statusOf } from '../core/http/raw-exchange.js';
 import { suiteEnding } from '../support/ending.js';
 import { deliver } from '../support/delivery.js';
 import { examplePath, HttpGround, json } from './http-ground.js';
-import { until } from './smtp-ground.js';
+import { until } from '../support/until.js';
 
 const suite = suiteEnding();
 const authorization = `Authorization: ${basic('boss', 'boss-secret')}`;

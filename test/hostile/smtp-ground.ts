@@ -122,14 +122,3 @@ export class SmtpGround {
     await this.assertAlive();
   }
 }
-
-/** Looks until it finds something; for what has no event to wait for. */
-export async function until<T>(what: string, look: () => T | undefined | Promise<T | undefined>): Promise<T> {
-  const end = performance.now() + 10_000;
-  while (performance.now() < end) {
-    const found = await look();
-    if (found !== undefined) return found;
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-  throw new Error(`waited in vain for ${what}`);
-}

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import { suiteEnding } from '../support/ending.js';
 import type { SmtpClient } from '../support/smtp-client.js';
-import { header, SmtpGround, until } from './smtp-ground.js';
+import { until } from '../support/until.js';
+import { header, SmtpGround } from './smtp-ground.js';
 
 const suite = suiteEnding();
 const plain = (name: string, secret: string) => `AUTH PLAIN ${Buffer.from(`\0${name}\0${secret}`).toString('base64')}`;

@@ -115,6 +115,11 @@ export class FaultyFiles implements FileLayer {
     await nodeFiles.createNow(path, buffers);
   }
 
+  async writeNow(fd: number, buffers: readonly Buffer[]): Promise<void> {
+    await this.#before('write', this.#pathOf(fd));
+    await nodeFiles.writeNow(fd, buffers);
+  }
+
   async linkNow(existing: string, path: string): Promise<void> {
     await this.#before('link', path);
     await nodeFiles.linkNow(existing, path);

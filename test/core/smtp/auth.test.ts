@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { selfSigned } from '../../support/certificate.js';
 import type { SmtpClient } from '../../support/smtp-client.js';
-import { TestClock, TestEngine, until, type TestEngineOptions } from './test-engine.js';
+import { until } from '../../support/until.js';
+import { TestClock, TestEngine, type TestEngineOptions } from './test-engine.js';
 
 const base64 = (text: string) => Buffer.from(text).toString('base64');
 const plain = (username: string, password: string, authzid = '') =>

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { TestEngine, until } from './test-engine.js';
+import { until } from '../../support/until.js';
+import { TestEngine } from './test-engine.js';
 
 /** Lines sent one after the other, with the start of the reply that each must get. */
 interface Conversation {

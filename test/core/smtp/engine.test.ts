@@ -7,7 +7,8 @@ import { fileURLToPath } from 'node:url';
 import { isStartError } from '../../../core/start-error.js';
 import { SmtpOptions } from '../../../core/smtp/options.js';
 import { SmtpClient } from '../../support/smtp-client.js';
-import { settingsOf, TestClock, TestEngine, until } from './test-engine.js';
+import { until } from '../../support/until.js';
+import { settingsOf, TestClock, TestEngine } from './test-engine.js';
 
 describe('the engine', () => {
   it('announces what it honours and nothing else', async (test) => {

@@ -19,6 +19,7 @@ import type { z } from 'zod';
 import { atEnd, type Ending } from '../../support/ending.js';
 import { SmtpClient } from '../../support/smtp-client.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
+import { until } from '../../support/until.js';
 
 /** One line of the log. */
 export interface LogLine {
@@ -225,17 +226,6 @@ function usualDecision<S extends Stage>(stage: S, input: StageInput[S]): Decisio
   if (address.domain !== 'localhost') return transaction.session.user === undefined ? { outcome: 'pass' } : taken;
   if (address.local.startsWith('unknown')) return { outcome: 'refuse', reply: reply(550, '5.1.1', 'No such mailbox') };
   return taken;
-}
-
-/** Looks until it finds something; for what has no event to wait for. */
-export async function until<T>(what: string, look: () => T | undefined | Promise<T | undefined>): Promise<T> {
-  const end = performance.now() + 10_000;
-  while (performance.now() < end) {
-    const found = await look();
-    if (found !== undefined) return found;
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-  throw new Error(`waited in vain for ${what}`);
 }
 
 export function recordingLog(lines: LogLine[]): Log {

@@ -8,7 +8,7 @@ import { before, beforeEach, suite, test } from 'node:test';
 import { sha256Of } from '../../../core/config/layer-folder.js';
 import type { SyncOutcome } from '../../../plugins/config/sync.js';
 import type { SyncStatus } from '../../../plugins/config/sync-status.js';
-import { until } from '../../core/smtp/test-engine.js';
+import { until } from '../../support/until.js';
 import { suiteEnding } from '../../support/ending.js';
 import { startInProcess, type InProcessServer } from '../../support/in-process-server.js';
 import { freeListeners } from '../../support/server-process.js';
