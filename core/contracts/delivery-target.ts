@@ -37,9 +37,10 @@ export interface DeliveryTarget {
   explain?(hop: Hop): Promise<readonly string[]>;
   /**
    * For targets that place messages in folders where others move them on. Called once after a crash, before messages come
-   * in; the answer tells where a message of those bytes is now, or undefined when it is nowhere. Placements name their target as `owner`.
+   * in; the answer tells where a message of those bytes is now, undefined when it is nowhere, null when nobody wants it any more. Placements
+   * name their target as `owner`.
    */
-  finder?(): (placement: Placement, content: Buffer) => Promise<string | undefined>;
+  finder?(): (placement: Placement, content: Buffer) => Promise<string | null | undefined>;
 }
 
 export interface Delivery {

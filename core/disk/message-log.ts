@@ -1,8 +1,10 @@
+import { setImmediate } from 'node:timers/promises';
 import type { HealthReport } from '../health.js';
 import type { Log } from '../log.js';
 import type { CommitLog } from './commit-log.js';
 import type { FileSystemFlush } from './file-system-flush.js';
 import type { LogRecord } from './log-record.js';
+import { LoggedMessage } from './logged-message.js';
 import {
   decodeMessage,
   decodeVoid,
@@ -38,6 +40,10 @@ export interface MessageLogInput extends RestorationGround {
 
 /** A checkpoint that failed is tried again after so many times the usual wait. */
 const patience = 10;
+/** Messages without a file may have so much memory. */
+const mostKeptBytes = 64 * 1024 * 1024;
+/** So many files are written before others have a turn. */
+const storedAtOnce = 16;
 
 /**
  * The messages whose files may be in memory only. Each is durable by its record until a checkpoint has brought the
@@ -48,6 +54,13 @@ export class MessageLog {
   #find: FindPlaced;
   #ready = false;
   readonly #placing = new Set<Promise<unknown>>();
+  /** Messages without a file, in the order of their records. */
+  readonly #kept = new Set<LoggedMessage>();
+  #keptBytes = 0;
+  /** The newest record whose files are written beside it. */
+  #newestFile = 0;
+  /** Files of records up to that number are on the disk. */
+  #flushed = 0;
   #timer: NodeJS.Timeout | undefined;
   #bytes = 0;
   #checkpoint: Promise<void> | undefined;
@@ -66,6 +79,11 @@ export class MessageLog {
     return inUse && this.#ready && !commits.full && size <= commits.largest - 64 * 1024;
   }
 
+  /** True when it takes a message of that size that has no file. */
+  keeps(size: number): boolean {
+    return this.takes(size) && !this.#failed && this.#keptBytes + size <= mostKeptBytes;
+  }
+
   /** A checkpoint waits for what is being placed. */
   async placing<T>(work: Promise<T>): Promise<T> {
     this.#placing.add(work);
@@ -76,8 +94,26 @@ export class MessageLog {
     }
   }
 
-  /** Resolves with the number of the record when the message is durable. Throws as the log does. */
+  /** Resolves with the number of the record when the message is durable, and its files may be written. Throws as the log does. */
   async commit(placements: readonly Placement[], content: readonly Buffer[], size: number): Promise<number> {
+    const number = await this.#append(placements, content, size);
+    this.#newestFile = Math.max(this.#newestFile, number);
+    return number;
+  }
+
+  /** Resolves when the message is durable, without a file. To be called within `placing`; throws as the log does. */
+  async keep(placement: Placement, content: Buffer, stored: () => void): Promise<LoggedMessage> {
+    const number = await this.#append([placement], [content], content.length);
+    const settled = (message: LoggedMessage): void => {
+      if (this.#kept.delete(message)) this.#keptBytes -= message.size;
+    };
+    const kept = new LoggedMessage({ placement, content, number, settled, stored });
+    this.#kept.add(kept);
+    this.#keptBytes += kept.size;
+    return kept;
+  }
+
+  async #append(placements: readonly Placement[], content: readonly Buffer[], size: number): Promise<number> {
     const { commits, root, checkpointBytes, checkpointMs } = this.#input;
     const number = await commits.append(messageKind, encodeMessage(root, placements, content));
     this.#bytes += size;
@@ -114,7 +150,9 @@ export class MessageLog {
       const newest = commits.last;
       if (commits.wanted) {
         await Promise.allSettled(this.#placing);
-        await this.#bringToDisk(newest);
+        await this.#storeKept(newest);
+        if (this.#newestFile > this.#flushed) await this.#bringToDisk(newest);
+        this.#flushed = newest;
         await commits.release(newest);
       }
       await commits.prepare();
@@ -124,6 +162,19 @@ export class MessageLog {
       log.error({ err: error }, 'the messages of the commit log could not be brought to the disk; it is tried again');
     }
     if (this.#failed || commits.wanted) this.#schedule(checkpointMs);
+  }
+
+  /** Messages that are still wanted come to their places before their records go. */
+  async #storeKept(newest: number): Promise<void> {
+    const { files, freshPath } = this.#input;
+    let count = 0;
+    for (const message of this.#kept) {
+      if (message.number > newest) continue;
+      this.#newestFile = Math.max(this.#newestFile, message.number);
+      await message.store(files, freshPath());
+      count += 1;
+      if (count % storedAtOnce === 0) await setImmediate();
+    }
   }
 
   /** After a fault the system takes lost pages for written ones, so that everything is written anew. */

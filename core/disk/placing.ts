@@ -5,10 +5,11 @@ import { faultCode } from './fault.js';
 import type { FileLayer } from './file-layer.js';
 import type { FolderSync } from './folder.js';
 import { jointly } from './joint.js';
+import type { LoggedMessage } from './logged-message.js';
 import type { MessageLog } from './message-log.js';
 import { pathOf } from './restoration.js';
 import type { SpoolFile } from './spool-file.js';
-import type { Placement } from './spool.js';
+import type { KeptMessage, Placement } from './spool.js';
 
 /** How a file gets one more name, and another one. */
 type Naming = Readonly<Record<'link' | 'rename', (existing: string, path: string) => Promise<void>>>;
@@ -46,6 +47,7 @@ export class Placing {
   readonly #ground: PlacingGround;
   /** Numbers of the records by which messages were placed. */
   readonly #records = new Map<Placement, number>();
+  readonly #kept = new Map<Placement, LoggedMessage>();
   /** The last `place`: targets that share the message take turns, for each may take its file away. */
   #turn: Promise<void> | undefined;
 
@@ -71,6 +73,20 @@ export class Placing {
     const log = this.#log;
     if (log === undefined) await this.#placeFile(placements);
     else await log.placing(this.#placeByLog(log, placements));
+  }
+
+  /** Undefined when it must be placed. */
+  async keep(placement: Placement, stored: () => void): Promise<KeptMessage | undefined> {
+    const log = this.#log;
+    const { memory, size } = this.#file;
+    if (log === undefined || memory === undefined || !log.keeps(size)) return undefined;
+    const kept = await log.placing(
+      log.keep(placement, Buffer.concat(memory, size), stored).catch((error: unknown) => this.#refused(log, error)),
+    );
+    if (kept === undefined) return undefined;
+    this.#records.set(placement, kept.number);
+    this.#kept.set(placement, kept);
+    return kept;
   }
 
   /** The log, if it can take this message. */
@@ -194,7 +210,10 @@ export class Placing {
     const numbers = new Set(placements.flatMap((placement) => this.#records.get(placement) ?? []));
     let gone = true;
     if (messages !== undefined) for (const number of numbers) gone = (await this.#void(messages, number)) && gone;
-    for (const placement of placements) gone = (await this.#unlink(placement)) && gone;
+    for (const placement of placements) {
+      if (this.#kept.get(placement)?.drop() === true) continue;
+      gone = (await this.#unlink(placement)) && gone;
+    }
     return gone;
   }
 

@@ -6,8 +6,8 @@ import type { FolderSync } from './folder.js';
 import type { MessageRecord } from './message-record.js';
 import type { Placement } from './spool.js';
 
-/** Where a message of those bytes that was placed there is now, under whatever name; undefined when nowhere. */
-export type FindPlaced = (placement: Placement, content: Buffer) => Promise<string | undefined>;
+/** Where a message of those bytes that was placed there is now, under whatever name; undefined when nowhere, null when nobody wants it any more. */
+export type FindPlaced = (placement: Placement, content: Buffer) => Promise<string | null | undefined>;
 
 export interface RestorationGround {
   readonly files: FileLayer;
@@ -31,6 +31,7 @@ export async function restore(record: MessageRecord, ground: RestorationGround):
 
 async function restoreOne(placement: Placement, content: Buffer, ground: RestorationGround): Promise<Restored> {
   const found = await ground.find(placement, content);
+  if (found === null) return 'gone';
   if (found !== undefined && (await holds(found, content, ground.files))) return 'there';
   if (found === undefined && !(await isFolder(placement.folder, ground.files))) return 'gone';
   await rewrite(found ?? pathOf(placement), content, ground);
@@ -41,7 +42,7 @@ async function restoreOne(placement: Placement, content: Buffer, ground: Restora
 export async function rewriteAll(record: MessageRecord, ground: RestorationGround): Promise<void> {
   for (const placement of record.placements) {
     const found = await ground.find(placement, record.content);
-    if (found !== undefined) await rewrite(found, record.content, ground);
+    if (typeof found === 'string') await rewrite(found, record.content, ground);
   }
 }
 
@@ -49,7 +50,7 @@ export async function rewriteAll(record: MessageRecord, ground: RestorationGroun
 export async function removePlaced(record: MessageRecord, { files }: RestorationGround): Promise<void> {
   for (const placement of record.placements) {
     const found = await findWherePlaced(files)(placement, record.content);
-    if (found !== undefined && (await holds(found, record.content, files))) await files.unlink(found);
+    if (typeof found === 'string' && (await holds(found, record.content, files))) await files.unlink(found);
   }
 }
 
@@ -112,7 +113,7 @@ export function findWherePlaced(files: FileLayer): FindPlaced {
 export async function makeDurable(record: MessageRecord, { files, folders, find }: RestorationGround): Promise<void> {
   for (const placement of record.placements) {
     const found = await find(placement, record.content);
-    if (found === undefined) continue;
+    if (typeof found !== 'string') continue;
     const fd = await files.open(found, 'r');
     try {
       await files.fsync(fd);

@@ -8,6 +8,14 @@ export interface Placement {
   readonly owner?: string;
 }
 
+/** A message that is durable without a file. */
+export interface KeptMessage {
+  /** The bytes of the whole file; undefined once it is in its place, or nobody wants it. */
+  readonly content: Buffer | undefined;
+  /** Nobody wants it any more. True when there is no file of it, and will be none; false when it is in its place and must be removed there. */
+  drop(): boolean;
+}
+
 /**
  * A message that is wholly received. It knows how to become durable, and callers do not: a file with its own fsync, or
  * a record in a log that many share.
@@ -34,7 +42,14 @@ export interface SpooledMessage {
    * ENOENT as the system says them, every other fault as a problem; then it is in none of them, now or after a crash.
    */
   place(placements: readonly Placement[]): Promise<void>;
-  /** Takes back what one `place` did, after a sibling failed. Resolves false when it could not be removed. */
+  /**
+   * Makes the message durable without a file, for who will most likely need none: it is placed later, if it is still wanted when its record
+   * has to go, and by the replay after a crash. Undefined where that cannot be had: then it is to be placed. Throws as `place` does.
+   *
+   * @param stored called when it has come to its place
+   */
+  keep?(placement: Placement, stored: () => void): Promise<KeptMessage | undefined>;
+  /** Takes back what one `place` or `keep` did, after a sibling failed. Resolves false when it could not be removed. */
   withdraw(placements: readonly Placement[]): Promise<boolean>;
   /** Same message with header fields put in front or taken away: one rewrite of the file. It takes the place of this one, which is released. */
   rewrite(edit: HeaderEdit): Promise<SpooledMessage>;

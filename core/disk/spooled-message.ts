@@ -4,7 +4,7 @@ import { asStorageProblem, isMissing, isTaken } from './fault.js';
 import { HeaderFilter } from './header-filter.js';
 import { Placing, type PlacingGround } from './placing.js';
 import type { SpoolFile } from './spool-file.js';
-import type { HeaderEdit, Placement, SpooledMessage, SpoolWriter } from './spool.js';
+import type { HeaderEdit, KeptMessage, Placement, SpooledMessage, SpoolWriter } from './spool.js';
 
 /** The trace part of a spooled message. */
 export interface Prologue {
@@ -76,6 +76,14 @@ export class FileSpooledMessage implements SpooledMessage {
       await this.#placing.place(placements);
     } catch (error) {
       throw isTaken(error) || isMissing(error) ? error : this.#fault(error);
+    }
+  }
+
+  async keep(placement: Placement, stored: () => void): Promise<KeptMessage | undefined> {
+    try {
+      return await this.#placing.keep(placement, stored);
+    } catch (error) {
+      throw this.#fault(error);
     }
   }
 
