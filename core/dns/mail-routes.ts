@@ -72,7 +72,7 @@ export class MailRoutes implements HopFinder {
     const hosts = names.map((host, index) => ({ host: host.toLowerCase(), preference: index }));
     const passed: Passed = { private: false, unanswered: undefined };
     const found = await this.#addresses(hosts, options, passed);
-    const site = hosts.map(({ host }) => host).join(',');
+    const site = siteOf(hosts.map(({ host }) => host));
     if (found.length > 0) return { outcome: 'found', site, hops: found.slice(0, Math.max(this.#most, names.length)) };
     return nowhere(names.join(', '), false, passed);
   }
@@ -92,7 +92,7 @@ export class MailRoutes implements HopFinder {
     }
     const named = answer.records.filter(({ exchange }) => exchange !== '' && exchange !== '.');
     if (named.length === 0) return nullMx(domain);
-    const site = [...new Set(named.map(({ exchange }) => exchange.toLowerCase()))].sort().join(',');
+    const site = siteOf(named.map(({ exchange }) => exchange));
     const hosts = this.#ordered(named).map(({ exchange, preference }) => ({
       host: exchange.toLowerCase(),
       preference,
@@ -161,6 +161,10 @@ export class MailRoutes implements HopFinder {
     if (open.length < all.length) passed.private = true;
     return open;
   }
+}
+
+function siteOf(hosts: readonly string[]): string {
+  return [...new Set(hosts.map((host) => host.toLowerCase()))].sort().join(',');
 }
 
 /** IPv4 and IPv6 addresses of what the DNS is not asked for: addresses, and localhost (RFC 6761 §6.3). */

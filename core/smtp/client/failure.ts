@@ -114,3 +114,9 @@ export function closedFailure(step: ClientStep, cause?: unknown): ClientFailure 
 export function localFailure(step: ClientStep, text: string, cause?: unknown): ClientFailure {
   return clientFailure({ kind: 'local', step, code: 451, status: '4.3.0', text, afterDot: step === 'final', cause });
 }
+
+/** The connection was gone before the server had answered anything: closed, or with the 421 of a server that left meanwhile. */
+export function diedUnseen(failure: ClientFailure | undefined): boolean {
+  if (failure === undefined || failure.step !== 'mail') return false;
+  return failure.kind === 'closed' || (failure.kind === 'reply' && failure.code === 421);
+}

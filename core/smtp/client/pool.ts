@@ -1,44 +1,21 @@
 import { systemClock, type Clock } from '../../clock.js';
 import { destinationKey, type Destination } from './destination.js';
 import { abortFailure } from './dial.js';
-import { isClientFailure, localFailure, type ClientFailure } from './failure.js';
+import { diedUnseen, isClientFailure, type ClientFailure } from './failure.js';
 import type { MessageResult, OutgoingMessage, SendOptions } from './message.js';
 import { openSession } from './opening.js';
-import type { Lease, LeaseOptions, PoolLimits, PoolStatistics, SessionPool } from './pooling.js';
+import { type PoolGroup, PoolGroups } from './pool-group.js';
+import { closedHere, type Idle, type Place, takeKept, tooMany, type Waiter } from './pool-place.js';
+import {
+  type Lease,
+  type LeaseOptions,
+  type PoolLimits,
+  type PoolStatistics,
+  type SessionPool,
+  usualPoolLimits,
+} from './pooling.js';
 import type { ClientSession } from './session.js';
 import { unsent } from './unsent.js';
-
-export const usualPoolLimits: PoolLimits = {
-  connections: 200,
-  connectionsEach: 20,
-  waiting: 10_000,
-  idleMs: 10_000,
-  uses: 1000,
-  ageMs: 300_000,
-};
-
-/** Somebody who waits for a connection of his destination. */
-interface Waiter {
-  readonly most: number;
-  readonly proceed: (session: ClientSession | undefined) => void;
-  readonly refuse: (failure: ClientFailure) => void;
-}
-
-/** A kept connection. */
-interface Idle {
-  readonly session: ClientSession;
-  readonly at: number;
-}
-
-/** What the pool knows of one destination; gone with its last connection and waiter. */
-interface Place {
-  readonly key: string;
-  /** Connections that are leased or being made. */
-  busy: number;
-  /** The last one given back is the first one used. */
-  readonly idle: Idle[];
-  readonly waiters: Set<Waiter>;
-}
 
 /** Connections kept by destination: used again newest first, closed when they are old, idle for long, much used, or not in order. */
 export class ClientPool implements SessionPool {
@@ -46,6 +23,7 @@ export class ClientPool implements SessionPool {
   readonly #clock: Clock;
   readonly #open: typeof openSession;
   readonly #places = new Map<string, Place>();
+  readonly #groups = new PoolGroups();
   #sweep: NodeJS.Timeout | undefined;
   #closed = false;
   #busy = 0;
@@ -68,12 +46,13 @@ export class ClientPool implements SessionPool {
 
   async lease(destination: Destination, options: LeaseOptions = {}): Promise<Lease> {
     const place = this.#place(destination);
-    const kept = await this.#turn(place, options);
+    const group = this.#groups.get(options.group ?? place.key);
+    const kept = await this.#turn(place, group, options);
     if (kept !== undefined) {
       this.#reused += 1;
-      return this.#lent(place, kept, true);
+      return this.#lent(place, group, kept, true);
     }
-    return this.#lent(place, await this.#make(place, destination, options), false);
+    return this.#lent(place, group, await this.#make(place, group, destination, options), false);
   }
 
   async send(
@@ -95,9 +74,8 @@ export class ClientPool implements SessionPool {
     const leaving: Promise<void>[] = [];
     for (const { waiters, idle } of this.#places.values()) {
       for (const waiter of waiters) waiter.refuse(closedHere());
-      for (const { session } of idle.splice(0)) leaving.push(session.quit());
+      for (const one of idle.splice(0)) leaving.push(this.#dropped(one).quit());
     }
-    this.#idle = 0;
     await Promise.all(leaving);
   }
 
@@ -131,25 +109,21 @@ export class ClientPool implements SessionPool {
   }
 
   /** Resolves when it is the caller's turn: with a kept connection, or undefined when he may make one. Counts him as busy. */
-  #turn(place: Place, { most = Infinity, signal }: LeaseOptions): Promise<ClientSession | undefined> {
-    if (this.#closed) return Promise.reject(closedHere());
-    if (signal?.aborted === true) return Promise.reject(abortFailure('connect'));
-    if (place.waiters.size === 0 && this.#admits(place, most)) {
-      const kept = this.#takeIdle(place);
-      this.#count(place, 1);
-      return Promise.resolve(kept);
-    }
-    if (this.#waiting >= this.#limits.waiting) return Promise.reject(tooMany());
+  #turn(place: Place, group: PoolGroup, { most = Infinity, signal }: LeaseOptions): Promise<ClientSession | undefined> {
+    if (this.#closed) return this.#refused(place, group, closedHere());
+    if (signal?.aborted === true) return this.#refused(place, group, abortFailure('connect'));
+    if (group.waiting === 0 && this.#admits(group, most)) return Promise.resolve(this.#begin(place, group, most));
+    if (this.#waiting >= this.#limits.waiting) return this.#refused(place, group, tooMany());
     return new Promise((resolve, reject) => {
       const leave = (): void => {
         signal?.removeEventListener('abort', aborted);
-        if (place.waiters.delete(waiter)) this.#waiting -= 1;
+        if (place.waiters.delete(waiter)) this.#countWaiting(group, -1);
         this.#forget(place);
       };
       const waiter: Waiter = {
+        group,
         most,
         proceed: (session) => {
-          this.#count(place, 1);
           leave();
           resolve(session);
         },
@@ -161,11 +135,31 @@ export class ClientPool implements SessionPool {
       const aborted = (): void => waiter.refuse(abortFailure('connect'));
       signal?.addEventListener('abort', aborted, { once: true });
       place.waiters.add(waiter);
-      this.#waiting += 1;
+      this.#countWaiting(group, 1);
     });
   }
 
-  async #make(place: Place, destination: Destination, options: LeaseOptions): Promise<ClientSession> {
+  #refused(place: Place, group: PoolGroup, failure: ClientFailure): Promise<never> {
+    this.#forget(place);
+    this.#groups.forget(group);
+    return Promise.reject(failure);
+  }
+
+  #countWaiting(group: PoolGroup, by: 1 | -1): void {
+    group.waiting += by;
+    this.#waiting += by;
+    this.#groups.forget(group);
+  }
+
+  /** A kept connection, or room for a new one. */
+  #begin(place: Place, group: PoolGroup, most: number): ClientSession | undefined {
+    this.#count(place, group, 1);
+    const kept = this.#takeIdle(place);
+    if (kept === undefined) this.#makeRoom(group, most);
+    return kept;
+  }
+
+  async #make(place: Place, group: PoolGroup, destination: Destination, options: LeaseOptions): Promise<ClientSession> {
     const { deadlines, signal } = options;
     const call = { clock: this.#clock, ...(deadlines && { deadlines }), ...(signal && { signal }) };
     try {
@@ -174,19 +168,19 @@ export class ClientPool implements SessionPool {
       return session;
     } catch (error) {
       this.#failed += 1;
-      this.#leave(place);
+      this.#leave(place, group);
       throw error;
     }
   }
 
-  #lent(place: Place, session: ClientSession, reused: boolean): Lease {
+  #lent(place: Place, group: PoolGroup, session: ClientSession, reused: boolean): Lease {
     let out = true;
     const release = (): void => {
       if (!out) return;
       out = false;
-      if (this.#keeps(session)) this.#keep(place, session);
+      if (this.#keeps(session)) this.#keep(place, group, session);
       else if (session.failure === undefined) void session.quit();
-      this.#leave(place);
+      this.#leave(place, group);
     };
     return { session, reused, release };
   }
@@ -197,29 +191,40 @@ export class ClientPool implements SessionPool {
     return !this.#closed && session.reusable && session.messages < uses && young;
   }
 
-  #keep(place: Place, session: ClientSession): void {
-    place.idle.push({ session, at: this.#clock.monotonic() });
+  #keep(place: Place, group: PoolGroup, session: ClientSession): void {
+    place.idle.push({ session, group, at: this.#clock.monotonic() });
+    group.idle += 1;
     this.#idle += 1;
     this.#sweep ??= setTimeout(() => this.#sweepIdle(), this.#limits.idleMs).unref();
   }
 
-  #leave(place: Place): void {
+  /** Takes note that a connection is kept no more. */
+  #dropped({ session, group }: Idle): ClientSession {
+    this.#idle -= 1;
+    group.idle -= 1;
+    this.#groups.forget(group);
+    return session;
+  }
+
+  #leave(place: Place, group: PoolGroup): void {
     const wasFull = this.#busy >= this.#limits.connections;
-    this.#count(place, -1);
+    this.#count(place, group, -1);
     this.#serve(place);
-    if (wasFull) this.#serveOthers(place);
+    if (wasFull || group.waiting > 0) this.#serveOthers(place);
     this.#forget(place);
+    this.#groups.forget(group);
   }
 
   /** Those who wait here, as far as there is something for them. */
   #serve(place: Place): void {
     for (const waiter of place.waiters) {
-      if (!this.#admits(place, waiter.most)) return;
-      waiter.proceed(this.#takeIdle(place));
+      const { group, most } = waiter;
+      if (this.#admits(group, most)) waiter.proceed(this.#begin(place, group, most));
+      else if (group.name === place.key) return;
     }
   }
 
-  /** Where the whole pool was full, room here is room for another destination. */
+  /** Room that has come about here may be room for another destination. */
   #serveOthers(place: Place): void {
     if (this.#waiting === 0) return;
     for (const other of this.#places.values()) {
@@ -228,35 +233,33 @@ export class ClientPool implements SessionPool {
     }
   }
 
-  #admits(place: Place, most: number): boolean {
-    return this.#busy < this.#limits.connections && place.busy < Math.min(most, this.#limits.connectionsEach);
+  #admits({ busy }: PoolGroup, most: number): boolean {
+    return this.#busy < this.#limits.connections && busy < Math.min(most, this.#limits.connectionsEach);
   }
 
-  /** The newest that is still in order; undefined when one must be made, for which there is room then. */
+  /** The newest that is still in order. */
   #takeIdle(place: Place): ClientSession | undefined {
     for (let one = place.idle.pop(); one !== undefined; one = place.idle.pop()) {
-      this.#idle -= 1;
-      if (this.#keeps(one.session)) return one.session;
-      void one.session.quit();
+      const session = this.#dropped(one);
+      if (this.#keeps(session)) return session;
+      void session.quit();
     }
-    if (this.#busy + this.#idle >= this.#limits.connections) this.#discardOne();
     return undefined;
   }
 
   #discardIdle(place: Place): void {
-    this.#idle -= place.idle.length;
-    for (const { session } of place.idle.splice(0)) session.close();
+    for (const one of place.idle.splice(0)) this.#dropped(one).close();
   }
 
-  /** One of those that are kept for other destinations. */
-  #discardOne(): void {
-    for (const place of this.#places.values()) {
-      const oldest = place.idle.shift();
-      if (oldest === undefined) continue;
-      this.#idle -= 1;
-      void oldest.session.quit();
-      return;
-    }
+  /** For the connection that is about to be made others are given up that are only kept. */
+  #makeRoom(group: PoolGroup, most: number): void {
+    const discard = (place: Place, one: Idle): void => {
+      void this.#dropped(one).quit();
+      this.#forget(place);
+    };
+    const isOurs = (one: Idle): boolean => one.group === group;
+    if (group.idle > 0 && group.busy + group.idle > most) takeKept(this.#places.values(), isOurs, discard);
+    if (this.#busy + this.#idle > this.#limits.connections) takeKept(this.#places.values(), () => true, discard);
   }
 
   #sweepIdle(): void {
@@ -264,8 +267,8 @@ export class ClientPool implements SessionPool {
     const now = this.#clock.monotonic();
     for (const place of this.#places.values()) {
       while (place.idle[0] !== undefined && this.#isStale(place.idle[0], now)) {
-        void place.idle.shift()?.session.quit();
-        this.#idle -= 1;
+        void this.#dropped(place.idle[0]).quit();
+        place.idle.shift();
       }
       this.#forget(place);
     }
@@ -276,8 +279,9 @@ export class ClientPool implements SessionPool {
     return !session.reusable || now - at >= this.#limits.idleMs || now - session.since >= this.#limits.ageMs;
   }
 
-  #count(place: Place, by: 1 | -1): void {
+  #count(place: Place, group: PoolGroup, by: 1 | -1): void {
     place.busy += by;
+    group.busy += by;
     this.#busy += by;
   }
 
@@ -285,12 +289,3 @@ export class ClientPool implements SessionPool {
     if (place.busy + place.idle.length + place.waiters.size === 0) this.#places.delete(place.key);
   }
 }
-
-/** The connection was gone before the server had answered anything: closed, or with the 421 of a server that left meanwhile. */
-function diedUnseen(failure: ClientFailure | undefined): boolean {
-  if (failure === undefined || failure.step !== 'mail') return false;
-  return failure.kind === 'closed' || (failure.kind === 'reply' && failure.code === 421);
-}
-
-const closedHere = (): ClientFailure => localFailure('connect', 'No more mail is sent');
-const tooMany = (): ClientFailure => localFailure('connect', 'Too many messages wait for a connection');

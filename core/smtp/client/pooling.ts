@@ -17,6 +17,15 @@ export interface PoolLimits {
   readonly ageMs: number;
 }
 
+export const usualPoolLimits: PoolLimits = {
+  connections: 200,
+  connectionsEach: 20,
+  waiting: 10_000,
+  idleMs: 10_000,
+  uses: 1000,
+  ageMs: 300_000,
+};
+
 export interface PoolStatistics {
   readonly leased: number;
   readonly idle: number;
@@ -30,6 +39,8 @@ export interface PoolStatistics {
 export interface LeaseOptions extends Omit<CallOptions, 'transcript' | 'identity' | 'clock'> {
   /** At most so many connections to this destination; the pool's limit when absent or higher. */
   readonly most?: number;
+  /** Destinations that are leased with the same name share `most`, kept connections and all; each stands alone when absent. */
+  readonly group?: string;
 }
 
 /** A connection for one message at a time. */

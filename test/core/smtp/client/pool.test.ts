@@ -173,3 +173,31 @@ test('many messages at once share few connections, and each arrives once', async
   assert.equal(sink.messages.length, 300);
   assert.equal(sink.connections, 5);
 });
+
+test('destinations of one group share what they may have, kept connections and all', async (t) => {
+  const { sink, pool, destination } = await ground(t);
+  const other = { ...destination, host: 'other.example' };
+  const options = { most: 1, group: 'site' };
+  const first = await pool.lease(destination, options);
+  const second = pool.lease(other, options);
+  assert.deepEqual(pool.statistics(), { leased: 1, idle: 0, waiting: 1, opened: 1, reused: 0, failed: 0 });
+  first.release();
+  const lease = await second;
+  await sink.until(({ open }) => open === 1);
+  assert.deepEqual(pool.statistics(), { leased: 1, idle: 0, waiting: 0, opened: 2, reused: 0, failed: 0 });
+  const stranger = await pool.lease(destination, { most: 1, group: 'another site' });
+  stranger.release();
+  lease.release();
+  assert.equal(pool.statistics().idle, 2);
+});
+
+test('a group whose destination cannot be called lets the next one try', async (t) => {
+  const { pool, destination } = await ground(t);
+  const dead = { ...destination, port: 1 };
+  const options = { most: 1, group: 'site' };
+  const failing = pool.lease(dead, options);
+  const waiting = pool.lease(destination, options);
+  await assert.rejects(failing);
+  (await waiting).release();
+  assert.equal(pool.statistics().waiting, 0);
+});
