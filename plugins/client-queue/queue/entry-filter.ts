@@ -1,6 +1,7 @@
-import { openStates, type EntryState, type RecordedReply } from '../../../core/contracts/queue-entry.js';
+import { openStates, type EntryState } from '../../../core/contracts/queue-entry.js';
 import type { EntryFilter } from '../../../core/contracts/queue-list.js';
 import { isOpen, type QueuedEntry } from './queued-entry.js';
+import { mentions } from './word-search.js';
 
 type Test = (entry: QueuedEntry) => boolean;
 
@@ -53,27 +54,4 @@ function hasSender(wanted: string): Test {
 function addressTest(wanted: string): (address: string) => boolean {
   if (wanted.startsWith('@')) return (address) => address.toLowerCase().endsWith(wanted);
   return (address) => address.length === wanted.length && address.toLowerCase() === wanted;
-}
-
-/** Subject and Message-ID are looked for in the envelope as it is kept first: few have to be taken apart. */
-function mentions(q: string): Test {
-  const wanted = q.toLowerCase();
-  const asJson = JSON.stringify(wanted).slice(1, -1);
-  const has = (text: string | null): boolean => text !== null && text.toLowerCase().includes(wanted);
-  const inReply = /^\d/.test(wanted) ? anywhereInReply(wanted) : (reply: RecordedReply) => has(reply.text);
-  return (entry) =>
-    entry.uid.toLowerCase().includes(wanted) ||
-    has(entry.sender) ||
-    entry.recipients.some(({ address, reply }) => has(address) || (reply !== null && inReply(reply))) ||
-    (entry.envelope.toLowerCase().includes(asJson) && inHeader(entry, has));
-}
-
-/** Codes are looked for only by those who look for digits: putting a line together for every entry takes its time. */
-function anywhereInReply(wanted: string): (reply: RecordedReply) => boolean {
-  return ({ code, status, text }) => `${code} ${status} ${text}`.toLowerCase().includes(wanted);
-}
-
-function inHeader(entry: QueuedEntry, has: (text: string | null) => boolean): boolean {
-  const { subject, internetMessageId } = entry.accepted;
-  return has(subject) || has(internetMessageId);
 }

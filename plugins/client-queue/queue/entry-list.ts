@@ -3,8 +3,7 @@ import type { EntrySummary, QueuedRecipient } from '../../../core/contracts/queu
 import type { EntryPage, EntrySort, ListOptions } from '../../../core/contracts/queue-list.js';
 import { z } from 'zod';
 import { isWaiting, type QueuedEntry } from './queued-entry.js';
-
-type Key = number | string;
+import { ascending, type Compare, compareKeys, descending, type Key, type Row, Rows } from './row-selection.js';
 
 /** A cursor: the entry that a page ends or begins with, and on which side of it the page is. */
 const Cursor = z.tuple([
@@ -34,14 +33,6 @@ interface DecodedCursor {
   readonly side: 'next' | 'prev';
 }
 
-/** An entry and what it is sorted by, worked out once. */
-interface Row {
-  readonly entry: QueuedEntry;
-  readonly key: Key;
-}
-
-type Compare = (one: Row, other: Row) => number;
-
 /** So many times the page are gathered before what is too much is parted off. */
 const surplus = 4;
 const fewest = 2000;
@@ -51,9 +42,10 @@ export class PageSelection {
   readonly #options: Required<Pick<ListOptions, 'sort' | 'order' | 'limit'>>;
   readonly #cursor: DecodedCursor | undefined;
   readonly #skipped: number;
+  readonly #descends: boolean;
   readonly #compare: Compare;
   readonly #keyOf: (entry: QueuedEntry) => Key;
-  #rows: Row[] = [];
+  #rows: Rows;
   /** No row behind it is on the page. */
   #last: Row | undefined;
   #total = 0;
@@ -66,25 +58,28 @@ export class PageSelection {
     this.#cursor = cursor === undefined ? undefined : decodeCursor(cursor, sort, order);
     this.#skipped = cursor === undefined ? (page - 1) * limit : 0;
     const backwards = this.#cursor?.side === 'prev';
-    this.#compare = (order === 'desc') === backwards ? ascending : descending;
+    this.#descends = (order === 'desc') !== backwards;
+    this.#compare = this.#descends ? descending : ascending;
     this.#keyOf = keys[sort];
+    this.#rows = new Rows(this.#descends);
   }
 
   add(entry: QueuedEntry): void {
     this.#total += 1;
-    const row = { entry, key: this.#keyOf(entry) };
-    if (this.#cursor !== undefined && !this.#isBeside(row, this.#cursor)) return;
+    const key = this.#keyOf(entry);
+    if (this.#cursor !== undefined && !this.#isBeside(entry, key, this.#cursor)) return;
     this.#beside += 1;
-    if (this.#last !== undefined && this.#compare(row, this.#last) > 0) return;
-    this.#rows.push(row);
+    if (this.#last !== undefined && this.#compare({ entry, key }, this.#last) > 0) return;
+    this.#rows.add(entry, key);
     const wanted = this.#skipped + this.#options.limit;
-    if (this.#rows.length < fewest || this.#rows.length < surplus * wanted) return;
-    part(this.#rows, wanted, this.#compare);
-    this.#rows.length = wanted;
-    this.#last = this.#rows.reduce((last, other) => (this.#compare(other, last) > 0 ? other : last));
+    if (this.#rows.size < fewest || this.#rows.size < surplus * wanted) return;
+    const kept = this.#rows.between(0, wanted);
+    this.#rows = new Rows(this.#descends);
+    for (const row of kept) this.#rows.add(row.entry, row.key);
+    this.#last = kept.reduce((last, other) => (this.#compare(other, last) > 0 ? other : last));
   }
 
-  #isBeside({ entry, key }: Row, cursor: DecodedCursor): boolean {
+  #isBeside(entry: QueuedEntry, key: Key, cursor: DecodedCursor): boolean {
     const compared = compareKeys(key, cursor.key) || compareKeys(entry.uid, cursor.uid);
     return (this.#options.order === 'asc' ? compared : -compared) * (cursor.side === 'next' ? 1 : -1) > 0;
   }
@@ -92,10 +87,7 @@ export class PageSelection {
   result(): EntryPage {
     const { sort, order, limit } = this.#options;
     const side = this.#cursor?.side ?? 'next';
-    part(this.#rows, this.#skipped, this.#compare);
-    const rest = this.#rows.slice(this.#skipped);
-    part(rest, limit, this.#compare);
-    const shown = rest.slice(0, limit).sort(this.#compare);
+    const shown = this.#rows.between(this.#skipped, this.#skipped + limit).sort(this.#compare);
     const further = this.#beside > this.#skipped + limit;
     const before = this.#cursor === undefined ? this.#skipped > 0 : this.#total > this.#beside;
     if (side === 'prev') shown.reverse();
@@ -108,50 +100,6 @@ export class PageSelection {
       prevCursor: cursorAt(shown[0], 'prev', side === 'next' ? before : further),
     };
   }
-}
-
-/** Brings the `count` first rows to the front, in no order: quickselect. */
-function part(rows: Row[], count: number, compare: Compare): void {
-  let from = 0;
-  let to = rows.length - 1;
-  while (from < to && count > from && count <= to) {
-    const pivot = rows[(from + to) >> 1];
-    if (pivot === undefined) return;
-    let left = from;
-    let right = to;
-    while (left <= right) {
-      while (compareAt(rows, left, pivot, compare) < 0) left += 1;
-      while (compareAt(rows, right, pivot, compare) > 0) right -= 1;
-      if (left > right) break;
-      swap(rows, left, right);
-      left += 1;
-      right -= 1;
-    }
-    if (count <= right) to = right;
-    else if (count > left) from = left;
-    else return;
-  }
-}
-
-function compareAt(rows: readonly Row[], at: number, pivot: Row, compare: Compare): number {
-  const row = rows[at];
-  return row === undefined ? 0 : compare(row, pivot);
-}
-
-function swap(rows: Row[], one: number, other: number): void {
-  const [a, b] = [rows[one], rows[other]];
-  if (a === undefined || b === undefined) return;
-  rows[one] = b;
-  rows[other] = a;
-}
-
-const ascending: Compare = (one, other) =>
-  compareKeys(one.key, other.key) || compareKeys(one.entry.uid, other.entry.uid);
-const descending: Compare = (one, other) => ascending(other, one);
-
-function compareKeys(one: Key, other: Key): number {
-  if (one === other) return 0;
-  return one < other ? -1 : 1;
 }
 
 function encodeCursor(cursor: z.output<typeof Cursor>): string {
