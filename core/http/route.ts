@@ -2,6 +2,7 @@ import { LRUCache } from 'lru-cache';
 import type { z } from 'zod';
 import type { AnyEndpoint, BodyDeclaration, Endpoint, Representation } from './endpoint.js';
 import { markOf, type Mark } from '../watchdog/running-code.js';
+import { refuseBadEndpoint } from './endpoint-check.js';
 import { FieldShape } from './field-shape.js';
 import type { Views } from './views.js';
 
@@ -33,6 +34,7 @@ export interface Route {
 
 export function compileRoute(plugin: MountedPlugin, declared: AnyEndpoint, views: Views): Route {
   const endpoint = declared as unknown as OpenEndpoint;
+  refuseBadEndpoint(plugin.name, endpoint);
   const { view, path } = endpoint;
   const produces: readonly Representation[] = endpoint.produces ?? (view === undefined ? ['json'] : ['html', 'json']);
   const usual = produces.includes('json') ? 'json' : (produces[0] ?? 'json');
