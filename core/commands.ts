@@ -44,6 +44,16 @@ export const builtInCommands: readonly BuiltInCommand[] = [
     },
   },
   {
+    words: 'plugin check',
+    takes: ['PATH'],
+    flags: ['json'],
+    summary: 'try a plugin, without starting the server',
+    run: async ({ args: [path = ''], flags, options }, surroundings) => {
+      const { checkPlugin } = await import('./plugin-tools/check-plugin.js');
+      return checkPlugin({ path, options, json: flags.has('json') }, surroundings);
+    },
+  },
+  {
     words: 'plugin test',
     takes: ['PATH'],
     summary: 'run the tests in the folder of a plugin',

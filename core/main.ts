@@ -41,13 +41,14 @@ export function configure(
   overrides: Overrides,
   { cwd, env }: Surroundings,
   layers?: readonly LayerFile[],
+  loadPlugins = loadSitePlugins,
 ): Promise<LoadedConfiguration> {
   return loadConfiguration({
     overrides,
     ...(layers !== undefined && { layers }),
     cwd,
     env,
-    plugins: async (names, folder) => replaceBuiltIns(await loadSitePlugins(names, folder)),
+    plugins: async (names, folder) => replaceBuiltIns(await loadPlugins(names, folder)),
   });
 }
 

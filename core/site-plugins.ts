@@ -53,7 +53,8 @@ function refuseOtherKit(name: string, plugin: Plugin): void {
   );
 }
 
-function entryOf(name: string, folder: string): string {
+/** The file that a name leads to. @throws start error when there is none */
+export function entryOf(name: string, folder: string): string {
   const path = resolve(folder, name);
   if (existsSync(path)) return statSync(path).isDirectory() ? entryOfFolder(name, path) : path;
   if (/^[./]/.test(name)) throw startError(`Site plugin ${name}: there is no file or folder ${path}.`);

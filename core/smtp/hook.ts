@@ -71,6 +71,9 @@ export interface HookDescription {
   readonly plugin: string;
   /** `shadow`: it is asked, and what it answers is only written down. */
   readonly mode: 'enforce' | 'shadow';
+  /** Plugins that it wants to be in front of, and behind. */
+  readonly before: readonly string[];
+  readonly after: readonly string[];
   readonly timeLimitMs: number;
   readonly calls: number;
   readonly failures: number;

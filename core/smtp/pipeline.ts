@@ -121,6 +121,11 @@ export class Pipeline {
     return this.#targets.get(name)?.target;
   }
 
+  /** Every target, and whose it is. */
+  targets(): readonly { readonly name: string; readonly plugin: string }[] {
+    return [...this.#targets].map(([name, { plugin }]) => ({ name, plugin }));
+  }
+
   /** The chain as it stands; the same one until a registration changes. */
   snapshot(): FrozenChain {
     this.#chain ??= new FrozenChain({

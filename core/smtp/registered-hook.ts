@@ -80,8 +80,10 @@ export class RegisteredHook<S extends Stage> implements PlacedHook {
 
   describe(mode: HookDescription['mode']): HookDescription {
     const { plugin, phase } = this;
+    const { before = [], after = [] } = this;
+    const placed = { before: [before].flat(), after: [after].flat() };
     const counts = { calls: this.#calls, failures: this.#failures, shadowed: this.#shadowed };
-    return { stage: this.#stage, phase, plugin, mode, timeLimitMs: this.#timeLimitMs, ...counts };
+    return { stage: this.#stage, phase, plugin, mode, ...placed, timeLimitMs: this.#timeLimitMs, ...counts };
   }
 
   /** Resolves with the answer or, when that takes too long, with a failure; what comes later is only logged. */

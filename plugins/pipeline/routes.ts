@@ -20,6 +20,8 @@ const HookAnswer = z.object({
   phase: Phase,
   plugin: z.string(),
   mode: z.enum(['enforce', 'shadow']).describe('shadow: asked, and its verdict only written to the log'),
+  before: z.array(z.string()).describe('Plugins whose hooks it wants to be in front of'),
+  after: z.array(z.string()),
   timeLimitMs: z.int(),
   calls: z.int(),
   failures: z.int(),

@@ -111,6 +111,8 @@ test('hooks that failed are told for five minutes, also when they are registered
     phase: 'policy',
     plugin: 'greylist',
     mode: 'enforce',
+    before: [],
+    after: [],
     shadowed: 0,
     timeLimitMs: 1000,
     calls: 9,

@@ -1,0 +1,48 @@
+import { isAbsolute } from 'node:path';
+import { builtInCommands } from '../commands.js';
+import type { Plugin } from '../plugin.js';
+import type { Services } from '../service.js';
+
+/** What a declaration says wrong. Site plugins are JavaScript: what the compiler would refuse is refused here. */
+export function declarationComplaints(plugin: Plugin): readonly string[] {
+  const complaints: string[] = [];
+  const { name, options, setup, views, assets, commands } = plugin as { readonly [K in keyof Plugin]: unknown };
+  if (typeof name !== 'string' || !/^[a-z][a-z0-9]*(-[a-z0-9]+)*$/.test(name)) {
+    complaints.push(`name: ${JSON.stringify(name)} is not lower-case words with "-" between them, such as rate-limit.`);
+  }
+  if (!has(options, 'safeParse'))
+    complaints.push('options: not a zod schema; z.strictObject({ … }) from postern/plugin is one.');
+  if (typeof setup !== 'function') complaints.push('setup: not a function.');
+  for (const [key, folder] of Object.entries({ views, assets })) {
+    if (folder !== undefined && !(typeof folder === 'string' && isAbsolute(folder))) {
+      complaints.push(
+        `${key}: ${JSON.stringify(folder)} is not an absolute path; join(import.meta.dirname, '${key}') is.`,
+      );
+    }
+  }
+  for (const key of ['needs', 'uses', 'provides'] as const) complaints.push(...serviceComplaints(key, plugin[key]));
+  complaints.push(...commandComplaints(commands));
+  return complaints;
+}
+
+function serviceComplaints(key: string, services: Services): readonly string[] {
+  return Object.entries(services ?? {})
+    .filter(([, token]) => !has(token, 'postern') || !has(token, 'id'))
+    .map(([name]) => `${key}.${name}: not the token of a service; service('example.${name}') makes one.`);
+}
+
+function commandComplaints(commands: unknown): readonly string[] {
+  if (!Array.isArray(commands)) return ['commands: not a list.'];
+  const taken = new Set(builtInCommands.map(({ words }) => words.split(' ')[0]));
+  return (commands as readonly Partial<Plugin['commands'][number]>[]).flatMap(({ name, usage, run }) => {
+    if (typeof name !== 'string' || !/^[a-z][a-z0-9-]*$/.test(name)) {
+      return [`commands: ${JSON.stringify(name)} is not one lower-case word.`];
+    }
+    if (taken.has(name)) return [`commands: ${name} is a command of the server itself.`];
+    if (typeof run !== 'function' || !Array.isArray(usage))
+      return [`commands: ${name} needs usage, a list of lines, and run, a function.`];
+    return [];
+  });
+}
+
+const has = (value: unknown, key: string): boolean => typeof value === 'object' && value !== null && key in value;

@@ -1,0 +1,219 @@
+import { mkdirSync, statSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { createApp, type App } from '../app.js';
+import { systemClock } from '../clock.js';
+import type { LoadedConfiguration } from '../config/load.js';
+import { placesOf } from '../config/refusal.js';
+import { openAccounts, ownerUsername, type Accounts } from '../http/accounts.js';
+import { openLog } from '../log.js';
+import { configure } from '../main.js';
+import type { Plugin } from '../plugin.js';
+import { entryOf, loadSitePlugins } from '../site-plugins.js';
+import { isStartError } from '../start-error.js';
+import { HttpCaller } from '../testing/http-caller.js';
+import { declarationComplaints } from './declaration.js';
+import { placeBelow, reasonOf } from './error-place.js';
+import { outlineOfPlugin, type PluginOutline } from './plugin-outline.js';
+import { syntaxErrorPlace } from './syntax-error.js';
+import type { Finding, TrialReport, TrialRequest, TrialStep } from './trial.js';
+
+/** Nobody but the trial itself signs in, and nothing that it starts outlives it. */
+const ownerToken = 'trial';
+
+/** Everything that a start does, but for listening; and what a visitor would see. */
+export class Trial {
+  readonly #request: TrialRequest;
+  readonly #tell: (step: TrialStep) => void;
+  readonly #findings: Finding[] = [];
+  readonly #tried = new Set<string>();
+  readonly #log: string[] = [];
+  #step: TrialStep = 'load';
+  #plugins: readonly PluginOutline[] = [];
+
+  constructor(request: TrialRequest, tell: (step: TrialStep) => void) {
+    this.#request = request;
+    this.#tell = tell;
+  }
+
+  /** Never rejects. */
+  async run(): Promise<TrialReport> {
+    try {
+      await this.#run();
+    } catch (error) {
+      this.#fault(error);
+    }
+    return this.#report();
+  }
+
+  /** The report when an error that nobody caught has ended everything. */
+  ended(error: unknown): TrialReport {
+    this.#fault(error, 'Nobody catches this error, which would end the server: ');
+    return this.#report();
+  }
+
+  /** Somebody wanted to speak to others. */
+  tried(what: string): void {
+    this.#tried.add(what);
+  }
+
+  async #run(): Promise<void> {
+    const { path, cwd } = this.#request;
+    const own = path === null ? [] : await loadSitePlugins([path], cwd);
+    for (const plugin of own)
+      for (const message of declarationComplaints(plugin)) this.#error(`${plugin.name}, ${message}`);
+    if (this.#findings.length > 0) return;
+    this.#begin('configuration');
+    const configuration = await this.#configure(own);
+    this.#begin('setup');
+    const app = await this.#start(configuration);
+    const looked = path === null ? configuration.plugins : own;
+    this.#plugins = looked.map((plugin) => outlineOfPlugin(plugin, app));
+    if (path !== null) await this.#lookAt(own, configuration, app);
+    this.#begin('stop');
+    await app.close();
+  }
+
+  /** As it is, with the plugin in it. */
+  #configure(own: readonly Plugin[]): Promise<LoadedConfiguration> {
+    const { path, options, cwd, env } = this.#request;
+    const entry = path === null ? undefined : entryOf(path, cwd);
+    return configure(options, { cwd, env, print: () => undefined }, undefined, async (names, folder) => [
+      ...(await loadSitePlugins(
+        names.filter((name) => entryOf(name, folder) !== entry),
+        folder,
+      )),
+      ...own,
+    ]);
+  }
+
+  async #start(configuration: LoadedConfiguration): Promise<App> {
+    const { scratch } = this.#request;
+    mkdirSync(join(scratch, 'uploads'));
+    const log = openLog({ ...configuration.settings.log, folder: join(scratch, 'logs'), clock: systemClock });
+    log.ring.subscribe((line) => this.#log.push(line));
+    return createApp({
+      configuration: { ...configuration, data: scratch },
+      load: () => Promise.reject(new Error('a trial is not reloaded')),
+      accounts: await trialAccounts(scratch),
+      log,
+      clock: systemClock,
+    });
+  }
+
+  async #lookAt(own: readonly Plugin[], configuration: LoadedConfiguration, app: App): Promise<void> {
+    this.#begin('pages');
+    const known = new Set(['core', ...configuration.plugins.map(({ name }) => name)]);
+    const names = new Set(own.map(({ name }) => name));
+    for (const hook of app.pipeline.describe().filter(({ plugin }) => names.has(plugin))) {
+      for (const other of [...hook.before, ...hook.after].filter((name) => !known.has(name))) {
+        this.#warning(`The hook of ${hook.stage} wants to be before or after ${other}: no plugin of that name runs.`);
+      }
+    }
+    const call = caller(app);
+    await this.#call(call, 'GET /openapi.json', 'application/json');
+    for (const { plugin, method, path, formats } of app.http.describe()) {
+      if (!names.has(plugin) || method !== 'GET' || path.includes('{')) continue;
+      if (formats.includes('json')) await this.#call(call, `GET ${path}`, 'application/json');
+      if (formats.includes('html')) await this.#call(call, `GET ${path}`, 'text/html');
+    }
+  }
+
+  /** What is asked for may well be missing; only a fault is one. */
+  async #call(call: ReturnType<typeof caller>, what: string, accept: string): Promise<void> {
+    const [before, tried] = [this.#log.length, this.#tried.size];
+    const { status } = await call(what.slice('GET '.length), accept);
+    if (status !== 500) return;
+    const { err = {} } =
+      this.#log
+        .slice(before)
+        .map(faultOf)
+        .findLast(({ err }) => err !== undefined) ?? {};
+    const place = this.#request.path === null ? undefined : placeBelow(this.#folder(), err.stack ?? '');
+    const message = `${what} as ${accept} fails: ${err.message ?? 'the log says why'}`;
+    // Without a network that is no wonder.
+    this.#find(this.#tried.size > tried ? 'warning' : 'error', message, place);
+  }
+
+  #begin(step: TrialStep): void {
+    this.#step = step;
+    this.#tell(step);
+  }
+
+  #fault(error: unknown, before = ''): void {
+    const place = this.#request.path === null ? undefined : this.#placeOf(error);
+    if (isStartError(error) && this.#step === 'configuration') {
+      for (const { message } of placesOf(error)) this.#find('error', message, undefined);
+    } else if (isStartError(error) && place === undefined) this.#find('error', error.message, undefined);
+    else this.#find('error', `${before}${reasonOf(error)}`, place);
+  }
+
+  #placeOf(error: unknown): string | undefined {
+    const { path, cwd } = this.#request;
+    const folder = this.#folder();
+    const place = placeBelow(folder, error);
+    if (place !== undefined || path === null || !(error instanceof Error && error.cause instanceof SyntaxError))
+      return place;
+    return syntaxErrorPlace(entryOf(path, cwd), folder);
+  }
+
+  /** Of the plugin. */
+  #folder(): string {
+    const { path, cwd } = this.#request;
+    const place = resolve(cwd, path ?? '');
+    const isFolder = statSync(place, { throwIfNoEntry: false })?.isDirectory() === true;
+    if (isFolder) return place;
+    try {
+      return dirname(entryOf(path ?? '', cwd));
+    } catch {
+      return cwd;
+    }
+  }
+
+  #error(message: string): void {
+    this.#find('error', message, undefined);
+  }
+
+  #warning(message: string): void {
+    this.#find('warning', message, undefined);
+  }
+
+  #find(severity: Finding['severity'], message: string, place: string | undefined): void {
+    this.#findings.push({ severity, step: this.#step, place: place ?? null, message });
+  }
+
+  #report(): TrialReport {
+    const tried = [...this.#tried].map((what): Finding => ({
+      severity: 'warning',
+      step: this.#step,
+      place: null,
+      message: `It wanted to ${what}, and got no answer: there is no network in a check.`,
+    }));
+    return { plugins: this.#plugins, findings: [...this.#findings, ...tried] };
+  }
+}
+
+async function trialAccounts(folder: string): Promise<Accounts> {
+  const { accounts } = await openAccounts({
+    // Not a hash of anything: the owner is who asks.
+    configured: [
+      { username: 'nobody', role: 'read', passwordHash: `scrypt$1024$8$1$${'A'.repeat(22)}$${'A'.repeat(43)}` },
+    ],
+    file: join(folder, 'accounts.json'),
+    adminPassword: undefined,
+    ownerToken,
+    clock: systemClock,
+  });
+  return accounts;
+}
+
+function caller(app: App): (path: string, accept: string) => Promise<{ readonly status: number }> {
+  const http = new HttpCaller(app.http.callback());
+  const authorization = `Basic ${Buffer.from(`${ownerUsername}:${ownerToken}`).toString('base64')}`;
+  return (path, accept) => http.call('GET', path, { accept, headers: { authorization } });
+}
+
+interface LoggedFault {
+  readonly err?: { readonly message?: string; readonly stack?: string };
+}
+
+const faultOf = (line: string): LoggedFault => JSON.parse(line) as LoggedFault;
