@@ -146,7 +146,9 @@ export class DrivenSite {
 
   /** What arrived in that mailbox. */
   mailbox(address: string): readonly DeliveredMail[] {
-    return this.#parts.delivered.filter(({ target, mailbox }) => target === 'mailbox' && mailbox === address);
+    return this.#parts.delivered.filter(
+      ({ target, mailbox }) => target === 'mailbox' && mailbox === address.toLowerCase(),
+    );
   }
 
   /** Lines of the log, the oldest first: those of the plugin. */

@@ -40,7 +40,7 @@ function usersStandIn(input: StandInInput): Plugin {
           return session.user === undefined ? next() : route({ target: 'relay', destination: address.domain });
         }
         const user = known.resolve(address);
-        if (user === undefined) return reject(550, '5.1.1', 'No such user here');
+        if (user === undefined) return refusedUser(address);
         return route({ target: 'mailbox', destination: user.username });
       });
       return { directory: known };
@@ -62,6 +62,7 @@ function unlessTaken<S extends Readonly<Record<string, Service<unknown>>>>({ tak
   return Object.fromEntries(Object.entries(services).filter(([, { id }]) => !taken.has(id))) as S;
 }
 
+/** Letters of a name count as equal in either case, and `anna+list@…` is anna, as in `users`. */
 class KnownUsers implements Directory {
   readonly source = 'test';
   readonly #domains: readonly string[];
@@ -69,12 +70,14 @@ class KnownUsers implements Directory {
 
   constructor({ domains, users }: Pick<StandInInput, 'domains' | 'users'>) {
     this.#domains = domains;
-    this.#users = users?.map((user) => parseAddress(user).address);
+    this.#users = users?.map((user) => lowerCase(parseAddress(user).address));
   }
 
   resolve(address: Address): MailUser | undefined {
-    const isThere = this.#users?.includes(address.address) ?? this.#domains.includes(address.domain);
-    return isThere ? { username: address.address, address, aliases: [], quota: null, disabled: false } : undefined;
+    const name = lowerCase(address.address);
+    const known = this.#users === undefined ? this.#anybody(name, address) : this.#listed(name);
+    if (known === undefined) return undefined;
+    return { username: known, address: parseAddress(known), aliases: [], quota: null, disabled: false };
   }
 
   find(username: string): MailUser | undefined {
@@ -86,6 +89,20 @@ class KnownUsers implements Directory {
   }
 
   authenticate(username: string, password: string): Promise<MailUser | undefined> {
-    return Promise.resolve(password === userPassword ? this.find(username) : undefined);
+    return Promise.resolve(password === userPassword && username.includes('@') ? this.find(username) : undefined);
+  }
+
+  #anybody(name: string, { domain }: Address): string | undefined {
+    return this.#domains.includes(domain) ? name : undefined;
+  }
+
+  #listed(name: string): string | undefined {
+    return [name, name.replace(/\+[^@]*(?=@)/, '')].find((one) => this.#users?.includes(one));
   }
 }
+
+const lowerCase = (text: string): string => text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
+
+/** What old hosts took for a route is refused with other words (RFC 5321 §3.3). */
+const refusedUser = ({ local }: Address) =>
+  /[%!@]/.test(local) ? reject(550, '5.7.1', 'Relaying denied') : reject(550, '5.1.1', 'No such user here');
