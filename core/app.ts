@@ -13,8 +13,7 @@ import type { Catalogue, LayerFile, Reloading } from './contracts/server.js';
 import { stallWatch, type StallWatch } from './contracts/stall-watch.js';
 import { submission } from './contracts/submission.js';
 import { openSpool, type FileSpool } from './disk/file-spool.js';
-import { DnsLookups } from './dns/lookups.js';
-import { pluginResolver } from './dns/plugin-resolver.js';
+import { openPluginDns } from './dns/plugin-dns.js';
 import type { Resolver } from './dns/resolver.js';
 import { watchDataFolder } from './foreign-entries.js';
 import { HealthRegistry } from './health-registry.js';
@@ -86,7 +85,7 @@ export interface App {
 /** Wires the services, starts the plugins and opens nothing yet. What had started is closed when something fails. */
 export async function createApp(input: AppInput): Promise<App> {
   const { clock, instead = {} } = input;
-  const { timers = systemTimers, resolver = pluginResolver(clock) } = instead;
+  const { timers = systemTimers, resolver } = instead;
   const { settings, data, hostname } = input.configuration;
   const { log } = input.log;
   const live = new LiveConfiguration(input.configuration, log);
@@ -114,7 +113,7 @@ export async function createApp(input: AppInput): Promise<App> {
       lend(localDelivery, new PipelineDelivery({ pipeline, spool, clock })),
       lend(submission, new PipelineSubmission({ pipeline, spool, hostname, clock, log })),
       lend(catalogue, catalogueOf({ http, smtp, pipeline })),
-      lend(dns, new DnsLookups({ resolver, timers })),
+      lend(dns, openPluginDns({ live, clock, timers, resolver })),
       lend(explaining, explainingOf(live, pipeline, clock)),
       lend(stallWatch, watchStalls(input.watchdog, live, health)),
     ],

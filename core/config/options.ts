@@ -1,5 +1,6 @@
 import { hostname } from 'node:os';
 import { z } from 'zod';
+import { DnsOptions } from '../dns/options.js';
 import { HttpOptions } from '../http/options.js';
 import { SmtpOptions } from '../smtp/options.js';
 import { WatchdogOptions } from '../watchdog/options.js';
@@ -52,6 +53,7 @@ export const ServerOptions = z.strictObject({
     .describe('The domains whose mail ends here. The first one is where postmaster lives.'),
   http: HttpOptions.prefault({}).describe('The management interface.'),
   smtp: SmtpOptions.prefault({}).describe('How mail comes in.'),
+  dns: DnsOptions.prefault({}).describe('Whom plugins ask for names.'),
   log: LogOptions.prefault({}).describe('The server log in data/logs.'),
   watchdog: WatchdogOptions.prefault({}).describe('What happens when the event loop stands still.'),
   shutdownSeconds: z

@@ -28,22 +28,17 @@ const codes: Readonly<Record<DnsFailureKind, string>> = {
 export class DnsLookups implements Dns {
   readonly #timers: Timers;
   readonly #mostMs: number;
-  readonly #asks: Readonly<Record<DnsType, Ask>>;
+  #asks: Readonly<Record<DnsType, Ask>>;
 
   constructor({ resolver, timers, mostMs = usualMostMs }: LookupsInput) {
     this.#timers = timers;
     this.#mostMs = mostMs;
-    this.#asks = {
-      A: async (name, signal) => (await resolver.resolve4(name, { signal })).records,
-      AAAA: async (name, signal) => (await resolver.resolve6(name, { signal })).records,
-      MX: async (name, signal) =>
-        (await resolver.resolveMx(name, { signal })).records.map(({ exchange, preference }) => ({
-          exchange,
-          priority: preference,
-        })),
-      TXT: async (name, signal) => (await resolver.resolveTxt(name, { signal })).records.map((text) => [text]),
-      PTR: async (address, signal) => (await resolver.resolvePtr(address, { signal })).records,
-    };
+    this.#asks = asksOf(resolver);
+  }
+
+  /** From now on that one is asked. */
+  use(resolver: Resolver): void {
+    this.#asks = asksOf(resolver);
   }
 
   async lookup<T extends DnsType>(name: string, type: T, options: DnsQuestionOptions = {}): Promise<DnsAnswer<T>> {
@@ -89,3 +84,15 @@ export class DnsLookups implements Dns {
 }
 
 const isType = (type: string): type is DnsType => ['A', 'AAAA', 'MX', 'TXT', 'PTR'].includes(type);
+
+const asksOf = (resolver: Resolver): Readonly<Record<DnsType, Ask>> => ({
+  A: async (name, signal) => (await resolver.resolve4(name, { signal })).records,
+  AAAA: async (name, signal) => (await resolver.resolve6(name, { signal })).records,
+  MX: async (name, signal) =>
+    (await resolver.resolveMx(name, { signal })).records.map(({ exchange, preference }) => ({
+      exchange,
+      priority: preference,
+    })),
+  TXT: async (name, signal) => (await resolver.resolveTxt(name, { signal })).records.map((text) => [text]),
+  PTR: async (address, signal) => (await resolver.resolvePtr(address, { signal })).records,
+});

@@ -110,15 +110,19 @@ function addresses(found: readonly { readonly address: string; readonly ttl: num
   return { records: found.map(({ address }) => address), ttl: Math.min(...found.map(({ ttl }) => ttl)) };
 }
 
+/** Whether a text names a server as `SystemResolverOptions` says. */
+export const isNameServer = (text: string): boolean => placeOf(text) !== undefined;
+
 /** As node:dns takes it. */
 function serverAddress(text: string): string {
+  const place = placeOf(text);
+  if (place !== undefined) return place;
+  throw problem('invalid', `A name server is an IP address, perhaps with a port: ${JSON.stringify(text.slice(0, 80))}`);
+}
+
+function placeOf(text: string): string | undefined {
   if (isIPv6(text)) return `[${text}]:53`;
   const [, address = '', port = '53'] = /^\[?([0-9A-Fa-f:.]+?)\]?(?::(\d{1,5}))?$/.exec(text) ?? [];
-  if (isIP(address) === 0 || Number(port) < 1 || Number(port) > 65_535) {
-    throw problem(
-      'invalid',
-      `A name server is an IP address, perhaps with a port: ${JSON.stringify(text.slice(0, 80))}`,
-    );
-  }
+  if (isIP(address) === 0 || Number(port) < 1 || Number(port) > 65_535) return undefined;
   return isIPv6(address) ? `[${address}]:${port}` : `${address}:${port}`;
 }
