@@ -62,7 +62,7 @@ export class Listener {
 
   /** Takes a connection that came in through its door. */
   take(socket: Socket): void {
-    this.#server.server.emit('connection', socket);
+    this.#server.take(socket);
   }
 
   /** New sessions, and new STARTTLS handshakes, use this certificate. */

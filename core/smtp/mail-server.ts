@@ -21,7 +21,7 @@ export interface MailServerOptions {
 /** smtp-server as listener and TLS layer. Its seam is `connect`, where its own connection would begin. */
 export class MailServer extends SMTPServer {
   readonly #accept: (socket: Socket) => void;
-  readonly #offersStartTls: boolean;
+  readonly #tls: MailServerOptions['tls'];
   /** When a handshake that is still going on was first seen, in monotonic milliseconds. */
   readonly #pendingSince = new Map<Socket, number>();
 
@@ -38,7 +38,13 @@ export class MailServer extends SMTPServer {
       ...options.material,
     });
     this.#accept = options.accept;
-    this.#offersStartTls = options.tls === 'starttls';
+    this.#tls = options.tls;
+  }
+
+  /** Takes a connection that came in: where a handshake comes first, the library makes it. */
+  take(socket: Socket): void {
+    if (this.#tls === 'implicit') this.server.emit('connection', socket);
+    else this.#accept(socket);
   }
 
   override connect(socket: Socket): void {
@@ -46,7 +52,7 @@ export class MailServer extends SMTPServer {
   }
 
   get startTlsOptions(): TLSSocketOptions | undefined {
-    return this.#offersStartTls ? createTLSSocketOptions(this) : undefined;
+    return this.#tls === 'starttls' ? createTLSSocketOptions(this) : undefined;
   }
 
   /**
