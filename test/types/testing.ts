@@ -34,5 +34,5 @@ export async function typed(): Promise<void> {
   // @ts-expect-error what is driven is a plugin
   await drive({ name: 'typed' });
   // @ts-expect-error a session is of one of two kinds
-  site.session({ mode: 'lmtp' });
+  void site.session({ mode: 'lmtp' });
 }

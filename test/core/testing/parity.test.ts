@@ -125,19 +125,19 @@ async function driven(site: DrivenSite, { hello, lines, eml }: Mail): Promise<re
 
 suite('the kit answers as a server that listens', () => {
   test('the same to the same commands, whatever hooks do', async (t) => {
-    const { portOf, folder } = await startInProcess(
+    const server = await startInProcess(
       t,
       `{ hostname: 'mx.example.org', domains: ['example.org'], sitePlugins: ['./deeds.mjs'],
         smtp: { listeners: [{ mode: 'mx', port: 0 }] } }`,
       {},
       (folder) => writeFile(join(folder, 'deeds.mjs'), deeds),
     );
-    const module = (await import(pathToFileURL(join(folder, 'deeds.mjs')).href)) as { readonly deeds: Plugin };
+    const module = (await import(pathToFileURL(join(server.folder, 'deeds.mjs')).href)) as { readonly deeds: Plugin };
     const site = await drive(module.deeds, { test: t, users: ['postmaster@example.org'] });
     let hooksDecided = 0;
     await fc.assert(
       fc.asyncProperty(mail, async (one) => {
-        const [expected, got] = await Promise.all([live(portOf('mx'), one), driven(site, one)]);
+        const [expected, got] = await Promise.all([live(server.portOf('mx'), one), driven(site, one)]);
         hooksDecided += expected.filter((answer) => /^(?:4|554)/.test(answer)).length;
         assert.deepEqual(withoutTls(got), expected);
       }),
