@@ -174,3 +174,14 @@ export { secret } from './config/outline.js';
 export { writeFileAtomic } from './disk/atomic.js';
 export { networkOf, reversedAddress } from './ip-address.js';
 export { parseNetworks, type NetworkSet } from './smtp/networks.js';
+/** Types for the functions that a plugin is made of. */
+export type { Clock } from './clock.js';
+export type { Command, CommandInput, OwnerCall, Terminal } from './command.js';
+export type { Delivery, DeliveryTarget, RecipientOutcome } from './contracts/delivery-target.js';
+export type { Directory, MailUser } from './contracts/directory.js';
+export type { HealthReport } from './health.js';
+export type { Log } from './log.js';
+export { parseAddress, type Address } from './mime/address.js';
+export type { Hook, HookOptions, Phase, Stage, StageInput, WatchedEvent, WatchedEvents, Watcher } from './smtp/hook.js';
+export type { Outcome } from './smtp/outcome.js';
+export type { ReceivedMessage, Recipient, SmtpSession, Transaction } from './smtp/transaction.js';

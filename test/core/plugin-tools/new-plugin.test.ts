@@ -1,14 +1,13 @@
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { newPlugin, type NewPluginInput } from '../../../core/plugin-tools/new-plugin.js';
 import { parsePluginName } from '../../../core/plugin-tools/plugin-name.js';
 import { isStartError } from '../../../core/start-error.js';
 import { projectRoot } from '../../support/project.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
+import { compilerComplaints } from '../../support/type-check.js';
 
 const input = { name: 'rate-limit', language: 'javascript', stripsTypes: false } as const;
 
@@ -23,12 +22,6 @@ const filesBelow = (folder: string) =>
     .filter((entry) => entry.isFile())
     .map((entry) => join(entry.parentPath, entry.name).slice(folder.length + 1))
     .toSorted();
-
-/** What the TypeScript compiler, and with it an editor, has to say. */
-function complaints(folder: string, configuration: string): string {
-  const compiler = join(dirname(createRequire(import.meta.url).resolve('typescript/package.json')), 'bin', 'tsc');
-  return spawnSync(process.execPath, [compiler, '-p', configuration], { cwd: folder, encoding: 'utf8' }).stdout;
-}
 
 describe('postern plugin new', () => {
   test('writes a plugin under its name, in each form that the name has', async (t) => {
@@ -100,7 +93,7 @@ describe('postern plugin new', () => {
     const cwd = await temporaryFolder(t);
     await newPlugin({ ...input, cwd });
     const folder = join(cwd, 'rate-limit');
-    assert.equal(complaints(folder, 'jsconfig.json'), '');
+    assert.equal(compilerComplaints(folder, 'jsconfig.json'), '');
     const file = join(folder, 'index.js');
     const code = readFileSync(file, 'utf8');
     writeFileSync(
@@ -108,7 +101,7 @@ describe('postern plugin new', () => {
       code.replace('options.refuse.includes', 'options.refused.includes').replace("'5.7.1', ", '517, '),
     );
     assert.match(
-      complaints(folder, 'jsconfig.json'),
+      compilerComplaints(folder, 'jsconfig.json'),
       /index\.js\(\d+,\d+\): .*'refused' does not exist.*\n.*index\.js.*number/s,
     );
   });
@@ -121,7 +114,7 @@ describe('postern plugin new', () => {
     await newPlugin({ ...input, cwd });
     const folder = join(cwd, 'rate-limit');
     assert.doesNotMatch(readFileSync(join(folder, 'jsconfig.json'), 'utf8'), /paths|typeRoots/);
-    assert.equal(complaints(folder, 'jsconfig.json'), '');
+    assert.equal(compilerComplaints(folder, 'jsconfig.json'), '');
   });
 
   test('--typescript writes the same in TypeScript, where Node runs it', async (t) => {
@@ -137,6 +130,6 @@ describe('postern plugin new', () => {
     const code = readFileSync(join(folder, 'index.ts'), 'utf8');
     assert.match(code, /const senders: z\.output<typeof Judged>\[\] = \[\];/);
     assert.doesNotMatch(code, /@type/);
-    assert.equal(complaints(folder, 'tsconfig.json'), '');
+    assert.equal(compilerComplaints(folder, 'tsconfig.json'), '');
   });
 });
