@@ -9,5 +9,7 @@ async function start(): Promise<void> {
   const compiling: { readonly createRequire: unknown; readonly enableCompileCache?: () => unknown } =
     await import('node:module');
   compiling.enableCompileCache?.();
-  await import('./cli.js');
+  // `cli.js` and all that it needs, in few files.
+  const program = '../server/cli.js';
+  await import(program);
 }

@@ -100,9 +100,13 @@ export function resolveKitHere(): void {
   });
 }
 
-/** The package itself says what it exports: `./testing` is imported as `postern/testing`. */
+/**
+ * The package itself says what it exports: `./testing` is imported as `postern/testing`. What the command runs lies in a folder with
+ * a manifest of its own, which exports the same in the form that runs.
+ */
 function exportedModules(): Readonly<Record<string, string>> {
-  const root = new URL('../../', import.meta.url);
+  const here = new URL('./', import.meta.url);
+  const root = existsSync(new URL('package.json', here)) ? here : new URL('../../', import.meta.url);
   const manifest = JSON.parse(readFileSync(new URL('package.json', root), 'utf8')) as Manifest;
   const modules = Object.entries(manifest.exports).flatMap(([name, target]) =>
     typeof target === 'string' ? [] : [[`${manifest.name}${name.slice(1)}`, new URL(target.default, root).href]],

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { copyFileSync, readFileSync } from 'node:fs';
+import { copyFileSync, readdirSync, readFileSync } from 'node:fs';
+import { isBuiltin } from 'node:module';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { projectRoot } from './support/project.js';
@@ -29,6 +30,8 @@ test('the package holds the built server, its views, its assets and its document
     'dist/core/testing/index.js',
     'dist/core/testing/index.d.ts',
     'dist/plugins/index.js',
+    'dist/server/cli.js',
+    'dist/server/LICENSES.txt',
     'views/layout.njk',
     'public/app.css',
     'public/vendor/htmx.min.js',
@@ -37,7 +40,7 @@ test('the package holds the built server, its views, its assets and its document
     assert.ok(paths.includes(wanted), `${wanted} is missing`);
   }
   const strange = paths.filter(
-    (path) => !/^(dist\/(core|plugins)|views|public|skeleton|docs|deploy)\/|^[\w-]+(\.md|\.json)?$/.test(path),
+    (path) => !/^(dist\/(core|plugins|server)|views|public|skeleton|docs|deploy)\/|^[\w-]+(\.md|\.json)?$/.test(path),
   );
   assert.deepEqual(strange, []);
 });
@@ -74,6 +77,28 @@ test('the shrinkwrap has each package that runs in the tested version, asked for
   }
   assert.equal(spawnSync(process.execPath, [join(copy, 'shrinkwrap.mjs'), '--remove']).status, 0);
   assert.throws(() => read('npm-shrinkwrap.json'), /ENOENT/);
+});
+
+/** The files that a module of the built command takes with it, and the packages: what is imported later is not among them. */
+function takenWith(file: string, taken = new Set<string>()): ReadonlySet<string> {
+  if (taken.has(file)) return taken;
+  taken.add(file);
+  if (!file.endsWith('.js')) return taken;
+  const text = readFileSync(join(projectRoot, 'dist', 'server', file), 'utf8');
+  for (const [, name = ''] of text.matchAll(/^(?:import|export)\b[^;"]*?"([^"]+)";$/gm)) {
+    if (!isBuiltin(name)) takenWith(name.replace(/^\.\//, ''), taken);
+  }
+  return taken;
+}
+
+test('the command starts from few files, and no package is read before somebody needs it', () => {
+  const started = readdirSync(join(projectRoot, 'dist', 'server')).filter((name) => /^(cli|part-.*)\.js$/.test(name));
+  const taken = [...new Set(started.flatMap((name) => [...takenWith(name)]))];
+  assert.deepEqual(
+    taken.filter((name) => !/^[\w-]+\.js$/.test(name)),
+    [],
+  );
+  assert.ok(taken.length < 60, `${taken.length} files`);
 });
 
 test('the lock file names every optional package, for each platform, as npm ci wants it', () => {

@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import { roomFor } from '../cache-room.js';
 import { systemClock, type Clock } from '../clock.js';
 import { dnsFailure, isDnsFailure, type DnsFailure } from './failure.js';
 import type { Answer, LookupOptions, Resolver } from './resolver.js';
@@ -44,7 +45,7 @@ export class CachingResolver implements Resolver {
     this.#resolver = resolver;
     this.#limits = { ...usualCacheLimits, ...limits };
     this.#clock = clock;
-    this.#known = new LRUCache({ max: this.#limits.entries });
+    this.#known = new LRUCache(roomFor(this.#limits.entries));
   }
 
   resolveMx: Resolver['resolveMx'] = (name, options) =>

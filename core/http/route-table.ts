@@ -19,9 +19,9 @@ export interface MatchedRoute {
 /** Characters of a path that is remembered. */
 const longestKnown = 300;
 
-/** All routes, prepared for matching. Built anew when a plugin mounts or goes, never for a request. */
+/** All routes. A new one is made when a plugin mounts or goes; it is prepared for matching by the first request that it gets. */
 export class RouteTable {
-  readonly #router = new Router({ strict: true, sensitive: true });
+  #router: Router | undefined;
   readonly #byName = new Map<string, Route>();
   readonly #found = new LRUCache<string, Found>({ max: 500 });
 
@@ -39,7 +39,7 @@ export class RouteTable {
 
   #match(path: string): Found | undefined {
     const routes = new Map<Method, MatchedRoute>();
-    for (const layer of this.#router.match(path, 'GET').path) {
+    for (const layer of this.#prepared.match(path, 'GET').path) {
       const route = this.#byName.get(layer.name ?? '');
       if (route === undefined || routes.has(route.endpoint.method)) continue;
       routes.set(route.endpoint.method, { route, params: Object.freeze(layer.params(path, layer.captures(path))) });
@@ -53,22 +53,35 @@ export class RouteTable {
     };
   }
 
+  get #prepared(): Router {
+    this.#router ??= routerOf(this.#byName);
+    return this.#router;
+  }
+
   #add(route: Route): void {
     const { method, path } = route.endpoint;
+    if (!/^\/(?:[^{}]|\{[A-Za-z][A-Za-z0-9]*\})*$/.test(path))
+      throw startError(`The endpoint path ${path} is malformed.`);
     const name = `${method} ${route.specificity}`;
     const other = this.#byName.get(name);
     if (other !== undefined) {
       throw startError(`${method} ${path} is mounted twice, by the plugins ${other.plugin} and ${route.plugin}.`);
     }
     this.#byName.set(name, route);
-    this.#router.register(toRouterPath(path), [method], () => undefined, { name, strict: true, sensitive: true });
   }
+}
+
+function routerOf(routes: ReadonlyMap<string, Route>): Router {
+  const router = new Router({ strict: true, sensitive: true });
+  for (const [name, { endpoint }] of routes) {
+    const path = toRouterPath(endpoint.path);
+    router.register(path, [endpoint.method], () => undefined, { name, strict: true, sensitive: true });
+  }
+  return router;
 }
 
 /** `/store/{domain}` → `/store/:domain`. What else has a meaning there is escaped. */
 function toRouterPath(path: string): string {
-  if (!/^\/(?:[^{}]|\{[A-Za-z][A-Za-z0-9]*\})*$/.test(path))
-    throw startError(`The endpoint path ${path} is malformed.`);
   return path
     .split(/(\{[^}]*\})/)
     .map((piece) => (piece.startsWith('{') ? `:${piece.slice(1, -1)}` : piece.replaceAll(/[:*(){}[\]+?!\\]/g, '\\$&')))

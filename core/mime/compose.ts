@@ -1,4 +1,4 @@
-import MimeNode from 'nodemailer/lib/mime-node';
+import type MimeNode from 'nodemailer/lib/mime-node';
 import { attachmentField } from './attachment.js';
 import type { Correspondent } from './recipient.js';
 
@@ -36,22 +36,28 @@ export interface AttachmentLabel {
   readonly contentType: string;
 }
 
+type NodeClass = typeof MimeNode;
+
+/** Most servers never compose a message, and none does at its start. */
+const nodeClass = async (): Promise<NodeClass> => (await import('nodemailer/lib/mime-node')).default;
+
 /** Nothing that a caller hands in is ever taken for a path or a URL. */
 const closed = { disableFileAccess: true, disableUrlAccess: true, keepBcc: true } as const;
 
 /** A message (RFC 5322, RFC 2045) piece by piece: the texts are in memory, parts pass by. */
 export async function* composeMessage(composition: Composition): AsyncGenerator<Buffer> {
   const { parts, kept } = composition;
+  const Node = await nodeClass();
   yield kept;
   if (parts.length === 0) {
-    const root = bodyNode(composition, undefined);
+    const root = bodyNode(composition, (type) => new Node(type, closed));
     label(root, composition);
     yield await root.build();
     return;
   }
-  const root = new MimeNode('multipart/mixed', closed);
+  const root = new Node('multipart/mixed', closed);
   label(root, composition);
-  const body = await bodyNode(composition, root).build();
+  const body = await bodyNode(composition, (type) => root.createChild(type)).build();
   const header = root.buildHeaders();
   const boundary = root.boundary;
   if (typeof boundary !== 'string') throw new Error('a multipart has a boundary');
@@ -69,7 +75,8 @@ export async function* encodeAttachment(
   about: AttachmentLabel,
   content: AsyncIterable<Buffer>,
 ): AsyncGenerator<Buffer> {
-  const node = new MimeNode('multipart/mixed', closed).createChild(about.contentType, { filename: about.filename });
+  const Node = await nodeClass();
+  const node = new Node('multipart/mixed', closed).createChild(about.contentType, { filename: about.filename });
   node.setHeader('Content-Transfer-Encoding', 'base64');
   node.setHeader('Content-Disposition', 'attachment');
   node.setHeader(attachmentField, about.attachmentId);
@@ -95,8 +102,7 @@ function label(root: MimeNode, composition: Composition): void {
 const mimeAddress = ({ name, address }: Correspondent) => ({ name, address: address.address });
 
 /** Text, HTML, or both as alternatives, the better one last (RFC 2046 §5.1.4). */
-function bodyNode({ text, html }: Composition, parent: MimeNode | undefined): MimeNode {
-  const node = (type: string): MimeNode => parent?.createChild(type) ?? new MimeNode(type, closed);
+function bodyNode({ text, html }: Composition, node: (type: string) => MimeNode): MimeNode {
   if (html === null) return node('text/plain; charset=utf-8').setContent(ended(text ?? ''));
   if (text === null) return node('text/html; charset=utf-8').setContent(ended(html));
   const both = node('multipart/alternative');

@@ -2,6 +2,7 @@ import { constants } from 'node:fs';
 import { lstat, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { LRUCache } from 'lru-cache';
+import { roomFor } from '../../core/cache-room.js';
 import type { Clock } from '../../core/clock.js';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { isMissing } from '../../core/disk/fault.js';
@@ -47,7 +48,7 @@ interface Known extends MailboxUsage {
 export class MailboxQuotas {
   readonly #ground: QuotaGround;
   readonly #counting = new Map<string, Promise<MailboxUsage>>();
-  readonly #absent = new LRUCache<string, true>({ max: 10_000, ttl: absentMs });
+  readonly #absent = new LRUCache<string, true>({ ...roomFor(10_000), ttl: absentMs });
 
   constructor(ground: QuotaGround) {
     this.#ground = ground;

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { LRUCache } from 'lru-cache';
+import { roomFor } from '../../core/cache-room.js';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { isMissing, isTaken } from '../../core/disk/fault.js';
 import { nodeFiles, type FileLayer } from '../../core/disk/file-layer.js';
@@ -20,7 +21,7 @@ export class MaildirTree {
   readonly #files: FileLayer;
   readonly #folders: FolderSync;
   /** The folders on the way to `new`. */
-  readonly #durable = new LRUCache<string, readonly string[]>({ max: knownLimit });
+  readonly #durable = new LRUCache<string, readonly string[]>(roomFor(knownLimit));
 
   readonly #looks = new Map<string, Promise<boolean>>();
 
