@@ -15,8 +15,8 @@ export interface DriveOptions {
   readonly options?: unknown;
   /** Services that the plugin names in `needs` or `uses`, under the same keys. */
   readonly services?: Readonly<Record<string, unknown>>;
-  /** Other plugins that run beside it. */
-  readonly beside?: readonly Plugin[];
+  /** Other plugins that run beside it, with their defaults or, as `[plugin, options]`, with options. */
+  readonly beside?: readonly (Plugin | readonly [plugin: Plugin, options: unknown])[];
   /** Stands until it is turned. */
   readonly clock?: FakeClock;
   /** The DNS that plugins ask by the service `dns`; nothing exists in it if absent. */
@@ -53,14 +53,15 @@ export async function drive(plugin: Plugin, options: DriveOptions = {}): Promise
   dns.useTimers(clock);
   const record = new HookRecord();
   const delivered: DeliveredMail[] = [];
-  const own = [plugin, ...beside];
-  const given = servicesFor(own, services);
-  const taken = new Set([...own.map(({ name }) => name), ...[...own, ...given].flatMap(idsOf)]);
+  const own = [[plugin, options.options] as const, ...beside.map(withOptions)];
+  const plugins = own.map(([one]) => one);
+  const given = servicesFor(plugins, services);
+  const taken = new Set([...plugins.map(({ name }) => name), ...[...plugins, ...given].flatMap(idsOf)]);
   const others = standIns({ domains, users: options.users, taken });
   const observer = observing(plugin);
   const server = await TestServer.start({
-    plugins: [...given, ...others, ...own, observer.plugin],
-    options: { [plugin.name]: options.options },
+    plugins: [...given, ...others, ...plugins, observer.plugin],
+    options: Object.fromEntries(own.map(([{ name }, its]) => [name, its])),
     domains,
     env,
     clock,
@@ -73,8 +74,7 @@ export async function drive(plugin: Plugin, options: DriveOptions = {}): Promise
   const strangers = new Set([...others, ...given, observer.plugin].map(({ name }) => name));
   const isStandIn = (name: string) => strangers.has(name);
   const { overviews, services: lent } = observer.seen();
-  const name = plugin.name;
-  const site = new DrivenSite({ server, name, clock, dns, record, delivered, isStandIn, overviews, services: lent });
+  const site = new DrivenSite({ server, plugin, clock, dns, record, delivered, isStandIn, overviews, services: lent });
   options.test?.after(() => site.close());
   return site;
 }
@@ -95,7 +95,7 @@ const knownOptions: readonly string[] = Object.keys({
 
 /** Tests are often plain JavaScript: what the compiler would refuse is refused here. */
 function refuseMistakes(plugin: unknown, options: DriveOptions): void {
-  if (![plugin, ...(options.beside ?? [])].every(isPlugin)) {
+  if (![plugin, ...(options.beside ?? []).map((one) => withOptions(one)[0])].every(isPlugin)) {
     throw new TypeError('drive: give what definePlugin returns.');
   }
   const stranger = Object.keys(options).find((key) => !knownOptions.includes(key));
@@ -103,6 +103,9 @@ function refuseMistakes(plugin: unknown, options: DriveOptions): void {
     throw new TypeError(`drive: there is no option ${stranger}; options: ${knownOptions.join(', ')}.`);
   }
 }
+
+const withOptions = (one: NonNullable<DriveOptions['beside']>[number]): readonly [Plugin, unknown] =>
+  'postern' in one ? [one, undefined] : one;
 
 const idsOf = ({ provides }: Plugin): readonly string[] => Object.values(provides).map(({ id }) => id);
 

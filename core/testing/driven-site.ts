@@ -1,7 +1,9 @@
 import { isIP } from 'node:net';
 import type { HealthState } from '../health.js';
+import type { Plugin } from '../plugin.js';
 import type { WatchedEvent } from '../smtp/hook.js';
 import type { ClientAnswer } from './client-answer.js';
+import { runCommand, type CommandResult } from './command-run.js';
 import type { DeliveredMail } from './delivered-mail.js';
 import type { FakeClock } from './fake-clock.js';
 import type { FakeDns } from './fake-dns.js';
@@ -36,7 +38,7 @@ export type LogLine = Readonly<Record<string, unknown>> & { readonly level: stri
 
 export interface SiteParts {
   readonly server: TestServer;
-  readonly name: string;
+  readonly plugin: Plugin;
   readonly clock: FakeClock;
   readonly dns: FakeDns;
   readonly record: HookRecord;
@@ -133,6 +135,28 @@ export class DrivenSite {
     return { status, html: text, text: pageText(text), headers };
   }
 
+  /**
+   * Runs a command of the plugin as `postern NAME …` does beside a running server. `answers` is what is typed when it asks.
+   */
+  async command(
+    words: readonly string[],
+    { answers = [] }: { readonly answers?: readonly string[] } = {},
+  ): Promise<CommandResult> {
+    const [name, ...args] = words;
+    const { plugin, server, clock } = this.#parts;
+    const command = plugin.commands.find((one) => one.name === name);
+    if (command === undefined) throw new Error(`The plugin ${plugin.name} has no command ${name ?? ''}.`);
+    const { data, domains, options } = server.app.configuration.current;
+    return runCommand(command, {
+      args,
+      answers,
+      clock,
+      options: options.get(plugin.name),
+      configuration: { data, domains },
+      owner: (method, path, body) => this.call(method, path, body === undefined ? {} : { json: body }),
+    });
+  }
+
   /** Tells the watchers, and waits until they were told. Sender, recipients and the like may be given in short. */
   async emit<E extends WatchedEvent>(event: E, about: EventDraft<E> = {}): Promise<void> {
     this.#parts.server.app.pipeline.snapshot().emit(event, eventOf(event, about, this.clock));
@@ -153,7 +177,7 @@ export class DrivenSite {
 
   /** Lines of the log, the oldest first: those of the plugin. */
   get log(): readonly LogLine[] {
-    return this.serverLog.filter(({ plugin }) => plugin === this.#parts.name);
+    return this.serverLog.filter(({ plugin }) => plugin === this.#parts.plugin.name);
   }
 
   /** Lines of the whole server. */
@@ -195,7 +219,7 @@ export class DrivenSite {
 
   /** Gives the plugin other options, as a reload of the configuration does. Rejects when they are refused. */
   async reconfigure(options: unknown): Promise<void> {
-    await this.#parts.server.reconfigure({ [this.#parts.name]: options });
+    await this.#parts.server.reconfigure({ [this.#parts.plugin.name]: options });
   }
 
   /** Stops the plugin and the server, and removes the folder. May be called twice. */

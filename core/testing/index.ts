@@ -3,6 +3,7 @@
  */
 export { drive, type DriveOptions } from './drive.js';
 export type { DrivenSite, LogLine, RenderedPage, SessionOptions } from './driven-site.js';
+export type { CommandResult } from './command-run.js';
 export type { ClientAnswer } from './client-answer.js';
 export type { DeliveredMail } from './delivered-mail.js';
 export { FakeClock, type Span } from './fake-clock.js';
