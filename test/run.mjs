@@ -26,6 +26,7 @@ const thorough = [
   'deploy',
   'e2e/explain',
   'e2e/killed',
+  'e2e/plugin',
   'e2e/refused-start',
   'e2e/reload',
   'e2e/stop',
