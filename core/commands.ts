@@ -32,6 +32,15 @@ export const builtInCommands: readonly BuiltInCommand[] = [
       (await import('./configuration-check.js')).checkConfiguration(options, surroundings),
   },
   {
+    words: 'doctor',
+    flags: ['json'],
+    summary: 'look at ports, DNS, TLS, rights, disk and configuration and say what to do',
+    run: async ({ options, flags }, surroundings) => {
+      const { doctor } = await import('./doctor/doctor.js');
+      return doctor({ options, json: flags.has('json'), terminal: process.stdout.isTTY }, surroundings);
+    },
+  },
+  {
     words: 'plugin new',
     takes: ['NAME'],
     flags: ['typescript'],

@@ -3,24 +3,25 @@ import type { OwnerCall } from './command.js';
 import { readLock } from './disk/lock.js';
 import { startError } from './start-error.js';
 
-/** The way to the process that owns the data folder; undefined when there is none. */
-export async function ownerOf(data: string): Promise<OwnerCall | undefined> {
+/** The way to the process that owns the data folder; undefined when there is none. An answer may take `patienceMs`. */
+export async function ownerOf(data: string, patienceMs = 30_000): Promise<OwnerCall | undefined> {
   const lock = await readLock(data);
   if (lock === undefined) return undefined;
   const { pid, http, token } = lock;
   if (http === null || token === null) {
     throw startError(`Process ${pid} owns the data folder ${data} and is not ready yet: try again in a moment.`);
   }
-  return (method, path, body) => call({ url: new URL(path, http), pid, token }, method, body);
+  return (method, path, body) => call({ url: new URL(path, http), pid, token, patienceMs }, method, body);
 }
 
 interface Owner {
   readonly url: URL;
   readonly pid: number;
   readonly token: string;
+  readonly patienceMs: number;
 }
 
-async function call({ url, pid, token }: Owner, method: string, body: unknown): ReturnType<OwnerCall> {
+async function call({ url, pid, token, patienceMs }: Owner, method: string, body: unknown): ReturnType<OwnerCall> {
   const headers = {
     accept: 'application/json',
     authorization: `Basic ${Buffer.from(`${ownerUsername}:${token}`).toString('base64')}`,
@@ -31,7 +32,7 @@ async function call({ url, pid, token }: Owner, method: string, body: unknown): 
       method,
       headers,
       redirect: 'manual',
-      signal: AbortSignal.timeout(30_000),
+      signal: AbortSignal.timeout(patienceMs),
       ...(body !== undefined && { body: JSON.stringify(body) }),
     });
     const text = await answer.text();

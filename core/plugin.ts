@@ -3,6 +3,7 @@ import { z } from 'zod';
 import type { Clock } from './clock.js';
 import type { Command } from './command.js';
 import type { DeliveryTarget } from './contracts/delivery-target.js';
+import type { DoctorCheck } from './contracts/doctor-check.js';
 import type { HealthCheck } from './health.js';
 import type { AnyEndpoint, Role } from './http/endpoint.js';
 import type { Log } from './log.js';
@@ -94,6 +95,8 @@ export interface PluginDefinition<
   readonly assets?: string;
   /** Commands for the terminal: `postern NAME …`. */
   readonly commands?: readonly Command<z.output<O>>[];
+  /** What `postern doctor` looks at for it. */
+  readonly checks?: readonly DoctorCheck<z.output<O>>[];
   /** It owns no files and lends no services that others hold: on reload it is set up anew and swapped. */
   readonly reload?: 'replace';
   setup(
@@ -104,6 +107,9 @@ export interface PluginDefinition<
 
 /** A command whose plugin's options have been forgotten. */
 export type PluginCommand = Command<unknown>;
+
+/** A check whose plugin's options have been forgotten. */
+export type PluginCheck = DoctorCheck<unknown>;
 
 /** A plugin as the host sees it: branded data, its types forgotten. */
 export interface Plugin {
@@ -117,6 +123,7 @@ export interface Plugin {
   readonly views: string | undefined;
   readonly assets: string | undefined;
   readonly commands: readonly PluginCommand[];
+  readonly checks: readonly PluginCheck[];
   readonly reload: 'replace' | undefined;
   readonly setup: (context: PluginContext, given: Readonly<Record<string, unknown>>) => unknown;
 }
@@ -144,6 +151,7 @@ export function definePlugin<
     views,
     assets,
     commands: definition.commands ?? [],
+    checks: definition.checks ?? [],
     reload,
     setup: (context: PluginContext, given: Readonly<Record<string, unknown>>) =>
       definition.setup(context, given as Parameters<typeof definition.setup>[1]),
@@ -164,6 +172,8 @@ export { defineEndpoint, respond } from './http/endpoint.js';
 export type { AnyEndpoint, Endpoint, EndpointRequest, Response } from './http/endpoint.js';
 export { configurationSources } from './contracts/configuration-source.js';
 export { directory } from './contracts/directory.js';
+export { advice, fine, skipped, trouble } from './contracts/doctor-check.js';
+export type { DoctorCheck, DoctorInput, Finding } from './contracts/doctor-check.js';
 export { dns } from './contracts/dns.js';
 export type { Dns, DnsAnswer, DnsRecords, DnsType } from './contracts/dns.js';
 export { mailboxes } from './contracts/mailboxes.js';

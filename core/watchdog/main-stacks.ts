@@ -13,6 +13,7 @@ export class MainStacks {
   readonly #session = new Session();
   readonly #scripts = new Map<string, string>();
   readonly #ready: Promise<void>;
+  #closed = false;
   /** The innermost frame of each first: `function (file:line:column)`. */
   readonly seen: (readonly string[])[] = [];
 
@@ -37,10 +38,12 @@ export class MainStacks {
   /** Asks for one more. A thread that has heard it and runs no JavaScript has nothing to show; one that has not heard it yet is busy. */
   async look(): Promise<void> {
     await this.#ready;
-    await this.#post('Debugger.pause');
+    if (!this.#closed) await this.#post('Debugger.pause');
   }
 
+  /** A look that waits then ends without one. */
   close(): void {
+    this.#closed = true;
     this.#session.disconnect();
   }
 

@@ -13,6 +13,7 @@ import { definePlugin, type PluginContext } from '../../core/plugin.js';
 import { parseNetworks } from '../../core/smtp/networks.js';
 import { clientSite } from './client-site.js';
 import { openDestinationControls } from './destination-controls.js';
+import { dkimCheck, queueCheck } from './doctor-checks.js';
 import { ClientQueueOptions, type ClientQueueSettings } from './options.js';
 import { Outbound } from './outbound.js';
 import { OutboundSettings } from './outbound-settings.js';
@@ -33,6 +34,7 @@ export const clientQueue = definePlugin({
   options: ClientQueueOptions,
   needs: { configuration, lifecycle, localDelivery, submission },
   provides: { relayQueue },
+  checks: [queueCheck, dkimCheck],
   async setup(context, { options, configuration, lifecycle, localDelivery, submission }) {
     const { clock, log, smtp, metrics, health, onClose } = context;
     const { data, hostname } = configuration;

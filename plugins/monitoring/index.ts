@@ -8,6 +8,7 @@ import { stallWatch, type StallWatch } from '../../core/contracts/stall-watch.js
 import { definePlugin, next, type PluginContext } from '../../core/plugin.js';
 import { Activity } from './activity.js';
 import { charts } from './charts.js';
+import { diskSpaceCheck } from './doctor-check.js';
 import { Environment } from './environment.js';
 import { watchHealth } from './health-watch.js';
 import { Finder } from './finder.js';
@@ -35,6 +36,7 @@ export const monitoring = definePlugin({
   options: MonitoringOptions,
   needs: { catalogue, configuration, healthOverview, lifecycle, metricsExposition, serverLog, stallWatch },
   uses: { directory, relayQueue },
+  checks: [diskSpaceCheck],
   async setup(context, given) {
     const { options, catalogue, configuration, healthOverview, lifecycle, metricsExposition, serverLog } = given;
     const { clock, http, metrics, smtp } = context;

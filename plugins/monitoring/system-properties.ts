@@ -15,9 +15,9 @@ import { join } from 'node:path';
 import { getHeapSpaceStatistics, getHeapStatistics } from 'node:v8';
 import type { Configuration } from '../../core/contracts/server.js';
 import { printable } from '../../core/printable.js';
+import { processLimits } from '../../core/process-limits.js';
 import { MASK, redactText } from '../../core/redact.js';
 import { packageFolder, version } from './own-package.js';
-import { processLimits } from './process-limits.js';
 
 export interface PropertySection {
   readonly name: string;

@@ -5,6 +5,7 @@ import { submission } from '../../core/contracts/submission.js';
 import { WriteHealth } from '../../core/disk/write-health.js';
 import { definePlugin } from '../../core/plugin.js';
 import { mailboxTarget, maildirTarget } from './delivery.js';
+import { mailFolderCheck } from './doctor-check.js';
 import { openDraftDesk } from './draft-desk.js';
 import { emptyingEndpoints } from './emptying-endpoints.js';
 import { folderChangeEndpoints } from './folder-endpoints.js';
@@ -34,6 +35,7 @@ export const store = definePlugin({
   options: StoreOptions,
   needs: { configuration, directory, submission },
   provides: { mailboxes },
+  checks: [mailFolderCheck],
   async setup(context, { options, configuration, directory, submission }) {
     const { http, smtp, metrics, health, clock, log } = context;
     const maildirs = new MaildirTree(await openRoot(configuration.data, options.root));

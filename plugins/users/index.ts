@@ -5,6 +5,7 @@ import { definePlugin } from '../../core/plugin.js';
 import { problem } from '../../core/problem.js';
 import { AttemptLimiter } from '../../core/rate.js';
 import { postmasterName, UserDirectory } from './directory.js';
+import { usersCheck } from './doctor-check.js';
 import { recipientHook, signInHook } from './hooks.js';
 import { UsersOptions, type UsersSettings } from './options.js';
 import { ensurePostmaster } from './postmaster.js';
@@ -25,6 +26,7 @@ export const users = definePlugin({
   needs: { configuration },
   provides: { directory },
   commands: [userCommand],
+  checks: [usersCheck],
   async setup({ http, smtp, metrics, health, clock, log, onClose }, { options, configuration }) {
     let settings: UsersSettings = options;
     const records = await openUserRecords(join(configuration.data, options.file));

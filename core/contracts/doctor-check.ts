@@ -1,0 +1,66 @@
+import type { Clock } from '../clock.js';
+import type { OwnerCall } from '../command.js';
+import type { Resolver } from '../dns/resolver.js';
+
+/** In the order of the report. */
+export const findingGroups = [
+  'Configuration',
+  'System',
+  'Data folder',
+  'Ports',
+  'Access',
+  'DNS',
+  'TLS',
+  'Mail',
+  'Server',
+] as const;
+export type FindingGroup = (typeof findingGroups)[number];
+
+/**
+ * `problem`: mail or an operator is kept out, or will be; the exit status is 1. `advice`: it works, and something else would be
+ * wiser. `skipped`: it could not, or need not, be looked at.
+ */
+export type FindingState = 'ok' | 'advice' | 'problem' | 'skipped';
+
+/** What was found: a sentence of what is, and one of what to do. Never a secret. */
+export interface Finding {
+  readonly state: FindingState;
+  readonly is: string;
+  readonly todo?: string;
+}
+
+/** A look at one thing that `postern doctor` takes, with and without a running server. */
+export interface DoctorCheck<O> {
+  readonly group: FindingGroup;
+  /** Lower case words joined by `-`, in the JSON of the report. */
+  readonly name: string;
+  /**
+   * Changes nothing. It is given up after some seconds. What it throws is a problem of its own: `Problem` and start errors with their
+   * sentence, others by their name.
+   */
+  run(input: DoctorInput<O>): Promise<readonly Finding[]> | readonly Finding[];
+}
+
+export interface DoctorInput<O> {
+  /** The plugin's checked options. */
+  readonly options: O;
+  readonly configuration: {
+    readonly hostname: string;
+    /** Absolute path of the data folder, which may not be there. */
+    readonly data: string;
+    /** What relative paths in the configuration are relative to. */
+    readonly folder: string;
+    readonly domains: readonly string[];
+  };
+  /** Asks the running server; undefined when none answers. */
+  readonly owner: OwnerCall | undefined;
+  readonly resolver: Resolver;
+  readonly clock: Clock;
+  /** Aborted when the time of the check is over. */
+  readonly signal: AbortSignal;
+}
+
+export const fine = (is: string): Finding => ({ state: 'ok', is });
+export const advice = (is: string, todo: string): Finding => ({ state: 'advice', is, todo });
+export const trouble = (is: string, todo: string): Finding => ({ state: 'problem', is, todo });
+export const skipped = (is: string): Finding => ({ state: 'skipped', is });

@@ -1,0 +1,138 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { advice, fine, trouble, type Finding } from '../contracts/doctor-check.js';
+import { isLoopbackHost } from '../http/host.js';
+import type { ConfiguredAccount } from '../http/options.js';
+import { takesNoMail } from '../smtp/listener-options.js';
+import type { CoreCheck, Patient } from './patient.js';
+
+const shortestPassword = 12;
+/** What everybody tries first. */
+const guesses =
+  /^(?:admin|administrator|root|postern|postmaster|mail|password|passwort|secret|geheim|changeme|letmein|welcome|qwerty|test|guest|\d{1,10})\d{0,4}!?$/i;
+/** Larger networks that may relay hold somebody else. */
+const widest = { ipv4: 8, ipv6: 32 };
+
+export const accessChecks: readonly CoreCheck[] = [
+  { group: 'Access', name: 'pages', run: pages },
+  { group: 'Access', name: 'public-pages', run: publicPages },
+  { group: 'Access', name: 'accounts', run: accounts },
+  { group: 'Access', name: 'listeners', run: listeners },
+  { group: 'Access', name: 'relay-networks', run: relayNetworks },
+];
+
+function hasChosen({ configuration, env }: Patient): boolean {
+  return (configuration.settings.http.accounts ?? []).length > 0 || (env['POSTERN_ADMIN_PASSWORD'] ?? '') !== '';
+}
+
+function pages(patient: Patient): readonly Finding[] {
+  const { host, publicUrls, socket } = patient.configuration.settings.http;
+  if (socket !== undefined)
+    return [fine('The socket of the pages comes from the service manager, which says who reaches it.')];
+  if (isLoopbackHost(host)) return [fine(`The pages listen on ${host}: only this machine reaches them.`)];
+  const secure = publicUrls.find((url) => url.startsWith('https:'));
+  const findings: Finding[] = [];
+  if (!hasChosen(patient)) {
+    const is = `Other machines may reach the pages (http.host ${host}), and nobody chose who may sign in: the server will not start.`;
+    findings.push(trouble(is, 'Add an account to http.accounts, set POSTERN_ADMIN_PASSWORD, or listen on 127.0.0.1.'));
+  }
+  findings.push(
+    secure === undefined
+      ? advice(
+          `Other machines may reach the pages (http.host ${host}), where passwords go in clear.`,
+          'Listen on 127.0.0.1 behind a proxy that does TLS, and name its address in http.publicUrls.',
+        )
+      : fine(`The pages listen on ${host}, and browsers come by ${secure}. Let only the proxy reach the port.`),
+  );
+  return findings;
+}
+
+function publicPages({ configuration }: Patient): readonly Finding[] {
+  const wide = configuration.settings.http.access.filter(
+    ({ public: open, match }) =>
+      open === true && /^(?:[A-Z]+ )?\/(?:\*.*|(?:users|config|system|logs|store|client|audit)\b.*)$/.test(match),
+  );
+  if (wide.length === 0) return [];
+  const rules = wide.map(({ match }) => JSON.stringify(match)).join(', ');
+  return [
+    trouble(`Nobody has to sign in for ${rules} (http.access).`, 'Give these rules a role in place of public: true.'),
+  ];
+}
+
+function accounts(patient: Patient): readonly Finding[] {
+  const { configuration, env } = patient;
+  const configured: readonly ConfiguredAccount[] = configuration.settings.http.accounts ?? [];
+  const given: readonly (readonly [name: string, password: string])[] = [
+    ...configured.flatMap(({ username, password }) => (password === undefined ? [] : [[username, password] as const])),
+    ...(env['POSTERN_ADMIN_PASSWORD'] ? [['admin', env['POSTERN_ADMIN_PASSWORD']] as const] : []),
+  ];
+  const findings = given.flatMap(([name, password]) => weakness(name, password));
+  if (findings.length > 0) return findings;
+  if (hasChosen(patient))
+    return [fine(`${Math.max(1, configured.length)} account(s) that somebody chose may sign in.`)];
+  if (!existsSync(join(configuration.data, 'accounts.json'))) {
+    return [fine('The first start makes the account admin and shows its password once.')];
+  }
+  const is = 'The account admin has the password that was made at the first start.';
+  return [advice(is, 'If it was not kept, remove accounts.json and restart; to choose accounts, use http.accounts.')];
+}
+
+/** Never tells the password. */
+function weakness(name: string, password: string): readonly Finding[] {
+  const todo = 'Choose a long one, made by chance: openssl rand -base64 18';
+  const guessable = guesses.test(password) || password.toLowerCase() === name.toLowerCase();
+  if (guessable) return [trouble(`The password of the account ${name} is one that everybody tries first.`, todo)];
+  if (password.length >= shortestPassword) return [];
+  return [advice(`The password of the account ${name} has less than ${shortestPassword} characters.`, todo)];
+}
+
+function listeners({ configuration }: Patient): readonly Finding[] {
+  return configuration.settings.smtp.listeners.map((listener) => {
+    const { name, host, mode, tls, allowPlaintextAuth, fd, socket } = listener;
+    const outside = fd !== undefined || socket !== undefined || !isLoopbackHost(host);
+    const where = fd === undefined && socket === undefined ? host : 'a socket of the service manager';
+    if (takesNoMail(listener)) {
+      return advice(
+        `Nobody can sign in on the listener ${name}: it has no TLS.`,
+        'Give it tls with key and cert, or allowPlaintextAuth.',
+      );
+    }
+    if (!outside) return fine(`The listener ${name} is for this machine only (${host}).`);
+    if (mode === 'submission' && tls === 'none' && allowPlaintextAuth) {
+      return trouble(
+        `Passwords of users go in clear to the listener ${name} (${where}).`,
+        'Give it tls: "starttls" or "implicit".',
+      );
+    }
+    if (mode === 'lmtp') {
+      return advice(
+        `The listener ${name} takes mail by LMTP from other machines (${where}), without asking who they are.`,
+        'Listen on 127.0.0.1, or let a firewall say who may.',
+      );
+    }
+    if (tls === 'none') {
+      return advice(
+        `Mail comes to the listener ${name} (${where}) in clear: it offers no TLS.`,
+        'Give it tls: "starttls" with key and cert.',
+      );
+    }
+    return fine(`The listener ${name} (${where}) speaks TLS.`);
+  });
+}
+
+function relayNetworks({ configuration }: Patient): readonly Finding[] {
+  const { relayNetworks: networks } = configuration.settings.smtp;
+  if (networks.length === 0) return [fine('Only users who sign in may send to other servers.')];
+  const wide = networks.filter((network) => {
+    const [address = '', bits] = network.trim().split('/');
+    return bits !== undefined && Number(bits) < (address.includes(':') ? widest.ipv6 : widest.ipv4);
+  });
+  const list = networks.slice(0, 10).join(', ');
+  if (wide.length === 0) return [fine(`${list} may send to other servers without signing in.`)];
+  return [
+    advice(
+      `${wide.join(', ')} may send to other servers without signing in: that is a large part of the Internet.`,
+      'Name your own networks in smtp.relayNetworks.',
+    ),
+  ];
+}

@@ -1,0 +1,97 @@
+import type { Stats } from 'node:fs';
+import { lstat, readdir, stat } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { advice, fine, skipped, trouble, type Finding } from '../contracts/doctor-check.js';
+import { placeOf } from '../site-plugins.js';
+import type { CoreCheck, Patient } from './patient.js';
+
+const writableByAll = 0o002;
+const writableByGroup = 0o020;
+const readableByAll = 0o004;
+/** Files of one plugin that are looked at. */
+const mostFiles = 2000;
+
+/** What can be asked of a configuration that could be read. */
+export const configurationChecks: readonly CoreCheck[] = [
+  { group: 'Configuration', name: 'configuration', run: configurationFile },
+  { group: 'Configuration', name: 'secrets', run: secretsInFile },
+  { group: 'Configuration', name: 'site-plugins', run: sitePlugins },
+];
+
+function configurationFile({ configuration }: Patient): readonly Finding[] {
+  const { file, plugins } = configuration;
+  const what = file === null ? 'There is no postern.json5 here: the defaults count' : `${file} has no mistakes`;
+  return [fine(`${what}; ${plugins.length} plugins.`)];
+}
+
+async function secretsInFile({ configuration }: Patient): Promise<readonly Finding[]> {
+  const { file } = configuration;
+  if (file === null) return [];
+  const secrets = configuration
+    .effective()
+    .filter(({ secret, origin, where }) => secret && origin === 'file' && where?.startsWith(`${file}:`) === true);
+  if (secrets.length === 0) return [fine('There is no secret in the configuration file.')];
+  const { mode } = await stat(file);
+  const keys = secrets.map(({ key }) => key).join(', ');
+  if ((mode & readableByAll) === 0)
+    return [fine(`Secrets in the configuration file (${keys}) are readable by its users only.`)];
+  return [
+    advice(
+      `Everybody on this machine may read the secrets in ${file}: ${keys}.`,
+      `chmod o-r ${file}, or name them by { file: "…" } or { env: "…" }.`,
+    ),
+  ];
+}
+
+/** Their code runs with all rights of the server. */
+async function sitePlugins({ configuration }: Patient): Promise<readonly Finding[]> {
+  const findings: Finding[] = [];
+  for (const plugin of configuration.plugins) {
+    const place = placeOf(plugin);
+    if (place !== undefined) findings.push(await codeOf(plugin.name, fileURLToPath(place)));
+  }
+  return findings.length === 0 ? [skipped('There are no plugins of this site.')] : findings;
+}
+
+async function codeOf(plugin: string, path: string): Promise<Finding> {
+  const open = await firstOpen(path);
+  if (open === undefined) return fine(`The code of the plugin ${plugin}, ${path}, is written by its owner only.`);
+  const who = (open.stats.mode & writableByAll) !== 0 ? 'Everybody' : 'The group';
+  const is = `${who} on this machine may change ${open.path}, which the server runs as the plugin ${plugin}.`;
+  const todo = `chmod -R go-w ${path}`;
+  return who === 'Everybody' ? trouble(is, todo) : advice(is, todo);
+}
+
+interface OpenEntry {
+  readonly path: string;
+  readonly stats: Stats;
+}
+
+/** The worst of the entries that others may write; of its folder, too, for there a file can be replaced. */
+async function firstOpen(path: string): Promise<OpenEntry | undefined> {
+  let group: OpenEntry | undefined;
+  for (const entry of await entriesOf(path)) {
+    const stats = await lstat(entry).catch(() => undefined);
+    if (stats === undefined || stats.isSymbolicLink()) continue;
+    // In a folder with the sticky bit nobody can replace what is another's.
+    const sticky = stats.isDirectory() && (stats.mode & 0o1000) !== 0;
+    if ((stats.mode & writableByAll) !== 0 && !sticky) return { path: entry, stats };
+    if ((stats.mode & writableByGroup) !== 0 && !sticky) group ??= { path: entry, stats };
+  }
+  return group;
+}
+
+async function entriesOf(path: string): Promise<readonly string[]> {
+  const found = [dirname(path), path];
+  const folders = [path];
+  for (let folder = folders.pop(); folder !== undefined && found.length < mostFiles; folder = folders.pop()) {
+    const entries = await readdir(folder, { withFileTypes: true }).catch(() => []);
+    for (const entry of entries) {
+      const below = join(folder, entry.name);
+      found.push(below);
+      if (entry.isDirectory() && entry.name !== 'node_modules') folders.push(below);
+    }
+  }
+  return found.slice(0, mostFiles);
+}

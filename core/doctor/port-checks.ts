@@ -1,0 +1,112 @@
+import { fine, skipped, trouble, type Finding } from '../contracts/doctor-check.js';
+import { isLoopbackHost } from '../http/host.js';
+import { normalAddress } from '../ip-address.js';
+import { tryToListen } from '../smtp/port-trial.js';
+import { listeningSockets, ownerOfSocket, type ListeningSocket } from './listening-sockets.js';
+import { ownerLock, type CoreCheck, type Patient } from './patient.js';
+
+export const portChecks: readonly CoreCheck[] = [{ group: 'Ports', name: 'ports', run: ports }];
+
+/** Where the configuration wants to listen. */
+interface Place {
+  /** `The SMTP listener mx`. */
+  readonly who: string;
+  readonly host: string;
+  readonly port: number;
+  /** Somebody else opens it and hands it over. */
+  readonly handedOver: boolean;
+}
+
+function placesOf(patient: Patient): readonly Place[] {
+  const { http, smtp } = patient.configuration.settings;
+  const pages = { who: 'The pages', host: http.host, port: http.port, handedOver: http.socket !== undefined };
+  const listeners = smtp.listeners.map(({ name, host, port, fd, socket }) => ({
+    who: `The SMTP listener ${name}`,
+    host,
+    port,
+    handedOver: fd !== undefined || socket !== undefined,
+  }));
+  return [{ ...pages, ...pagesNow(patient) }, ...listeners];
+}
+
+/** Where they really are: the one who started the server may have named another port. */
+function pagesNow(patient: Patient): Partial<Place> {
+  const http = ownerLock(patient)?.http ?? null;
+  if (http === null) return {};
+  const { hostname, port } = new URL(http);
+  return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || 80) };
+}
+
+async function ports(patient: Patient): Promise<readonly Finding[]> {
+  const sockets = await listeningSockets();
+  const pid = ownerLock(patient)?.pid;
+  return Promise.all(
+    placesOf(patient).map(async (place) => {
+      if (place.handedOver) return skipped(`${place.who}: its socket comes from the service manager.`);
+      if (place.port === 0) return skipped(`${place.who}: it takes any port that is free.`);
+      return pid === undefined ? beforeStart(place, sockets) : whileRunning(place, pid, sockets);
+    }),
+  );
+}
+
+const at = ({ host, port }: Place): string => `${host.includes(':') ? `[${host}]` : host}:${port}`;
+
+async function whileRunning(
+  place: Place,
+  pid: number,
+  sockets: readonly ListeningSocket[] | undefined,
+): Promise<Finding> {
+  if (sockets === undefined) return skipped(`${place.who}: this system does not tell who listens.`);
+  const found = sockets.filter((socket) => covers(socket, place));
+  if (found.length === 0) {
+    const is = `${place.who} should listen on ${at(place)}, and nobody does.`;
+    return trouble(is, 'If the configuration was changed, reload or restart the server; else its log says why.');
+  }
+  const owners = await Promise.all(found.map(({ inode }) => ownerOfSocket(inode)));
+  if (owners.some((owner) => owner?.pid === pid)) return fine(`${place.who} listens on ${at(place)} (process ${pid}).`);
+  const other = owners.find((owner) => owner !== undefined);
+  if (other === undefined) return fine(`Somebody listens on ${at(place)}; which process, this user may not see.`);
+  const is = `${place.who} should listen on ${at(place)}, but ${other.name} (process ${other.pid}) does.`;
+  return trouble(is, 'Stop that program, or choose another port; then reload or restart the server.');
+}
+
+async function beforeStart(place: Place, sockets: readonly ListeningSocket[] | undefined): Promise<Finding> {
+  const code = await tryToListen(place.host, place.port);
+  if (code === undefined) return fine(`${place.who}: ${at(place)} is free.`);
+  const is = `${place.who} cannot listen on ${at(place)}`;
+  switch (code) {
+    case 'EADDRINUSE': {
+      const who = await whoListens(place, sockets);
+      return trouble(`${is}: ${who} does.`, 'Stop that program, or choose another port.');
+    }
+    case 'EACCES':
+      return trouble(
+        `${is}: ports below 1024 need a right that this user does not have.`,
+        'Let systemd hand over the socket, give its unit AmbientCapabilities=CAP_NET_BIND_SERVICE, or choose a port above 1023.',
+      );
+    case 'EADDRNOTAVAIL':
+      return trouble(
+        `${is}: this machine has no such address.`,
+        'Name one of its addresses, or 0.0.0.0 or :: for all.',
+      );
+    default:
+      return trouble(`${is}: the system says ${code}.`, 'Name an IP address of this machine.');
+  }
+}
+
+async function whoListens(place: Place, sockets: readonly ListeningSocket[] = []): Promise<string> {
+  const found = sockets.filter(({ port }) => port === place.port);
+  for (const { inode } of found) {
+    const owner = await ownerOfSocket(inode);
+    if (owner !== undefined) return `${owner.name} (process ${owner.pid})`;
+  }
+  return 'another program';
+}
+
+/** A socket for all addresses takes what comes to each of them. */
+function covers({ address, port }: ListeningSocket, place: Place): boolean {
+  if (port !== place.port) return false;
+  if (address === '0.0.0.0' || address === '::') return true;
+  const [listens, wanted] = [normalAddress(address), normalAddress(place.host)];
+  return listens === wanted || (isLoopbackHost(place.host) && isLoopbackHost(listens));
+}

@@ -1,0 +1,18 @@
+import { join } from 'node:path';
+import { advice, fine, type DoctorCheck } from '../../core/contracts/doctor-check.js';
+import type { UsersSettings } from './options.js';
+import { openUserRecords } from './user-records.js';
+
+/** Whether anybody has a mailbox: by the file, which holds all that a running server has told. */
+export const usersCheck: DoctorCheck<UsersSettings> = {
+  group: 'Mail',
+  name: 'users',
+  async run({ options, configuration }) {
+    const records = await openUserRecords(join(configuration.data, options.file));
+    const others = records.list().filter(({ username }) => !username.startsWith('postmaster@'));
+    if (others.length > 0) return [fine(`${others.length} user(s) beside postmaster have a mailbox here.`)];
+    const [domain = 'localhost'] = configuration.domains;
+    const todo = `Add the first one: postern user add NAME@${domain}`;
+    return [advice(`Nobody${records.count > 0 ? ' but postmaster' : ''} has a mailbox here.`, todo)];
+  },
+};

@@ -1,0 +1,117 @@
+import assert from 'node:assert/strict';
+import { describe, test, type TestContext } from 'node:test';
+import type { Zone } from '../../support/dns-server.js';
+import { Examined } from './examined.js';
+
+const config = `{
+  hostname: 'mail.acme.org', domains: ['acme.org'],
+  smtp: { listeners: [{ host: '0.0.0.0', port: 0 }] },
+}`;
+
+const healthy: Zone = {
+  'mail.acme.org': { A: ['93.184.216.34'] },
+  '34.216.184.93.in-addr.arpa': { PTR: ['mail.acme.org'] },
+  'acme.org': { MX: [[10, 'mail.acme.org']], TXT: ['v=spf1 mx -all', 'something else'] },
+  '_dmarc.acme.org': { TXT: ['v=DMARC1; p=reject; rua=mailto:postmaster@acme.org'] },
+};
+
+const found = async (t: TestContext, zone: Zone, text = config) => (await Examined.of(t, text, { zone })).of('dns');
+
+/** Fails unless one of the findings fits. */
+function has(findings: readonly string[], pattern: RegExp): void {
+  assert.ok(
+    findings.some((finding) => pattern.test(finding)),
+    `no ${pattern} in:\n${findings.join('\n')}`,
+  );
+}
+
+describe('what the doctor finds in the DNS', { concurrency: 4 }, () => {
+  test('records that are as they should be', async (t) => {
+    const findings = await found(t, healthy);
+    assert.deepEqual(
+      findings.filter((finding) => finding.startsWith('problem')),
+      [],
+    );
+    has(findings, /^ok: 93\.184\.216\.34 is called mail\.acme\.org, and back/);
+    has(findings, /^ok: Mail for acme\.org comes here/);
+    has(findings, /^ok: The SPF record of acme\.org lets this server send/);
+    has(findings, /^ok: acme\.org has a DMARC record \(policy reject\)/);
+    has(
+      findings,
+      /^advice: mail\.acme\.org \(hostname\) has the address 93\.184\.216\.34, and no interface here has it/,
+    );
+  });
+
+  test('a server that nobody reaches from outside needs no record', async (t) => {
+    const findings = await found(t, {}, `{ domains: ['acme.org'] }`);
+    assert.deepEqual(findings.length, 1);
+    has(findings, /^skipped: Every SMTP listener is for this machine only/);
+  });
+
+  test('a hostname that is none, and one without an address', async (t) => {
+    has(
+      await found(t, healthy, config.replace('mail.acme.org', 'mailhost')),
+      /^problem: mailhost \(hostname\) is no name/,
+    );
+    has(
+      await found(t, { ...healthy, 'mail.acme.org': {} }),
+      /^problem: mail\.acme\.org \(hostname\) has no address.*→ Add an A or AAAA record/,
+    );
+  });
+
+  test('a PTR record that is missing, or names another', async (t) => {
+    const { '34.216.184.93.in-addr.arpa': _, ...without } = healthy;
+    has(await found(t, without), /^problem: 93\.184\.216\.34 has no name \(PTR record\).*→ Ask whoever gave you/);
+    const other = { ...healthy, '34.216.184.93.in-addr.arpa': { PTR: ['host-34.provider.net'] } };
+    has(await found(t, other), /^advice: 93\.184\.216\.34 is called host-34\.provider\.net, not mail\.acme\.org/);
+  });
+
+  test('mail for the domain that goes elsewhere, nowhere, or by its address only', async (t) => {
+    const domain = (change: Zone[string]): Zone => ({
+      ...healthy,
+      'acme.org': { TXT: ['v=spf1 a:mail.acme.org -all'], ...change },
+    });
+    has(
+      await found(t, domain({ MX: [[10, 'mx.provider.net']] })),
+      /^advice: Mail for acme\.org goes to mx\.provider\.net \(MX\)/,
+    );
+    has(await found(t, domain({ MX: [[0, '.']] })), /^problem: acme\.org says that it takes no mail \(null MX/);
+    has(
+      await found(t, domain({ A: ['93.184.216.34'] })),
+      /^advice: acme\.org has no MX record; its address leads here/,
+    );
+    has(await found(t, domain({ A: ['192.0.2.9'] })), /^problem: acme\.org has no MX record, and its address does not/);
+    const { 'acme.org': _, ...gone } = healthy;
+    const findings = await found(t, gone);
+    has(findings, /^problem: The domain acme\.org does not exist/);
+    assert.ok(!findings.some((finding) => /SPF|DMARC/.test(finding)));
+  });
+
+  test('SPF and DMARC that are missing, doubled, or wrong for this server', async (t) => {
+    const txt = (...TXT: readonly string[]): Zone => ({ ...healthy, 'acme.org': { MX: [[10, 'mail.acme.org']], TXT } });
+    has(await found(t, txt()), /^advice: acme\.org has no SPF record/);
+    has(await found(t, txt('v=spf1 mx -all', 'v=spf1 a -all')), /^problem: acme\.org has 2 SPF records/);
+    has(
+      await found(t, txt('v=spf1 ip4:192.0.2.1 -all')),
+      /^problem: The SPF record of acme\.org does not name this server: 93\.184\.216\.34 \(fail\)/,
+    );
+    const { '_dmarc.acme.org': _, ...without } = healthy;
+    has(await found(t, without), /^advice: acme\.org has no DMARC record/);
+    has(
+      await found(t, { ...healthy, '_dmarc.acme.org': { TXT: ['v=DMARC1; p=all'] } }),
+      /^problem: The DMARC record of acme\.org cannot/,
+    );
+  });
+
+  test('name servers that do not answer: one problem, not ten', async (t) => {
+    const silent: Zone = { 'acme.org': { silent: true } };
+    const findings = await found(t, silent);
+    assert.equal(findings.length, 1);
+    has(findings, /^problem: The name servers do not answer in time when they are asked for acme\.org/);
+  });
+
+  test('what a record holds moves no cursor and shows no secret', async (t) => {
+    const zone: Zone = { ...healthy, '34.216.184.93.in-addr.arpa': { PTR: ['a\u001B[2Jb.provider.net'] } };
+    assert.ok((await found(t, zone)).every((finding) => !finding.includes('\u001B')));
+  });
+});

@@ -1,0 +1,23 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { test } from 'node:test';
+import { Worker } from 'node:worker_threads';
+
+const script = `
+  const { parentPort } = require('node:worker_threads');
+  import(${JSON.stringify(new URL('../../../core/watchdog/main-stacks.js', import.meta.url).href)}).then(async ({ MainStacks }) => {
+    const stacks = new MainStacks();
+    const looks = [stacks.look(), stacks.look()];
+    stacks.close();
+    stacks.close();
+    await Promise.all([...looks, stacks.look()]);
+    parentPort.postMessage('ended');
+  });
+`;
+
+test('a look at a stall that is over meanwhile ends without one, and the thread lives on', async () => {
+  const worker = new Worker(script, { eval: true });
+  const [message] = (await once(worker, 'message')) as [string];
+  assert.equal(message, 'ended');
+  await worker.terminate();
+});
