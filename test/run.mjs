@@ -33,6 +33,7 @@ const thorough = [
   'e2e/testing-plugins',
   'e2e/user-commands',
   'e2e/watchdog',
+  'examples',
   'fuzz',
   'hostile',
   'peers',

@@ -1,3 +1,4 @@
+import type { Readable } from 'node:stream';
 import type { Address } from '../mime/address.js';
 import type { Notify } from '../contracts/queue-entry.js';
 import type { AuthenticatedUser, Hop } from './verdict.js';
@@ -77,5 +78,5 @@ export interface ReceivedMessage {
   /** Header fields in order, unfolded, as text; at most the number that `limits` allow. */
   readonly headers: readonly (readonly [name: string, value: string])[];
   /** The message from its first header field to its end, as received after the line-ending rule. */
-  open(): NodeJS.ReadableStream;
+  open(): Readable;
 }

@@ -21,6 +21,8 @@ export interface CommandOptions {
   readonly input?: string;
   /** A command that starts the given one in its place: under limits, as somebody else. */
   readonly launcher?: readonly string[];
+  /** A command that goes on for longer is killed; 30 seconds if absent. */
+  readonly limitMs?: number;
 }
 
 export interface CommandResult {
@@ -36,12 +38,12 @@ function spawnPostern(args: readonly string[], { cwd, env = {}, launcher = [] }:
   return spawn(program, words, { cwd, env: { PATH, ...env }, stdio: ['pipe', 'pipe', 'pipe'] });
 }
 
-/** Runs a command that ends by itself. One that goes on is killed after 30 seconds, and its code is null. */
+/** Runs a command that ends by itself. The code of one that was killed because it goes on is null. */
 export async function runPostern(args: readonly string[], options: CommandOptions): Promise<CommandResult> {
   const child = spawnPostern(args, options);
   const output = new Output(child);
   child.stdin?.end(options.input ?? '');
-  const limit = setTimeout(() => child.kill('SIGKILL'), 30_000);
+  const limit = setTimeout(() => child.kill('SIGKILL'), options.limitMs ?? 30_000);
   const [code] = (await once(child, 'close')) as [number | null];
   clearTimeout(limit);
   return { code, stdout: output.stdout, stderr: output.stderr };

@@ -1,0 +1,60 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync, readdirSync } from 'node:fs';
+import { symlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { describe, test } from 'node:test';
+import { projectRoot } from '../support/project.js';
+import { runPostern } from '../support/server-process.js';
+import { temporaryFolder } from '../support/temporary-folder.js';
+
+const folder = join(projectRoot, 'docs', 'examples');
+const examples = readdirSync(folder, { withFileTypes: true }).flatMap((entry) =>
+  entry.isDirectory() ? [entry.name] : [],
+);
+const read = (...path: readonly string[]): string => readFileSync(join(...path), 'utf8');
+
+for (const name of examples) {
+  describe(`the example ${name}`, () => {
+    test('is under 120 lines, and the page of all plugins names it', () => {
+      assert.ok(read(folder, name, 'index.js').split('\n').length - 1 < 120);
+      assert.ok(read(projectRoot, 'docs', 'plugins.md').includes(`examples/${name}/README.md`));
+    });
+
+    test('passes its tests', async () => {
+      const { code, stdout, stderr } = await runPostern(['plugin', 'test', name], { cwd: folder, limitMs: 120_000 });
+      assert.equal(code, 0, stdout + stderr);
+      assert.match(stdout, /^# pass [1-9]/m);
+    });
+
+    test('has no mistake that postern plugin check finds, with the configuration of its page', async (t) => {
+      const site = await temporaryFolder(t);
+      const [, config = ''] = /```json5\n(.*?)```/s.exec(read(folder, name, 'README.md')) ?? [];
+      await writeFile(join(site, 'postern.json5'), config);
+      await symlink(join(folder, name), join(site, name));
+      const env = { WEBHOOK_SECRET: 'a secret of the two' };
+      const { code, stdout, stderr } = await runPostern(['plugin', 'check', `./${name}`], { cwd: site, env });
+      assert.equal(code, 0, stdout + stderr);
+      assert.match(stdout, new RegExp(`^  ${name}$`, 'm'));
+    });
+
+    test('uses packages as this server does', () => {
+      const { dependencies = {} } = JSON.parse(read(folder, name, 'package.json')) as Manifest;
+      const own = (JSON.parse(read(projectRoot, 'package.json')) as Manifest).dependencies;
+      for (const [other, version] of Object.entries(dependencies)) assert.equal(version, own?.[other], other);
+    });
+  });
+}
+
+test('the examples are JavaScript without a mistake in its types', async () => {
+  const compiler = join(projectRoot, 'node_modules', 'typescript', 'bin', 'tsc');
+  const child = spawn(process.execPath, [compiler, '-p', folder], { cwd: projectRoot });
+  const [output, [code]] = await Promise.all([text(child.stdout), once(child, 'close') as Promise<[number]>]);
+  assert.equal(code, 0, output);
+});
+
+interface Manifest {
+  readonly dependencies?: Readonly<Record<string, string>>;
+}
