@@ -105,7 +105,7 @@ function refuseMistakes(plugin: unknown, options: DriveOptions): void {
 }
 
 const withOptions = (one: NonNullable<DriveOptions['beside']>[number]): readonly [Plugin, unknown] =>
-  'postern' in one ? [one, undefined] : one;
+  Array.isArray(one) ? (one as readonly [Plugin, unknown]) : [one as Plugin, undefined];
 
 const idsOf = ({ provides }: Plugin): readonly string[] => Object.values(provides).map(({ id }) => id);
 
