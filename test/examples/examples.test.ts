@@ -26,7 +26,7 @@ for (const name of examples) {
     test('passes its tests', async () => {
       const { code, stdout, stderr } = await runPostern(['plugin', 'test', name], { cwd: folder, limitMs: 120_000 });
       assert.equal(code, 0, stdout + stderr);
-      assert.match(stdout, /^# pass [1-9]/m);
+      assert.match(stdout, /^ℹ pass [1-9]/m);
     });
 
     test('has no mistake that postern plugin check finds, with the configuration of its page', async (t) => {
