@@ -62,6 +62,8 @@ export interface NewEntry {
   readonly nextAttempt: number;
   /** Waits for an operator from the beginning, for this reason. */
   readonly hold?: string;
+  /** Of `hold`: nobody has to see to it; it is discarded then, and nobody is told. */
+  readonly discardAt?: number;
   /** Where it came from, to be shown and searched. */
   readonly source: { readonly listener: string; readonly user: string | null; readonly remoteAddress: string };
   /** A notice about another entry: that entry's uid. */
@@ -144,6 +146,8 @@ export interface Entry extends EntrySummary {
   readonly notices: readonly Notice[];
   /** An operator's deletion or bounce that waits for the end of the attempt under way. */
   readonly pendingOperation: string | null;
+  /** When what is held is discarded, if nobody has seen to it until then; null for never. */
+  readonly discardAt: number | null;
   /** Changes with every change of the entry. */
   readonly version: string;
   /** False for a finished entry whose message has been removed. */

@@ -17,8 +17,17 @@ export interface ClaimOptions {
   readonly limit: number;
   /** How many more leases that destination may have now; asked again for each claim. */
   readonly room: (destination: string) => number;
+  /** Destinations with the same servers, which share room and take turns; each is one of its own when absent. */
+  readonly sites?: ClaimSites;
   /** After that many milliseconds the lease may be given to another. */
   readonly leaseMs: number;
+}
+
+export interface ClaimSites {
+  /** The site of a destination; while it is undefined the destination gets nothing. */
+  of(destination: string): string | undefined;
+  /** How many more leases that site may have now; asked again for each claim. */
+  room(site: string): number;
 }
 
 export interface RecipientResult {
@@ -27,8 +36,9 @@ export interface RecipientResult {
   readonly reply: RecordedReply | null;
   /** Of `deferred`. */
   readonly nextAttempt?: number;
-  /** Of `held`. */
+  /** Of `held`: why, and when it is discarded if nobody sees to it. */
   readonly hold?: string;
+  readonly discardAt?: number;
 }
 
 export interface Settlement {

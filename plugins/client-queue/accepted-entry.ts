@@ -24,6 +24,8 @@ export interface AcceptedInput {
   /** The first attempt, counted from now in milliseconds. */
   readonly delay?: number;
   readonly hold?: string;
+  /** A notice that is held is kept for so long; 0 for ever. Milliseconds. */
+  readonly keepDeadLetter?: number;
 }
 
 /** Where a recipient goes, and what is known of it already. */
@@ -44,7 +46,7 @@ export function acceptedEntry(
   input: AcceptedInput,
 ): NewEntry {
   const { id, session, reversePath, smtputf8, dsn, notes } = transaction;
-  const { suffix, protocol = 'smtp', now, expireAfter, warnAfter, delay = 0, hold } = input;
+  const { suffix, protocol = 'smtp', now, expireAfter, warnAfter, delay = 0, hold, keepDeadLetter = 0 } = input;
   const header = scanHeader(message.head);
   const subject = decodeWords(header.first('subject') ?? '').slice(0, longestSubject);
   const messageId = header.first('message-id')?.slice(0, 998);
@@ -72,6 +74,7 @@ export function acceptedEntry(
     warnAt: warnAfter === 0 || reversePath === null ? null : now + warnAfter,
     nextAttempt: now + delay,
     ...(hold !== undefined && { hold }),
+    ...(hold !== undefined && noticeOf !== undefined && keepDeadLetter > 0 && { discardAt: now + keepDeadLetter }),
     source: {
       listener: session.listener.name,
       user: session.user?.username ?? null,

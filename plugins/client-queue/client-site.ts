@@ -10,11 +10,11 @@ import { Intake } from './case/intake.js';
 import { Sending } from './case/sending.js';
 import { UploadShelf } from './case/upload-shelf.js';
 import type { DestinationControls } from './destination-controls.js';
-import { routeKey } from './destination-key.js';
 import type { OutboundSettings } from './outbound-settings.js';
 import type { ClientSite } from './queue-site.js';
 import { relayTarget } from './relay-hook.js';
 import { replyRules } from './reply-rules.js';
+import { siteKey } from './site-key.js';
 
 export interface ClientSiteInput {
   readonly queue: RelayQueue;
@@ -24,6 +24,8 @@ export interface ClientSiteInput {
   readonly submission: SubmissionService;
   readonly configuration: Configuration;
   readonly clock: Clock;
+  readonly sites: ClientSite['sites'];
+  readonly pace: ClientSite['pace'];
   readonly forgetFailures: ClientSite['forgetFailures'];
   readonly tellSenders: ClientSite['tellSenders'];
   /** Absolute; for messages that are worked on. */
@@ -46,6 +48,9 @@ export function clientSite(input: ClientSiteInput): ClientSite {
     queue,
     controls,
     clock,
+    sites: input.sites,
+    siteNames: () => Object.keys(current().sites).map(siteKey),
+    pace: input.pace,
     forgetFailures: input.forgetFailures,
     tellSenders: input.tellSenders,
     quarantineNote: async (uid) => {
@@ -61,7 +66,7 @@ export function clientSite(input: ClientSiteInput): ClientSite {
       submission,
       settings: current,
       queueTarget: relayTarget,
-      hopOfRoute: (route) => ({ target: relayTarget, destination: routeKey(route) }),
+      finder,
     }),
     uploads: new UploadShelf(input.uploads),
     ground: () => ({ files: files(), hostname, now: () => new Date(clock.now()) }),

@@ -20,6 +20,8 @@ export interface DeliveryDeskInput {
   readonly local: LocalGround;
   readonly hostname: string;
   readonly schedule: () => RetrySchedule;
+  /** See `SettlementInput`. */
+  readonly keepDeadLetterMs: () => number;
   readonly metrics: OutboundMetrics;
   readonly clock: Clock;
   readonly log: Log;
@@ -65,7 +67,12 @@ export class DeliveryDesk {
     const { queue, clock, schedule, metrics, log } = this.#input;
     const failed = [...tried.verdicts.values()].some(({ action }) => action !== 'deliver');
     const deadLetter = failed ? await this.#deadLetter(lease) : null;
-    const settlement = settlementOf(lease, tried, { schedule: schedule(), now: clock.now(), deadLetter });
+    const settlement = settlementOf(lease, tried, {
+      schedule: schedule(),
+      now: clock.now(),
+      deadLetter,
+      keepDeadLetterMs: this.#input.keepDeadLetterMs(),
+    });
     metrics.settled(settlement, tried.ms);
     this.#tell(lease, tried, settlement);
     for (let ms = firstPauseMs, isWaiting = false; ; ms = Math.min(ms * 2, longestPauseMs)) {

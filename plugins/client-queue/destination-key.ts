@@ -1,10 +1,13 @@
 import { parseDomain, type Address } from '../../core/mime/address.js';
 import { parseAddressLiteral } from '../../core/mime/domain.js';
+import { type NamedServers, readNamedServers } from './named-servers.js';
+import { parseSite } from './site-key.js';
 
 /** What a destination key of the queue stands for. */
 export type Destination =
   | { readonly kind: 'domain' | 'literal'; readonly domain: string }
   | { readonly kind: 'route'; readonly route: string }
+  | { readonly kind: 'servers'; readonly servers: NamedServers }
   | { readonly kind: 'target'; readonly target: string };
 
 export const routeKey = (name: string): string => `route:${name}`;
@@ -14,13 +17,17 @@ export function readDestination(key: string): Destination {
   if (key.startsWith('[')) return { kind: 'literal', domain: key };
   const [, kind, name = ''] = /^(route|target):(.*)$/.exec(key) ?? [];
   if (kind === 'route') return { kind, route: name };
-  return kind === 'target' ? { kind, target: name } : { kind: 'domain', domain: key };
+  if (kind === 'target') return { kind, target: name };
+  const servers = key.startsWith('mx:') ? readNamedServers(key) : undefined;
+  return servers === undefined ? { kind: 'domain', domain: key } : { kind: 'servers', servers };
 }
 
-/** A destination as somebody wrote it, in its one spelling. @throws Problem `invalid` */
+/** A destination, or a site of several, as somebody wrote it, in its one spelling. @throws Problem `invalid` */
 export function parseDestination(written: string): string {
   const text = written.trim().toLowerCase();
-  if (/^(route|target):[a-z0-9][a-z0-9-]{0,62}$/.test(text)) return text;
+  const site = parseSite(text);
+  if (site !== undefined) return site;
+  if (/^(route|target):[a-z0-9][a-z0-9-]{0,62}$/.test(text) || readNamedServers(text) !== undefined) return text;
   return text.startsWith('[') ? parseAddressLiteral(text) : parseDomain(text);
 }
 

@@ -8,6 +8,7 @@ import {
   type RecordedReply,
 } from '../../core/contracts/queue-entry.js';
 import type { QueueStatistics } from '../../core/contracts/queue-list.js';
+import type { Sites } from './sites.js';
 
 /** Entries as answers show them: times are ISO 8601. */
 
@@ -62,6 +63,9 @@ export const EntryAnswer = z.object({
   source: z.object({ listener: z.string(), user: z.string().nullable(), remoteAddress: z.string() }),
   noticeOf: z.string().nullable().describe('This is a notice about that entry'),
   pendingOperation: z.string().nullable(),
+  discardAt: time
+    .nullable()
+    .describe('When it is discarded if nobody sees to it: mail that can be neither delivered nor returned'),
   hasMessage: z.boolean(),
 });
 
@@ -126,6 +130,7 @@ export function entryAnswer(entry: Entry): z.output<typeof EntryAnswer> {
     source: entry.accepted.source,
     noticeOf: entry.accepted.noticeOf ?? null,
     pendingOperation: entry.pendingOperation,
+    discardAt: isoOrNull(entry.discardAt),
     hasMessage: entry.hasMessage,
   };
 }
@@ -135,6 +140,7 @@ export const StatisticsAnswer = z.object({
   byDestination: z.array(
     z.object({
       destination: z.string(),
+      site: z.string().nullable().describe('Shared with all that have the same servers; null while it is not known'),
       total: z.int().describe('Open recipients'),
       ages: z.array(z.int()).describe('By ageLimits, the last one for older ones'),
       oldest: time,
@@ -150,12 +156,16 @@ export const StatisticsAnswer = z.object({
   quarantined: z.int(),
 });
 
-export function statisticsAnswer(statistics: QueueStatistics): z.output<typeof StatisticsAnswer> {
+export function statisticsAnswer(
+  statistics: QueueStatistics,
+  sites: Pick<Sites, 'peek'>,
+): z.output<typeof StatisticsAnswer> {
   const { byState, byDestination, ageLimits, byReason, open, bytes, oldest, quarantined } = statistics;
   return {
     byState,
     byDestination: byDestination.map(({ ages, oldest: since, lastReply, destination, total, active }) => ({
       destination,
+      site: sites.peek(destination) ?? null,
       total,
       ages: [...ages],
       oldest: isoTime(since),

@@ -5,19 +5,16 @@ import { localDelivery } from '../../core/contracts/local-delivery.js';
 import { relayQueue } from '../../core/contracts/relay-queue.js';
 import { configuration, type Configuration } from '../../core/contracts/server.js';
 import { submission } from '../../core/contracts/submission.js';
-import { CachingResolver } from '../../core/dns/caching-resolver.js';
-import { MailRoutes } from '../../core/dns/mail-routes.js';
-import { ownAddresses } from '../../core/dns/own-addresses.js';
-import { SystemResolver } from '../../core/dns/system-resolver.js';
 import { definePlugin, type PluginContext } from '../../core/plugin.js';
 import { parseNetworks } from '../../core/smtp/networks.js';
 import { clientSite } from './client-site.js';
 import { openDestinationControls } from './destination-controls.js';
+import { MailFinder } from './mail-finder.js';
 import { dkimCheck, queueCheck } from './doctor-checks.js';
 import { ClientQueueOptions, type ClientQueueSettings } from './options.js';
 import { Outbound } from './outbound.js';
 import { OutboundSettings } from './outbound-settings.js';
-import { openRelayQueue, type OpenedRelayQueue } from './queue/open-relay-queue.js';
+import { openRelayQueue, type OpenedRelayQueue, type QueueBounds } from './queue/open-relay-queue.js';
 import { NextHops } from './next-hops.js';
 import { explainRelay } from './relay-explanation.js';
 import { relayHook, relayTarget } from './relay-hook.js';
@@ -36,14 +33,14 @@ export const clientQueue = definePlugin({
   provides: { relayQueue },
   checks: [queueCheck, dkimCheck],
   async setup(context, { options, configuration, lifecycle, localDelivery, submission }) {
-    const { clock, log, smtp, metrics, health, onClose } = context;
+    const { clock, log, smtp, metrics, onClose } = context;
     const { data, hostname } = configuration;
     const settings = new OutboundSettings(options, configuration.file === null ? '.' : dirname(configuration.file));
     const queue = await openQueue(context, options, lifecycle.started);
     onClose(() => queue.close());
     queue.onOutcome((outcome) => smtp.tell(() => toldOutcome(outcome)));
     const controls = await openDestinationControls({ file: join(data, 'destinations.json'), clock });
-    const finder = mailRoutes(options, hostname, clock);
+    const finder = new MailFinder(options.resolver, hostname, clock);
     const outbound = new Outbound({
       queue,
       controls,
@@ -77,31 +74,49 @@ export const clientQueue = definePlugin({
       finder: () => (placement) => queue.locate(placement),
       explain: explainRelay({ hops, controls }),
     });
-    const uploads = await context.folder('client-uploads');
-    const forgetFailures = (destinations: readonly string[] | undefined) => outbound.forgetFailures(destinations);
     const ground = { queue, controls, settings, finder, submission, configuration, clock };
-    const site = clientSite({ ...ground, uploads, forgetFailures, tellSenders: () => outbound.tellSenders() });
+    const site = clientSite({
+      ...ground,
+      uploads: await context.folder('client-uploads'),
+      forgetFailures: (destinations) => outbound.forgetFailures(destinations),
+      sites: outbound.sites,
+      pace: (key) => outbound.pace(key),
+      tellSenders: () => outbound.tellSenders(),
+    });
     context.http.mount(clientEndpoints(site));
     context.http.navigate({ title: 'Queue', href: '/client/queue/list', order: 25, role: 'read' });
 
-    health.check('queue', () => {
-      const why = queue.complaint();
-      return why === undefined ? { status: 'up' } : { status: 'degraded', why };
-    });
-    health.check('scheduler', () => outbound.health());
-    context.every(options.housekeepingInterval, () => outbound.housekeep());
+    lookAfter(context, queue, outbound, () => settings.current.housekeepingInterval);
     lifecycle.stopping.addEventListener('abort', () => outbound.pause(), { once: true });
     void lifecycle.started.then(() => outbound.start());
     return {
       relayQueue: queue,
       reconfigure(changed: ClientQueueSettings) {
+        const useResolver = finder.prepare(changed.resolver);
         settings.change(changed);
+        useResolver();
+        queue.bound(boundsOf(changed));
         outbound.renew();
         log.info('the options of client-queue are in force');
       },
     };
   },
 });
+
+function lookAfter(
+  { health, every, clock }: PluginContext,
+  queue: OpenedRelayQueue,
+  outbound: Outbound,
+  pauseSeconds: () => number,
+): void {
+  health.check('queue', () => {
+    const why = queue.complaint();
+    return why === undefined ? { status: 'up' } : { status: 'degraded', why };
+  });
+  health.check('scheduler', () => outbound.health());
+  const isTime = rhythm(clock, pauseSeconds);
+  every(1, () => (isTime() ? outbound.housekeep() : undefined));
+}
 
 type Targets = ReturnType<typeof queueTargets>;
 
@@ -118,29 +133,34 @@ function registerTargets(
 
 async function openQueue(
   { folder, clock, log }: PluginContext,
-  { keepFinished, maxEntries, retry }: ClientQueueSettings,
+  settings: ClientQueueSettings,
   ready: Promise<void>,
 ): Promise<OpenedRelayQueue> {
+  const { retry } = settings;
   return openRelayQueue({
     folder: await folder('queue'),
     clock,
     log,
     owner: relayTarget,
     ready,
-    keepFinishedMs: keepFinished * 1000,
-    maxEntries,
+    ...boundsOf(settings),
     longestPauseMs: Math.max(usualPauseMs, retry.maxSeconds * 1500, retry.firstSeconds * 1500),
   });
 }
 
-function mailRoutes({ resolver }: ClientQueueSettings, hostname: string, clock: PluginContext['clock']): MailRoutes {
-  const { servers, timeoutMs } = resolver;
-  const system = new SystemResolver({ timeoutMs, ...(servers !== undefined && { servers }) });
-  return new MailRoutes({
-    resolver: new CachingResolver(system, {}, clock),
-    ownNames: [hostname],
-    ownAddresses,
-  });
+function boundsOf({ keepFinished, maxEntries }: ClientQueueSettings): QueueBounds {
+  return { keepFinishedMs: keepFinished * 1000, maxEntries };
+}
+
+/** True when so many seconds have passed since it was true last. */
+function rhythm(clock: PluginContext['clock'], seconds: () => number): () => boolean {
+  let last = clock.monotonic();
+  return () => {
+    // Half a second is the play of whoever asks.
+    const isTime = clock.monotonic() - last >= seconds() * 1000 - 500;
+    if (isTime) last = clock.monotonic();
+    return isTime;
+  };
 }
 
 /** Who may relay what, as the configuration says now. */

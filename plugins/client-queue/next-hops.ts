@@ -1,13 +1,15 @@
 import type { Clock } from '../../core/clock.js';
-import type { FoundHops, HopFinder, HopSearch, NextHop, NoRoute } from '../../core/dns/next-hop.js';
+import type { HopFinder, HopSearch, NextHop, NoRoute } from '../../core/dns/next-hop.js';
 import type { ClientCredentials, Destination as Server, TlsPolicy } from '../../core/smtp/client/destination.js';
 import { readDestination, type Destination } from './destination-key.js';
+import { findNamedServers } from './named-servers.js';
 import type { ClientQueueSettings, Route } from './options.js';
+import { covers, siteOfRoute, siteOfSearch } from './site-key.js';
 
 /** Servers for a destination, best first, ready to be dialled. */
 export interface Servers {
   readonly outcome: 'found';
-  /** What destinations with the same servers share. */
+  /** What destinations with the same servers share: the key of their limits. */
   readonly site: string;
   readonly servers: readonly Server[];
 }
@@ -75,18 +77,24 @@ export class NextHops {
       if (route === undefined) return unknownRoute(`The route ${destination.route} is not configured`);
       // A route is what the operator has written: it may lead into the private network.
       const search = await finder.forHosts(route.mx, { allowPrivate: true });
-      return this.#servers(search, (hop) => this.#routed(hop, route), `route:${destination.route}`);
+      return this.#servers(search, siteOfRoute(route, settings()), (hop) => this.#routed(hop, route));
+    }
+    if (destination.kind === 'servers') {
+      const { hosts, port, protocol, tls: mode } = destination.servers;
+      const search = await findNamedServers(destination.servers, settings().targets, finder);
+      const site = siteOfRoute({ mx: hosts, port }, settings());
+      return this.#servers(search, site, (hop) => this.#server(hop, { port, protocol, tls: { mode } }));
     }
     const allowPrivate = settings().allowPrivateAddresses;
     const search = await finder.forDomain(destination.domain, { allowPrivate });
+    const site = siteOfSearch(search, destination.domain, settings());
     const tls = this.#tls(destination.domain);
-    return this.#servers(search, (hop) => this.#server(hop, { port: settings().port, protocol: 'smtp', tls }));
+    return this.#servers(search, site, (hop) => this.#server(hop, { port: settings().port, protocol: 'smtp', tls }));
   }
 
-  #servers(search: HopSearch, server: (hop: NextHop) => Server, site?: string): Servers | NoRoute {
+  #servers(search: HopSearch, site: string, server: (hop: NextHop) => Server): Servers | NoRoute {
     if (search.outcome === 'failed') return search;
-    const { hops }: FoundHops = search;
-    return { outcome: 'found', site: site ?? search.site, servers: hops.slice(0, mostServers).map(server) };
+    return { outcome: 'found', site, servers: search.hops.slice(0, mostServers).map(server) };
   }
 
   #routed(hop: NextHop, { port, protocol, tls, verify, auth }: Route): Server {
@@ -111,10 +119,6 @@ export class NextHops {
       ? { mode: 'require', verify: true }
       : { mode: tls, verify: tls === 'require' };
   }
-}
-
-function covers(rule: string, domain: string): boolean {
-  return rule.startsWith('*.') ? domain.endsWith(rule.slice(1)) : rule === domain;
 }
 
 const unknownRoute = (text: string): NoRoute => ({

@@ -50,10 +50,23 @@ const DestinationOptions = z.strictObject({
     .min(1)
     .max(1000)
     .default(20)
-    .describe('Connections to one destination (the hosts of one MX set or route) at a time.'),
-  ratePerMinute: z.int().min(1).optional().describe('Messages to one destination in a minute; no limit when absent.'),
+    .describe('Connections to one site at a time: to the servers that one set of MX records or one route names.'),
+  ratePerMinute: z.int().min(1).optional().describe('Messages to one site in a minute; no limit when absent.'),
   messagesPerConnection: z.int().min(1).default(100).describe('A connection is closed behind so many messages.'),
   idleSeconds: seconds(5, 'A connection without work is closed.'),
+});
+
+/** Servers that share one set of limits, whatever domains they serve. */
+const SiteOptions = z.strictObject({
+  mx: z
+    .array(host)
+    .min(1)
+    .max(100)
+    .describe(
+      'Names of mail servers; `*.example.net` is for all below. A destination belongs to the site when all of its best servers do.',
+    ),
+  maxConnections: z.int().min(1).max(1000).exactOptional().describe('In place of `destination.maxConnections`.'),
+  ratePerMinute: z.int().min(1).exactOptional().describe('In place of `destination.ratePerMinute`.'),
 });
 
 const Target = z.strictObject({
@@ -113,6 +126,13 @@ export const ClientQueueOptions = z.strictObject({
     ),
   housekeepingInterval: seconds(30, 'Pause between two rounds of housekeeping.'),
   keepFinished: z.int().min(0).default(604_800).describe('Finished entries can be looked up for so long. Seconds.'),
+  keepDeadLetters: z
+    .int()
+    .min(0)
+    .default(2_592_000)
+    .describe(
+      'Mail that can be neither delivered nor returned is held for an operator for so long; 0 for ever. Seconds.',
+    ),
   maxEntries: z
     .int()
     .min(1)
@@ -120,8 +140,12 @@ export const ClientQueueOptions = z.strictObject({
     .describe('With so many open entries mail for other servers is deferred.'),
   maxConnections: z.int().min(1).max(10_000).default(200).describe('Outgoing connections at a time.'),
   destination: DestinationOptions.prefault({}).describe(
-    'Limits for each destination; /client/destinations changes those of one.',
+    'Limits for each site, which all domains with the same servers share; /client/destinations changes those of one.',
   ),
+  sites: z
+    .record(z.string().regex(/^[a-z0-9][a-z0-9-]{0,62}$/), SiteOptions)
+    .default({})
+    .describe('Sites by name, for providers whose customers have servers of different names.'),
   tls: z.enum(tlsPolicies).default('opportunistic').describe('TLS to servers that are found by MX.'),
   requireTls: z
     .array(z.string())

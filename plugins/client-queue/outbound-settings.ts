@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import { problem } from '../../core/problem.js';
 import { DestinationRules } from './destination-key.js';
 import { DkimSigner } from './dkim-signer.js';
@@ -49,13 +48,8 @@ export class OutboundSettings {
     return this.#signer;
   }
 
-  /** All or nothing. @throws Problem `invalid`, or `conflict` for what only a restart can change */
+  /** All or nothing. @throws as the constructor */
   change(settings: ClientQueueSettings): void {
-    for (const name of ['maxEntries', 'keepFinished', 'resolver', 'housekeepingInterval'] as const) {
-      if (!isDeepStrictEqual(settings[name], this.#current[name])) {
-        throw problem('conflict', `plugins.client-queue.${name} can be changed only by a restart.`);
-      }
-    }
     const made = new OutboundSettings(settings, this.#folder);
     this.#current = settings;
     this.#rules = made.rules;

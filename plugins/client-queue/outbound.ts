@@ -20,6 +20,8 @@ import type { OutboundSettings } from './outbound-settings.js';
 import { outgoingContent } from './outgoing-message.js';
 import { QueueFiguresSource } from './queue-figures.js';
 import { Scheduler } from './scheduler.js';
+import type { PaceLimits } from './site-pace.js';
+import { Sites } from './sites.js';
 
 export interface OutboundInput {
   readonly queue: RelayQueue;
@@ -36,6 +38,11 @@ export interface OutboundInput {
   readonly log: Log;
 }
 
+/** What holds for a site, and how it stands with it; `now` is undefined when nothing was sent there lately. */
+export interface SiteState extends PaceLimits {
+  readonly now: ReturnType<Scheduler['pace']>;
+}
+
 /** So long attempts under way may go on when the server stops. */
 const graceMs = 10_000;
 /** So many of them wait for a connection of the pool, at most. */
@@ -48,6 +55,7 @@ export class Outbound {
   readonly #sessions = new Set<ClientSession>();
   readonly #dead: DeadHosts;
   readonly #hops: NextHops;
+  readonly #sites: Sites;
   readonly #desk: DeliveryDesk;
   readonly #scheduler: Scheduler;
   readonly #notices: NoticeSender;
@@ -64,6 +72,7 @@ export class Outbound {
     this.#pool = this.#newPool();
     this.#dead = new DeadHosts(clock);
     this.#hops = new NextHops({ finder, clock, hostname, settings: () => settings.current });
+    this.#sites = new Sites({ hops: this.#hops, clock, settings: () => settings.current });
     this.#figures = new QueueFiguresSource(queue, clock);
     const metrics = outboundMetrics(
       input.metrics,
@@ -84,6 +93,7 @@ export class Outbound {
       hostname,
       metrics,
       schedule: () => settings.schedule,
+      keepDeadLetterMs: () => settings.current.keepDeadLetters * 1000,
       remote: {
         hops: this.#hops,
         dead: this.#dead,
@@ -101,6 +111,7 @@ export class Outbound {
     this.#scheduler = new Scheduler({
       ...shared,
       controls,
+      sites: this.#sites,
       settings: () => settings.current,
       attempt: (lease, connections) => this.#desk.attempt(lease, connections),
       settle: (lease, tried) => this.#desk.settle(lease, tried),
@@ -113,9 +124,14 @@ export class Outbound {
     if (!this.#stopped) this.#scheduler.start();
   }
 
-  /** How it stands with a destination now. */
-  pace(destination: string): ReturnType<Scheduler['pace']> {
-    return this.#scheduler.pace(destination);
+  /** Which destinations have the same servers. */
+  get sites(): Pick<Sites, 'peek' | 'find'> {
+    return this.#sites;
+  }
+
+  /** How it stands with a site now, and what holds for it. */
+  pace(site: string): SiteState {
+    return { ...this.#scheduler.limits(site), now: this.#scheduler.pace(site) };
   }
 
   /** Sends what senders are still to be told; an operator has just given reason to. */
@@ -131,6 +147,7 @@ export class Outbound {
   /** New options are in force: what was learnt under the old ones is forgotten, open connections finish their mail. */
   renew(): void {
     this.#hops.forget();
+    this.#sites.forget();
     this.#dead.forget();
     const old = this.#pool;
     this.#pool = this.#newPool();
@@ -140,6 +157,7 @@ export class Outbound {
   /** An operator wants it tried again: servers may be back, or others. Of all destinations if none is named. */
   forgetFailures(destinations?: readonly string[]): void {
     this.#hops.forget(destinations);
+    this.#sites.forget(destinations);
     if (destinations === undefined) this.#dead.forget();
     else for (const destination of destinations) void this.#revive(destination);
   }

@@ -6,6 +6,7 @@ import type { EntryAnswer, StatisticsAnswer, SummaryAnswer } from './entry-answe
 import { isoTime } from './entry-answer.js';
 import { writtenFilter } from './queue-query.js';
 import { isOpen } from './selection.js';
+import { siteLabel } from './site-key.js';
 
 type Statistics = z.output<typeof StatisticsAnswer>;
 type Summary = z.output<typeof SummaryAnswer>;
@@ -39,23 +40,26 @@ function ageRange(limits: readonly number[], index: number): EntryFilter {
   };
 }
 
+const controlPath = (key: string): string => `/client/destinations/${encodeURIComponent(key)}`;
+
 function destinationRow(
   row: Statistics['byDestination'][number],
   limits: readonly number[],
   controls: ReadonlyMap<string, RecordedControl>,
 ) {
-  const { destination, total, ages, oldest, active, lastReply } = row;
+  const { destination, site, total, ages, oldest, active, lastReply } = row;
   const most = Math.max(...ages, 1);
-  const control = controls.get(destination);
   return {
     destination,
+    site: siteLabel(site, destination),
+    siteHref: site === null ? null : controlPath(site),
     href: linkTo({ domain: destination }),
-    controlHref: `/client/destinations/${encodeURIComponent(destination)}`,
+    controlHref: controlPath(destination),
     total,
     oldest,
     active,
     lastReply,
-    suspended: control?.suspendedUntil !== null && control?.suspendedUntil !== undefined,
+    suspended: [destination, site ?? ''].some((key) => (controls.get(key)?.suspendedUntil ?? null) !== null),
     cells: ages.map((count, index) => ({
       count,
       // Four steps of colour; the number itself stands in the cell.
@@ -92,7 +96,7 @@ export function statisticsPage(statistics: Statistics, controls: readonly Record
       destination,
       reason,
       until: suspendedUntil === null || !Number.isFinite(suspendedUntil) ? null : isoTime(suspendedUntil),
-      href: `/client/destinations/${encodeURIComponent(destination)}`,
+      href: controlPath(destination),
     })),
   };
 }
@@ -113,6 +117,7 @@ interface ListAbout {
   readonly order: string;
   readonly listPath: string;
   readonly controls: readonly RecordedControl[];
+  readonly siteOf: (destination: string) => string | undefined;
   readonly now: number;
 }
 
@@ -131,10 +136,12 @@ export function listPage(answer: ListAnswer, about: ListAbout) {
   const suspended = new Set(
     about.controls.filter(({ suspendedUntil }) => suspendedUntil !== null).map(({ destination }) => destination),
   );
+  const isSuspended = (destination: string): boolean =>
+    suspended.has(destination) || suspended.has(about.siteOf(destination) ?? '');
   const state = filter.state?.length === 1 ? filter.state[0] : filter.state === undefined ? '' : 'all';
   return {
     overview: statisticsPage(answer.statistics, about.controls, about.now),
-    list: { ...answer, items: answer.items.map((entry) => rowOf(entry, suspended)) },
+    list: { ...answer, items: answer.items.map((entry) => rowOf(entry, isSuspended)) },
     filter: { ...filter, state },
     filtered: Object.keys(filter).length > 0,
     furtherFilters: [
@@ -166,7 +173,7 @@ export function listPage(answer: ListAnswer, about: ListAbout) {
 /** Recipients that a row shows; more of them are counted. */
 const shownRecipients = 2;
 
-function rowOf(entry: Summary, suspended: ReadonlySet<string>) {
+function rowOf(entry: Summary, isSuspended: (destination: string) => boolean) {
   const open = entry.recipients.filter(({ state }) => isOpen(state));
   const shown = open.length > 0 ? open : entry.recipients;
   const replies = shown.flatMap(({ lastReply }) => lastReply ?? []).sort((a, b) => (a.at < b.at ? 1 : -1));
@@ -174,7 +181,7 @@ function rowOf(entry: Summary, suspended: ReadonlySet<string>) {
     ...entry,
     // What was said of those who are settled is no reason to wait.
     lastReply: replies[0] ?? (open.length > 0 ? null : entry.lastReply),
-    suspended: open.length > 0 && open.every(({ destination }) => suspended.has(destination)),
+    suspended: open.length > 0 && open.every(({ destination }) => isSuspended(destination)),
     href: `/client/queue/${entry.uid}`,
     shown: shown.slice(0, shownRecipients).map(({ address }) => address),
     more: Math.max(0, shown.length - shownRecipients),

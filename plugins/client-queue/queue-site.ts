@@ -5,7 +5,9 @@ import type { Sending } from './case/sending.js';
 import type { TransactionGround } from './case/transactions.js';
 import type { UploadShelf } from './case/upload-shelf.js';
 import type { DestinationControls } from './destination-controls.js';
+import type { SiteState } from './outbound.js';
 import type { ReplyClassification, ReplyRule } from './reply-classification.js';
+import type { Sites } from './sites.js';
 
 export const group = 'Outbound';
 
@@ -13,6 +15,12 @@ export const group = 'Outbound';
 export interface QueueSite {
   readonly queue: RelayQueue;
   readonly controls: DestinationControls;
+  /** Which destinations have the same servers. */
+  readonly sites: Pick<Sites, 'peek'>;
+  /** Keys of those that are configured. */
+  readonly siteNames: () => readonly string[];
+  /** What holds for a site, and how it stands with it. */
+  readonly pace: (site: string) => SiteState;
   readonly clock: Clock;
   /** What was learnt of the servers of these destinations counts no more; of all when undefined. */
   readonly forgetFailures: (destinations: readonly string[] | undefined) => void;

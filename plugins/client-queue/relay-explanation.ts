@@ -29,6 +29,7 @@ function wayOf(destination: string): string {
   const read = readDestination(destination);
   if (read.kind === 'route') return `by the route ${read.route}`;
   if (read.kind === 'target') return `by the target ${read.target} of this server`;
+  if (read.kind === 'servers') return `to ${read.servers.hosts.join(', ')}`;
   return read.kind === 'literal' ? `to the address ${read.domain}` : `to the MX of ${read.domain}`;
 }
 

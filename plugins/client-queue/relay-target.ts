@@ -19,7 +19,11 @@ export interface RelayTargetGround {
   readonly queue: RelayQueue;
   readonly local: Pick<LocalDelivery, 'route'>;
   readonly clock: Clock;
-  readonly settings: () => { readonly expireAfter: number; readonly warnAfter: number };
+  readonly settings: () => {
+    readonly expireAfter: number;
+    readonly warnAfter: number;
+    readonly keepDeadLetters: number;
+  };
   /** Milliseconds to the second try. */
   readonly firstPause: () => number;
   /** Whether that route speaks LMTP. */
@@ -78,7 +82,7 @@ class QueueDelivery implements Delivery {
 
   #input(): AcceptedInput {
     const { settings, firstPause, clock } = this.#ground;
-    const { expireAfter, warnAfter } = settings();
+    const { expireAfter, warnAfter, keepDeadLetters } = settings();
     const usual: AcceptedInput = {
       now: clock.now(),
       expireAfter: expireAfter * 1000,
@@ -88,12 +92,14 @@ class QueueDelivery implements Delivery {
     if (this.#kind === 'relay') return usual;
     if (this.#kind === 'retry') return { ...usual, suffix: 'retry', delay: firstPause() };
     if (this.#kind === 'bounce') return { ...usual, suffix: 'bounce', warnAfter: 0 };
-    return { ...usual, suffix: 'hold', hold: holdReason(this.#routed[0]?.recipient.hop?.data) };
+    const hold = holdReason(this.#routed[0]?.recipient.hop?.data);
+    return { ...usual, suffix: 'hold', hold, keepDeadLetter: keepDeadLetters * 1000 };
   }
 
   #isLmtp(): boolean {
     return this.#routed.every(({ destination }) => {
       const read = readDestination(destination);
+      if (read.kind === 'servers') return read.servers.protocol === 'lmtp';
       return read.kind === 'route' && this.#ground.speaksLmtp(read.route);
     });
   }

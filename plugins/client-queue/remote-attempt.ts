@@ -4,7 +4,7 @@ import type { Lease } from '../../core/contracts/queue-lease.js';
 import type { ClientDeadlines } from '../../core/smtp/client/deadlines.js';
 import type { Destination as Server } from '../../core/smtp/client/destination.js';
 import type { ClientFailure } from '../../core/smtp/client/failure.js';
-import { isClientFailure } from '../../core/smtp/client/failure.js';
+import { diedUnseen, isClientFailure } from '../../core/smtp/client/failure.js';
 import type {
   MessageResult,
   OutgoingContent,
@@ -89,20 +89,20 @@ class RemoteAttempt {
       // An operator who asks for a try wants a call.
       const known = this.#lease.manual ? undefined : this.#ground.dead.get(server.address, server.port);
       if (known !== undefined) this.#failures.push({ failure: known, server });
-      else if (await this.#send(server, content)) sessions += 1;
+      else if (await this.#send(server, found.site, content)) sessions += 1;
     }
     if (!this.#untried) this.#giveUp(found.servers.length);
     return this.#tried();
   }
 
   /** True when the server was spoken with, whatever came of it. */
-  async #send(server: Server, content: OutgoingContent): Promise<boolean> {
+  async #send(server: Server, site: string, content: OutgoingContent): Promise<boolean> {
     const { pool, signal, sessions, deadlines = usualDeadlines } = this.#ground;
     const message = this.#message(content);
     this.#host = `${server.host ?? server.address}[${server.address}]:${server.port}`;
     for (let stale = 0; ; stale += 1) {
       try {
-        const leased = await pool.lease(server, { most: this.#connections, deadlines, signal });
+        const leased = await pool.lease(server, { most: this.#connections, group: site, deadlines, signal });
         const { session } = leased;
         sessions.add(session);
         const result = await session.send(message);
@@ -256,12 +256,6 @@ const ofConnection: ReadonlySet<string> = new Set(['connect', 'timeout', 'closed
 /** Another server may take the message: this one has not judged it, and does not have it. */
 function isOfConnection({ kind, code, afterDot }: ClientFailure): boolean {
   return !afterDot && (ofConnection.has(kind) || (kind === 'reply' && code === 421));
-}
-
-/** A kept connection that the server had left meanwhile. */
-function diedUnseen(failure: ClientFailure | undefined): boolean {
-  if (failure?.step !== 'mail') return false;
-  return failure.kind === 'closed' || (failure.kind === 'reply' && failure.code === 421);
 }
 
 const upperCases = { success: 'SUCCESS', failure: 'FAILURE', delay: 'DELAY', never: 'NEVER' } as const;

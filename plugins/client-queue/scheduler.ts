@@ -3,21 +3,23 @@ import type { Lease } from '../../core/contracts/queue-lease.js';
 import type { RelayQueue } from '../../core/contracts/relay-queue.js';
 import type { Log } from '../../core/log.js';
 import type { DestinationControls } from './destination-controls.js';
-import { DestinationPace, type PaceLimits } from './destination-pace.js';
+import { DestinationShares } from './destination-shares.js';
+import type { ClientQueueSettings } from './options.js';
+import { siteLimits } from './site-key.js';
+import { type PaceLimits, SitePace } from './site-pace.js';
+import type { Sites } from './sites.js';
 import type { Tried } from './tried.js';
 
-export interface SchedulerSettings {
-  readonly maxConnections: number;
-  readonly destination: { readonly maxConnections: number; readonly ratePerMinute?: number | undefined };
-}
+export type SchedulerSettings = Pick<ClientQueueSettings, 'maxConnections' | 'destination' | 'sites'>;
 
 export interface SchedulerInput {
   readonly queue: Pick<RelayQueue, 'claim' | 'nextDue' | 'onDue'>;
   readonly controls: Pick<DestinationControls, 'get' | 'onChange'>;
+  readonly sites: Pick<Sites, 'of' | 'onFound'>;
   readonly settings: () => SchedulerSettings;
   readonly clock: Clock;
   readonly log: Log;
-  /** Tries a lease with so many connections to its destination at most. Never rejects. */
+  /** Tries a lease with so many connections to its site at most. Never rejects. */
   readonly attempt: (lease: Lease, connections: number) => Promise<Tried>;
   /** Writes down what came of it, however long that takes. Never rejects. */
   readonly settle: (lease: Lease, tried: Tried) => Promise<void>;
@@ -29,16 +31,17 @@ const leaseMs = 90 * 60_000;
 const mostClaimed = 256;
 /** Leases beyond the connections: what is being written down, and what is fetched ahead. */
 const mostAhead = 500;
-/** A destination without room is looked at again so soon. */
+/** A site without room is looked at again so soon. */
 const blockedMs = 250;
 const faultMs = 1000;
 const longestWaitMs = 60_000;
 const manyPaces = 1000;
 
-/** Fetches what is due as fast as destinations take it, and no faster. */
+/** Fetches what is due as fast as the servers of each site take it, and no faster. */
 export class Scheduler {
   readonly #input: SchedulerInput;
-  readonly #paces = new Map<string, DestinationPace>();
+  readonly #paces = new Map<string, SitePace>();
+  readonly #shares: DestinationShares;
   readonly #undo: (() => void)[] = [];
   #running = false;
   #claiming = false;
@@ -52,6 +55,7 @@ export class Scheduler {
 
   constructor(input: SchedulerInput) {
     this.#input = input;
+    this.#shares = new DestinationShares(input.controls, input.clock);
   }
 
   /** Why nothing is fetched; undefined when all is well. */
@@ -63,16 +67,24 @@ export class Scheduler {
     return this.#trying;
   }
 
-  /** How it stands with a destination. */
-  pace(destination: string): Pick<DestinationPace, 'busy' | 'recovering'> | undefined {
-    return this.#paces.get(destination);
+  /** How it stands with a site; undefined when nothing was sent there lately. */
+  pace(
+    site: string,
+  ): { readonly connections: number; readonly busy: number; readonly recovering: boolean } | undefined {
+    const pace = this.#paces.get(site);
+    if (pace === undefined) return undefined;
+    return { connections: pace.connections(this.limits(site)), busy: pace.busy, recovering: pace.recovering };
   }
 
   start(): void {
     this.#running = true;
     this.#undo.push(
       this.#input.queue.onDue(() => this.#wake()),
-      this.#input.controls.onChange(() => this.#wake()),
+      this.#input.controls.onChange((key) => {
+        this.#suspend(key);
+        this.#wake();
+      }),
+      this.#input.sites.onFound(() => this.#wake()),
     );
     this.#wake();
   }
@@ -115,40 +127,47 @@ export class Scheduler {
   }
 
   async #claimOnce(): Promise<void> {
-    const { queue, clock, settings } = this.#input;
+    const { queue, clock, settings, sites } = this.#input;
     const { maxConnections } = settings();
     const limit = Math.min(mostClaimed, maxConnections + mostAhead - this.#trying - this.#settling);
     if (limit <= 0) return;
-    const room = (destination: string): number => this.#paceOf(destination).room(this.#limits(destination));
-    const leases = await queue.claim({ now: clock.now(), limit, room, leaseMs });
+    const leases = await queue.claim({
+      now: clock.now(),
+      limit,
+      leaseMs,
+      room: (destination) => this.#shares.room(destination),
+      sites: { of: (name) => sites.of(name), room: (site) => this.#paceOf(site).room(this.limits(site)) },
+    });
     if (leases.length === limit) this.#again = true;
     for (const lease of leases) {
       this.#trying += 1;
-      const pace = this.#paceOf(lease.destination);
-      pace.fetched(lease, this.#limits(lease.destination));
-      this.#serve(lease.destination, pace);
+      this.#shares.fetched(lease.destination);
+      const site = sites.of(lease.destination) ?? lease.destination;
+      const pace = this.#paceOf(site);
+      pace.fetched(lease, this.limits(site));
+      this.#serve(site, pace);
     }
     if (!this.#running) this.#giveBack();
   }
 
   /** Those that were fetched begin as far as there are connections for them. */
-  #serve(destination: string, pace: DestinationPace): void {
-    const limits = this.#limits(destination);
+  #serve(site: string, pace: SitePace): void {
+    const limits = this.limits(site);
     for (let lease = pace.next(limits); lease !== undefined; lease = pace.next(limits)) {
-      void this.#work(lease, pace, pace.connections(limits));
+      void this.#work(lease, pace, site);
     }
-    if (limits.suspended) this.#giveBackOf(pace);
   }
 
-  async #work(lease: Lease, pace: DestinationPace, connections: number): Promise<void> {
-    const tried = await this.#input.attempt(lease, Math.max(1, connections));
+  async #work(lease: Lease, pace: SitePace, site: string): Promise<void> {
+    const tried = await this.#input.attempt(lease, Math.max(1, pace.connections(this.limits(site))));
     pace.ended(tried.verdicts.size === 0 ? 'untried' : tried.reached ? 'answered' : 'unreachable');
-    this.#serve(lease.destination, pace);
+    this.#serve(site, pace);
     await this.#settle(lease, tried);
   }
 
   async #settle(lease: Lease, tried: Tried): Promise<void> {
     this.#trying -= 1;
+    this.#shares.ended(lease.destination);
     this.#settling += 1;
     this.#wake();
     await this.#input.settle(lease, tried);
@@ -157,13 +176,19 @@ export class Scheduler {
     this.#rest();
   }
 
-  #giveBack(): void {
-    for (const pace of this.#paces.values()) this.#giveBackOf(pace);
+  /** What was fetched and not begun is as if it had not been fetched. */
+  #giveBack(wanted: (lease: Lease) => boolean = () => true): void {
+    for (const pace of this.#paces.values()) {
+      for (const lease of pace.unbegun(wanted)) void this.#settle(lease, untried);
+    }
   }
 
-  /** What was fetched and not begun is as if it had not been fetched. */
-  #giveBackOf(pace: DestinationPace): void {
-    for (const lease of pace.unbegun()) void this.#settle(lease, untried);
+  /** Nothing more goes where it shall not. */
+  #suspend(key: string): void {
+    const { controls, sites, clock } = this.#input;
+    const until = controls.get(key)?.suspendedUntil ?? null;
+    if (until === null || until <= clock.now()) return;
+    this.#giveBack(({ destination }) => destination === key || sites.of(destination) === key);
   }
 
   #rest(): void {
@@ -189,27 +214,29 @@ export class Scheduler {
     }, wait).unref();
   }
 
-  #paceOf(destination: string): DestinationPace {
-    const known = this.#paces.get(destination);
+  #paceOf(site: string): SitePace {
+    const known = this.#paces.get(site);
     if (known !== undefined) return known;
     if (this.#paces.size >= manyPaces) this.#forgetStale();
-    const pace = new DestinationPace(this.#input.clock);
-    this.#paces.set(destination, pace);
+    const pace = new SitePace(this.#input.clock);
+    this.#paces.set(site, pace);
     return pace;
   }
 
   #forgetStale(): void {
-    for (const [destination, pace] of this.#paces) if (pace.isStale()) this.#paces.delete(destination);
+    for (const [site, pace] of this.#paces) if (pace.isStale()) this.#paces.delete(site);
   }
 
-  #limits(destination: string): PaceLimits {
+  /** What holds for a site now: what an operator said of it, what is configured for it, what is configured for all. */
+  limits(site: string): PaceLimits {
     const { controls, settings, clock } = this.#input;
-    const usual = settings().destination;
-    const control = controls.get(destination);
+    const { destination: usual, ...rest } = settings();
+    const own = siteLimits(site, rest);
+    const control = controls.get(site);
     const until = control?.suspendedUntil ?? null;
     return {
-      maxConnections: control?.maxConnections ?? usual.maxConnections,
-      ratePerMinute: control?.ratePerMinute ?? usual.ratePerMinute,
+      maxConnections: control?.maxConnections ?? own.maxConnections ?? usual.maxConnections,
+      ratePerMinute: control?.ratePerMinute ?? own.ratePerMinute ?? usual.ratePerMinute,
       suspended: until !== null && until > clock.now(),
     };
   }

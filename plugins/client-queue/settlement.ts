@@ -8,6 +8,8 @@ export interface SettlementInput {
   readonly now: number;
   /** Why nobody can be told of a failure, so that an operator has to see it; asked only when something has failed. */
   readonly deadLetter: string | null;
+  /** Such mail is kept for an operator for so long; 0 for ever. Milliseconds. */
+  readonly keepDeadLetterMs: number;
 }
 
 /** Status and code of mail that was tried for too long (RFC 3463 §3.5, X.4.7). */
@@ -46,26 +48,28 @@ interface About {
 }
 
 function resultOf(verdict: Verdict, { index, attempts, some, entry, input }: About): RecipientResult {
-  const { now, schedule, deadLetter } = input;
+  const { now, schedule } = input;
   const reply = recorded(verdict, now);
   if (verdict.action === 'deliver') return { index, state: 'delivered', reply };
-  if (verdict.action === 'bounce') return failure(index, 'bounced', reply, deadLetter);
+  if (verdict.action === 'bounce') return failure(index, 'bounced', reply, input);
   if (some && verdict.category === 'capacity' && verdict.retryAfter === 5) {
     return { index, state: 'deferred', reply, nextAttempt: now + nextPartMs };
   }
   const { expiresAt } = entry;
   const nextAttempt = schedule.next({ now, attempts, expiresAt, retryAfter: verdict.retryAfter });
   if (nextAttempt !== undefined) return { index, state: 'deferred', reply, nextAttempt };
-  return failure(index, 'expired', expired(reply, entry), deadLetter);
+  return failure(index, 'expired', expired(reply, entry), input);
 }
 
 function failure(
   index: number,
   state: 'bounced' | 'expired',
   reply: RecordedReply,
-  deadLetter: string | null,
+  { deadLetter, keepDeadLetterMs, now }: SettlementInput,
 ): RecipientResult {
-  return deadLetter === null ? { index, state, reply } : { index, state: 'held', reply, hold: deadLetter };
+  if (deadLetter === null) return { index, state, reply };
+  const discardAt = keepDeadLetterMs === 0 ? {} : { discardAt: now + keepDeadLetterMs };
+  return { index, state: 'held', reply, hold: deadLetter, ...discardAt };
 }
 
 function expired(reply: RecordedReply, { queuedAt, expiresAt }: NewEntry): RecordedReply {

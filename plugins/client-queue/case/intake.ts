@@ -2,11 +2,15 @@ import type { SubmissionService } from '../../../core/contracts/submission.js';
 import { parseAddress } from '../../../core/mime/address.js';
 import { LineEndings } from '../../../core/mime/line-endings.js';
 import { isProblem, problem } from '../../../core/problem.js';
+import type { HopFinder } from '../../../core/dns/next-hop.js';
 import type { Hop } from '../../../core/smtp/verdict.js';
 import type { OutgoingContent } from '../../../core/smtp/client/message.js';
+import { routeKey } from '../destination-key.js';
+import { namedServersKey } from '../named-servers.js';
 import type { ClientQueueSettings } from '../options.js';
 import { routeOf } from './case-plan.js';
 import type { OutgoingRequest } from './outgoing-request.js';
+import { TargetList } from './target-list.js';
 import type { CaseTransaction } from './transactions.js';
 
 export interface IntakeInput {
@@ -14,11 +18,15 @@ export interface IntakeInput {
   readonly settings: () => ClientQueueSettings;
   /** Name of the target that makes entries. */
   readonly queueTarget: string;
-  readonly hopOfRoute: (route: string) => Hop;
+  readonly finder: HopFinder;
 }
 
 /** What belongs to a session with a server now, and to no entry that is tried by the queue. */
-const sessionOnly = ['auth', 'tls', 'verify', 'ehlo', 'mx', 'port'] as const;
+const sessionOnly = ['auth', 'verify', 'ehlo'] as const;
+/** How servers are spoken with that are named beside it. */
+const besideMx = ['tls', 'port'] as const;
+/** The caller waits no longer for the addresses of servers that he names. */
+const patienceMs = 30_000;
 
 /** Who wants mail queued. */
 export interface Caller {
@@ -43,15 +51,11 @@ export class Intake {
    */
   async queue(request: OutgoingRequest, from: Caller): Promise<readonly string[]> {
     const { where, assertions } = request;
-    const refused = sessionOnly.filter((key) => where[key] !== undefined);
-    if (refused.length > 0) throw misplaced(refused, 'belongs to a route: configure one and name it');
     if (assertions.length > 0)
       throw misplaced(['assertions'], 'is for /client/send: nobody looks at replies to queued mail');
-    const route = where.route;
-    const known = route === undefined ? 'smtp' : routeOf(this.#input.settings(), route).protocol;
-    if (where.protocol !== undefined && where.protocol !== known)
-      throw misplaced(['protocol'], `is ${known} here: name a route that speaks ${where.protocol}`);
-    const hop = route === undefined ? undefined : () => this.#input.hopOfRoute(route);
+    const destination = await this.#destination(where);
+    const target = this.#input.queueTarget;
+    const hop = destination === undefined ? undefined : (): Hop => ({ target, destination });
     const uids: string[] = [];
     let number = 0;
     for await (const transaction of request.transactions()) {
@@ -61,6 +65,26 @@ export class Intake {
       if (uid !== undefined) uids.push(uid);
     }
     return uids;
+  }
+
+  /** Of all recipients; undefined when each goes where his mail always goes. */
+  async #destination(where: OutgoingRequest['where']): Promise<string | undefined> {
+    const { settings, finder } = this.#input;
+    const { route, mx, protocol = 'smtp', tls = 'opportunistic' } = where;
+    const withoutMx = mx === undefined ? besideMx : [];
+    const refused = [...sessionOnly, ...withoutMx].filter((key) => where[key] !== undefined);
+    if (refused.length > 0) throw misplaced(refused, 'belongs to a route: configure one and name it');
+    if (mx !== undefined) {
+      if (route !== undefined) throw misplaced(['mx'], 'and route say two things: give one of them');
+      const port = where.port ?? (protocol === 'lmtp' ? 24 : 25);
+      const key = namedServersKey({ hosts: mx, port, protocol, tls });
+      await new TargetList(settings().targets, finder).find(mx, port, AbortSignal.timeout(patienceMs));
+      return key;
+    }
+    const known = route === undefined ? 'smtp' : routeOf(settings(), route).protocol;
+    if (where.protocol !== undefined && where.protocol !== known)
+      throw misplaced(['protocol'], `is ${known} here: name a route that speaks ${where.protocol}`);
+    return route === undefined ? undefined : routeKey(route);
   }
 
   async #submit(

@@ -11,7 +11,7 @@ export interface AcceptanceInput {
   readonly ledger: Ledger;
   readonly bodies: Bodies;
   readonly log: Log;
-  readonly maxEntries: number;
+  readonly bounds: { readonly maxEntries: number };
 }
 
 /** Takes mail in: first its message, then the record that is the promise to deliver it. */
@@ -29,10 +29,10 @@ export class Acceptance {
   }
 
   async prepare(given: NewEntry, message: SpooledMessage): Promise<PreparedEntry> {
-    const { ledger, bodies, maxEntries } = this.#input;
+    const { ledger, bodies, bounds } = this.#input;
     const { uid } = given;
     ledger.refuseWhileStalled();
-    if (ledger.open.size + this.#preparing.size >= maxEntries) {
+    if (ledger.open.size + this.#preparing.size >= bounds.maxEntries) {
       throw problem('unavailable', 'The queue is full; try again later.');
     }
     if (given.recipients.length === 0) throw problem('invalid', 'An entry has one recipient at least.');

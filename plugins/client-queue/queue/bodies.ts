@@ -6,7 +6,7 @@ import { asStorageProblem, isMissing, isTaken } from '../../../core/disk/fault.j
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import { folderSyncOf, makeFolder } from '../../../core/disk/folder.js';
 import { Reaper } from '../../../core/disk/reaper.js';
-import type { Placement, SpooledMessage } from '../../../core/disk/spool.js';
+import type { KeptMessage, Placement, SpooledMessage } from '../../../core/disk/spool.js';
 import type { Log } from '../../../core/log.js';
 import { problem } from '../../../core/problem.js';
 import type { QueuedEntry } from './queued-entry.js';
@@ -30,10 +30,12 @@ export interface BodiesInput {
   readonly owner: string | undefined;
 }
 
-/** The messages of the queue: each is a file that is written once, and removed when nobody needs it. */
+/** The messages of the queue: each is a file that is written once, and removed when nobody needs it; many are delivered before they become one. */
 export class Bodies {
   readonly #input: BodiesInput;
   readonly #reaper: Reaper;
+  /** Those that are no file yet: the log of the spool has them. */
+  readonly #kept = new Map<string, KeptMessage>();
   #until = Infinity;
 
   constructor(input: BodiesInput) {
@@ -49,9 +51,12 @@ export class Bodies {
 
   /** @throws Problem `conflict` when there is one */
   async place(uid: string, message: SpooledMessage): Promise<readonly Placement[]> {
-    const placements = [this.placement(uid)];
+    const placement = this.placement(uid);
+    const placements = [placement];
     try {
-      await message.place(placements);
+      const kept = await message.keep?.(placement, () => this.#kept.delete(uid));
+      if (kept === undefined) await message.place(placements);
+      else if (kept.content !== undefined) this.#kept.set(uid, kept);
     } catch (error) {
       if (isTaken(error)) throw problem('conflict', { detail: 'There is such an entry already.', cause: error });
       throw asStorageProblem(error);
@@ -71,9 +76,13 @@ export class Bodies {
     return join(folder, name);
   }
 
+  uidOf(name: string): string {
+    return name.slice(0, -bodySuffix.length);
+  }
+
   /** Where the message of that file name is; undefined when it is not there. */
   async locate(name: string): Promise<string | undefined> {
-    const path = this.path(name.slice(0, -bodySuffix.length));
+    const path = this.path(this.uidOf(name));
     try {
       return (await this.#input.files.lstat(path)).isFile() ? path : undefined;
     } catch (error) {
@@ -84,6 +93,7 @@ export class Bodies {
 
   /** What is wrong with the message; undefined when it is there and of its size. */
   async complaint(entry: QueuedEntry): Promise<'missing' | 'damaged' | undefined> {
+    if (this.#kept.has(entry.uid)) return undefined;
     try {
       const found = await this.#input.files.lstat(this.path(entry.uid));
       return found.isFile() && found.size === entry.traceOffset + entry.size ? undefined : 'damaged';
@@ -95,6 +105,8 @@ export class Bodies {
 
   /** What is sent, in one piece; undefined for a large message. @throws Problem `not-found` */
   async bytes(entry: QueuedEntry): Promise<Buffer | undefined> {
+    const kept = this.#kept.get(entry.uid)?.content;
+    if (kept !== undefined) return kept.subarray(entry.traceOffset);
     if (entry.size > smallBytes) return undefined;
     return this.#found(async () => {
       const bytes = await readWhole(this.#input.files, this.path(entry.uid), entry.traceOffset);
@@ -125,6 +137,9 @@ export class Bodies {
 
   /** In the background. */
   remove(uid: string): void {
+    const kept = this.#kept.get(uid);
+    this.#kept.delete(uid);
+    if (kept?.drop() === true) return;
     void this.#reaper.add(this.path(uid));
   }
 

@@ -37,6 +37,7 @@ export const Change = z.object({
   warnAt: z.exactOptional(z.number().nullable()),
   hold: z.exactOptional(z.string().nullable()),
   holdUntil: z.exactOptional(z.number().nullable()),
+  discardAt: z.exactOptional(z.number().nullable()),
   pending: z.exactOptional(StoredPending.nullable()),
   crashes: z.exactOptional(z.int()),
   /** A lease that begins. */
@@ -83,10 +84,11 @@ export function setReply(recipient: RecipientRecord, reply: RecordedReply, { int
 }
 
 function applyToDetails(entry: QueuedEntry, change: Change): void {
-  const { notices, noticeCount, holdUntil, pending, crashes, lease, ended, attempt } = change;
+  const { notices, noticeCount, holdUntil, discardAt, pending, crashes, lease, ended, attempt } = change;
   if (notices !== undefined) entry.edit.notices = notices;
   if (noticeCount !== undefined) entry.edit.noticeCount = noticeCount;
   if (holdUntil !== undefined) entry.edit.holdUntil = holdUntil;
+  if (discardAt !== undefined) entry.edit.discardAt = discardAt;
   if (pending !== undefined) entry.edit.pending = pending;
   if (crashes !== undefined) entry.edit.crashes = crashes;
   if (ended !== undefined) entry.edit.leases = entry.details.leases.filter(({ token }) => token !== ended);

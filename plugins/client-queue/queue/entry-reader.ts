@@ -26,7 +26,7 @@ export class EntryReader {
   }
 
   async entry(entry: QueuedEntry): Promise<Entry> {
-    const { notices, pending } = entry.details;
+    const { notices, pending, discardAt } = entry.details;
     const history = History.safeParse(JSON.parse(await this.#snapshots.history(entry)));
     return {
       ...summaryOf(entry),
@@ -34,6 +34,7 @@ export class EntryReader {
       history: history.data ?? [],
       notices,
       pendingOperation: pending?.operation ?? null,
+      discardAt,
       version: String(entry.revision),
       hasMessage: !entry.isDone,
     };

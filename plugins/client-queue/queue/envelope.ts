@@ -24,14 +24,14 @@ const smtputf8Flag = 2;
 
 export function encodeEnvelope(entry: NewEntry): string {
   const { protocol, route, subject, internetMessageId, warnAt, nextAttempt, source } = entry;
-  const { ret, envelopeId, hold, noticeOf } = entry;
+  const { ret, envelopeId, hold, discardAt, noticeOf } = entry;
   const flags = (entry.eightBit ? eightBitFlag : 0) + (entry.smtputf8 ? smtputf8Flag : 0);
   const extras = entry.recipients.map(({ address: _address, destination: _destination, ...rest }) => rest);
   const list: unknown[] = [protocol, route, subject, internetMessageId, warnAt, nextAttempt];
   list.push(source.listener, source.user, source.remoteAddress, flags);
   const hasRecipientExtras = extras.some((extra) => Object.keys(extra).length > 0);
   const hasExtras = ret !== undefined || envelopeId !== undefined || hold !== undefined || noticeOf !== undefined;
-  if (hasExtras || hasRecipientExtras) list.push({ ret, envelopeId, hold, noticeOf });
+  if (hasExtras || hasRecipientExtras) list.push({ ret, envelopeId, hold, discardAt, noticeOf });
   if (hasRecipientExtras) list.push(extras);
   return JSON.stringify(list);
 }

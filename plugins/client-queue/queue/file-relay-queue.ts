@@ -29,7 +29,7 @@ import type { Loaded } from './loading.js';
 import { loseLease } from './lost-lease.js';
 import { mutateAll } from './mutations.js';
 import { OutcomeListeners } from './outcomes.js';
-import type { OpenedRelayQueue } from './open-relay-queue.js';
+import type { OpenedRelayQueue, QueueBounds } from './open-relay-queue.js';
 import type { Quarantine } from './quarantine.js';
 import type { QueuedEntry } from './queued-entry.js';
 import { settleLease } from './settlement.js';
@@ -41,9 +41,9 @@ export interface FileRelayQueueInput {
   readonly files: FileLayer;
   readonly clock: Clock;
   readonly log: Log;
-  readonly keepFinishedMs: number;
+  /** Changed by `bound`. */
+  readonly bounds: { -readonly [name in keyof QueueBounds]: QueueBounds[name] };
   readonly mostFinished: number;
-  readonly maxEntries: number;
   readonly longestPauseMs: number;
   readonly spreadMs: number;
   readonly random: (limit: number) => number;
@@ -213,12 +213,20 @@ export class FileRelayQueue implements OpenedRelayQueue {
     return this.#input.quarantine.list();
   }
 
+  bound(bounds: QueueBounds): void {
+    Object.assign(this.#input.bounds, bounds);
+  }
+
   complaint(): string | undefined {
     return this.#ledger.stalled ? 'The queue cannot be written. Nothing is accepted or sent until it can.' : undefined;
   }
 
-  async locate({ name }: Placement): Promise<string | undefined> {
-    return this.#input.bodies.locate(name);
+  async locate({ name }: Placement): Promise<string | null | undefined> {
+    const { bodies, loaded } = this.#input;
+    const entry = this.#ledger.find(bodies.uidOf(name));
+    // What was never accepted nobody waits for, unless an entry may have been lost.
+    const isWanted = entry === undefined ? !loaded.whole : !entry.isDone;
+    return isWanted ? bodies.locate(name) : null;
   }
 
   async close(): Promise<void> {

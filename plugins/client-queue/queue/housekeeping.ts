@@ -15,6 +15,7 @@ export function ageEntry(entry: QueuedEntry, moment: Moment): Change | undefined
   const lapsed = entry.details.holdUntil !== null && entry.details.holdUntil <= now;
   const old = now >= entry.expiresAt;
   const late = entry.warnAt !== null && entry.warnAt <= now;
+  if (isOverdue(entry, moment)) return discarded(entry, now);
   if (!lapsed && !old && !late) return undefined;
   const draft = draftOf(entry);
   if (lapsed) {
@@ -38,6 +39,22 @@ export function ageEntry(entry: QueuedEntry, moment: Moment): Change | undefined
     if (entry.sender !== null) addNotices(entry, draft, [{ kind: 'delayed', recipients, at: now }]);
   }
   if (!lapsed && expired.length === 0 && draft.warnAt === undefined) return undefined;
+  finish(entry, draft, now);
+  return draft;
+}
+
+/** Mail that nobody can be told of was held for as long as it is to be, and no operator has seen to it. */
+function isOverdue(entry: QueuedEntry, { now, steady }: Moment): boolean {
+  const { discardAt } = entry.details;
+  return steady && discardAt !== null && discardAt <= now && entry.recipients.every((one) => !isWaiting(one));
+}
+
+function discarded(entry: QueuedEntry, now: number): Change | undefined {
+  const held = entry.recipients.filter(({ state }) => state === 'held');
+  if (held.length === 0) return undefined;
+  const draft = draftOf(entry);
+  draft.recipients = held.map(({ index }) => ({ index, state: 'expired' }));
+  draft.discardAt = null;
   finish(entry, draft, now);
   return draft;
 }

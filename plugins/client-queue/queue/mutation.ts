@@ -57,6 +57,7 @@ function release(entry: QueuedEntry, now: number): Mutated {
   draft.recipients = held.map((recipient) => released(recipient, now));
   draft.hold = null;
   draft.holdUntil = null;
+  if (entry.details.discardAt !== null) draft.discardAt = null;
   draft.crashes = 0;
   if (cancels) draft.pending = null;
   return { outcome: 'done', detail: null, change: draft };
@@ -99,6 +100,7 @@ function perform(entry: QueuedEntry, draft: Draft, operation: PendingOperation, 
   if (operation.operation === 'hold') {
     draft.hold = operation.reason ?? 'Held by an operator.';
     draft.holdUntil = operation.until ?? null;
+    if (entry.details.discardAt !== null) draft.discardAt = null;
     return;
   }
   draft.hold = null;

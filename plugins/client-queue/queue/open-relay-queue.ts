@@ -17,17 +17,21 @@ import { normalReason } from './reason.js';
 import { snapshotName, unfinishedSnapshotName } from './snapshot-writer.js';
 import { Snapshots } from './snapshots.js';
 
-export interface RelayQueueOptions {
+/** Limits that may change while the queue is open. */
+export interface QueueBounds {
+  /** Finished entries are remembered for so long. */
+  readonly keepFinishedMs: number;
+  /** With so many open entries no more are accepted. */
+  readonly maxEntries: number;
+}
+
+export interface RelayQueueOptions extends QueueBounds {
   /** Its own: `data/queue`. One process at a time; the lock of the data folder sees to that. */
   readonly folder: string;
   readonly clock: Clock;
   readonly log: Log;
-  /** Finished entries are remembered for so long. */
-  readonly keepFinishedMs: number;
-  /** No more than that many of them. */
+  /** No more finished entries than that are remembered. */
   readonly mostFinished?: number;
-  /** With so many open entries no more are accepted. */
-  readonly maxEntries: number;
   /** The longest pause between two attempts: what a start finds to be further away was written by a clock that went wrong. */
   readonly longestPauseMs?: number;
   /** Attempts whose process has died are made again within that time. */
@@ -49,8 +53,10 @@ export interface RelayQueueOptions {
 
 /** The queue on the disk, and what only its owner needs. */
 export interface OpenedRelayQueue extends RelayQueue {
-  /** Finder of a delivery target: where a message of the queue is after a crash. */
-  locate(placement: Placement): Promise<string | undefined>;
+  /** Finder of a delivery target: where a message of the queue is after a crash; null when nobody needs it. */
+  locate(placement: Placement): Promise<string | null | undefined>;
+  /** From now on these limits hold. */
+  bound(bounds: QueueBounds): void;
   /** Why it is degraded; undefined while it is well. */
   complaint(): string | undefined;
   /** Waits for what is being written. Leases that nobody has settled are lost, and tried again. */
@@ -90,6 +96,7 @@ export async function openRelayQueue(options: RelayQueueOptions): Promise<Opened
   const snapshots = new Snapshots({ folder, files, journal, log, current: loaded.snapshot, ...bounds });
   const queue = new FileRelayQueue({
     ...settings,
+    bounds: { keepFinishedMs: settings.keepFinishedMs, maxEntries: settings.maxEntries },
     journal,
     snapshots,
     bodies,

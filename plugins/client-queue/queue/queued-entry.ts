@@ -50,6 +50,7 @@ export class EntryDetails {
   noticeCount = 0;
   pending: PendingOperation | null = null;
   holdUntil: number | null = null;
+  discardAt: number | null = null;
   /** How many processes have died while they held a lease of it, one after the other. */
   crashes = 0;
   leases: readonly EntryLease[] = [];
@@ -124,9 +125,9 @@ export class QueuedEntry {
 
   /** Gives the memory of details back that nobody needs any more. */
   tidy(): void {
-    const { notices, noticeCount, pending, holdUntil, crashes, leases, recent } = this.details;
+    const { notices, noticeCount, pending, holdUntil, discardAt, crashes, leases, recent } = this.details;
     const used = notices.length + noticeCount + crashes + leases.length + recent.length;
-    if (used === 0 && pending === null && holdUntil === null) this.#details = undefined;
+    if (used === 0 && pending === null && holdUntil === null && discardAt === null) this.#details = undefined;
   }
 
   get accepted(): NewEntry {

@@ -1,6 +1,8 @@
+import type { ClaimOptions, ClaimSites } from '../../../core/contracts/queue-lease.js';
 import { DestinationSchedule } from './destination-schedule.js';
 import { DueHeap, nowhere } from './due-heap.js';
 import { isWaiting, type QueuedEntry, type RecipientRecord } from './queued-entry.js';
+import { SiteRow } from './site-row.js';
 
 /** Recipients of one entry and one destination, to be tried together. */
 export interface Picked {
@@ -9,11 +11,7 @@ export interface Picked {
   readonly recipients: readonly RecipientRecord[];
 }
 
-export interface PickOptions {
-  readonly now: number;
-  readonly limit: number;
-  readonly room: (destination: string) => number;
-}
+export type PickOptions = Pick<ClaimOptions, 'now' | 'limit' | 'room' | 'sites'>;
 
 /** So many recipients may become ready in one go: more would hold up everybody else. */
 const mostRipened = 5000;
@@ -23,8 +21,10 @@ export class Schedule {
   readonly #byName = new Map<string, DestinationSchedule>();
   /** Destinations by the first that is not due yet. */
   readonly #timers = new DueHeap<DestinationSchedule>();
-  /** Destinations with somebody who is due; they take turns. */
-  #row: DestinationSchedule[] = [];
+  /** Destinations with somebody who is due, whose site is to be asked for. */
+  #unseated: DestinationSchedule[] = [];
+  /** The others of them by site; sites take turns. */
+  readonly #rows = new Map<string, SiteRow>();
 
   /** Puts in who waits; those that are in already keep their places. */
   add(recipients: Iterable<RecipientRecord>, now: number): void {
@@ -63,47 +63,94 @@ export class Schedule {
     else this.#timers.moved(destination);
     if (destination.ready > 0 && !destination.inRow) {
       destination.inRow = true;
-      this.#row.push(destination);
+      this.#unseated.push(destination);
     }
     if (destination.isEmpty && !destination.inRow) this.#byName.delete(destination.name);
   }
 
   /** When the next is due; in the past when somebody waits for room. */
   nextDue(): number | null {
-    const ready = this.#row.find(({ ready }) => ready > 0)?.firstReady;
-    return ready?.due ?? this.#timers.first?.due ?? null;
+    return this.#firstReady()?.due ?? this.#timers.first?.due ?? null;
   }
 
-  /** Takes who is due and has room; destinations, and within them new mail and retries, and senders, in turn. */
-  pick({ now, limit, room }: PickOptions): readonly Picked[] {
-    this.#ripen(now);
-    const picked: Picked[] = [];
-    const rooms = new Map<string, number>();
-    let row = this.#row;
-    const done: DestinationSchedule[] = [];
-    while (row.length > 0 && picked.length < limit) {
-      const again: DestinationSchedule[] = [];
-      for (const [at, destination] of row.entries()) {
-        if (picked.length >= limit) {
-          again.unshift(...row.slice(at));
-          break;
-        }
-        const left = rooms.get(destination.name) ?? room(destination.name);
-        const one = left > 0 ? this.#take(destination, now) : undefined;
-        if (one !== undefined) picked.push(one);
-        rooms.set(destination.name, one === undefined ? left : left - 1);
-        (one === undefined ? done : again).push(destination);
-      }
-      row = again;
+  #firstReady(): RecipientRecord | undefined {
+    const unseated = this.#unseated.find(({ ready }) => ready > 0);
+    if (unseated !== undefined) return unseated.firstReady;
+    for (const row of this.#rows.values()) {
+      for (const destination of row) if (destination.ready > 0) return destination.firstReady;
     }
-    this.#row = [...row, ...done].filter((destination) => this.#stays(destination));
+    return undefined;
+  }
+
+  /** Takes who is due and has room; sites, within them destinations, then new mail and retries, and senders, in turn. */
+  pick({ now, limit, room, sites = eachItsOwn }: PickOptions): readonly Picked[] {
+    this.#ripen(now);
+    this.#seat(sites);
+    const picked: Picked[] = [];
+    const pass: Pass = { now, sites, room: new Rooms(room), siteRoom: new Rooms((site) => sites.room(site)) };
+    for (let rows = [...this.#rows.values()]; rows.length > 0 && picked.length < limit;) {
+      const again: SiteRow[] = [];
+      for (const row of rows) {
+        if (picked.length >= limit) break;
+        const one = pass.siteRoom.left(row.site) > 0 ? this.#pickFrom(row, pass) : undefined;
+        if (one === undefined) continue;
+        picked.push(one);
+        pass.siteRoom.use(row.site);
+        again.push(row);
+      }
+      rows = again;
+    }
     return picked;
   }
 
-  #stays(destination: DestinationSchedule): boolean {
-    destination.inRow = destination.ready > 0;
-    if (!destination.inRow) this.#place(destination);
-    return destination.inRow;
+  /** Those whose site is known now stand with others of their site. */
+  #seat(sites: ClaimSites): void {
+    const unseated = this.#unseated;
+    this.#unseated = [];
+    for (const destination of unseated) {
+      if (destination.ready === 0) this.#leave(destination);
+      else this.#sit(destination, sites);
+    }
+  }
+
+  #sit(destination: DestinationSchedule, sites: ClaimSites): void {
+    const site = sites.of(destination.name);
+    if (site === undefined) {
+      this.#unseated.push(destination);
+      return;
+    }
+    let row = this.#rows.get(site);
+    if (row === undefined) {
+      row = new SiteRow(site);
+      this.#rows.set(site, row);
+    }
+    row.add(destination);
+  }
+
+  #leave(destination: DestinationSchedule): void {
+    destination.inRow = false;
+    this.#place(destination);
+  }
+
+  /** The next of that site whose destination has room; the site is behind all others then. An empty row is none of ours any more. */
+  #pickFrom(row: SiteRow, { now, sites, room }: Pass): Picked | undefined {
+    if (row.size === 0) return undefined;
+    let one: Picked | undefined;
+    for (let looks = row.size; looks > 0 && one === undefined; looks -= 1) {
+      const destination = row.take();
+      if (destination === undefined) break;
+      const isHere = sites.of(destination.name) === row.site;
+      if (isHere && destination.ready > 0 && room.left(destination.name) > 0) {
+        one = this.#take(destination, now);
+        room.use(destination.name);
+      }
+      if (destination.ready === 0) this.#leave(destination);
+      else if (isHere) row.add(destination);
+      else this.#sit(destination, sites);
+    }
+    if (row.size === 0 || one !== undefined) this.#rows.delete(row.site);
+    if (row.size > 0 && one !== undefined) this.#rows.set(row.site, row);
+    return one;
   }
 
   #take(destination: DestinationSchedule, now: number): Picked | undefined {
@@ -130,3 +177,36 @@ export class Schedule {
     }
   }
 }
+
+/** What one pick goes by. */
+interface Pass {
+  readonly now: number;
+  readonly sites: ClaimSites;
+  readonly room: Rooms;
+  readonly siteRoom: Rooms;
+}
+
+/** Room that is asked for once and then counted down. */
+class Rooms {
+  readonly #ask: (name: string) => number;
+  readonly #left = new Map<string, number>();
+
+  constructor(ask: (name: string) => number) {
+    this.#ask = ask;
+  }
+
+  left(name: string): number {
+    let left = this.#left.get(name);
+    if (left === undefined) {
+      left = this.#ask(name);
+      this.#left.set(name, left);
+    }
+    return left;
+  }
+
+  use(name: string): void {
+    this.#left.set(name, this.left(name) - 1);
+  }
+}
+
+const eachItsOwn: ClaimSites = { of: (destination) => destination, room: () => Infinity };

@@ -27,8 +27,9 @@ export function settleLease(entry: QueuedEntry, lease: EntryLease, settlement: S
     };
     draft.lastAttempt = attempt.at;
   }
-  const hold = results.find(({ state }) => state === 'held')?.hold;
+  const { hold, discardAt } = results.find(({ state }) => state === 'held') ?? {};
   if (hold !== undefined) draft.hold = hold;
+  if (discardAt !== undefined) draft.discardAt = discardAt;
   if (entry.details.crashes > 0) draft.crashes = 0;
   addNotices(entry, draft, notices);
   performPending(entry, draft, now);

@@ -34,6 +34,7 @@ export const StoredEntry = z.object({
   noticeCount: z.exactOptional(z.int()),
   pending: z.exactOptional(StoredPending),
   holdUntil: z.exactOptional(z.number()),
+  discardAt: z.exactOptional(z.number()),
   crashes: z.exactOptional(z.int()),
   leases: z.exactOptional(z.array(StoredLease)),
 });
@@ -56,6 +57,7 @@ export function acceptEntry({ envelope, traceOffset }: StoredAcceptInput, ground
   });
   const sender = envelope.sender && ground.intern(flat(envelope.sender));
   const entry = new QueuedEntry({ ...envelope, sender, traceOffset, recipients, envelope: encodeEnvelope(envelope) });
+  if (envelope.discardAt !== undefined) entry.edit.discardAt = envelope.discardAt;
   entry.recipients.forEach((recipient, index) => {
     const reply = envelope.recipients[index]?.lastReply;
     if (reply !== undefined) {
@@ -76,7 +78,7 @@ function flat(text: string): string {
 export function storeEntry(entry: QueuedEntry): object {
   const { uid, sender, size, queuedAt, expiresAt, traceOffset, revision } = entry;
   const { lastAttempt, warnAt, hold, finishedAt } = entry;
-  const { notices, noticeCount, pending, holdUntil, crashes, leases } = entry.details;
+  const { notices, noticeCount, pending, holdUntil, discardAt, crashes, leases } = entry.details;
   const always = {
     uid,
     sender,
@@ -97,6 +99,7 @@ export function storeEntry(entry: QueuedEntry): object {
     ...(noticeCount > 0 && { noticeCount }),
     ...(pending !== null && { pending }),
     ...(holdUntil !== null && { holdUntil }),
+    ...(discardAt !== null && { discardAt }),
     ...(crashes > 0 && { crashes }),
     ...(leases.length > 0 && { leases }),
   };
@@ -135,11 +138,12 @@ export function restoreEntry(stored: StoredEntry, envelope: string, ground: Chan
 }
 
 function restoreDetails(entry: QueuedEntry, stored: StoredEntry): void {
-  const { notices, noticeCount, pending, holdUntil, crashes, leases } = stored;
+  const { notices, noticeCount, pending, holdUntil, discardAt, crashes, leases } = stored;
   if (notices !== undefined) entry.edit.notices = notices;
   if (noticeCount !== undefined) entry.edit.noticeCount = noticeCount;
   if (pending !== undefined) entry.edit.pending = pending;
   if (holdUntil !== undefined) entry.edit.holdUntil = holdUntil;
+  if (discardAt !== undefined) entry.edit.discardAt = discardAt;
   if (crashes !== undefined) entry.edit.crashes = crashes;
   if (leases !== undefined) entry.edit.leases = leases;
 }

@@ -25,6 +25,7 @@ const extras = {
   ret: z.exactOptional(z.enum(['full', 'hdrs'])),
   envelopeId: z.exactOptional(z.string()),
   hold: z.exactOptional(z.string()),
+  discardAt: z.exactOptional(z.number()),
   noticeOf: z.exactOptional(z.string()),
 };
 export const StoredExtras = z.object(extras);

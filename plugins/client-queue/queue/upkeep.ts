@@ -96,7 +96,7 @@ export class Upkeep {
   }
 
   async housekeep(now: number): Promise<void> {
-    const { ledger, leases, keepFinishedMs, mostFinished, random, spreadMs } = this.#input;
+    const { ledger, leases, bounds, mostFinished, random, spreadMs } = this.#input;
     if (!this.#swept && this.#ready) await this.#sweep(now);
     for (const lease of leases.takeOverdue()) {
       const due = now + random(spreadMs);
@@ -109,7 +109,7 @@ export class Upkeep {
         if (change !== undefined) yield change;
       });
     }
-    await ledger.forgetFinished(now - keepFinishedMs, mostFinished);
+    await ledger.forgetFinished(now - bounds.keepFinishedMs, mostFinished);
   }
 
   async #sweep(now: number): Promise<void> {

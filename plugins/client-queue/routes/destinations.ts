@@ -7,31 +7,26 @@ import {
   type Response,
 } from '../../../core/http/endpoint.js';
 import { problem } from '../../../core/problem.js';
-import type { DestinationControl, RecordedControl } from '../destination-controls.js';
-import { parseDestination, routeKey } from '../destination-key.js';
-import { isoTime, replyAnswer, statisticsAnswer } from '../entry-answer.js';
-import { group, type QueueSite, type SendingSite } from '../queue-site.js';
+import {
+  ControlAnswer,
+  controlAnswer,
+  DestinationAnswer,
+  type DestinationSite,
+  oneDestination,
+  WaitingAnswer,
+  waitingDestinations,
+} from '../destination-answer.js';
+import type { DestinationControl } from '../destination-controls.js';
+import { parseDestination } from '../destination-key.js';
+import { destinationPage } from '../destination-page.js';
+import { group, type QueueSite } from '../queue-site.js';
+import { siteLabel } from '../site-key.js';
+
+/** A site is named by all of its servers. */
+const name = z.string().min(1).max(2000);
 
 const Params = z.object({
-  domain: z.string().min(1).max(300).describe('A domain, [literal], or route:NAME.'),
-});
-
-const Control = z.object({
-  destination: z.string(),
-  suspended: z.boolean(),
-  suspendedUntil: z.string().nullable().describe('ISO 8601; null with suspended: until somebody resumes it'),
-  reason: z.string().nullable(),
-  maxConnections: z.int().nullable().describe('Null: as configured'),
-  ratePerMinute: z.int().nullable(),
-  by: z.string().nullable(),
-  at: z.string().nullable(),
-});
-type ControlAnswer = z.output<typeof Control>;
-
-const Waiting = Control.extend({
-  waiting: z.int().describe('Open recipients'),
-  oldest: z.string().nullable(),
-  lastReply: z.unknown(),
+  domain: name.describe('A domain, [literal], route:NAME, or site:NAME for all with the same servers.'),
 });
 
 const count = z.union([z.literal(''), z.null(), z.int().min(0).max(10_000)]).optional();
@@ -56,8 +51,6 @@ const Body = z.strictObject({
   ratePerMinute: count.describe('Messages in a minute; null for what is configured.'),
 });
 
-type DestinationSite = QueueSite & Pick<SendingSite, 'routes'>;
-
 /** Destinations can be suspended and limited one by one. */
 export function destinationEndpoints(site: DestinationSite): readonly AnyEndpoint[] {
   return [listing(site), naming(site), reading(site), changing(site), clearing(site)];
@@ -65,15 +58,15 @@ export function destinationEndpoints(site: DestinationSite): readonly AnyEndpoin
 
 const path = '/client/destinations/{domain}';
 
-const listing = ({ queue, controls, clock }: QueueSite) =>
+const listing = (site: QueueSite) =>
   defineEndpoint({
     method: 'GET',
     path: '/client/destinations',
-    summary: 'Destinations with waiting mail, and those that are suspended or limited',
+    summary: 'Destinations with waiting mail, and destinations and sites that are suspended or limited',
     group,
     access: 'read',
     answer: z.object({
-      items: z.array(Waiting),
+      items: z.array(WaitingAnswer),
       total: z.int(),
       limit: z.int(),
       nextCursor: z.string().nullable(),
@@ -81,61 +74,43 @@ const listing = ({ queue, controls, clock }: QueueSite) =>
     }),
     view: 'destinations.njk',
     cache: 'no-store',
-    async handle() {
-      const items = await waitingOf({ queue, controls, clock });
-      return { items, total: items.length, limit: items.length, nextCursor: null, prevCursor: null };
+    async handle({ request }) {
+      const found = await waitingDestinations(site);
+      const isPage = request.representation === 'html';
+      const items = isPage ? found.map((one) => ({ ...one, siteLabel: siteLabel(one.site, one.destination) })) : found;
+      return { items: [...items], total: items.length, limit: items.length, nextCursor: null, prevCursor: null };
     },
   });
-
-async function waitingOf({ queue, controls, clock }: Pick<QueueSite, 'queue' | 'controls' | 'clock'>) {
-  const { byDestination } = statisticsAnswer(await queue.statistics(clock.now()));
-  const known = new Map(byDestination.map((row) => [row.destination, row]));
-  const names = [...new Set([...controls.list().map(({ destination }) => destination), ...known.keys()])];
-  return names.slice(0, 1000).map((name) => ({
-    ...controlAnswer(name, controls.get(name)),
-    waiting: known.get(name)?.total ?? 0,
-    oldest: known.get(name)?.oldest ?? null,
-    lastReply: known.get(name)?.lastReply ?? null,
-  }));
-}
 
 const naming = (site: QueueSite) =>
   defineEndpoint({
     method: 'POST',
     path: '/client/destinations',
-    summary: 'Suspend or limit a destination that is named in the body, also before any mail waits for it',
+    summary: 'Suspend or limit a destination or site that is named in the body, also before any mail waits for it',
     group,
     access: 'operate',
-    body: { kind: 'fields', schema: Body.extend({ destination: z.string().min(1).max(300) }) },
-    answer: Control,
+    body: { kind: 'fields', schema: Body.extend({ destination: name }) },
+    answer: ControlAnswer,
     cache: 'no-store',
     handle: ({ body: { destination, ...body }, request }) => change(site, destination, body, request),
   });
 
-const reading = ({ queue, controls, clock, routes }: DestinationSite) =>
+const reading = (site: DestinationSite) =>
   defineEndpoint({
     method: 'GET',
     path,
-    summary: 'One destination: what waits for it, whether it is suspended, its limits',
+    summary: 'One destination or site: what waits for it, whether it is suspended, its limits',
     group,
     access: 'read',
     params: Params,
-    answer: Waiting,
+    answer: DestinationAnswer,
     view: 'destination.njk',
     cache: 'no-store',
-    async handle({ params: { domain } }) {
-      const destination = domain.toLowerCase();
-      const { byDestination } = await queue.statistics(clock.now());
-      const row = byDestination.find((known) => known.destination === destination);
-      const control = controls.get(destination);
-      if (row === undefined && control === undefined && !routes().some((route) => routeKey(route) === destination))
+    async handle({ params: { domain }, request }) {
+      const found = await oneDestination(domain.toLowerCase(), site);
+      if (found === undefined)
         throw problem('not-found', 'No mail waits for that destination, and nothing was said of it.');
-      return {
-        ...controlAnswer(destination, control),
-        waiting: row?.total ?? 0,
-        oldest: row === undefined ? null : isoTime(row.oldest),
-        lastReply: replyAnswer(row?.lastReply ?? null),
-      };
+      return request.representation === 'html' ? destinationPage(found) : found;
     },
   });
 
@@ -143,12 +118,12 @@ const changing = (site: QueueSite) =>
   defineEndpoint({
     method: 'PUT',
     path,
-    summary: 'Suspend, resume or limit a destination; it holds over restarts',
+    summary: 'Suspend, resume or limit a destination or site; it holds over restarts',
     group,
     access: 'operate',
     params: Params,
     body: { kind: 'fields', schema: Body },
-    answer: Control,
+    answer: ControlAnswer,
     cache: 'no-store',
     handle: ({ params: { domain }, body, request }) => change(site, domain, body, request),
   });
@@ -158,7 +133,7 @@ async function change(
   written: string,
   body: z.output<typeof Body>,
   request: EndpointRequest,
-): Promise<Response<ControlAnswer>> {
+): Promise<Response<z.output<typeof ControlAnswer>>> {
   const wanted = changeOf(body, clock.now());
   if (Object.keys(wanted).length === 0)
     throw problem('invalid', 'Nothing is changed: give suspendedUntil, suspendFor, maxConnections or ratePerMinute.');
@@ -177,11 +152,11 @@ const clearing = ({ controls }: QueueSite) =>
   defineEndpoint({
     method: 'DELETE',
     path,
-    summary: 'Forget what was said of a destination: it is as configured again',
+    summary: 'Forget what was said of a destination or site: it is as configured again',
     group,
     access: 'operate',
     params: Params,
-    answer: Control,
+    answer: ControlAnswer,
     cache: 'no-store',
     async handle({ params: { domain } }) {
       const destination = domain.toLowerCase();
@@ -223,21 +198,7 @@ function suspension(
   return until === null ? null : Date.parse(until);
 }
 
-function controlAnswer(destination: string, control: RecordedControl | undefined): ControlAnswer {
-  const until = control?.suspendedUntil ?? null;
-  return {
-    destination,
-    suspended: until !== null,
-    suspendedUntil: until === null || !Number.isFinite(until) ? null : isoTime(until),
-    reason: control?.reason ?? null,
-    maxConnections: control?.maxConnections ?? null,
-    ratePerMinute: control?.ratePerMinute ?? null,
-    by: control?.by ?? null,
-    at: control === undefined ? null : isoTime(control.at),
-  };
-}
-
-function noticeOf({ destination, suspended, suspendedUntil }: ControlAnswer): string {
+function noticeOf({ destination, suspended, suspendedUntil }: z.output<typeof ControlAnswer>): string {
   if (!suspended) return `${destination} is not suspended; its limits are as shown.`;
   return suspendedUntil === null
     ? `${destination} is suspended until you resume it.`

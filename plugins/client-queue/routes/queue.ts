@@ -24,7 +24,7 @@ export function queueEndpoints(site: QueueSite): readonly AnyEndpoint[] {
   return [listing(site), statistics(site), quarantine(site), oneEntry(site), message(site)];
 }
 
-const listing = ({ queue, clock, controls }: QueueSite) =>
+const listing = ({ queue, clock, controls, sites }: QueueSite) =>
   defineEndpoint({
     method: 'GET',
     path: '/client/queue/list',
@@ -58,7 +58,7 @@ const listing = ({ queue, clock, controls }: QueueSite) =>
         limit,
         nextCursor: list.nextCursor,
         prevCursor: list.prevCursor,
-        statistics: statisticsAnswer(counted),
+        statistics: statisticsAnswer(counted, sites),
       };
       if (request.representation !== 'html') return answer;
       return listPage(answer, {
@@ -67,12 +67,13 @@ const listing = ({ queue, clock, controls }: QueueSite) =>
         order,
         listPath: request.listPath,
         controls: controls.list(),
+        siteOf: (destination) => sites.peek(destination),
         now: clock.now(),
       });
     },
   });
 
-const statistics = ({ queue, clock, controls }: QueueSite) =>
+const statistics = ({ queue, clock, controls, sites }: QueueSite) =>
   defineEndpoint({
     method: 'GET',
     path: '/client/queue/statistics',
@@ -83,7 +84,7 @@ const statistics = ({ queue, clock, controls }: QueueSite) =>
     view: 'statistics.njk',
     cache: 'no-store',
     async handle({ request }) {
-      const answer = statisticsAnswer(await queue.statistics(clock.now()));
+      const answer = statisticsAnswer(await queue.statistics(clock.now()), sites);
       return request.representation === 'html' ? statisticsPage(answer, controls.list(), clock.now()) : answer;
     },
   });

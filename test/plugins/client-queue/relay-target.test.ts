@@ -29,7 +29,7 @@ async function pipelineWithQueue(t: Parameters<typeof outboundGround>[0], box: F
     queue: ground.queue,
     local,
     clock: systemClock,
-    settings: () => ({ expireAfter: 1000, warnAfter: 100 }),
+    settings: () => ({ keepDeadLetters: 60, expireAfter: 1000, warnAfter: 100 }),
     firstPause: () => 60_000,
     speaksLmtp: () => false,
   });
@@ -182,7 +182,7 @@ test('a full queue is told with 452, and leaves nothing', async (t) => {
     queue: full,
     local: { route: () => Promise.resolve(undefined) },
     clock: systemClock,
-    settings: () => ({ expireAfter: 1, warnAfter: 1 }),
+    settings: () => ({ keepDeadLetters: 60, expireAfter: 1, warnAfter: 1 }),
     firstPause: () => 1,
     speaksLmtp: () => false,
   });

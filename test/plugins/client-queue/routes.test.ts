@@ -35,10 +35,13 @@ function byName({ line }: SinkMoment): string | undefined {
 
 class Ground {
   readonly sink: SmtpSink;
+  /** A server that callers may name. */
+  readonly named: SmtpSink;
   readonly server: InProcessServer;
 
-  constructor(sink: SmtpSink, server: InProcessServer) {
+  constructor(sink: SmtpSink, named: SmtpSink, server: InProcessServer) {
     this.sink = sink;
+    this.named = named;
     this.server = server;
   }
 
@@ -48,9 +51,11 @@ class Ground {
       sink: { mx: ['127.0.0.1'], port: sink.port, tls: 'never', domains: ['sink.example', '*.sink.example'] },
       dead: { mx: ['127.0.0.1'], port: 1, tls: 'never', domains: ['dead.example'] },
     };
-    const plugins = JSON.stringify({ 'client-queue': { routes } });
+    const named = await SmtpSink.start(t, { steps: { rcpt: byName } });
+    const targets = [{ host: '127.0.0.1', ports: [named.port] }];
+    const plugins = JSON.stringify({ 'client-queue': { routes, targets } });
     const config = `{ domains: ['example.org'], plugins: ${plugins}, smtp: { listeners: ${freeListeners} } }`;
-    return new Ground(sink, await startInProcess(t, config));
+    return new Ground(sink, named, await startInProcess(t, config));
   }
 
   async call<T>(schema: z.ZodType<T>, path: string, options: RequestOptions = {}, status = 200): Promise<T> {
@@ -151,11 +156,38 @@ test('below /client', async (t) => {
 
   await t.test('what belongs to a session is refused in the queue', async () => {
     const of = (more: object) => ground.refusal('/client/queue', { json: { envelopes: [envelope], ...more } });
-    assert.match(await of({ mx: ['127.0.0.1'] }), /^422 mx/);
+    assert.match(await of({ mx: ['127.0.0.1'], port: ground.named.port, verify: false }), /^422 verify/);
+    assert.match(await of({ tls: 'require' }), /^422 tls/);
+    assert.match(await of({ mx: ['127.0.0.1'], port: sink.port }), /^403 /);
     assert.match(await of({ auth: { user: 'a', pass: 'b' } }), /^422 auth/);
     assert.match(await of({ assertions: { protocol: [['RCPT', '250']] } }), /^422 assertions/);
     assert.match(await of({ protocol: 'lmtp' }), /^422 protocol/);
     assert.match(await of({ route: 'none' }), /^422 There is no route/);
+  });
+
+  await t.test('mail is queued for servers that the caller names, if they are allowed targets', async () => {
+    const { named } = ground;
+    const where = { mx: ['127.0.0.1'], port: named.port, tls: 'never' };
+    const rcpt = ['bob@anywhere.example', 't450@anywhere.example'];
+    const json = { ...where, envelopes: [{ ...envelope, rcpt }] };
+    const { uid } = await ground.call(QueuedAnswer, '/client/queue', { json }, 202);
+    const entry = await ground.until(uid ?? '', 'deferred');
+    const destination = `mx:smtp:never:${named.port}:127.0.0.1`;
+    assert.deepEqual(
+      entry.recipients.map((one) => [one.state, one.destination]),
+      [
+        ['delivered', destination],
+        ['deferred', destination],
+      ],
+    );
+    assert.equal(named.messages.at(-1)?.recipients[0], 'bob@anywhere.example');
+    const page = await server.admin.page(`/client/destinations/${encodeURIComponent(destination)}`);
+    assert.match(page, new RegExp(`127\\.0\\.0\\.1:${named.port}</a>: all destinations with the same servers`));
+    const raw = `/client/queue?mail=a@b.example&rcpt=c@d.example&mx=127.0.0.1&port=${named.port}`;
+    const headers = { 'Content-Type': 'message/rfc822' };
+    const second = await ground.call(QueuedAnswer, raw, { headers, body: 'Subject: Raw\n\nHi\n' }, 202);
+    await ground.until(second.uid ?? '', 'delivered');
+    await ground.call(MutationAnswer, '/client/queue/delete', { json: { uids: [uid] } });
   });
 
   await t.test('the same Idempotency-Key queues once', async () => {
@@ -339,6 +371,25 @@ test('below /client', async (t) => {
     await ground.call(Control, '/client/destinations/example.com', { method: 'DELETE' });
     assert.match(await ground.refusal('/client/destinations/example.com', {}), /^404 /);
     assert.match(await ground.refusal('/client/destinations', { json: { ...named, destination: '<b>' } }), /^422 /);
+    const { site } = await ground.call(z.object({ site: z.string() }), path);
+    assert.equal(site, 'site:127.0.0.1:1');
+    const sitePath = `/client/destinations/${encodeURIComponent(site)}`;
+    await ground.call(Control, sitePath, { method: 'PUT', json: { maxConnections: 3, suspendFor: 600 } });
+    const Site = z.object({
+      destinations: z.array(z.string()),
+      waiting: z.int(),
+      siteLimits: z.object({ maxConnections: z.int(), suspended: z.boolean() }),
+    });
+    assert.deepEqual(await ground.call(Site, sitePath), {
+      destinations: ['route:dead'],
+      waiting: 1,
+      siteLimits: { maxConnections: 3, suspended: true },
+    });
+    assert.match(await server.admin.page('/client/queue/list'), /site:127\.0\.0\.1:1<\/a> is suspended/);
+    assert.match(await server.admin.page(path), /The site is suspended/);
+    assert.match(await server.admin.page(sitePath), /Mail waits for <a [^>]*>route:dead/);
+    assert.match(await ground.refusal('/client/destinations/site:nobody.example', {}), /^404 /);
+    await ground.call(Control, sitePath, { method: 'DELETE' });
     await ground.call(Control, path, { method: 'DELETE' });
     assert.match(await ground.refusal(path, { method: 'DELETE' }), /^404 /);
     for (const json of [{}, { maxConnections: -1 }, { suspendedUntil: 'tomorrow' }, { colour: 1 }])

@@ -42,6 +42,39 @@ export function aging(open: OpenQueueGround): void {
     assert.equal((await queue.notices(9)).length, 1);
   });
 
+  test('mail that nobody can be told of is discarded when it was held long enough and nobody has seen to it', async (t) => {
+    const ground = await open(t);
+    const { queue, clock } = ground;
+    const discardAt = clock.now() + 86_400_000;
+    const left = await accept(ground, { sender: null });
+    const seen = await accept(ground, { sender: null });
+    for (const lease of await queue.claim(claiming(clock.now()))) {
+      const [about] = settlement(lease, 'bounced', { at: clock.now() }).results;
+      const result = { index: 0, reply: about?.reply ?? null, state: 'held', hold: 'nobody', discardAt } as const;
+      await queue.settle(lease, {
+        ...settlement(lease, 'bounced', { at: clock.now() }),
+        results: [result],
+        notices: [],
+      });
+    }
+    const early = await accept(ground, { hold: 'from the beginning', discardAt });
+    assert.deepEqual(
+      [(await entryOf(queue, left.uid)).discardAt, (await entryOf(queue, early.uid)).discardAt],
+      [discardAt, discardAt],
+    );
+    await queue.mutate({ uids: [seen.uid] }, { operation: 'hold', reason: 'mine' }, clock.now());
+    assert.equal((await entryOf(queue, seen.uid)).discardAt, null);
+    clock.advance(86_399);
+    await queue.housekeep(clock.now());
+    assert.equal((await entryOf(queue, left.uid)).state, 'held');
+    clock.advance(1);
+    await queue.housekeep(clock.now());
+    const states = [left, early, seen].map(async ({ uid }) => (await entryOf(queue, uid)).state);
+    assert.deepEqual(await Promise.all(states), ['expired', 'expired', 'held']);
+    assert.equal((await entryOf(queue, left.uid)).hasMessage, false);
+    assert.deepEqual(await queue.notices(9), []);
+  });
+
   test('finished entries are forgotten when they were kept long enough', async (t) => {
     const ground = await open(t);
     const { queue, clock } = ground;

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { Lease } from '../../../core/contracts/queue-lease.js';
 import { claiming, settlement } from '../queue-entries.js';
 import { accept, claimOne, entryOf, isThe, type OpenQueueGround } from './ground.js';
 
@@ -29,6 +30,37 @@ export function leasing(open: OpenQueueGround): void {
       [2, 4],
     );
     assert.equal(leases.length, 6);
+  });
+
+  test('destinations of one site share its room and take turns, and one whose site is not known waits', async (t) => {
+    const ground = await open(t);
+    for (let n = 0; n < 6; n++) {
+      for (const name of ['a', 'b', 'c', 'other', 'unknown']) await accept(ground, { to: [`x@${name}.example`] });
+    }
+    const known: Record<string, string> = { 'other.example': 'elsewhere' };
+    for (const name of ['a', 'b', 'c']) known[`${name}.example`] = 'shared';
+    const sites = { of: (name: string) => known[name], room: (site: string) => (site === 'shared' ? 4 : 2) };
+    const room = (destination: string) => (destination === 'c.example' ? 1 : 100);
+    const claim = () => ground.queue.claim(claiming(ground.clock.now(), { sites, room }));
+    const counts = (leases: readonly Lease[]) =>
+      ['a', 'b', 'c', 'other', 'unknown'].map(
+        (name) => leases.filter(({ destination }) => destination === `${name}.example`).length,
+      );
+    const first = counts(await claim());
+    assert.deepEqual(first.slice(2), [1, 2, 0]);
+    assert.equal((first[0] ?? 0) + (first[1] ?? 0), 3);
+    assert.ok(Math.min(...first.slice(0, 2)) >= 1, String(first));
+    known['unknown.example'] = 'elsewhere';
+    known['b.example'] = 'elsewhere';
+    const second = counts(await claim());
+    assert.equal((second[0] ?? 0) + (second[2] ?? 0), 4);
+    assert.equal((second[1] ?? 0) + (second[3] ?? 0) + (second[4] ?? 0), 2);
+    for (let left = 30 - 12; left > 0;) {
+      const found = await claim();
+      assert.ok(found.length > 0, `${left} are never given out`);
+      left -= found.length;
+    }
+    assert.equal(ground.queue.nextDue(), null);
   });
 
   test('senders take turns, however many messages one of them has', async (t) => {

@@ -1,14 +1,15 @@
 import type { Clock } from '../../core/clock.js';
 import type { Lease } from '../../core/contracts/queue-lease.js';
+import { RateAllowance } from './rate-allowance.js';
 
-/** What holds for a destination now. */
+/** What holds for a site now. */
 export interface PaceLimits {
   readonly maxConnections: number;
   readonly ratePerMinute: number | undefined;
   readonly suspended: boolean;
 }
 
-/** Connections to a destination that nothing is known of. */
+/** Connections to a site that nothing is known of. */
 const firstConnections = 5;
 /** So long the work that is fetched ahead of the connections lasts. */
 const aheadMs = 100;
@@ -17,18 +18,17 @@ const mostAhead = 400;
 const windowMs = 500;
 
 /**
- * How much work a destination may have at a time. It begins with few connections and grows with each success; one that could not
+ * How much work the servers of a site may have at a time. It begins with few connections and grows with each success; one that could not
  * be reached gets a single try at a time until that works: whoever comes back is not run over.
  */
-export class DestinationPace {
+export class SitePace {
   readonly #clock: Clock;
   #window: number = firstConnections;
   /** Fetched, and waiting for a connection. */
-  readonly #waiting: Lease[] = [];
+  #waiting: Lease[] = [];
+  readonly #rate: RateAllowance;
   #running = 0;
   #recovering = false;
-  #tokens = 1;
-  #refilledAt: number;
   #counted = 0;
   #countedSince: number;
   #perMs = 0;
@@ -36,9 +36,9 @@ export class DestinationPace {
 
   constructor(clock: Clock) {
     this.#clock = clock;
-    this.#refilledAt = clock.monotonic();
-    this.#countedSince = this.#refilledAt;
-    this.#usedAt = this.#refilledAt;
+    this.#rate = new RateAllowance(clock);
+    this.#countedSince = clock.monotonic();
+    this.#usedAt = this.#countedSince;
   }
 
   /** Fetched from the queue and not ended. */
@@ -66,13 +66,13 @@ export class DestinationPace {
     if (limits.suspended || limits.maxConnections === 0) return 0;
     const ahead = this.#recovering ? 0 : Math.min(mostAhead, Math.floor(this.#perMs * aheadMs));
     const room = this.connections(limits) + ahead - this.busy;
-    return limits.ratePerMinute === undefined ? room : Math.min(room, this.#allowance(limits.ratePerMinute));
+    return limits.ratePerMinute === undefined ? room : Math.min(room, this.#rate.left(limits.ratePerMinute));
   }
 
   fetched(lease: Lease, limits: PaceLimits): void {
     this.#waiting.push(lease);
     this.#usedAt = this.#clock.monotonic();
-    if (limits.ratePerMinute !== undefined) this.#tokens -= 1;
+    if (limits.ratePerMinute !== undefined) this.#rate.take();
   }
 
   /** One that may begin now, counted as begun. */
@@ -83,9 +83,12 @@ export class DestinationPace {
     return lease;
   }
 
-  /** All that have not begun, to be given back. */
-  unbegun(): readonly Lease[] {
-    return this.#waiting.splice(0);
+  /** Those of them that have not begun, to be given back. */
+  unbegun(wanted: (lease: Lease) => boolean): readonly Lease[] {
+    if (this.#waiting.length === 0) return [];
+    const given = this.#waiting.filter(wanted);
+    if (given.length > 0) this.#waiting = this.#waiting.filter((lease) => !wanted(lease));
+    return given;
   }
 
   ended(outcome: 'answered' | 'unreachable' | 'untried'): void {
@@ -110,14 +113,5 @@ export class DestinationPace {
     this.#perMs = this.#counted / Math.max(1, ms);
     this.#counted = 0;
     this.#countedSince = now;
-  }
-
-  /** Messages that the rate allows now: a minute's worth at most, so that nothing is saved up for long. */
-  #allowance(perMinute: number): number {
-    const now = this.#clock.monotonic();
-    const most = Math.max(1, perMinute / 60);
-    this.#tokens = Math.min(most, this.#tokens + ((now - this.#refilledAt) * perMinute) / 60_000);
-    this.#refilledAt = now;
-    return Math.floor(this.#tokens);
   }
 }

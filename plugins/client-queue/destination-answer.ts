@@ -1,0 +1,125 @@
+import { z } from 'zod';
+import type { RecordedControl } from './destination-controls.js';
+import { routeKey } from './destination-key.js';
+import { isoTime, statisticsAnswer } from './entry-answer.js';
+import type { QueueSite, SendingSite } from './queue-site.js';
+import { isSite } from './site-key.js';
+
+export const ControlAnswer = z.object({
+  destination: z.string(),
+  suspended: z.boolean(),
+  suspendedUntil: z.string().nullable().describe('ISO 8601; null with suspended: until somebody resumes it'),
+  reason: z.string().nullable(),
+  maxConnections: z.int().nullable().describe('Null: as configured'),
+  ratePerMinute: z.int().nullable(),
+  by: z.string().nullable(),
+  at: z.string().nullable(),
+});
+
+export const WaitingAnswer = ControlAnswer.extend({
+  site: z.string().nullable().describe('Shared with all that have the same servers; null while it is not known'),
+  waiting: z.int().describe('Open recipients'),
+  oldest: z.string().nullable(),
+  lastReply: z.unknown(),
+});
+type Waiting = z.output<typeof WaitingAnswer>;
+
+export const DestinationAnswer = WaitingAnswer.extend({
+  siteLimits: z
+    .object({
+      maxConnections: z.int(),
+      ratePerMinute: z.int().nullable().describe('Null: no limit'),
+      suspended: z.boolean(),
+    })
+    .describe('What holds for the site, whatever holds for the destination'),
+  siteState: z
+    .object({
+      connections: z.int().describe('That it may have now'),
+      busy: z.int().describe('Messages that are being sent, or are next'),
+      recovering: z.boolean().describe('One try at a time shows whether it is back'),
+    })
+    .nullable()
+    .describe('Null when nothing was sent there lately'),
+  destinations: z.array(z.string()).describe('That share the site and have waiting mail, 100 at most'),
+});
+
+export type DestinationSite = QueueSite & Pick<SendingSite, 'routes'>;
+type Ground = Pick<QueueSite, 'queue' | 'controls' | 'sites' | 'clock'>;
+
+const mostListed = 1000;
+const mostShared = 100;
+
+/** Destinations with waiting mail, and what somebody has said something of. */
+export async function waitingDestinations(ground: Ground): Promise<readonly Waiting[]> {
+  const rows = await waitingRows(ground);
+  const { controls } = ground;
+  const names = [...new Set([...controls.list().map(({ destination }) => destination), ...rows.keys()])];
+  return names
+    .slice(0, mostListed)
+    .map((name) => ({ ...controlAnswer(name, controls.get(name)), ...waitingFor(name, rows, ground.sites) }));
+}
+
+/** Undefined when it is none of ours. */
+export async function oneDestination(
+  name: string,
+  { routes, siteNames, pace, ...ground }: DestinationSite,
+): Promise<z.output<typeof DestinationAnswer> | undefined> {
+  const { controls, sites } = ground;
+  const rows = await waitingRows(ground);
+  const control = controls.get(name);
+  const site = isSite(name) ? name : sites.peek(name);
+  const shared = [...rows.values()].filter((other) => other.site !== null && other.site === site);
+  const configured = [...routes().map(routeKey), ...siteNames()];
+  const isKnown = rows.has(name) || control !== undefined || configured.includes(name);
+  if (!isKnown && !(isSite(name) && shared.length > 0)) return undefined;
+  const { now, maxConnections, ratePerMinute, suspended } = pace(site ?? name);
+  return {
+    ...controlAnswer(name, control),
+    ...waitingFor(name, rows, sites),
+    siteLimits: { maxConnections, ratePerMinute: ratePerMinute ?? null, suspended },
+    siteState: now ?? null,
+    destinations: shared.slice(0, mostShared).map(({ destination }) => destination),
+  };
+}
+
+type Rows = ReadonlyMap<string, ReturnType<typeof statisticsAnswer>['byDestination'][number]>;
+
+async function waitingRows({ queue, clock, sites }: Ground): Promise<Rows> {
+  const { byDestination } = statisticsAnswer(await queue.statistics(clock.now()), sites);
+  return new Map(byDestination.map((row) => [row.destination, row]));
+}
+
+/** Of a site: all that waits for any of its destinations. */
+function waitingFor(
+  name: string,
+  rows: Rows,
+  sites: QueueSite['sites'],
+): Omit<Waiting, keyof typeof ControlAnswer.shape> {
+  const meant = isSite(name)
+    ? [...rows.values()].filter(({ site }) => site === name)
+    : [rows.get(name)].flatMap((row) => row ?? []);
+  const replies = meant.flatMap(({ lastReply }) => lastReply ?? []).sort((one, other) => (one.at < other.at ? 1 : -1));
+  return {
+    site: isSite(name) ? name : (sites.peek(name) ?? null),
+    waiting: meant.reduce((sum, { total }) => sum + total, 0),
+    oldest: meant.map(({ oldest }) => oldest).sort()[0] ?? null,
+    lastReply: replies[0] ?? null,
+  };
+}
+
+export function controlAnswer(
+  destination: string,
+  control: RecordedControl | undefined,
+): z.output<typeof ControlAnswer> {
+  const until = control?.suspendedUntil ?? null;
+  return {
+    destination,
+    suspended: until !== null,
+    suspendedUntil: until === null || !Number.isFinite(until) ? null : isoTime(until),
+    reason: control?.reason ?? null,
+    maxConnections: control?.maxConnections ?? null,
+    ratePerMinute: control?.ratePerMinute ?? null,
+    by: control?.by ?? null,
+    at: control === undefined ? null : isoTime(control.at),
+  };
+}
