@@ -1,3 +1,5 @@
+import { isAscii } from 'node:buffer';
+
 const CR = 13;
 const LF = 10;
 const DOT = 46;
@@ -35,20 +37,12 @@ export class DataEncoder {
     return this.#last === CR ? lfDotLine : crlfDotLine;
   }
 
-  /** How far the chunk can stay as it is. */
+  /** How far the chunk can stay as it is: to its end when every CR and LF is of a CRLF, and no line begins with a dot. Line by line, not byte by byte. */
   #unchangedLength(chunk: Buffer): number {
-    let last = this.#last;
-    let high = 0;
-    let at = 0;
-    for (; at < chunk.length; at += 1) {
-      const byte = chunk[at] ?? 0;
-      if (last === CR ? byte !== LF : byte === LF || (byte === DOT && last === LF)) break;
-      high |= byte;
-      last = byte;
-    }
-    this.#last = last;
-    if (high > 127) this.#eightBit = true;
-    return at;
+    const end = changeIn(chunk, this.#last);
+    if (end > 0) this.#last = chunk[end - 1] ?? LF;
+    if (!this.#eightBit && !isAscii(end === chunk.length ? chunk : chunk.subarray(0, end))) this.#eightBit = true;
+    return end;
   }
 
   #rewritten(chunk: Buffer, from: number): Buffer {
@@ -75,11 +69,30 @@ export class DataEncoder {
   }
 }
 
+/** Where the first byte is that cannot follow the one before it as it is; the length when there is none. */
+function changeIn(chunk: Buffer, before: number): number {
+  const first = chunk[0];
+  if (first === undefined) return 0;
+  if (before === CR ? first !== LF : first === LF || (first === DOT && before === LF)) return 0;
+  let at = 0;
+  if (before === CR) {
+    at = 1;
+    if (chunk[at] === DOT) return at;
+  }
+  for (;;) {
+    const cr = chunk.indexOf(CR, at);
+    const lf = chunk.indexOf(LF, at);
+    if (lf >= 0 && (cr < 0 || lf < cr)) return lf;
+    // A CR at the very end waits for what follows.
+    if (cr < 0 || cr === chunk.length - 1) return chunk.length;
+    if (lf !== cr + 1) return cr + 1;
+    at = lf + 1;
+    if (chunk[at] === DOT) return at;
+  }
+}
+
 const dotLine: Buffer = Buffer.from('.\r\n');
 const lfDotLine: Buffer = Buffer.from('\n.\r\n');
 const crlfDotLine: Buffer = Buffer.from('\r\n.\r\n');
 
-export function hasEightBit(bytes: Buffer): boolean {
-  for (let at = 0; at < bytes.length; at += 1) if ((bytes[at] ?? 0) > 127) return true;
-  return false;
-}
+export const hasEightBit = (bytes: Buffer): boolean => !isAscii(bytes);
