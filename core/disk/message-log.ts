@@ -57,6 +57,9 @@ export class MessageLog {
   /** Messages without a file, in the order of their records. */
   readonly #kept = new Set<LoggedMessage>();
   #keptBytes = 0;
+  /** The newest record at the last checkpoint: who was kept before may be kept no longer. */
+  #seen = 0;
+  #closing = false;
   /** The newest record whose files are written beside it. */
   #newestFile = 0;
   /** Files of records up to that number are on the disk. */
@@ -147,9 +150,11 @@ export class MessageLog {
     if (!this.#ready) return;
     this.#bytes = 0;
     try {
-      const newest = commits.last;
-      if (commits.wanted) {
-        await Promise.allSettled(this.#placing);
+      const { last, wanted } = commits;
+      await Promise.allSettled(this.#placing);
+      const newest = this.#closing || commits.full ? last : this.#behindYoung(last);
+      this.#seen = last;
+      if (wanted) {
         await this.#storeKept(newest);
         if (this.#newestFile > this.#flushed) await this.#bringToDisk(newest);
         this.#flushed = newest;
@@ -162,6 +167,12 @@ export class MessageLog {
       log.error({ err: error }, 'the messages of the commit log could not be brought to the disk; it is tried again');
     }
     if (this.#failed || commits.wanted) this.#schedule(checkpointMs);
+  }
+
+  /** Messages that came since the last checkpoint are left alone, with all that came behind them: most are gone by the next. */
+  #behindYoung(last: number): number {
+    for (const { number } of this.#kept) if (number > this.#seen) return Math.min(last, number - 1);
+    return last;
   }
 
   /** Messages that are still wanted come to their places before their records go. */
@@ -280,7 +291,8 @@ export class MessageLog {
   }
 
   async close(): Promise<void> {
-    clearTimeout(this.#timer);
+    await this.#checkpoint;
+    this.#closing = true;
     await this.checkpoint();
     clearTimeout(this.#timer);
     await this.#input.commits.close();
