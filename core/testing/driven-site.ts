@@ -1,4 +1,5 @@
 import { isIP } from 'node:net';
+import { setTimeout as pause } from 'node:timers/promises';
 import type { HealthState } from '../health.js';
 import type { Plugin } from '../plugin.js';
 import type { WatchedEvent } from '../smtp/hook.js';
@@ -62,6 +63,9 @@ export interface Overviews {
     }[]
   >;
 }
+
+/** How long `until` waits. */
+const patienceMs = 10_000;
 
 /** A server with the plugin, ready to be asked. */
 export class DrivenSite {
@@ -161,6 +165,18 @@ export class DrivenSite {
   async emit<E extends WatchedEvent>(event: E, about: EventDraft<E> = {}): Promise<void> {
     this.#parts.server.app.pipeline.snapshot().emit(event, eventOf(event, about, this.clock));
     await turns();
+  }
+
+  /**
+   * Waits, in real time, until the condition holds: for what a plugin does by itself, such as an asynchronous watcher. Rejects
+   * after 10 seconds.
+   */
+  async until(condition: () => unknown): Promise<void> {
+    const began = performance.now();
+    while (!(await condition())) {
+      if (performance.now() - began > patienceMs) throw new Error(`Waited in vain for ${String(condition)}`);
+      await pause(5);
+    }
   }
 
   /** Everything that arrived, in its order. */

@@ -1,3 +1,4 @@
+import { rmSync } from 'node:fs';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -46,7 +47,7 @@ export class TestServer {
 
   /** Rejects with what `postern start` would say; then nothing is left. */
   static async start(input: ServerInput): Promise<TestServer> {
-    const folder = await mkdtemp(join(tmpdir(), `postern-testing-${process.pid}-`));
+    const folder = await makeFolder();
     let log: OpenedLog | undefined;
     try {
       await writeSettings(folder, input, input.options);
@@ -78,7 +79,26 @@ export class TestServer {
 /** Of all servers of this process. */
 let pair: KeyPair | undefined;
 
-const remove = (folder: string): Promise<void> => rm(folder, { recursive: true, force: true, maxRetries: 5 });
+/** Of servers that nobody has closed yet. */
+const folders = new Set<string>();
+
+async function makeFolder(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), `postern-testing-${process.pid}-`));
+  if (folders.size === 0) process.once('exit', removeAll);
+  folders.add(folder);
+  return folder;
+}
+
+async function remove(folder: string): Promise<void> {
+  await rm(folder, { recursive: true, force: true, maxRetries: 5 });
+  folders.delete(folder);
+  if (folders.size === 0) process.off('exit', removeAll);
+}
+
+/** A test that forgets to close its server leaves nothing behind either. */
+function removeAll(): void {
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+}
 
 async function openApp(
   folder: string,

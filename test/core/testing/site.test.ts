@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
@@ -100,6 +102,40 @@ describe('a driven site', () => {
     await assert.rejects(site.command(['tally', 'bug']), { message: 'a bug' });
     await assert.rejects(site.command(['other']), { message: 'The plugin counting has no command other.' });
   });
+});
+
+test('what a plugin does by itself is waited for', async (t) => {
+  let seen = 0;
+  const slow = definePlugin({
+    name: 'slow',
+    setup: ({ smtp }) =>
+      smtp.watch('closed', () => {
+        setTimeout(() => (seen += 1), 20);
+      }),
+  });
+  const site = await drive(slow, { test: t });
+  await site.emit('closed', { messages: 1 });
+  assert.equal(seen, 0);
+  await site.until(() => seen > 0);
+  assert.equal(seen, 1);
+});
+
+test('a test that forgets to close leaves no folder', () => {
+  const kit = new URL('../../../core/testing/index.js', import.meta.url).href;
+  const plugin = new URL('../../../core/plugin.js', import.meta.url).href;
+  const script = `
+    const { drive } = await import('${kit}');
+    const { definePlugin } = await import('${plugin}');
+    const site = await drive(definePlugin({ name: 'forgotten', setup() {} }));
+    await site.rcpt();
+    process.stdout.write(site.folder);`;
+  const { status, stdout } = spawnSync(process.execPath, ['--input-type=module', '--eval', script], {
+    encoding: 'utf8',
+    timeout: 30_000,
+  });
+  assert.equal(status, 0);
+  assert.match(stdout, /postern-testing-/);
+  assert.equal(existsSync(stdout), false);
 });
 
 describe('beside the plugin', () => {
