@@ -32,6 +32,16 @@ export const builtInCommands: readonly BuiltInCommand[] = [
       (await import('./configuration-check.js')).checkConfiguration(options, surroundings),
   },
   {
+    words: 'doctor outbound',
+    takes: ['DOMAIN'],
+    flags: ['json'],
+    summary: 'dial the mail servers of a domain: whether port 25 is open outwards',
+    run: async ({ args: [domain = ''], options, flags }, surroundings) => {
+      const { dialOut } = await import('./doctor/doctor.js');
+      return dialOut(domain, { options, json: flags.has('json'), terminal: process.stdout.isTTY }, surroundings);
+    },
+  },
+  {
     words: 'doctor',
     flags: ['json'],
     summary: 'look at ports, DNS, TLS, rights, disk and configuration and say what to do',

@@ -1,8 +1,10 @@
 import { systemClock } from '../clock.js';
+import type { LoadedConfiguration } from '../config/load.js';
 import { SystemResolver } from '../dns/system-resolver.js';
 import { version } from '../installation.js';
 import { configure, type StartOptions, type Surroundings } from '../main.js';
-import { examine } from './examination.js';
+import { examine, presentable, type ReportedFinding } from './examination.js';
+import { outboundFindings } from './outbound-trial.js';
 import { countByState, textReport } from './report.js';
 
 export interface DoctorCall {
@@ -14,14 +16,34 @@ export interface DoctorCall {
 }
 
 /** `postern doctor`: prints what was found. The exit status: 1 when there is a problem, else 0. */
-export async function doctor({ options, json, terminal }: DoctorCall, surroundings: Surroundings): Promise<number> {
-  const { env, print } = surroundings;
+export async function doctor(call: DoctorCall, surroundings: Surroundings): Promise<number> {
   const findings = await examine({
-    configure: () => configure(options, surroundings),
-    resolverFor: ({ settings }) => new SystemResolver({ ...settings.dns, timeoutMs: 1500, tries: 2, totalMs: 5000 }),
+    configure: () => configure(call.options, surroundings),
+    resolverFor,
     clock: systemClock,
-    env,
+    env: surroundings.env,
   });
+  return tell(findings, call, surroundings);
+}
+
+/** `postern doctor outbound`: the same for the way to the servers of one domain, which is dialled for it. */
+export async function dialOut(domain: string, call: DoctorCall, surroundings: Surroundings): Promise<number> {
+  const configuration = await configure(call.options, surroundings);
+  const { hostname } = configuration;
+  const resolver = resolverFor(configuration);
+  const found = await outboundFindings({ domain, hostname, resolver, clock: systemClock });
+  const findings = found.map((finding) => presentable({ group: 'Mail', check: 'outbound', ...finding }));
+  return tell(findings, call, surroundings);
+}
+
+const resolverFor = ({ settings }: LoadedConfiguration): SystemResolver =>
+  new SystemResolver({ ...settings.dns, timeoutMs: 1500, tries: 2, totalMs: 5000 });
+
+function tell(
+  findings: readonly ReportedFinding[],
+  { json, terminal }: DoctorCall,
+  { env, print }: Surroundings,
+): number {
   const at = new Date(systemClock.now()).toISOString();
   const counts = countByState(findings);
   // https://no-color.org: set and not empty.

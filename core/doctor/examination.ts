@@ -133,7 +133,7 @@ function inOrder(findings: readonly ReportedFinding[]): readonly ReportedFinding
 }
 
 /** Names of files, records and remote texts are in it: no secret, no control character, and an end. */
-function presentable(finding: ReportedFinding): ReportedFinding {
+export function presentable(finding: ReportedFinding): ReportedFinding {
   const { is, todo } = finding;
   return { ...finding, is: sentence(is), ...(todo !== undefined && { todo: sentence(todo) }) };
 }

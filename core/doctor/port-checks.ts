@@ -9,8 +9,9 @@ export const portChecks: readonly CoreCheck[] = [{ group: 'Ports', name: 'ports'
 
 /** Where the configuration wants to listen. */
 interface Place {
-  /** `The SMTP listener mx`. */
+  /** `The SMTP listener mx listens`. */
   readonly who: string;
+  readonly listens: 'listen' | 'listens';
   readonly host: string;
   readonly port: number;
   /** Somebody else opens it and hands it over. */
@@ -19,9 +20,16 @@ interface Place {
 
 function placesOf(patient: Patient): readonly Place[] {
   const { http, smtp } = patient.configuration.settings;
-  const pages = { who: 'The pages', host: http.host, port: http.port, handedOver: http.socket !== undefined };
+  const pages: Place = {
+    who: 'The pages',
+    listens: 'listen',
+    host: http.host,
+    port: http.port,
+    handedOver: http.socket !== undefined,
+  };
   const listeners = smtp.listeners.map(({ name, host, port, fd, socket }) => ({
     who: `The SMTP listener ${name}`,
+    listens: 'listens' as const,
     host,
     port,
     handedOver: fd !== undefined || socket !== undefined,
@@ -63,7 +71,8 @@ async function whileRunning(
     return trouble(is, 'If the configuration was changed, reload or restart the server; else its log says why.');
   }
   const owners = await Promise.all(found.map(({ inode }) => ownerOfSocket(inode)));
-  if (owners.some((owner) => owner?.pid === pid)) return fine(`${place.who} listens on ${at(place)} (process ${pid}).`);
+  if (owners.some((owner) => owner?.pid === pid))
+    return fine(`${place.who} ${place.listens} on ${at(place)} (process ${pid}).`);
   const other = owners.find((owner) => owner !== undefined);
   if (other === undefined) return fine(`Somebody listens on ${at(place)}; which process, this user may not see.`);
   const is = `${place.who} should listen on ${at(place)}, but ${other.name} (process ${other.pid}) does.`;
