@@ -39,12 +39,12 @@ export const deliveryWebhook = definePlugin({
     for (const event of names) smtp.watch(event, (about) => keep(event, about));
     async function keep(/** @type {typeof names[number]} */ event, /** @type {object} */ about) {
       if (!options.events.includes(event)) return;
-      const id = `${now().replaceAll(/\D/g, '')}-${randomUUID()}`;
-      const body = JSON.stringify({ ...plain(about), id, event, at: now(), server: configuration.hostname });
-      const isFull = waiting.size >= options.mostEvents || bytes + body.length > options.mostBytes;
-      if (isFull) return events.inc({ result: 'dropped' });
-      await writeFileAtomic(fileOf(id), body).catch((err) => log.error({ err }, 'a restart would lose an event'));
-      put(id, body);
+      if (waiting.size >= options.mostEvents || bytes >= options.mostBytes) return events.inc({ result: 'dropped' });
+      const at = now();
+      const head = { id: `${at.replaceAll(/\D/g, '')}-${randomUUID()}`, event, at, server: configuration.hostname };
+      const body = JSON.stringify({ ...head, ...plain(about), ...head });
+      await writeFileAtomic(fileOf(head.id), body).catch((err) => log.error({ err }, 'a restart would lose an event'));
+      put(head.id, body);
     }
 
     function put(/** @type {string} */ id, /** @type {string} */ body) {
