@@ -6,6 +6,7 @@ import type { LoadedConfiguration } from './config/load.js';
 import { dns } from './contracts/dns.js';
 import { lifecycle } from './contracts/lifecycle.js';
 import { explaining } from './contracts/explaining.js';
+import { pluginsOverview } from './contracts/plugins-overview.js';
 import { localDelivery } from './contracts/local-delivery.js';
 import { serverLog } from './contracts/server-log.js';
 import { catalogue, configuration, healthOverview, metricsExposition, reloading } from './contracts/server.js';
@@ -25,16 +26,21 @@ import { packageRoot, version } from './installation.js';
 import type { OpenedLog } from './log.js';
 import { Metrics } from './metrics.js';
 import { contextFactory } from './plugin-context.js';
+import { PluginFaults } from './plugin-faults.js';
+import { PluginFollowing, type FollowingInput } from './plugin-following.js';
 import { findByOwner } from './recovery.js';
 import { Reload } from './reload.js';
+import type { FaultSink } from './running-plugin.js';
 import { ServerLife } from './server-life.js';
+import { SiteMemory } from './site-memory.js';
 import { createSmtpEngine, type SmtpEngine } from './smtp/engine.js';
 import { PipelineExplaining } from './smtp/explain.js';
-import { Pipeline, type PipelineInput } from './smtp/pipeline.js';
+import { Pipeline } from './smtp/pipeline.js';
 import { PipelineDelivery } from './smtp/local-delivery.js';
 import type { HookObserver } from './smtp/stage-run.js';
 import { PipelineSubmission } from './smtp/submission.js';
 import { systemTimers, type Timers } from './timers.js';
+import { refuseUnsafeStart } from './unsafe-start.js';
 import { placesOf } from './watchdog/plugin-places.js';
 import { unwatched } from './watchdog/unwatched.js';
 import type { Watchdog } from './watchdog/watchdog.js';
@@ -93,16 +99,15 @@ export async function createApp(input: AppInput): Promise<App> {
   const health = new HealthRegistry({ clock });
   const life = watchServer(input, health);
   const foreign = watchDataFolder({ data, health, clock, log });
-  const pipeline = openPipeline(live, { log, clock, ...instead });
+  const { pipeline, following, hosting } = openPipeline(input, { live, health, host: () => plugins });
   const spool = await openSpool(join(data, 'spool'), { log, clock, durability: settings.durability });
   const closeSpool = watchOver(spool, health);
   const audit = openAudit(input);
   const http = openHttp(input, metrics, audit);
   const smtp = openSmtp(input, { spool, pipeline, metrics, health });
-  const reload = new Reload({ ...input, live, plugins: () => plugins, http, audit, smtp, log });
+  const reload = new Reload({ ...input, live, plugins: () => plugins, following, http, audit, smtp, log });
   const plugins = new PluginHost({
-    plugins: input.configuration.plugins,
-    options: input.configuration.options,
+    program: input.configuration,
     lent: [
       lend(configuration, live),
       lend(reloading, reload),
@@ -116,11 +121,12 @@ export async function createApp(input: AppInput): Promise<App> {
       lend(dns, openPluginDns({ live, clock, timers, resolver })),
       lend(explaining, explainingOf(live, pipeline, clock)),
       lend(stallWatch, watchStalls(input.watchdog, live, health)),
+      lend(pluginsOverview, following.states),
     ],
     contextOf: contextFactory({ data, log, clock, timers, metrics, health, pipeline, http }),
-    log,
+    ...hosting,
   });
-  live.askPlugins((name) => plugins.takesOptions(name));
+  live.askPlugins((next) => plugins.waiting(next));
 
   async function close(): Promise<void> {
     const graceMs = live.current.settings.shutdownSeconds * 1000;
@@ -133,7 +139,7 @@ export async function createApp(input: AppInput): Promise<App> {
   }
 
   try {
-    await plugins.start();
+    await startPlugins(plugins, following);
     await spool.recover(findByOwner(pipeline));
     life.begin();
   } catch (error) {
@@ -219,13 +225,29 @@ function explainingOf(live: LiveConfiguration, pipeline: Pipeline, clock: Clock)
   return new PipelineExplaining({ pipeline, clock, listenerName });
 }
 
-/** Verdicts of the plugins that the configuration names are only looked at, from now on and after each reload. */
-function openPipeline(live: LiveConfiguration, input: PipelineInput): Pipeline {
-  const pipeline = new Pipeline(input);
-  const follow = () => pipeline.shadow(live.current.settings.smtp.shadow);
-  follow();
-  live.watch(follow);
-  return pipeline;
+/** Where mail goes through, with what follows the plugins in it. Throws a start error when one must not be missing. */
+function openPipeline(
+  { configuration, log: { log }, clock, instead }: AppInput,
+  parts: Pick<FollowingInput, 'live' | 'health' | 'host'>,
+) {
+  const faults = new PluginFaults(clock);
+  const failed: FaultSink = (plugin, where, error) => faults.record(plugin, where, error);
+  const pipeline = new Pipeline({ log, clock, failed, ...instead });
+  const memory = new SiteMemory(configuration.data, log);
+  refuseUnsafeStart(configuration, memory);
+  const following = new PluginFollowing({ ...parts, pipeline, memory, faults, log });
+  following.shadow();
+  parts.live.watch(() => following.shadow());
+  const hosting = { log, clock, failed, between: () => following.follow(), settled: () => pipeline.settled() };
+  return { pipeline, following, hosting };
+}
+
+async function startPlugins(plugins: PluginHost, following: PluginFollowing): Promise<void> {
+  // Their names in health are taken before a plugin can take them.
+  following.follow();
+  await plugins.start();
+  following.follow();
+  await following.remember();
 }
 
 function watchServer({ log }: AppInput, health: HealthRegistry): ServerLife {

@@ -1,6 +1,6 @@
 import type { Plugin } from './plugin.js';
 import type { Service, Services } from './service.js';
-import { startError } from './start-error.js';
+import { startError, type StartError } from './start-error.js';
 
 /** Plugins in the order in which they can start: whoever provides a service stands in front of whoever needs it. */
 export function bootOrder(plugins: readonly Plugin[], coreServices: readonly Service<unknown>[]): readonly Plugin[] {
@@ -9,6 +9,33 @@ export function bootOrder(plugins: readonly Plugin[], coreServices: readonly Ser
   refuseMissing(plugins, providers);
   return sort(plugins, providers);
 }
+
+/**
+ * Leaves out those that may be left out and need what nobody provides, and whoever needs them; `missing` is told each with the
+ * service.
+ */
+export function withoutMissing(
+  plugins: readonly Plugin[],
+  coreServices: readonly Service<unknown>[],
+  mayMiss: (plugin: Plugin) => boolean,
+  missing: (plugin: Plugin, service: string) => void,
+): readonly Plugin[] {
+  const provided = new Set(
+    [...coreServices, ...plugins.flatMap(({ provides }) => tokens(provides))].map(({ id }) => id),
+  );
+  const lacking = plugins.filter(
+    (plugin) => mayMiss(plugin) && tokens(plugin.needs).some((token) => !provided.has(token.id)),
+  );
+  if (lacking.length === 0) return plugins;
+  for (const plugin of lacking) {
+    missing(plugin, tokens(plugin.needs).find((token) => !provided.has(token.id))?.id ?? '');
+  }
+  const others = plugins.filter((plugin) => !lacking.includes(plugin));
+  return withoutMissing(others, coreServices, mayMiss, missing);
+}
+
+export const missingService = ({ name }: Plugin, service: string): StartError =>
+  startError(`Plugin ${name} needs ${service}, and no plugin that is switched on provides it.`);
 
 type Providers = ReadonlyMap<string, Plugin | 'core'>;
 
@@ -41,7 +68,7 @@ function refuseMissing(plugins: readonly Plugin[], providers: Providers): void {
   for (const plugin of plugins) {
     const missing = tokens(plugin.needs).find((token) => !providers.has(token.id));
     if (missing !== undefined) {
-      throw startError(`Plugin ${plugin.name} needs ${missing.id}, and no plugin that is switched on provides it.`);
+      throw missingService(plugin, missing.id);
     }
   }
 }

@@ -1,12 +1,16 @@
-import { isDeepStrictEqual } from 'node:util';
-import { bootOrder } from './boot-order.js';
-import type { Log } from './log.js';
+import { bootOrder, missingService, withoutMissing } from './boot-order.js';
+import type { Clock } from './clock.js';
+import type { Difference } from './contracts/server.js';
+import { isKnownToFail, unloadedPlugin, unstartedPlugin, type FailedPlugin } from './failed-plugin.js';
 import type { Plugin } from './plugin.js';
-import { problem } from './problem.js';
-import { redactText } from './redact.js';
-import { RunningPlugin, type ContextFactory } from './running-plugin.js';
+import { planPlugins, pluginDifferences, type PluginPlan } from './plugin-plan.js';
+import { indispensable, tokensOf, type Program } from './plugin-program.js';
+import { notStarted, refusedOptions, refusedPlugin } from './plugin-refusal.js';
+import { exchanged, type PresentPlugins } from './present-plugins.js';
+import { setUpPlugin, type SetupInput } from './plugin-setup.js';
+import type { RunningPlugin } from './running-plugin.js';
 import type { Service, Services } from './service.js';
-import { isStartError, startError } from './start-error.js';
+import { SettlingPlugins } from './settling-plugins.js';
 
 /** A service that core itself lends. */
 export interface Lent {
@@ -18,174 +22,277 @@ export function lend<T>(token: Service<T>, value: T): Lent {
   return { token, value };
 }
 
-export interface HostInput {
-  readonly plugins: readonly Plugin[];
-  /** Checked options by plugin name. */
-  readonly options: ReadonlyMap<string, unknown>;
+export interface HostInput extends SetupInput {
+  readonly program: Program;
   readonly lent: readonly Lent[];
-  readonly contextOf: ContextFactory;
-  readonly log: Log;
+  readonly clock: Clock;
+  /** Called in the one step that changes plugins: the old ones are out of force, the new ones are not yet in. */
+  readonly between?: () => void;
+  /** Resolves when nothing that began before it was called is under way; then what has left is released. */
+  readonly settled?: () => Promise<void>;
 }
 
-export interface Reconfigured {
-  /** Plugins whose new options are in force. */
-  readonly changed: readonly string[];
-  /** Plugins whose options changed, but only a restart can bring them into force. */
-  readonly restartRequired: readonly string[];
+/** What a reload did to the plugins; it may be taken back until it is committed. */
+export interface PluginChange {
+  /** Lets go of those that have left, as soon as nothing of them is under way. */
+  commit(): void;
+  undo(): Promise<void>;
 }
 
 /** The plugins of a running server. */
 export class PluginHost {
-  readonly #running: RunningPlugin[] = [];
-  readonly #services = new Map<string, unknown>();
   readonly #input: HostInput;
+  #present: PresentPlugins;
+  readonly #settling: SettlingPlugins;
 
   constructor(input: HostInput) {
     this.#input = input;
-    for (const { token, value } of input.lent) this.#services.set(token.id, value);
+    const { program, lent, log, settled = () => Promise.resolve() } = input;
+    this.#settling = new SettlingPlugins({ log, settled });
+    this.#present = {
+      program,
+      running: [],
+      failed: program.unloaded.map((unloaded) => unloadedPlugin(unloaded, this.#now())),
+      site: new Map(),
+      since: new Map(),
+      services: new Map(lent.map(({ token, value }) => [token.id, value])),
+    };
   }
 
-  /** Starts all plugins by their needs. When one fails, those that had started are stopped in reverse, and it is named. */
+  /** What runs, and what does not. */
+  get present(): PresentPlugins {
+    return this.#present;
+  }
+
+  /**
+   * Starts all plugins by their needs. One of the site that fails is left out when the server may run without it. When another
+   * one fails, those that had started are stopped in reverse, and it is named.
+   */
   async start(): Promise<void> {
-    const { plugins, lent } = this.#input;
-    const ordered = bootOrder(
-      plugins,
-      lent.map(({ token }) => token),
-    );
-    for (const plugin of ordered) await this.#startOne(plugin);
-  }
-
-  /** Whether that plugin runs and can take new options while it does. */
-  takesOptions(name: string): boolean {
-    const running = this.#running.find(({ plugin }) => plugin.name === name);
-    return running !== undefined && (running.plugin.reload === 'replace' || running.reconfigure !== undefined);
+    const { program } = this.#present;
+    const able = this.#able(program, (plugin, error) => this.#leaveOut(plugin, error));
+    for (const plugin of bootOrder(able, this.#core)) {
+      await this.#startOne(plugin).catch(async (error: unknown) => {
+        try {
+          this.#leaveOut(plugin, error);
+        } catch (refusal) {
+          await this.stop();
+          throw refusal;
+        }
+      });
+    }
   }
 
   /** Stops all plugins, the last started first. */
   async stop(): Promise<void> {
-    for (let running = this.#running.pop(); running !== undefined; running = this.#running.pop()) await running.stop();
+    await this.#settling.stop();
+    const { running, site } = this.#present;
+    this.#present = { ...this.#present, running: [] };
+    for (const one of running.toReversed()) {
+      if (site.has(one.plugin.name)) await this.#settling.discard(one);
+      else await one.stop();
+    }
+  }
+
+  /** What that program would change, options aside. @throws Problem `invalid` for code that cannot be loaded */
+  differences(next: Program): readonly Difference[] {
+    this.#refuseUnloaded(next);
+    return pluginDifferences(this.#present, next, planPlugins(this.#present, next));
+  }
+
+  /** Of that program: the plugins that only a restart brings into force, with the reason. */
+  waiting(next: Program): ReadonlyMap<string, string> {
+    return planPlugins(this.#present, next).waiting;
   }
 
   /**
-   * Hands changed options to the plugins that can take them. When one refuses, those before it get their old options
-   * back: nothing has changed.
+   * Brings another program into force: what is new is set up beside what runs, and swapped in one step. When one refuses,
+   * nothing has changed.
    *
    * @throws Problem `invalid` that names the plugin
    */
-  async reconfigure(
-    options: ReadonlyMap<string, unknown>,
-    beforeTakingBack: () => void = () => undefined,
-  ): Promise<Reconfigured> {
-    const affected = this.#running.filter(
-      ({ plugin, options: old }) => options.has(plugin.name) && !isDeepStrictEqual(old, options.get(plugin.name)),
-    );
-    const undo: (() => Promise<void>)[] = [];
-    const changed: string[] = [];
-    const restartRequired: string[] = [];
-    let asked = '';
+  async bring(next: Program, beforeTakingBack: () => void = () => undefined): Promise<PluginChange> {
+    const plan = planPlugins(this.#present, next);
+    const { fresh, failed } = await this.#setUpAll(plan, next);
+    const undo: (() => void | Promise<void>)[] = [];
+    const takeBack = async () => {
+      for (const step of undo.toReversed()) await this.#takeBack(step);
+      for (const running of fresh.toReversed()) await this.#settling.discard(running);
+    };
     try {
-      for (const running of affected) {
-        const { name } = running.plugin;
-        asked = name;
-        const old = running.options;
-        if (running.plugin.reload === 'replace') undo.push(await this.#replace(running, options.get(name)));
-        else if (running.reconfigure === undefined) {
-          restartRequired.push(name);
-          continue;
-        } else {
-          const give = running.reconfigure;
-          await give(options.get(name));
-          undo.push(() => give(old));
-        }
-        changed.push(name);
-      }
+      for (const running of plan.reconfigured) undo.push(await reconfigure(running, next));
+      undo.push(this.#swap(plan.leaving, fresh, { program: next, failed }));
     } catch (error) {
       beforeTakingBack();
-      for (const takeBack of undo.toReversed()) await this.#takeBack(takeBack);
-      throw refusedOptions(asked, error);
+      this.#input.between?.();
+      await takeBack();
+      throw error;
     }
-    return { changed, restartRequired };
+    return { commit: () => void this.#settling.letGo(plan.leaving), undo: takeBack };
   }
 
   /** The plugins in their order, with what each needs and provides: printed by `--verbose`. */
   describe(): string {
-    return this.#running.map(({ plugin }) => describePlugin(plugin)).join('\n');
+    return this.#present.running.map(({ plugin }) => describePlugin(plugin)).join('\n');
+  }
+
+  get #core(): readonly Service<unknown>[] {
+    return this.#input.lent.map(({ token }) => token);
+  }
+
+  #now(): string {
+    return new Date(this.#input.clock.now()).toISOString();
+  }
+
+  /** All but those of the site that need what nobody provides. */
+  #able({ plugins, site }: Program, missing: (plugin: Plugin, error: Error) => void): readonly Plugin[] {
+    return withoutMissing(
+      plugins,
+      this.#core,
+      ({ name }) => site.has(name),
+      (plugin, service) => missing(plugin, missingService(plugin, service)),
+    );
   }
 
   async #startOne(plugin: Plugin): Promise<void> {
-    const running = await this.#setUp(plugin, this.#input.options.get(plugin.name)).catch(async (error: unknown) => {
-      await this.stop();
-      throw notStarted(plugin, error);
-    });
+    const { program, services } = this.#present;
+    const running = await setUpPlugin(plugin, program, services, this.#input);
     try {
       running.activate();
     } catch (error) {
       await running.stop();
-      await this.stop();
-      throw notStarted(plugin, error);
-    }
-    this.#running.push(running);
-    for (const [key, token] of Object.entries(plugin.provides)) this.#services.set(token.id, running.service(key));
-  }
-
-  async #setUp(plugin: Plugin, options: unknown): Promise<RunningPlugin> {
-    const running = new RunningPlugin(plugin, this.#input.log);
-    const services = { ...this.#lendTo(plugin.uses), ...this.#lendTo(plugin.needs) };
-    await running.setup(this.#input.contextOf, services, options);
-    return running;
-  }
-
-  async #takeBack(undo: () => Promise<void>): Promise<void> {
-    try {
-      await undo();
-    } catch (error) {
-      this.#input.log.error({ err: error }, 'a plugin could not go back to its old options');
-    }
-  }
-
-  /** Sets the plugin up anew beside the old one and swaps the two in one step; resolves with the way back. */
-  async #replace(old: RunningPlugin, options: unknown): Promise<() => Promise<void>> {
-    const successor = await this.#setUp(old.plugin, options);
-    const place = this.#running.indexOf(old);
-    old.deactivate();
-    try {
-      successor.activate();
-    } catch (error) {
-      old.activate();
-      await successor.stop();
       throw error;
     }
-    this.#running[place] = successor;
-    const former = old.options;
-    await old.stop();
-    return async () => {
-      await this.#replace(successor, former);
+    const { failed } = this.#present;
+    this.#present = exchanged(this.#present, { leaving: [], fresh: [running], program, failed, at: this.#now() });
+  }
+
+  /** @throws start error when the server must not run without it */
+  #leaveOut(plugin: Plugin, error: unknown): void {
+    const { program, failed } = this.#present;
+    const { name, provides } = plugin;
+    const origin = program.site.get(name);
+    if (origin === undefined) throw notStarted(plugin, error);
+    const { required } = origin.entry;
+    const known = { name, required, replaces: origin.replaces, provides: tokensOf(provides) };
+    const reason = indispensable(known, program);
+    if (reason !== undefined) throw notStarted(plugin, error, reason);
+    const failure = unstartedPlugin(plugin, origin, {
+      options: program.options.get(name),
+      cause: error,
+      at: this.#now(),
+    });
+    this.#present = { ...this.#present, failed: [...failed, failure] };
+    this.#input.log.error({ plugin: name, err: error }, 'a plugin of the site could not start and is left out');
+  }
+
+  async #setUpAll({ coming }: PluginPlan, next: Program) {
+    this.#refuseUnloaded(next);
+    const fresh: RunningPlugin[] = [];
+    const failed = next.unloaded.map((unloaded) => unloadedPlugin(unloaded, this.#now()));
+    const services = new Map(this.#present.services);
+    const refuse = (plugin: Plugin, error: unknown): void => {
+      const failure = this.#knownFailure(plugin, next, error);
+      if (failure === undefined) throw this.#refusalOf(plugin, next, error);
+      failed.push(failure);
     };
+    try {
+      const able = this.#able(next, refuse);
+      for (const plugin of bootOrder(able, this.#core).filter((one) => coming.includes(one))) {
+        try {
+          const running = await setUpPlugin(plugin, next, services, this.#input);
+          fresh.push(running);
+          for (const [key, { id }] of Object.entries(plugin.provides)) services.set(id, running.service(key));
+        } catch (error) {
+          refuse(plugin, error);
+        }
+      }
+    } catch (error) {
+      for (const running of fresh.toReversed()) await this.#settling.discard(running);
+      throw error;
+    }
+    return { fresh, failed };
   }
 
-  #lendTo(services: Services): Readonly<Record<string, unknown>> {
-    return Object.fromEntries(Object.entries(services).map(([key, token]) => [key, this.#services.get(token.id)]));
+  /** One that fails as it did before is nothing new. */
+  #knownFailure(plugin: Plugin, next: Program, error: unknown): FailedPlugin | undefined {
+    const { name } = plugin;
+    const origin = next.site.get(name);
+    if (origin === undefined) return undefined;
+    const failure = unstartedPlugin(plugin, origin, { options: next.options.get(name), cause: error, at: this.#now() });
+    return isKnownToFail(this.#present.failed, failure) ? failure : undefined;
+  }
+
+  #refusalOf(plugin: Plugin, next: Program, error: unknown): unknown {
+    const { running, site } = this.#present;
+    const { name } = plugin;
+    const old = running.find((one) => one.plugin.name === name);
+    if (old?.plugin === plugin) return refusedOptions(name, error);
+    return refusedPlugin(name, (next.site.get(name) ?? site.get(name))?.entry, error, old !== undefined);
+  }
+
+  /** Code that could not be loaded refuses, unless it is known to be broken just so. */
+  #refuseUnloaded(next: Program): void {
+    const { failed, site } = this.#present;
+    for (const unloaded of next.unloaded) {
+      if (isKnownToFail(failed, unloadedPlugin(unloaded, ''))) continue;
+      const { entry, name, why } = unloaded;
+      const runs = [...site.values()].some((origin) => origin.entry.from === entry.from);
+      throw refusedPlugin(name, entry, why, runs);
+    }
+  }
+
+  /** Swaps them in one step, in which nothing can be asked; returns the way back. */
+  #swap(
+    leaving: readonly RunningPlugin[],
+    fresh: readonly RunningPlugin[],
+    next: Pick<PresentPlugins, 'program' | 'failed'>,
+  ) {
+    const before = this.#present;
+    const { between = () => undefined } = this.#input;
+    const back = (): void => {
+      for (const running of fresh) running.deactivate();
+      this.#present = before;
+      between();
+      for (const running of leaving) running.activate();
+    };
+    for (const running of leaving) running.deactivate();
+    this.#present = exchanged(before, { leaving, fresh, ...next, at: this.#now() });
+    between();
+    for (const running of fresh) {
+      try {
+        running.activate();
+      } catch (error) {
+        back();
+        throw this.#refusalOf(running.plugin, next.program, error);
+      }
+    }
+    return back;
+  }
+
+  async #takeBack(step: () => void | Promise<void>): Promise<void> {
+    try {
+      await step();
+    } catch (error) {
+      this.#input.log.error({ err: error }, 'a plugin could not go back to what it was');
+    }
   }
 }
 
-function refusedOptions(name: string, cause: unknown) {
-  const why = redactText(cause instanceof Error ? cause.message : String(cause));
-  const sentence = `The plugin ${name} refuses its options: ${why}`;
-  return problem('invalid', {
-    detail: sentence,
-    errors: [{ pointer: `/plugins/${name}`, message: sentence }],
-    cause,
-  });
-}
-
-function notStarted(plugin: Plugin, error: unknown) {
-  const reason = error instanceof Error ? error.message : String(error);
-  return isStartError(error) ? error : startError(`Plugin ${plugin.name} could not start: ${reason}`, error);
+async function reconfigure(running: RunningPlugin, { options }: Program): Promise<() => Promise<void>> {
+  const { options: old, reconfigure: give } = running;
+  const { name } = running.plugin;
+  try {
+    await give?.(options.get(name));
+  } catch (error) {
+    throw refusedOptions(name, error);
+  }
+  return async () => give?.(old);
 }
 
 function describePlugin({ name, needs, uses, provides }: Plugin): string {
   const list = (word: string, services: Services) => {
-    const ids = Object.values(services).map((token) => token.id);
+    const ids = tokensOf(services);
     return ids.length === 0 ? '' : `  ${word} ${ids.join(', ')}`;
   };
   return `${name}${list('needs', needs)}${list('uses', uses)}${list('provides', provides)}`;

@@ -10,7 +10,7 @@ import { openAccounts, type OpenedAccounts } from './http/accounts.js';
 import { InheritedSockets } from './inherited-sockets.js';
 import { version } from './installation.js';
 import { openLog, type OpenedLog } from './log.js';
-import type { Plugin } from './plugin.js';
+import { supplyOf } from './plugin-supply.js';
 import { loadSitePlugins } from './site-plugins.js';
 import { Watchdog } from './watchdog/watchdog.js';
 import { welcome } from './welcome.js';
@@ -48,7 +48,7 @@ export function configure(
     ...(layers !== undefined && { layers }),
     cwd,
     env,
-    plugins: async (names, folder) => replaceBuiltIns(await loadPlugins(names, folder)),
+    plugins: async (entries, base) => supplyOf(builtIns, await loadPlugins(entries, base)),
   });
 }
 
@@ -108,12 +108,6 @@ function socketsFor({ http, smtp }: LoadedConfiguration['settings'], { env }: Su
   return sockets;
 }
 
-/** A site plugin of the same name takes the place of a built-in one. */
-function replaceBuiltIns(site: readonly Plugin[]): readonly Plugin[] {
-  const names = new Set(site.map(({ name }) => name));
-  return [...builtIns.filter(({ name }) => !names.has(name)), ...site];
-}
-
 const urlOf = (app: App): string => {
   const { host, port } = app.http.address();
   return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
@@ -133,7 +127,17 @@ function announce(app: App, { configuration, accounts, log, options, surrounding
   surroundings.print(`postern ready http=${http} smtp=${addressOf(listeners[0])}`);
   const { generatedPassword } = accounts;
   const commandFor = commandPrinter(options, surroundings);
-  surroundings.print(welcome({ http, listeners, configuration, generatedPassword, version, commandFor }));
+  surroundings.print(
+    welcome({
+      http,
+      listeners,
+      configuration,
+      generatedPassword,
+      version,
+      commandFor,
+      failed: app.plugins.present.failed,
+    }),
+  );
   if (options.verbose === true) surroundings.print(`Plugins, in the order of their start:\n${app.plugins.describe()}`);
   log.log.info({ http, listeners, version, data: configuration.data }, 'ready');
 }

@@ -6,13 +6,13 @@ import type { DeliveryTarget } from './contracts/delivery-target.js';
 import type { DoctorCheck } from './contracts/doctor-check.js';
 import type { HealthCheck } from './health.js';
 import type { AnyEndpoint, Role } from './http/endpoint.js';
+import { kitVersion } from './kit-version.js';
 import type { Log } from './log.js';
 import type { Services, ServiceValues } from './service.js';
 import type { Hook, HookOptions, Stage, WatchedEvent, Watcher } from './smtp/hook.js';
 import type { Outcome } from './smtp/outcome.js';
 
-/** Version of the contract between a plugin and the server. */
-export const kitVersion = 1;
+export { kitVersion };
 
 /** Everything a plugin registers through its context is undone when the plugin stops. */
 export interface PluginContext {
@@ -97,8 +97,14 @@ export interface PluginDefinition<
   readonly commands?: readonly Command<z.output<O>>[];
   /** What `postern doctor` looks at for it. */
   readonly checks?: readonly DoctorCheck<z.output<O>>[];
-  /** It owns no files and lends no services that others hold: on reload it is set up anew and swapped. */
-  readonly reload?: 'replace';
+  /** Version of the plugin kit that it is written for, `major.minor`; that of the server if absent. */
+  readonly kit?: string;
+  /**
+   * What a reload does when its code or its options have changed. `replace`: it is set up anew beside the old one, and the two
+   * are swapped; it must bear that both are there for a moment. `restart`: only a restart of the server changes it. If absent,
+   * a plugin of the site is replaced unless it has asked for a `folder`; one that comes with the server is not.
+   */
+  readonly reload?: 'replace' | 'restart';
   setup(
     context: PluginContext,
     given: { readonly options: z.output<O> } & ServiceValues<Needs> & Partial<ServiceValues<Uses>>,
@@ -114,7 +120,8 @@ export type PluginCheck = DoctorCheck<unknown>;
 /** A plugin as the host sees it: branded data, its types forgotten. */
 export interface Plugin {
   readonly postern: 'plugin';
-  readonly kit: number;
+  /** A number where the declaration was made when there were no minor versions. */
+  readonly kit: string | number;
   readonly name: string;
   readonly options: z.ZodType;
   readonly needs: Services;
@@ -124,7 +131,7 @@ export interface Plugin {
   readonly assets: string | undefined;
   readonly commands: readonly PluginCommand[];
   readonly checks: readonly PluginCheck[];
-  readonly reload: 'replace' | undefined;
+  readonly reload: 'replace' | 'restart' | undefined;
   readonly setup: (context: PluginContext, given: Readonly<Record<string, unknown>>) => unknown;
 }
 
@@ -142,7 +149,7 @@ export function definePlugin<
   const { name, options = noOptions, needs = {}, uses = {}, provides = {}, views, assets, reload } = definition;
   return Object.freeze({
     postern: 'plugin',
-    kit: kitVersion,
+    kit: definition.kit ?? kitVersion,
     name,
     options,
     needs,

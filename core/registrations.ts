@@ -11,8 +11,8 @@ export class Registrations {
 
   /** `register` runs when the plugin becomes active, and what it returns when it stops. */
   add(register: () => Undo): void {
+    this.#staged.push(register);
     if (this.#active) this.#undo.push(register());
-    else this.#staged.push(register);
   }
 
   /** All or nothing: when one fails, those before it are undone. May be called again after `deactivate`. */

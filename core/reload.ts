@@ -12,6 +12,7 @@ import type { AuditSink } from './http/audit.js';
 import { refuseOpenDoor } from './http/open-door.js';
 import type { HttpShell } from './http/shell.js';
 import type { Log } from './log.js';
+import type { PluginFollowing } from './plugin-following.js';
 import { classOf, isProblem, problem } from './problem.js';
 import { redactText } from './redact.js';
 import type { PreparedSettings, SmtpEngine } from './smtp/engine.js';
@@ -23,6 +24,7 @@ export interface ReloadParts {
   readonly load: (layers?: readonly LayerFile[]) => Promise<LoadedConfiguration>;
   /** They are started behind the reload, which one of them offers. */
   readonly plugins: () => PluginHost;
+  readonly following: Pick<PluginFollowing, 'remember'>;
   readonly http: Pick<HttpShell, 'reconfigure'>;
   readonly accounts: Pick<Accounts, 'prepare'>;
   readonly audit: Pick<AuditSink, 'write'>;
@@ -63,6 +65,7 @@ export class Reload implements Reloading {
     try {
       const plan = await this.#plan(layers?.files);
       await this.#swap(plan, layers);
+      await this.#parts.following.remember();
       const outcome = outcomeOf(
         plan.differences.some(({ restart }) => !restart) ? 'reloaded' : 'unchanged',
         plan.differences,
@@ -89,8 +92,9 @@ export class Reload implements Reloading {
     });
     checked('http.accounts', () => refuseOpenDoor(http, accounts.chosen));
     const smtp = checked('smtp.listeners', () => this.#parts.smtp.prepare(next.settings.smtp, next.domains));
+    const plugins = this.#parts.plugins().differences(next);
     const differences = live.differences(next);
-    return { next, smtp, accounts, differences: [...renewals(smtp, next, differences), ...differences] };
+    return { next, smtp, accounts, differences: [...plugins, ...renewals(smtp, next, differences), ...differences] };
   }
 
   /** What cannot fail comes last and in one step. */
@@ -104,8 +108,8 @@ export class Reload implements Reloading {
       undo.push(() => smtp.abandon());
       live.use(next);
       undo.push(() => live.use(old));
-      await plugins.reconfigure(next.options, () => live.use(old));
-      undo.push(async () => void (await plugins.reconfigure(old.options)));
+      const change = await plugins.bring(next, () => live.use(old));
+      undo.push(() => change.undo());
       undo.push(() => live.tellBack());
       await live.tell();
       if (layers !== undefined) undo.push(await layers.keep());
@@ -113,6 +117,7 @@ export class Reload implements Reloading {
       undo.push(() => http.reconfigure(httpInForce(live.started, old), old.settings.smtp.limits.messageBytes));
       http.reconfigure(httpInForce(live.started, next), next.settings.smtp.limits.messageBytes);
       smtp.commit();
+      change.commit();
     } catch (error) {
       await this.#takeBack(undo);
       throw isProblem(error) && error.problem === 'invalid' ? error : refusedBy(error);

@@ -1,3 +1,5 @@
+import { followedContext } from './followed-context.js';
+import { InFlight } from './in-flight.js';
 import type { Log } from './log.js';
 import type { Plugin, PluginContext } from './plugin.js';
 import { Registrations } from './registrations.js';
@@ -12,31 +14,49 @@ export type ContextFactory = (
   onClose: (release: Release) => void,
 ) => PluginContext;
 
+/** Told of what a plugin does not do as it should. */
+export type FaultSink = (plugin: string, where: string, error: unknown) => void;
+
 /** One plugin between its setup and its stop. */
 export class RunningPlugin {
   readonly plugin: Plugin;
   readonly #registrations = new Registrations();
   readonly #releases: Release[] = [];
+  readonly #inFlight = new InFlight();
   readonly #log: Log;
+  readonly #failed: FaultSink;
   #result: Readonly<Record<string, unknown>> = {};
   #options: unknown;
+  #ownsFiles = false;
+  #stopped: Promise<void> | undefined;
 
-  constructor(plugin: Plugin, log: Log) {
+  constructor(plugin: Plugin, log: Log, failed: FaultSink = () => undefined) {
     this.plugin = plugin;
     this.#log = log;
+    this.#failed = failed;
   }
 
   get options(): unknown {
     return this.#options;
   }
 
+  /** Whether it has asked for a folder of its own. */
+  get ownsFiles(): boolean {
+    return this.#ownsFiles;
+  }
+
   /** Runs `setup`; nothing is in force before `activate`. When it throws, everything it had opened is released. */
   async setup(contextOf: ContextFactory, services: Readonly<Record<string, unknown>>, options: unknown): Promise<void> {
     this.#options = options;
-    const context = contextOf(this.plugin, this.#registrations, (release) => this.#releases.push(release));
+    const context = contextOf(this.plugin, this.#registrations, (release) => this.#onClose(release));
+    const followed = followedContext(context, {
+      inFlight: this.#inFlight,
+      ownsFiles: () => void (this.#ownsFiles = true),
+      failed: (where, error) => this.#failed(this.plugin.name, where, error),
+    });
     try {
       const given = { ...services, options };
-      const result = await runAs(markOf(this.plugin.name, 'setup'), () => this.plugin.setup(context, given));
+      const result = await runAs(markOf(this.plugin.name, 'setup'), () => this.plugin.setup(followed, given));
       this.#result = (result ?? {}) as Record<string, unknown>;
       this.#refuseMissingServices();
     } catch (error) {
@@ -68,15 +88,36 @@ export class RunningPlugin {
     };
   }
 
+  /** Resolves when none of its hooks, watchers, tasks and endpoints is under way. */
+  idle(): Promise<void> {
+    return this.#inFlight.idle();
+  }
+
   /** Takes its registrations out of force and releases what it opened, the last first. Never throws. */
-  async stop(): Promise<void> {
+  stop(): Promise<void> {
+    this.#stopped ??= this.#stop();
+    return this.#stopped;
+  }
+
+  async #stop(): Promise<void> {
     this.#registrations.deactivate();
     for (let release = this.#releases.pop(); release !== undefined; release = this.#releases.pop()) {
-      try {
-        await release();
-      } catch (error) {
-        this.#log.error({ plugin: this.plugin.name, err: error }, 'a plugin could not release everything');
-      }
+      await this.#release(release);
+    }
+  }
+
+  /** What a setup opens that was given up meanwhile is released at once. */
+  #onClose(release: Release): void {
+    if (this.#stopped === undefined) this.#releases.push(release);
+    else void this.#release(release);
+  }
+
+  async #release(release: Release): Promise<void> {
+    try {
+      await release();
+    } catch (error) {
+      this.#failed(this.plugin.name, 'release', error);
+      this.#log.error({ plugin: this.plugin.name, err: error }, 'a plugin could not release everything');
     }
   }
 

@@ -1,20 +1,85 @@
-import { existsSync, readFileSync, statSync } from 'node:fs';
-import { createRequire, register } from 'node:module';
-import { dirname, join, resolve } from 'node:path';
+import { basename, extname } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import type { KitPlaces } from './kit-resolver.js';
-import { isPlugin, kitVersion, type Plugin } from './plugin.js';
-import { startError } from './start-error.js';
+import { kitComplaint, kitVersion } from './kit-version.js';
+import { declarationComplaints } from './plugin-tools/declaration.js';
+import { isPlugin, type Plugin } from './plugin.js';
+
+import { redactText } from './redact.js';
+import type { SiteEntry } from './site-entry.js';
+import { filesOf, findSitePlugin, type SiteFiles, type SitePlace } from './site-files.js';
+import { importVersion } from './site-modules.js';
+import { isStartError, startError } from './start-error.js';
+import { within } from './time-limit.js';
+
+/** The code behind one element of `sitePlugins`. */
+export interface SiteModule {
+  readonly entry: SiteEntry;
+  readonly place: SitePlace;
+  /** Differs when a file of it does. */
+  readonly fingerprint: string;
+  /** What it exports; at least one. */
+  readonly plugins: readonly Plugin[];
+}
+
+/** One that could not be loaded. */
+export interface UnloadedSite {
+  readonly entry: SiteEntry;
+  /** What it is called as long as its code does not say: the last part of its path. */
+  readonly name: string;
+  /** Undefined when it cannot even be found. */
+  readonly fingerprint: string | undefined;
+  /** A sentence for an operator. */
+  readonly why: string;
+}
+
+export interface LoadedSite {
+  readonly modules: readonly SiteModule[];
+  readonly unloaded: readonly UnloadedSite[];
+}
+
+/** Loads the plugins of the site; one that cannot be loaded does not keep the others from it. */
+export async function loadSitePlugins(entries: readonly SiteEntry[], folder: string): Promise<LoadedSite> {
+  const modules: SiteModule[] = [];
+  const unloaded: UnloadedSite[] = [];
+  for (const entry of entries) {
+    try {
+      const module = await loadSitePlugin(entry, folder);
+      for (const plugin of module.plugins) refuseDeclaration(entry, plugin);
+      modules.push(module);
+    } catch (error) {
+      if (!isStartError(error)) throw error;
+      unloaded.push({
+        entry,
+        name: nameOf(entry),
+        fingerprint: await knownFingerprint(entry, folder),
+        why: error.message,
+      });
+    }
+  }
+  return { modules, unloaded };
+}
 
 /**
- * Loads the plugins of the site: a file, a folder with an `index.js` or a `package.json`, or the name of a package that
- * is installed where the configuration file is. A module may export several plugins.
+ * Loads one: its code runs, its `setup` does not. The same module again as long as no file of it has changed. Its declaration is
+ * not looked at yet.
+ *
+ * @throws start error that says what is wrong with it
  */
-export async function loadSitePlugins(names: readonly string[], folder: string): Promise<readonly Plugin[]> {
-  if (names.length > 0) resolveKitHere();
-  const found: Plugin[] = [];
-  for (const name of names) found.push(...(await loadOne(name, folder)));
-  return found;
+export async function loadSitePlugin(entry: SiteEntry, folder: string): Promise<SiteModule> {
+  const { from } = entry;
+  const place = findSitePlugin(from, folder);
+  if (place.kit !== undefined) refuseKit(from, 'its package.json', place.kit);
+  const files = await filesOf(from, place);
+  const exported = await importModule(entry, place, files);
+  const plugins = [...new Set(Object.values(exported))].filter(isPlugin);
+  if (plugins.length === 0) {
+    throw startError(`Site plugin ${from} exports no plugin: export what definePlugin returns.`);
+  }
+  for (const plugin of plugins) {
+    refuseKit(from, plugin.name, plugin.kit);
+    places.set(plugin, place.folder === undefined ? urlOf(place.entry) : `${urlOf(place.folder)}/`);
+  }
+  return { entry, place, fingerprint: files.fingerprint, plugins };
 }
 
 const places = new WeakMap<Plugin, string>();
@@ -22,99 +87,55 @@ const places = new WeakMap<Plugin, string>();
 /** URL of the file of a plugin of the site, or of its folder, with a `/` at its end; undefined for others. */
 export const placeOf = (plugin: Plugin): string | undefined => places.get(plugin);
 
-async function loadOne(name: string, folder: string): Promise<readonly Plugin[]> {
-  const entry = entryOf(name, folder);
-  const url = pathToFileURL(entry).href;
-  const plugins = [...new Set(Object.values(await importModule(name, url)))].filter(isPlugin);
-  if (plugins.length === 0) {
-    throw startError(`Site plugin ${name} exports no plugin: export what definePlugin returns.`);
-  }
-  const place = folderOf(name, folder, entry);
-  for (const plugin of plugins) {
-    refuseOtherKit(name, plugin);
-    places.set(plugin, place === undefined ? url : `${pathToFileURL(place).href}/`);
-  }
-  return plugins;
-}
+const urlOf = (path: string): string => pathToFileURL(path).href;
 
-async function importModule(name: string, url: string): Promise<Readonly<Record<string, unknown>>> {
+/** Code that failed once may have failed by something else than itself: it is asked again, as another version. */
+const failures = new Map<string, number>();
+
+async function importModule(
+  { from, startSeconds }: SiteEntry,
+  { entry }: SitePlace,
+  { fingerprint, paths }: SiteFiles,
+): Promise<Readonly<Record<string, unknown>>> {
+  const code = `${entry}?${fingerprint}`;
+  const failed = failures.get(code) ?? 0;
+  const version = failed === 0 ? fingerprint.slice(0, 16) : `${fingerprint.slice(0, 16)}-${failed}`;
   try {
-    return (await import(url)) as Record<string, unknown>;
+    return await within(
+      startSeconds * 1000,
+      importVersion(entry, version, paths),
+      `it is not loaded after ${startSeconds} s`,
+    );
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw startError(`Site plugin ${name} cannot be loaded: ${reason}`, cause);
+    failures.set(code, failed + 1);
+    const reason = redactText(cause instanceof Error ? cause.message : String(cause));
+    const hint = /'postern\/[a-z]+' does not provide an export/.test(reason)
+      ? ` (version ${kitVersion} of the plugin kit is here; the plugin may be written for another)`
+      : '';
+    throw startError(`Site plugin ${from} cannot be loaded: ${reason}${hint}`, cause);
   }
 }
 
-function refuseOtherKit(name: string, plugin: Plugin): void {
-  if (plugin.kit === kitVersion) return;
-  throw startError(
-    `Site plugin ${name} (${plugin.name}) is written for version ${plugin.kit} of the plugin kit; this server speaks version ${kitVersion}.`,
-  );
+function refuseDeclaration({ from }: SiteEntry, plugin: Plugin): void {
+  const [complaint] = declarationComplaints(plugin);
+  if (complaint !== undefined) throw startError(`Site plugin ${from}: ${complaint}`);
 }
 
-/** The file that a name leads to. @throws start error when there is none */
-export function entryOf(name: string, folder: string): string {
-  const path = resolve(folder, name);
-  if (existsSync(path)) return statSync(path).isDirectory() ? entryOfFolder(name, path) : path;
-  if (/^[./]/.test(name)) throw startError(`Site plugin ${name}: there is no file or folder ${path}.`);
+function refuseKit(from: string, who: string, kit: unknown): void {
+  const complaint = kitComplaint(kit);
+  if (complaint !== undefined) throw startError(`Site plugin ${from}: ${who} ${complaint}`);
+}
+
+async function knownFingerprint({ from }: SiteEntry, folder: string): Promise<string | undefined> {
   try {
-    return createRequire(join(folder, 'postern.json5')).resolve(name);
-  } catch (cause) {
-    throw startError(`Site plugin ${name}: neither a file or folder ${path} nor an installed package.`, cause);
+    return (await filesOf(from, findSitePlugin(from, folder))).fingerprint;
+  } catch {
+    return undefined;
   }
 }
 
-/** Undefined when the plugin is a file of its own. */
-function folderOf(name: string, folder: string, entry: string): string | undefined {
-  const path = resolve(folder, name);
-  if (!existsSync(path)) return dirname(entry);
-  return statSync(path).isDirectory() ? path : undefined;
-}
-
-function entryOfFolder(name: string, path: string): string {
-  const manifest = join(path, 'package.json');
-  const main = existsSync(manifest) ? mainOf(manifest) : undefined;
-  const entry = join(path, main ?? 'index.js');
-  if (!existsSync(entry)) throw startError(`Site plugin ${name}: the folder has no ${main ?? 'index.js'}.`);
-  return entry;
-}
-
-function mainOf(manifest: string): string | undefined {
-  try {
-    const { main } = JSON.parse(readFileSync(manifest, 'utf8')) as { main?: unknown };
-    return typeof main === 'string' ? main : undefined;
-  } catch (cause) {
-    throw startError(`${manifest} is not valid JSON.`, cause);
-  }
-}
-
-let registered = false;
-
-/** `postern/plugin`, and all else that the package exports, is this process's own, wherever the plugin lies. */
-export function resolveKitHere(): void {
-  if (registered) return;
-  registered = true;
-  register(new URL('./kit-resolver.js', import.meta.url), {
-    data: { exported: exportedModules() } satisfies KitPlaces,
-  });
-}
-
-/**
- * The package itself says what it exports: `./testing` is imported as `postern/testing`. What the command runs lies in a folder with
- * a manifest of its own, which exports the same in the form that runs.
- */
-function exportedModules(): Readonly<Record<string, string>> {
-  const here = new URL('./', import.meta.url);
-  const root = existsSync(new URL('package.json', here)) ? here : new URL('../../', import.meta.url);
-  const manifest = JSON.parse(readFileSync(new URL('package.json', root), 'utf8')) as Manifest;
-  const modules = Object.entries(manifest.exports).flatMap(([name, target]) =>
-    typeof target === 'string' ? [] : [[`${manifest.name}${name.slice(1)}`, new URL(target.default, root).href]],
-  );
-  return Object.fromEntries(modules) as Record<string, string>;
-}
-
-interface Manifest {
-  readonly name: string;
-  readonly exports: Readonly<Record<string, string | { readonly default: string }>>;
+/** `./plugins/greylisting/index.js` → `greylisting`. */
+function nameOf({ from }: SiteEntry): string {
+  const path = from.replace(/\/+$/, '').replace(/\/index\.[cm]?[jt]s$/, '');
+  return basename(path, extname(path)) || from;
 }

@@ -7,6 +7,8 @@ export interface WelcomeInput {
   /** The password that was made at this first start; shown once, here. */
   readonly generatedPassword: string | undefined;
   readonly version: string;
+  /** Plugins of the site that are left out, with the reason. */
+  readonly failed: readonly { readonly name: string; readonly why: string }[];
   /** How this installation's commands are called: `npx postern … --data /srv/mail`. */
   readonly commandFor: (words: string) => string;
 }
@@ -27,10 +29,20 @@ export function welcome(input: WelcomeInput): string {
     '',
     `  Postern ${version} on ${configuration.hostname}`,
     ...places.map(([label, value]) => `  ${label.padEnd(width)}${value}`),
+    ...leftOut(input),
     ...signIn(generatedPassword),
     ...(first === undefined ? [] : tryIt(first, domain, input)),
     '',
   ].join('\n');
+}
+
+function leftOut({ failed, http }: WelcomeInput): readonly string[] {
+  if (failed.length === 0) return [];
+  return [
+    '',
+    ...failed.map(({ name, why }) => `  Left out    ${name}: ${why.replaceAll('\n', '\n              ')}`),
+    `              Repair it and reload; ${http}/pipeline shows its state.`,
+  ];
 }
 
 function signIn(password: string | undefined): readonly string[] {

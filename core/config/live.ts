@@ -13,7 +13,7 @@ export class LiveConfiguration implements Configuration {
   readonly #log: Log;
   readonly #watchers = new Set<Watcher>();
   #current: LoadedConfiguration;
-  #takesOptions: (plugin: string) => boolean = () => false;
+  #waiting: (next: LoadedConfiguration) => { has(name: string): boolean } = () => new Set();
 
   constructor(started: LoadedConfiguration, log: Log) {
     this.started = started;
@@ -54,10 +54,11 @@ export class LiveConfiguration implements Configuration {
     const changed = new Set(differingKeys(this.started.leaves(), this.#current.leaves()));
     const then = byKey(this.started);
     const now = byKey(this.#current);
+    const waiting = this.#waiting(this.#current);
     return [...new Set([...now.keys(), ...then.keys()])].flatMap((key) => {
       const [old, entry] = [then.get(key), now.get(key)];
       if (!changed.has(key)) return entry ?? [];
-      const pending = this.#waits(key, this.#current);
+      const pending = waitsForRestart(key, waiting);
       if (pending && old !== undefined) return { ...old, pending: entry?.value ?? null };
       if (pending && entry !== undefined)
         return { ...entry, value: null, origin: 'default', where: null, pending: entry.value };
@@ -70,9 +71,9 @@ export class LiveConfiguration implements Configuration {
     return () => void this.#watchers.delete(watcher);
   }
 
-  /** The plugins are started behind the configuration; from then on it can tell whose options may change. */
-  askPlugins(takesOptions: (plugin: string) => boolean): void {
-    this.#takesOptions = takesOptions;
+  /** The plugins are started behind the configuration; from then on it can tell of whom a restart is needed. */
+  askPlugins(waiting: (next: LoadedConfiguration) => { has(name: string): boolean }): void {
+    this.#waiting = waiting;
   }
 
   use(next: LoadedConfiguration): void {
@@ -98,8 +99,9 @@ export class LiveConfiguration implements Configuration {
   /** What `next` would change: live keys against what is in force, the others against the start. */
   differences(next: LoadedConfiguration): readonly Difference[] {
     const leaves = next.leaves();
-    const live = differingKeys(this.#current.leaves(), leaves).filter((key) => !this.#waits(key, next));
-    const waiting = differingKeys(this.started.leaves(), leaves).filter((key) => this.#waits(key, next));
+    const plugins = this.#waiting(next);
+    const live = differingKeys(this.#current.leaves(), leaves).filter((key) => !waitsForRestart(key, plugins));
+    const waiting = differingKeys(this.started.leaves(), leaves).filter((key) => waitsForRestart(key, plugins));
     const after = byKey(next);
     const describe = (keys: readonly KeyPath[], from: LoadedConfiguration, restart: boolean): readonly Difference[] => {
       const before = byKey(from);
@@ -111,10 +113,6 @@ export class LiveConfiguration implements Configuration {
       }));
     };
     return [...describe(live, this.#current, false), ...describe(waiting, this.started, true)];
-  }
-
-  #waits(key: KeyPath, next: LoadedConfiguration): boolean {
-    return waitsForRestart(key, { next, takesOptions: this.#takesOptions });
   }
 }
 

@@ -4,6 +4,9 @@ import type { z } from 'zod';
 import type { Configuration, ConfigurationFile, EffectiveValue, LayerFile, Origin } from '../contracts/server.js';
 import { parseDomain } from '../mime/address.js';
 import type { Plugin } from '../plugin.js';
+import type { Program } from '../plugin-program.js';
+import type { PluginSupply } from '../plugin-supply.js';
+import { siteEntry, type SiteEntry } from '../site-entry.js';
 import { parseNetworks } from '../smtp/networks.js';
 import { isProblem, problem } from '../problem.js';
 import { complaintsOf, type Complaint } from './complaint.js';
@@ -31,20 +34,17 @@ export interface LoadInput {
   /** The folder that a missing `--config` and relative arguments refer to. */
   readonly cwd: string;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** The plugins to run for these settings: built-ins and the site's, loaded from `folder`. */
-  readonly plugins: (sitePlugins: readonly string[], folder: string) => Promise<readonly Plugin[]>;
+  /** The plugins that there are for these settings: built-ins and the site's, loaded from `folder`. */
+  readonly plugins: (sitePlugins: readonly SiteEntry[], folder: string) => Promise<PluginSupply>;
   /** In place of the layers in the data folder; the lowest first. */
   readonly layers?: readonly LayerFile[];
 }
 
-/** A configuration that has passed every check; frozen. */
-export interface LoadedConfiguration extends Configuration {
+/** A configuration that has passed every check; frozen. Its plugins of the site may yet be broken: they are in `unloaded`. */
+export interface LoadedConfiguration extends Configuration, Program {
   readonly settings: ServerSettings;
-  readonly plugins: readonly Plugin[];
   /** What relative paths in the configuration refer to. */
   readonly folder: string;
-  /** Checked options of each plugin that runs. */
-  readonly options: ReadonlyMap<string, unknown>;
   /** Every value by its key, secrets as they are: to be compared, never to be shown. */
   leaves(): ReadonlyMap<KeyPath, unknown>;
   effective(): readonly EffectiveValue[];
@@ -78,9 +78,11 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
   // What a layer may not say is not even looked at: it might name code.
   const presumed = layers.flatMap(presumptions);
   if (settings === undefined || presumed.length > 0) throw refusal([...presumed, ...complaints], file?.path ?? null);
-  const plugins = await input.plugins(settings.sitePlugins, folder);
+  const supply = await input.plugins(settings.sitePlugins.map(siteEntry), folder);
+  const { plugins, unloaded } = supply;
   const running = plugins.filter((plugin) => settings.plugins[plugin.name] !== false);
-  complaints.push(...unknownPlugins(settings, plugins, places));
+  // Options of code that could not be loaded belong to nobody yet.
+  if (unloaded.length === 0) complaints.push(...unknownPlugins(settings, plugins, places));
   const options = new Map(
     running.map((plugin) => [
       plugin.name,
@@ -106,6 +108,8 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
     relayNetworks: overridden.smtp.relayNetworks,
     settings: deepFreeze(overridden),
     plugins: running,
+    site: supply.site,
+    unloaded,
     options: new Map([...options].map(([name, value]) => [name, deepFreeze(value)])),
     effective: () => effective({ ...overridden, data }, running, options, origins),
     leaves: () => {

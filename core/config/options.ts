@@ -2,6 +2,7 @@ import { hostname } from 'node:os';
 import { z } from 'zod';
 import { DnsOptions } from '../dns/options.js';
 import { HttpOptions } from '../http/options.js';
+import { SitePluginOption } from '../site-entry.js';
 import { SmtpOptions } from '../smtp/options.js';
 import { WatchdogOptions } from '../watchdog/options.js';
 
@@ -67,9 +68,11 @@ export const ServerOptions = z.strictObject({
     .default({})
     .describe('Options by plugin name; false switches a plugin off.'),
   sitePlugins: z
-    .array(z.string().min(1))
+    .array(SitePluginOption)
     .default([])
-    .describe('Plugins of this site: folders or files (relative to the configuration file) or package names.'),
+    .describe(
+      'Plugins of this site: folders or files (relative to the configuration file) or package names; or objects with from, mode, required and startSeconds.',
+    ),
 });
 
 export type ServerSettings = z.output<typeof ServerOptions>;

@@ -9,23 +9,16 @@ const readAtStart: readonly KeyPath[] = [
   'data',
   'durability',
   'log',
-  'sitePlugins',
   'http.host',
   'http.port',
   'http.socket',
   'http.limits.headerBytes',
 ];
 
-export interface RestartInput {
-  readonly next: LoadedConfiguration;
-  /** Whether the plugin runs and takes new options while it does. */
-  readonly takesOptions: (plugin: string) => boolean;
-}
-
-/** Whether a change of that key waits for a restart. */
-export function waitsForRestart(key: KeyPath, { next, takesOptions }: RestartInput): boolean {
+/** Whether a change of that key waits for a restart. @param plugins those of whom only a restart changes anything */
+export function waitsForRestart(key: KeyPath, plugins: { has(name: string): boolean }): boolean {
   const [first, second = ''] = key.split('.');
-  if (first === 'plugins') return !takesOptions(second) || !next.options.has(second);
+  if (first === 'plugins') return plugins.has(second);
   return readAtStart.some((fixed) => key === fixed || key.startsWith(`${fixed}.`));
 }
 

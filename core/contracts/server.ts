@@ -59,6 +59,8 @@ export interface Difference {
   readonly after: unknown;
   /** Only a restart brings it into force. */
   readonly restart: boolean;
+  /** Of a plugin that waits for a restart: why, as a sentence. */
+  readonly why?: string;
 }
 
 export interface ReloadOutcome {

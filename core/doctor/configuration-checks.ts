@@ -46,7 +46,9 @@ async function secretsInFile({ configuration }: Patient): Promise<readonly Findi
 
 /** Their code runs with all rights of the server. */
 async function sitePlugins({ configuration }: Patient): Promise<readonly Finding[]> {
-  const findings: Finding[] = [];
+  const findings: Finding[] = configuration.unloaded.map(({ why, entry }) =>
+    trouble(why, `Repair it, and reload; postern plugin check ${entry.from} tells more.`),
+  );
   for (const plugin of configuration.plugins) {
     const place = placeOf(plugin);
     if (place !== undefined) findings.push(await codeOf(plugin.name, fileURLToPath(place)));

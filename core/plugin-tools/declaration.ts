@@ -1,12 +1,15 @@
 import { isAbsolute } from 'node:path';
-import { builtInCommands } from '../commands.js';
 import type { Plugin } from '../plugin.js';
 import type { Services } from '../service.js';
 
-/** What a declaration says wrong. Site plugins are JavaScript: what the compiler would refuse is refused here. */
-export function declarationComplaints(plugin: Plugin): readonly string[] {
+/**
+ * What a declaration says wrong. Site plugins are JavaScript: what the compiler would refuse is refused here.
+ *
+ * @param taken commands that it cannot have
+ */
+export function declarationComplaints(plugin: Plugin, taken: ReadonlySet<string> = new Set()): readonly string[] {
   const complaints: string[] = [];
-  const { name, options, setup, views, assets, commands } = plugin as { readonly [K in keyof Plugin]: unknown };
+  const { name, options, setup, views, assets, commands, reload } = plugin as { readonly [K in keyof Plugin]: unknown };
   if (typeof name !== 'string' || !/^[a-z][a-z0-9]*(-[a-z0-9]+)*$/.test(name)) {
     complaints.push(`name: ${JSON.stringify(name)} is not lower-case words with "-" between them, such as rate-limit.`);
   }
@@ -21,7 +24,10 @@ export function declarationComplaints(plugin: Plugin): readonly string[] {
     }
   }
   for (const key of ['needs', 'uses', 'provides'] as const) complaints.push(...serviceComplaints(key, plugin[key]));
-  complaints.push(...commandComplaints(commands));
+  if (![undefined, 'replace', 'restart'].includes(reload as string | undefined)) {
+    complaints.push(`reload: ${JSON.stringify(reload)} is neither 'replace' nor 'restart'.`);
+  }
+  complaints.push(...commandComplaints(commands, taken));
   return complaints;
 }
 
@@ -31,9 +37,8 @@ function serviceComplaints(key: string, services: Services): readonly string[] {
     .map(([name]) => `${key}.${name}: not the token of a service; service('example.${name}') makes one.`);
 }
 
-function commandComplaints(commands: unknown): readonly string[] {
+function commandComplaints(commands: unknown, taken: ReadonlySet<string>): readonly string[] {
   if (!Array.isArray(commands)) return ['commands: not a list.'];
-  const taken = new Set(builtInCommands.map(({ words }) => words.split(' ')[0]));
   return (commands as readonly Partial<Plugin['commands'][number]>[]).flatMap(({ name, usage, run }) => {
     if (typeof name !== 'string' || !/^[a-z][a-z0-9-]*$/.test(name)) {
       return [`commands: ${JSON.stringify(name)} is not one lower-case word.`];

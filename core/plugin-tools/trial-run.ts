@@ -2,20 +2,25 @@ import { mkdirSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { createApp, type App } from '../app.js';
 import { systemClock } from '../clock.js';
+import { builtInCommands } from '../commands.js';
 import type { LoadedConfiguration } from '../config/load.js';
 import { placesOf } from '../config/refusal.js';
 import { openAccounts, ownerUsername, type Accounts } from '../http/accounts.js';
 import { openLog } from '../log.js';
 import { configure } from '../main.js';
 import type { Plugin } from '../plugin.js';
-import { entryOf, loadSitePlugins } from '../site-plugins.js';
-import { isStartError } from '../start-error.js';
+import { siteEntry } from '../site-entry.js';
+import { entryOf } from '../site-files.js';
+import { loadSitePlugin, loadSitePlugins, type SiteModule } from '../site-plugins.js';
+import { isStartError, startError } from '../start-error.js';
 import { HttpCaller } from '../testing/http-caller.js';
 import { declarationComplaints } from './declaration.js';
 import { placeBelow, reasonOf } from './error-place.js';
 import { outlineOfPlugin, type PluginOutline } from './plugin-outline.js';
 import { syntaxErrorPlace } from './syntax-error.js';
 import type { Finding, TrialReport, TrialRequest, TrialStep } from './trial.js';
+
+const ownCommands = new Set(builtInCommands.flatMap(({ words }) => words.split(' ').slice(0, 1)));
 
 /** Nobody but the trial itself signs in, and nothing that it starts outlives it. */
 const ownerToken = 'trial';
@@ -58,14 +63,19 @@ export class Trial {
 
   async #run(): Promise<void> {
     const { path, cwd } = this.#request;
-    const own = path === null ? [] : await loadSitePlugins([path], cwd);
+    const module = path === null ? undefined : await loadSitePlugin(siteEntry(path), cwd);
+    const own = module?.plugins ?? [];
     for (const plugin of own)
-      for (const message of declarationComplaints(plugin)) this.#error(`${plugin.name}, ${message}`);
+      for (const message of declarationComplaints(plugin, ownCommands)) this.#error(`${plugin.name}, ${message}`);
     if (this.#findings.length > 0) return;
     this.#begin('configuration');
-    const configuration = await this.#configure(own);
+    const configuration = await this.#configure(module);
+    for (const { why } of configuration.unloaded) this.#error(why);
     this.#begin('setup');
     const app = await this.#start(configuration);
+    for (const { why, cause } of app.plugins.present.failed.filter(({ where }) => where === 'setup')) {
+      this.#fault(startError(why, cause));
+    }
     const looked = path === null ? configuration.plugins : own;
     this.#plugins = looked.map((plugin) => outlineOfPlugin(plugin, app));
     if (path !== null) await this.#lookAt(own, configuration, app);
@@ -74,16 +84,13 @@ export class Trial {
   }
 
   /** As it is, with the plugin in it. */
-  #configure(own: readonly Plugin[]): Promise<LoadedConfiguration> {
-    const { path, options, cwd, env } = this.#request;
-    const entry = path === null ? undefined : entryOf(path, cwd);
-    return configure(options, { cwd, env, print: () => undefined }, undefined, async (names, folder) => [
-      ...(await loadSitePlugins(
-        names.filter((name) => entryOf(name, folder) !== entry),
-        folder,
-      )),
-      ...own,
-    ]);
+  #configure(own: SiteModule | undefined): Promise<LoadedConfiguration> {
+    const { options, cwd, env } = this.#request;
+    return configure(options, { cwd, env, print: () => undefined }, undefined, async (entries, folder) => {
+      const others = entries.filter(({ from }) => own === undefined || entryOf(from, folder) !== own.place.entry);
+      const { modules, unloaded } = await loadSitePlugins(others, folder);
+      return { modules: own === undefined ? modules : [...modules, own], unloaded };
+    });
   }
 
   async #start(configuration: LoadedConfiguration): Promise<App> {
@@ -153,7 +160,8 @@ export class Trial {
     const place = placeBelow(folder, error);
     if (place !== undefined || path === null || !(error instanceof Error && error.cause instanceof SyntaxError))
       return place;
-    return syntaxErrorPlace(entryOf(path, cwd), folder);
+    const entry = entryOf(path, cwd);
+    return entry === undefined ? undefined : syntaxErrorPlace(entry, folder);
   }
 
   /** Of the plugin. */
@@ -162,11 +170,8 @@ export class Trial {
     const place = resolve(cwd, path ?? '');
     const isFolder = statSync(place, { throwIfNoEntry: false })?.isDirectory() === true;
     if (isFolder) return place;
-    try {
-      return dirname(entryOf(path ?? '', cwd));
-    } catch {
-      return cwd;
-    }
+    const entry = entryOf(path ?? '', cwd);
+    return entry === undefined ? cwd : dirname(entry);
   }
 
   #error(message: string): void {

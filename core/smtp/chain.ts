@@ -23,6 +23,9 @@ export interface DeliveryResult {
 
 /** The pipeline as a transaction sees it: the hooks and targets that were there when it began. */
 export interface Chain {
+  /** A transaction begins with it, and may ask it until `letGo`. */
+  hold(): void;
+  letGo(): void;
   /** Answers at once when every hook did. Never throws: a failing hook is a `refuse` with 451 4.3.0. */
   decide<S extends Stage>(stage: S, input: StageInput[S]): Decision | Promise<Decision>;
   /** Asks the routing hooks alone where a recipient goes: what was accepted is not judged again. Never throws. */

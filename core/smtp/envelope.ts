@@ -41,7 +41,9 @@ export class Envelope {
   reset(): void {
     const transaction = this.#transaction;
     this.#transaction = undefined;
-    transaction?.chain.emit('ended', { transaction });
+    if (transaction === undefined) return;
+    transaction.chain.emit('ended', { transaction });
+    transaction.chain.letGo();
   }
 
   begin(argument: string): Answer {
@@ -59,6 +61,7 @@ export class Envelope {
     const chain = this.#ground.pipeline.snapshot();
     const transaction = new OpenTransaction(this.#session, chain, reversePath, parameters);
     this.#count += 1;
+    chain.hold();
     return whenDecided(chain.decide('mailFrom', { transaction }), (decision) => this.#begun(transaction, decision));
   }
 
@@ -67,6 +70,7 @@ export class Envelope {
       this.#transaction = transaction;
       return replies.senderOk;
     }
+    transaction.chain.letGo();
     const answer = decision.outcome === 'refuse' ? decision.reply : replies.fault;
     this.rejected('mailFrom', answer, { reversePath: transaction.reversePath });
     return answer;

@@ -1,5 +1,6 @@
 import type { DeliveryTarget } from '../contracts/delivery-target.js';
 import type { SpooledMessage } from '../disk/spool.js';
+import { InFlight } from '../in-flight.js';
 import type { Log } from '../log.js';
 import type { Chain, Decision, DeliveryResult } from './chain.js';
 import { deliverMessage, type DeliveryGround } from './delivery.js';
@@ -29,6 +30,8 @@ export class FrozenChain implements Chain {
   readonly #delivery: DeliveryGround;
   readonly #stage: Pick<StageGround<Stage>, 'log' | 'hasTarget' | 'shadowed' | 'observe'>;
 
+  readonly #held = new InFlight();
+
   constructor(parts: ChainParts) {
     const { hooks, targets, log, shadowed, observe } = parts;
     this.#parts = parts;
@@ -42,6 +45,23 @@ export class FrozenChain implements Chain {
       decide: (stage, input, change) => this.#run(stage, input, change),
       emit: (event, data) => this.emit(event, data),
     };
+  }
+
+  hold(): void {
+    this.#held.begin();
+  }
+
+  letGo(): void {
+    this.#held.end();
+  }
+
+  get isHeld(): boolean {
+    return this.#held.count > 0;
+  }
+
+  /** Resolves when no transaction has it any more. */
+  idle(): Promise<void> {
+    return this.#held.idle();
   }
 
   decide<S extends Stage>(stage: S, input: StageInput[S]): Decision | Promise<Decision> {

@@ -43,6 +43,15 @@ export class PipelineDelivery implements LocalDelivery {
 
   async deliver(parcel: Parcel): Promise<readonly RecipientOutcome[]> {
     const chain = this.#input.pipeline.snapshot();
+    chain.hold();
+    try {
+      return await this.#deliver(chain, parcel);
+    } finally {
+      chain.letGo();
+    }
+  }
+
+  async #deliver(chain: Chain, parcel: Parcel): Promise<readonly RecipientOutcome[]> {
     const transaction = this.#transaction(parcel);
     const [first] = transaction.recipients;
     const name = first?.hop?.target ?? '';

@@ -24,6 +24,8 @@ export interface PipelineInput {
   readonly clock: Clock;
   /** How long a hook without a limit of its own may take, in milliseconds. */
   readonly timeLimitMs?: number;
+  /** Told of each hook that failed. */
+  readonly failed?: (plugin: string, where: string, why: string) => void;
   /** Told of each answer of a hook; for tests. */
   readonly observe?: HookObserver;
 }
@@ -56,6 +58,7 @@ export class Pipeline {
   readonly #timeLimitMs: number;
   readonly #clock: Clock;
   readonly #observe: HookObserver | undefined;
+  readonly #failed: PipelineInput['failed'];
   /** As registered. */
   #hooks = noHooks;
   /** As they are asked. */
@@ -66,8 +69,11 @@ export class Pipeline {
   readonly #ranks = new Map<string, number>();
   #shadowed: ReadonlySet<string> = new Set();
   #chain: FrozenChain | undefined;
+  /** All that a transaction may still have, the present one last. */
+  #chains: readonly FrozenChain[] = [];
 
-  constructor({ log, clock, timeLimitMs = usualTimeLimitMs, observe }: PipelineInput) {
+  constructor({ log, clock, timeLimitMs = usualTimeLimitMs, observe, failed }: PipelineInput) {
+    this.#failed = failed;
     this.#observe = observe;
     this.#log = log;
     this.#clock = clock;
@@ -78,7 +84,11 @@ export class Pipeline {
   on<S extends Stage>(plugin: string, stage: S, options: HookOptions, hook: Hook<S>): Undo {
     const place = { ...options, plugin, timeLimitMs: options.timeLimitMs ?? this.#timeLimitMs };
     refuseBadPlace(plugin, stage, place, hook);
-    const registered = new RegisteredHook(stage, place, hook, { log: this.#log, clock: this.#clock });
+    const registered = new RegisteredHook(stage, place, hook, {
+      log: this.#log,
+      clock: this.#clock,
+      failed: (why) => this.#failed?.(plugin, `hook ${stage}`, why),
+    });
     this.#keepHooks(stage, [...this.#hooks[stage], registered]);
     return () => this.#keepHooks(stage, without(this.#hooks[stage], registered));
   }
@@ -128,7 +138,18 @@ export class Pipeline {
 
   /** The chain as it stands; the same one until a registration changes. */
   snapshot(): FrozenChain {
-    this.#chain ??= new FrozenChain({
+    this.#chain ??= this.#freeze();
+    return this.#chain;
+  }
+
+  /** Resolves when no transaction has a chain any more that is older than the present one. */
+  async settled(): Promise<void> {
+    const present = this.snapshot();
+    await Promise.all(this.#chains.filter((chain) => chain !== present).map((chain) => chain.idle()));
+  }
+
+  #freeze(): FrozenChain {
+    const chain = new FrozenChain({
       hooks: this.#ordered,
       watchers: this.#watchers,
       targets: new Map([...this.#targets].map(([name, { target }]) => [name, target])),
@@ -136,13 +157,24 @@ export class Pipeline {
       log: this.#log,
       ...(this.#observe !== undefined && { observe: this.#observe }),
     });
-    return this.#chain;
+    this.#chains = [...this.#chains.filter((older) => older.isHeld), chain];
+    return chain;
   }
 
   /** From now on the verdicts of these plugins are only looked at. */
   shadow(plugins: readonly string[]): void {
     this.#shadowed = new Set(plugins);
     this.#chain = undefined;
+  }
+
+  isShadowed(plugin: string): boolean {
+    return this.#shadowed.has(plugin);
+  }
+
+  /** Whether the plugin has a part in where mail goes: a target, or a hook that routes. */
+  hasRoutes(plugin: string): boolean {
+    const hooks = this.#hooks.rcptTo.filter(({ phase }) => phase === 'route');
+    return [...hooks, ...this.#targets.values()].some((registered) => registered.plugin === plugin);
   }
 
   /** All hooks in the order they are asked. */

@@ -21,6 +21,8 @@ export interface HookPlace extends HookOptions {
 interface HookGround {
   readonly log: Log;
   readonly clock: Clock;
+  /** Told of each failure. */
+  readonly failed?: (why: string) => void;
 }
 
 /** A hook with its place, its time limit and its counts. */
@@ -35,11 +37,12 @@ export class RegisteredHook<S extends Stage> implements PlacedHook {
   readonly #log: Log;
   readonly #clock: Clock;
   readonly #mark: Mark;
+  readonly #failed: HookGround['failed'];
   #calls = 0;
   #failures = 0;
   #shadowed = 0;
 
-  constructor(stage: S, place: HookPlace, hook: Hook<S>, { log, clock }: HookGround) {
+  constructor(stage: S, place: HookPlace, hook: Hook<S>, { log, clock, failed }: HookGround) {
     const { plugin, order = 'policy', before, after, timeLimitMs } = place;
     this.#stage = stage;
     this.plugin = plugin;
@@ -51,6 +54,7 @@ export class RegisteredHook<S extends Stage> implements PlacedHook {
     this.#log = log;
     this.#clock = clock;
     this.#mark = markOf(plugin, `hook ${stage}`);
+    this.#failed = failed;
   }
 
   /** Never throws or rejects. A promise only when the hook gave one, and for no longer than its limit. */
@@ -69,6 +73,7 @@ export class RegisteredHook<S extends Stage> implements PlacedHook {
   /** Counts and logs that the hook answered what cannot be followed; gives the verdict that takes its place. */
   fail(why: string, input: StageInput[S], cause?: unknown): Verdict {
     this.#failures += 1;
+    this.#failed?.(cause instanceof Error ? `${why}: ${cause.message}` : why);
     this.#log.error({ ...this.#place(input), why, ...(cause !== undefined && { err: cause }) }, 'a hook failed');
     return localError;
   }

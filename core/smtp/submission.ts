@@ -37,6 +37,15 @@ export class PipelineSubmission implements SubmissionService {
 
   async submit(submission: Submission): Promise<Submitted> {
     const chain = this.#input.pipeline.snapshot();
+    chain.hold();
+    try {
+      return await this.#submit(chain, submission);
+    } finally {
+      chain.letGo();
+    }
+  }
+
+  async #submit(chain: Chain, submission: Submission): Promise<Submitted> {
     const started = this.#input.clock.monotonic();
     const begun = this.#begin(submission);
     const sender = await chain.decide('mailFrom', { transaction: begun });

@@ -8,6 +8,7 @@ import type { Resolver } from '../dns/resolver.js';
 import { openAccounts } from '../http/accounts.js';
 import { openLog, type OpenedLog } from '../log.js';
 import type { Plugin } from '../plugin.js';
+import { supplyOf } from '../plugin-supply.js';
 import { startError, isStartError } from '../start-error.js';
 import { selfSigned, type KeyPair } from './certificate.js';
 import type { FakeClock } from './fake-clock.js';
@@ -75,6 +76,13 @@ export class TestServer {
     await remove(this.folder);
   }
 }
+
+/** The plugins that are tested are those of a site. One that does not start is what the test wants to hear of. */
+const ownCode = {
+  entry: { from: 'test', mode: 'enforce', required: true, startSeconds: 30 },
+  place: { entry: '', folder: undefined, kit: undefined },
+  fingerprint: '',
+} as const;
 
 /** Of all servers of this process. */
 let pair: KeyPair | undefined;
@@ -156,8 +164,9 @@ function writeSettings(
 
 /** Reads the configuration as a start does. Its complaints name no place in a file that nobody has written. */
 async function load(folder: string, { plugins, env }: ServerInput): Promise<LoadedConfiguration> {
+  const supply = supplyOf([], { modules: [{ ...ownCode, plugins }], unloaded: [] });
   try {
-    return await loadConfiguration({ overrides: {}, cwd: folder, env, plugins: () => Promise.resolve(plugins) });
+    return await loadConfiguration({ overrides: {}, cwd: folder, env, plugins: () => Promise.resolve(supply) });
   } catch (error) {
     if (!isStartError(error)) throw error;
     throw startError(error.message.replaceAll(/^.*postern\.json5(?::\d+:\d+)?: /gm, ''), error);

@@ -11,6 +11,7 @@ export const Differences = z.array(
     before: z.unknown().describe('Null where there was none; a mask for a secret.'),
     after: z.unknown(),
     restart: z.boolean(),
+    why: z.string().optional().describe('Of a plugin that waits for a restart: why.'),
   }),
 );
 

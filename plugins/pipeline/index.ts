@@ -1,4 +1,5 @@
 import { explaining } from '../../core/contracts/explaining.js';
+import { pluginsOverview } from '../../core/contracts/plugins-overview.js';
 import { catalogue } from '../../core/contracts/server.js';
 import { definePlugin } from '../../core/plugin.js';
 import { PipelineOptions } from './options.js';
@@ -8,9 +9,9 @@ import { pipelineEndpoints } from './routes.js';
 export const pipeline = definePlugin({
   name: 'pipeline',
   options: PipelineOptions,
-  needs: { catalogue, explaining },
-  setup({ http }, { catalogue: known, explaining: asked }) {
-    http.mount(pipelineEndpoints({ catalogue: known, explaining: asked }));
+  needs: { catalogue, explaining, pluginsOverview },
+  setup({ http }, { catalogue: known, explaining: asked, pluginsOverview: overview }) {
+    http.mount(pipelineEndpoints({ catalogue: known, explaining: asked, overview }));
     http.navigate({ title: 'Pipeline', href: '/pipeline', order: 70, role: 'read' });
   },
 });

@@ -1,14 +1,17 @@
 import { isIP } from 'node:net';
 import { z } from 'zod';
 import type { ExplainQuestion, Explaining } from '../../core/contracts/explaining.js';
+import type { PluginsOverview } from '../../core/contracts/plugins-overview.js';
 import type { Catalogue } from '../../core/contracts/server.js';
 import { type AnyEndpoint, defineEndpoint } from '../../core/http/endpoint.js';
 import { phases, stages } from '../../core/smtp/hook.js';
 import { chainByStage, explanationPage } from './pipeline-page.js';
+import { PluginAnswer, pluginRows } from './plugin-list.js';
 
 export interface PipelineSite {
   readonly catalogue: Catalogue;
   readonly explaining: Explaining;
+  readonly overview: PluginsOverview;
 }
 
 const group = 'Service';
@@ -82,19 +85,21 @@ export function pipelineEndpoints(site: PipelineSite): readonly AnyEndpoint[] {
   return [showing(site), explainingOne(site)];
 }
 
-const showing = ({ catalogue }: PipelineSite) =>
+const showing = ({ catalogue, overview }: PipelineSite) =>
   defineEndpoint({
     method: 'GET',
     path: '/pipeline',
-    summary: 'What decides about mail: every hook, stage by stage, in the order they are asked',
+    summary: 'What decides about mail: every plugin and how it does, every hook in the order they are asked',
     group,
     access: 'read',
-    answer: z.object({ hooks: z.array(HookAnswer) }),
+    answer: z.object({ plugins: z.array(PluginAnswer), hooks: z.array(HookAnswer) }),
     view: 'pipeline.njk',
     cache: 'no-store',
     handle({ request }) {
       const hooks = catalogue.hooks();
-      return request.representation === 'html' ? chainByStage(hooks) : { hooks };
+      const plugins = overview.plugins();
+      if (request.representation !== 'html') return { plugins, hooks };
+      return { ...chainByStage(hooks), plugins: pluginRows(plugins) };
     },
   });
 

@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import { z } from 'zod';
 import { lend, PluginHost, type HostInput } from '../../core/boot.js';
+import { systemClock } from '../../core/clock.js';
 import type { Log } from '../../core/log.js';
 import { definePlugin, service, type Plugin, type PluginContext } from '../../core/plugin.js';
+import type { Program } from '../../core/plugin-program.js';
 import { isStartError } from '../../core/start-error.js';
 
 const spring = service<string>('test.spring');
@@ -14,14 +17,24 @@ const lines: string[] = [];
 const note = (_fields: unknown, text?: string) => void lines.push(text ?? '');
 const log: Log = { trace: note, debug: note, info: note, warn: note, error: note, fatal: note, child: () => log };
 
+/** Plugins that come with the server, unless `site` says otherwise; with their usual options or those given. */
+function programOf(
+  plugins: readonly Plugin[],
+  options: Readonly<Record<string, unknown>> = {},
+  site: Program['site'] = new Map(),
+): Program {
+  const chosen = plugins.map(({ name, options: schema }) => [name, options[name] ?? schema.parse({})] as const);
+  return { plugins, options: new Map(chosen), site, unloaded: [] };
+}
+
 /** What is registered is a word in `inForce`, put there by `http.navigate`. */
 function hostOf(plugins: readonly Plugin[], more: Partial<HostInput> = {}) {
   const inForce: string[] = [];
   const host = new PluginHost({
-    plugins,
-    options: new Map(plugins.map((plugin) => [plugin.name, plugin.options.parse({})])),
+    program: programOf(plugins),
     lent: [],
     log,
+    clock: systemClock,
     contextOf: (_plugin, registrations, onClose) =>
       ({
         onClose,
@@ -214,50 +227,74 @@ suite('reconfiguration', () => {
         },
       }),
     });
-  const sizes = (entries: Record<string, number>) =>
-    new Map(Object.entries(entries).map(([name, size]) => [name, { size }]));
+  /** Brings other sizes into force for good. */
+  async function resize(host: PluginHost, plugins: readonly Plugin[], sizes: Readonly<Record<string, number>>) {
+    const options = Object.fromEntries(Object.entries(sizes).map(([name, size]) => [name, { size }]));
+    const program = programOf(plugins, options);
+    const waiting = [...host.waiting(program).keys()];
+    const change = await host.bring(program);
+    change.commit();
+    return waiting;
+  }
 
   test('only the plugins whose options changed are asked', async () => {
     const seen: string[] = [];
-    const { host } = hostOf([changeable('one', seen), changeable('two', seen)]);
+    const plugins = [changeable('one', seen), changeable('two', seen)];
+    const { host } = hostOf(plugins);
     await host.start();
-    assert.deepEqual(await host.reconfigure(sizes({ one: 1, two: 2 })), { changed: ['two'], restartRequired: [] });
+    assert.deepEqual(await resize(host, plugins, { one: 1, two: 2 }), []);
     assert.deepEqual(seen, ['two 2']);
   });
 
   test('a plugin that cannot change while running asks for a restart', async () => {
-    const fixed = definePlugin({ name: 'fixed', options: sized, setup: () => {} });
-    const { host } = hostOf([fixed]);
+    const plugins = [definePlugin({ name: 'fixed', options: sized, setup: () => {} })];
+    const { host } = hostOf(plugins);
     await host.start();
-    assert.deepEqual(await host.reconfigure(sizes({ fixed: 2 })), { changed: [], restartRequired: ['fixed'] });
+    assert.deepEqual(await resize(host, plugins, { fixed: 2 }), ['fixed']);
   });
 
   test('when one refuses, those before it get their old options back', async () => {
     const seen: string[] = [];
-    const { host } = hostOf([changeable('one', seen), changeable('two', seen, 5)]);
+    const plugins = [changeable('one', seen), changeable('two', seen, 5)];
+    const { host } = hostOf(plugins);
     await host.start();
-    await assert.rejects(host.reconfigure(sizes({ one: 5, two: 5 })), /two refuses 5/);
+    await assert.rejects(resize(host, plugins, { one: 5, two: 5 }), /two refuses 5/);
     assert.deepEqual(seen, ['one 5', 'one 1']);
-    assert.deepEqual((await host.reconfigure(sizes({ one: 1, two: 1 }))).changed, []);
+    await resize(host, plugins, { one: 1, two: 1 });
+    assert.deepEqual(seen, ['one 5', 'one 1']);
+  });
+
+  test('a change that is taken back leaves the old options', async () => {
+    const seen: string[] = [];
+    const plugins = [changeable('one', seen)];
+    const { host } = hostOf(plugins);
+    await host.start();
+    const change = await host.bring(programOf(plugins, { one: { size: 2 } }));
+    await change.undo();
+    assert.deepEqual(seen, ['one 2', 'one 1']);
   });
 
   test('a plugin that declares replace is set up anew and swapped, and the old one is closed', async () => {
     const events: string[] = [];
-    const plugin = definePlugin({
-      name: 'swapped',
-      options: sized,
-      reload: 'replace',
-      setup({ http, onClose }, { options }) {
-        if (options.size === 9) throw new Error('nine');
-        http.navigate(link(`size ${options.size}`));
-        onClose(() => void events.push(`closed ${options.size}`));
-      },
-    });
-    const { host, inForce } = hostOf([plugin]);
+    const plugins = [
+      definePlugin({
+        name: 'swapped',
+        options: sized,
+        reload: 'replace',
+        setup({ http, onClose }, { options }) {
+          if (options.size === 9) throw new Error('nine');
+          http.navigate(link(`size ${options.size}`));
+          onClose(() => void events.push(`closed ${options.size}`));
+        },
+      }),
+    ];
+    const { host, inForce } = hostOf(plugins);
     await host.start();
-    await host.reconfigure(sizes({ swapped: 2 }));
+    await resize(host, plugins, { swapped: 2 });
+    await setImmediate();
+    await setImmediate();
     assert.deepEqual([inForce, events], [['size 2'], ['closed 1']]);
-    await assert.rejects(host.reconfigure(sizes({ swapped: 9 })), /nine/);
+    await assert.rejects(resize(host, plugins, { swapped: 9 }), /swapped refuses its options: nine/);
     assert.deepEqual(inForce, ['size 2']);
   });
 });

@@ -3,8 +3,10 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { suite, test, type TestContext } from 'node:test';
 import { pathToFileURL } from 'node:url';
+import type { Plugin } from '../../core/plugin.js';
+import { siteEntry } from '../../core/site-entry.js';
+import { loadSitePlugin, loadSitePlugins } from '../../core/site-plugins.js';
 import { isStartError } from '../../core/start-error.js';
-import { loadSitePlugins } from '../../core/site-plugins.js';
 import { projectRoot } from '../support/project.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 
@@ -27,9 +29,18 @@ async function site(t: TestContext, files: Readonly<Record<string, string>>): Pr
   return folder;
 }
 
-async function refusal(names: readonly string[], folder: string): Promise<string> {
+async function load(names: readonly string[], folder: string): Promise<readonly Plugin[]> {
+  const { modules, unloaded } = await loadSitePlugins(names.map(siteEntry), folder);
+  assert.deepEqual(
+    unloaded.map(({ why }) => why),
+    [],
+  );
+  return modules.flatMap(({ plugins }) => plugins);
+}
+
+async function refusal(name: string, folder: string): Promise<string> {
   try {
-    await loadSitePlugins(names, folder);
+    await loadSitePlugin(siteEntry(name), folder);
   } catch (error) {
     assert.ok(isStartError(error), String(error));
     return error.message;
@@ -48,7 +59,7 @@ suite('site plugins', () => {
       'node_modules/postern-example/package.json': '{"type": "module", "main": "index.js"}',
       'node_modules/postern-example/index.js': source('from-package'),
     });
-    const plugins = await loadSitePlugins(['file.mjs', './folder', 'built', 'postern-example'], folder);
+    const plugins = await load(['file.mjs', './folder', 'built', 'postern-example'], folder);
     assert.deepEqual(
       plugins.map(({ name }) => name),
       ['from-file', 'from-folder', 'from-built', 'from-package'],
@@ -65,7 +76,7 @@ suite('site plugins', () => {
       const text = `import * as kit from '${specifier}'; import { definePlugin } from 'postern/plugin';
         export const plugin = definePlugin({ name: 'asks', setup() {} }); export { kit };`;
       const folder = await site(t, { 'asks.mjs': text });
-      await loadSitePlugins(['asks.mjs'], folder);
+      await load(['asks.mjs'], folder);
       const { kit } = (await import(pathToFileURL(join(folder, 'asks.mjs')).href)) as { kit: unknown };
       assert.equal(kit, await import(pathToFileURL(join(projectRoot, target.default)).href), specifier);
     }
@@ -73,7 +84,7 @@ suite('site plugins', () => {
 
   test('a plugin that declares no options takes none', async (t) => {
     const text = `import { definePlugin } from 'postern/plugin'; export const p = definePlugin({ name: 'plain', setup() {} });`;
-    const [plugin] = await loadSitePlugins(['plain.mjs'], await site(t, { 'plain.mjs': text }));
+    const [plugin] = await load(['plain.mjs'], await site(t, { 'plain.mjs': text }));
     assert.deepEqual(plugin?.options.parse({}), {});
     assert.equal(plugin.options.safeParse({ size: 1 }).success, false);
   });
@@ -85,7 +96,7 @@ suite('site plugins', () => {
       'throws.mjs': 'throw new Error("no luck");',
       'no-entry/readme.txt': '',
       'bad-manifest/package.json': '{',
-      'newer.mjs': `export const plugin = { postern: 'plugin', kit: 99, name: 'newer' };`,
+      'newer.mjs': `export const plugin = { postern: 'plugin', kit: 99, name: 'newer', setup() {}, options: { safeParse() {} } };`,
     });
     const cases: readonly (readonly [string, RegExp])[] = [
       ['empty.mjs', /empty\.mjs exports no plugin/],
@@ -95,8 +106,8 @@ suite('site plugins', () => {
       ['bad-manifest', /package\.json is not valid JSON/],
       ['./missing', /missing: there is no file or folder/],
       ['missing-package', /neither a file or folder .* nor an installed package/],
-      ['newer.mjs', /newer\) is written for version 99 of the plugin kit/],
+      ['newer.mjs', /newer is written for version 99 of the plugin kit.*: update Postern/],
     ];
-    for (const [name, expected] of cases) assert.match(await refusal([name], folder), expected, name);
+    for (const [name, expected] of cases) assert.match(await refusal(name, folder), expected, name);
   });
 });

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { z } from 'zod';
 import { loadConfiguration, type Overrides } from '../../../core/config/load.js';
+import { supplyOf } from '../../../core/plugin-supply.js';
 import { secret } from '../../../core/config/outline.js';
 import { definePlugin } from '../../../core/plugin.js';
 import { MASK } from '../../../core/redact.js';
@@ -30,7 +31,12 @@ function load(text: string | undefined, overrides: Overrides = {}, env: Record<s
   const config = join(folder, 'postern.json5');
   if (text === undefined) rmSync(config, { force: true });
   else writeFileSync(config, text);
-  return loadConfiguration({ overrides, cwd: folder, env, plugins: () => Promise.resolve([clockwork]) });
+  return loadConfiguration({
+    overrides,
+    cwd: folder,
+    env,
+    plugins: () => Promise.resolve(supplyOf([clockwork], { modules: [], unloaded: [] })),
+  });
 }
 
 async function refusal(text: string, env: Record<string, string> = {}): Promise<string> {

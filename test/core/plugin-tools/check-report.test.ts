@@ -77,7 +77,7 @@ describe('what a check says', () => {
       [{ commands: [{ name: 'greylist' }] }, /^commands: greylist needs usage/],
     ];
     for (const [changed, expected] of wrong) {
-      const [first = ''] = declarationComplaints({ ...good, ...changed });
+      const [first = ''] = declarationComplaints({ ...good, ...changed }, new Set(['plugin']));
       assert.match(first, expected);
     }
   });

@@ -182,6 +182,8 @@ export class TestEngine {
 
   #chain(): Chain {
     return {
+      hold: () => undefined,
+      letGo: () => undefined,
       decide: (stage, input) => this.#options.decide?.(stage, input) ?? usualDecision(stage, input),
       route: ({ transaction, address }) => usualDecision('rcptTo', { transaction, address }),
       target: () => undefined,

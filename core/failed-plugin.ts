@@ -1,0 +1,60 @@
+import { isDeepStrictEqual } from 'node:util';
+import { kitVersion } from './kit-version.js';
+import type { Plugin } from './plugin.js';
+import type { SiteOrigin } from './plugin-program.js';
+import { sentenceOf } from './plugin-refusal.js';
+import type { SiteEntry } from './site-entry.js';
+import type { UnloadedSite } from './site-plugins.js';
+import { isStartError } from './start-error.js';
+
+/** A plugin of the site that is left out. */
+export interface FailedPlugin {
+  readonly name: string;
+  readonly entry: SiteEntry;
+  readonly where: 'load' | 'setup';
+  /** A sentence for an operator. */
+  readonly why: string;
+  /** ISO 8601. */
+  readonly at: string;
+  readonly kit: string;
+  /** Of the code that failed; undefined when there was none. */
+  readonly fingerprint: string | undefined;
+  /** That it failed with. */
+  readonly options: unknown;
+  readonly cause: unknown;
+}
+
+export const unloadedPlugin = ({ entry, name, fingerprint, why }: UnloadedSite, at: string): FailedPlugin => ({
+  name,
+  entry,
+  where: 'load',
+  why,
+  at,
+  kit: kitVersion,
+  fingerprint,
+  options: undefined,
+  cause: undefined,
+});
+
+export function unstartedPlugin(
+  { name, kit }: Plugin,
+  { entry, fingerprint }: SiteOrigin,
+  { options, cause, at }: Pick<FailedPlugin, 'options' | 'cause' | 'at'>,
+): FailedPlugin {
+  const sentence = sentenceOf(cause);
+  const why = isStartError(cause) ? sentence : `Plugin ${name} could not start: ${sentence}`;
+  return { name, entry, where: 'setup', why, at, kit: String(kit), fingerprint, options, cause };
+}
+
+/** Whether it is known to fail like that: then it is nothing new, and no reason to refuse anything. */
+export const isKnownToFail = (
+  known: readonly FailedPlugin[],
+  { entry, where, fingerprint, options }: Pick<FailedPlugin, 'entry' | 'where' | 'fingerprint' | 'options'>,
+): boolean =>
+  known.some(
+    (failed) =>
+      failed.entry.from === entry.from &&
+      failed.where === where &&
+      failed.fingerprint === fingerprint &&
+      isDeepStrictEqual(failed.options, options),
+  );

@@ -1,0 +1,132 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { Difference } from './contracts/server.js';
+import type { Plugin } from './plugin.js';
+import type { PresentPlugins } from './present-plugins.js';
+import { takenBy, tokensOf, type Program, type SiteOrigin } from './plugin-program.js';
+import type { RunningPlugin } from './running-plugin.js';
+
+/** What a reload does to the plugins that run. */
+export interface PluginPlan {
+  /** They give way: to a successor of their name, or for good. */
+  readonly leaving: readonly RunningPlugin[];
+  /** They are set up, in the order of the program. */
+  readonly coming: readonly Plugin[];
+  /** They take new options as they are. */
+  readonly reconfigured: readonly RunningPlugin[];
+  /** Those that wait for a restart, by name, with the reason. */
+  readonly waiting: ReadonlyMap<string, string>;
+}
+
+type Present = Pick<PresentPlugins, 'running' | 'site'>;
+
+/** Compares what runs with what shall run. */
+export function planPlugins(present: Present, next: Program): PluginPlan {
+  const waiting = new Map<string, string>();
+  const reconfigured: RunningPlugin[] = [];
+  let leaving: RunningPlugin[] = [];
+  for (const running of present.running) {
+    const { name } = running.plugin;
+    const way = wayOf(running, present, next);
+    if (way === 'leave') leaving.push(running);
+    else if (way === 'reconfigure') reconfigured.push(running);
+    else if (way !== 'stay') waiting.set(name, way.waits);
+  }
+  const names = new Set(present.running.map(({ plugin }) => plugin.name));
+  let added = next.plugins.filter(({ name }) => !names.has(name));
+  for (const { name } of added.filter((plugin) => !next.site.has(plugin.name))) {
+    waiting.set(name, 'It comes with the server, and is switched on by a restart.');
+  }
+  added = added.filter(({ name }) => next.site.has(name));
+
+  // Who stays may hold a service of somebody who wants to leave; then that one stays too, and may hold another's.
+  for (let held = heldOne(leaving, present); held !== undefined; held = heldOne(leaving, present)) {
+    const [running, why] = held;
+    waiting.set(running.plugin.name, why);
+    leaving = leaving.filter((other) => other !== running);
+  }
+  const staying = present.running.filter((running) => !leaving.includes(running));
+  for (const plugin of added) {
+    const holder = holderOf(tokensOf(plugin.provides), staying);
+    if (holder !== undefined) waiting.set(plugin.name, `The plugin ${holder} looks for its service when it starts.`);
+  }
+  added = added.filter(({ name }) => !waiting.has(name));
+  const renewed = new Set(leaving.map(({ plugin }) => plugin.name));
+  const coming = next.plugins.filter((plugin) => renewed.has(plugin.name) || added.includes(plugin));
+  return { leaving, coming, reconfigured, waiting };
+}
+
+type Way = 'stay' | 'leave' | 'reconfigure' | { readonly waits: string };
+
+function wayOf(running: RunningPlugin, { site }: Present, next: Program): Way {
+  const { plugin, options } = running;
+  const { name } = plugin;
+  const wanted = next.plugins.find((other) => other.name === name);
+  const isSites = site.has(name);
+  if (wanted === undefined) {
+    return isSites ? 'leave' : { waits: 'It comes with the server, and is switched off by a restart.' };
+  }
+  if (wanted !== plugin) {
+    if (!isSites || !next.site.has(name)) {
+      return { waits: 'A plugin of the site and one that comes with the server change places by a restart.' };
+    }
+    return replaceable(running, 'code');
+  }
+  if (isDeepStrictEqual(options, next.options.get(name))) return 'stay';
+  if (plugin.reload === 'replace') return 'leave';
+  if (running.reconfigure !== undefined) return 'reconfigure';
+  return isSites ? replaceable(running, 'options') : { waits: 'It takes its options when it starts.' };
+}
+
+function replaceable({ plugin, ownsFiles }: RunningPlugin, what: 'code' | 'options'): Way {
+  if (plugin.reload === 'replace') return 'leave';
+  if (plugin.reload === 'restart')
+    return { waits: `It says that only a restart changes its ${what} (reload: 'restart').` };
+  if (ownsFiles) {
+    return {
+      waits: `It keeps files of its own, and does not say that two of it may run side by side for a moment (reload: 'replace').`,
+    };
+  }
+  return 'leave';
+}
+
+/** Somebody who cannot leave, because another who stays holds a service of his. */
+function heldOne(
+  leaving: readonly RunningPlugin[],
+  { running: all }: Present,
+): readonly [RunningPlugin, string] | undefined {
+  const staying = all.filter((running) => !leaving.includes(running));
+  for (const running of leaving) {
+    const holder = holderOf(tokensOf(running.plugin.provides), staying);
+    if (holder !== undefined) return [running, `The plugin ${holder} holds a service that it provides.`];
+  }
+  return undefined;
+}
+
+const holderOf = (tokens: readonly string[], running: readonly RunningPlugin[]): string | undefined =>
+  running.find(({ plugin }) => takenBy(plugin).some((token) => tokens.includes(token)))?.plugin.name;
+
+/** What differs, for people: code that is new, plugins that come and go. Options are told key by key elsewhere. */
+export function pluginDifferences(
+  present: Present & Pick<PresentPlugins, 'failed'>,
+  next: Program,
+  { waiting }: PluginPlan,
+): readonly Difference[] {
+  const names = new Set(present.running.map(({ plugin }) => plugin.name));
+  const failed = new Set(present.failed.map(({ name }) => name));
+  const told = (name: string, before: unknown, after: unknown): Difference => {
+    const why = waiting.get(name);
+    return { key: `sitePlugins.${name}`, before, after, restart: why !== undefined, ...(why !== undefined && { why }) };
+  };
+  const comings = next.plugins.flatMap(({ name }) => {
+    const [old, now] = [present.site.get(name), next.site.get(name)];
+    if (now === undefined) return [];
+    if (!names.has(name)) return [told(name, failed.has(name) ? 'failed' : null, now.entry.from)];
+    if (old === undefined) return [told(name, 'the built-in plugin', now.entry.from)];
+    return old.fingerprint === now.fingerprint ? [] : [told(name, versionName(old), versionName(now))];
+  });
+  const wanted = new Set(next.plugins.map(({ name }) => name));
+  const goings = [...present.site].filter(([name]) => names.has(name) && !wanted.has(name));
+  return [...comings, ...goings.map(([name, { entry }]) => told(name, entry.from, null))];
+}
+
+const versionName = ({ fingerprint }: SiteOrigin): string => `code ${fingerprint.slice(0, 12)}`;
