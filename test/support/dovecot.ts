@@ -17,6 +17,8 @@ export interface DovecotOptions {
   readonly lmtp?: boolean;
   /** The addresses that there are; everybody if absent. */
   readonly users?: readonly string[];
+  /** What is to be tried in place of our own settings for mail and users. */
+  readonly settings?: string;
 }
 
 /** Users of the system that Dovecot's own processes become; without root they stay who they are. */
@@ -33,26 +35,33 @@ function internalUsers(): readonly string[] {
   ];
 }
 
+/** Where this one keeps its own things and listens, beside a Dovecot of the machine. */
+function ownPlaces(folder: string, port: number): readonly string[] {
+  return [
+    `base_dir = ${join(folder, 'base')}`,
+    `state_dir = ${join(folder, 'state')}`,
+    `log_path = ${join(folder, 'dovecot.log')}`,
+    'listen = 127.0.0.1',
+    ...internalUsers(),
+    `service imap-login {\n inet_listener imap {\n  port = ${port}\n }\n inet_listener imaps {\n  port = 0\n }\n}`,
+  ];
+}
+
 function configurationText(folder: string, port: number, lmtpPort: number, options: DovecotOptions): string {
   const {
     mailRoot,
     account: { uid, gid },
   } = options;
   return `${[
-    `base_dir = ${join(folder, 'base')}`,
-    `state_dir = ${join(folder, 'state')}`,
-    `log_path = ${join(folder, 'dovecot.log')}`,
+    ...ownPlaces(folder, port),
     `protocols = imap${lmtpPort > 0 ? ' lmtp' : ''}`,
     ...lmtpService(lmtpPort),
-    'listen = 127.0.0.1',
     'ssl = no',
     'disable_plaintext_auth = no',
     'mail_max_userip_connections = 50',
     `first_valid_uid = ${uid}`,
     `first_valid_gid = ${gid}`,
     `mail_location = maildir:${mailRoot}/%d/%n`,
-    ...internalUsers(),
-    `service imap-login {\n inet_listener imap {\n  port = ${port}\n }\n inet_listener imaps {\n  port = 0\n }\n}`,
     'passdb {\n driver = static\n args = nopassword=y\n}',
     userBase(folder, options),
   ].join('\n')}\n`;
@@ -98,7 +107,11 @@ export class Dovecot {
     const port = await freePort();
     const lmtpPort = options.lmtp === true ? await freePort() : 0;
     const file = join(folder, 'dovecot.conf');
-    await writeFile(file, configurationText(folder, port, lmtpPort, options));
+    const text =
+      options.settings === undefined
+        ? configurationText(folder, port, lmtpPort, options)
+        : `${ownPlaces(folder, port).join('\n')}\n${options.settings}`;
+    await writeFile(file, text);
     await writeFile(usersFile(folder), usersText(options));
     const child = spawn(findPeer('dovecot') ?? 'dovecot', ['-F', '-c', file], { stdio: 'ignore' });
     atEnd(test, () => stop(child));

@@ -10,10 +10,16 @@ const peers = {
   promtool: 'the metrics are not read by Prometheus',
   openssl: 'no certificate is made',
   dovecot: 'no mailbox is served by IMAP',
+  doveconf: 'the settings for Dovecot are not read',
   lmtp: 'no mail is given to Dovecot over LMTP',
+  postconf: 'the settings for Postfix are not read',
   postfix: 'no mail comes from its queue',
   setpriv: 'nothing is run as another user',
+  nginx: 'it is not in front of our pages',
+  caddy: 'it is not in front of our pages',
+  'systemd-analyze': 'the units are not looked at by systemd',
   'systemd-socket-activate': 'no socket is handed over by systemd',
+  'systemd-sysusers': 'no user is made by systemd',
 } as const;
 
 export type Peer = keyof typeof peers;

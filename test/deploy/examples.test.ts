@@ -1,0 +1,152 @@
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { readdirSync } from 'node:fs';
+import { chmod, mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, test } from 'node:test';
+import { configure } from '../../core/main.js';
+import { giveTo, mailAccount } from '../support/account.js';
+import { deliver, lines } from '../support/delivery.js';
+import { Dovecot } from '../support/dovecot.js';
+import { HttpClient } from '../support/http-client.js';
+import { ImapClient } from '../support/imap-client.js';
+import { listMessages } from '../support/mailbox-reader.js';
+import { findPeer, skipWithout } from '../support/peers.js';
+import { runPostern, ServerProcess } from '../support/server-process.js';
+import { SmtpClient } from '../support/smtp-client.js';
+import { temporaryFolder } from '../support/temporary-folder.js';
+import { changed, example, exampleFolder, runnable } from './example.js';
+
+const examples = readdirSync(exampleFolder).filter((name) => name.endsWith('.json5'));
+
+async function answerTo(port: number, recipient: string): Promise<number> {
+  const client = await SmtpClient.greeted({ port });
+  await client.command('MAIL FROM:<program@elsewhere.example>');
+  const { code } = await client.command(`RCPT TO:<${recipient}>`);
+  client.close();
+  return code;
+}
+
+describe('the example configurations', () => {
+  test('there are those that the documents name', () => {
+    assert.deepEqual(examples.toSorted(), [
+      'catch-all.json5',
+      'dovecot-lmtp.json5',
+      'in-front-of-postfix.json5',
+      'mail-host.json5',
+    ]);
+  });
+
+  for (const name of examples) {
+    test(`${name} has no mistakes, with the key and the certificate that it names`, async (t) => {
+      const folder = await temporaryFolder(t);
+      await writeFile(join(folder, 'postern.json5'), await runnable(name, folder));
+      const { stdout, stderr } = await runPostern(['config', 'check'], { cwd: folder });
+      assert.match(stdout, /no mistakes found/, stderr);
+      // As it is, the ports of the world are asked for.
+      const { settings } = await configure(
+        { config: join(exampleFolder, name) },
+        { cwd: folder, env: {}, print: () => undefined },
+      );
+      assert.ok(settings.smtp.listeners.some(({ port, host }) => [25, 2525].includes(port) && host === '0.0.0.0'));
+    });
+  }
+
+  test('catch-all: whatever the name, one mailbox has it; other domains are refused', async (t) => {
+    const folder = await temporaryFolder(t);
+    const server = await ServerProcess.start(t, { folder, config: await runnable('catch-all.json5', folder) });
+    for (const recipient of ['anybody@customer.example', 'who+tag@test.example']) {
+      await deliver(server.smtpPort, lines(`Subject: for ${recipient}`, '', 'text'), recipient);
+    }
+    assert.equal(await answerTo(server.smtpPort, 'real@person.example'), 550);
+    const subjects = (await listMessages(HttpClient.admin(server.http), 'test.example/postmaster')).map(
+      ({ subject }) => subject,
+    );
+    assert.deepEqual(subjects.toSorted(), ['for anybody@customer.example', 'for who+tag@test.example']);
+  });
+
+  test(
+    'mail host: mail is delivered, read by IMAP, and users sign in under TLS only',
+    { skip: skipWithout('dovecot') },
+    async (t) => {
+      const folder = await temporaryFolder(t);
+      await chmod(folder, 0o755);
+      const account = mailAccount();
+      const config = await runnable('mail-host.json5', folder);
+      await mkdir(join(folder, 'data'), { mode: 0o700 });
+      await giveTo(account, join(folder, 'data'));
+      const server = await ServerProcess.start(t, { folder, config, launcher: account.launcher });
+      const user = 'anna@example.org';
+      const added = await runPostern(['user', 'add', user], {
+        cwd: folder,
+        input: 'correct horse battery\n',
+        launcher: account.launcher,
+      });
+      assert.equal(added.code, 0, added.stderr);
+
+      await writeFile(join(folder, 'imap-users'), `${user}:{PLAIN}an imap password\n`);
+      await chmod(join(folder, 'imap-users'), 0o644);
+      const settings = changed(example('mail-host.dovecot.conf'), {
+        'ssl = required': 'ssl = no\ndisable_plaintext_auth = no',
+        'ssl_cert = </etc/postern/tls/cert.pem\nssl_key = </etc/postern/tls/key.pem\n': '',
+        '/var/lib/postern/mail': join(folder, 'data', 'mail'),
+        '/etc/dovecot/postern-users': join(folder, 'imap-users'),
+        'mail_uid = postern': `mail_uid = ${account.uid}`,
+        'mail_gid = postern': `mail_gid = ${account.gid}`,
+      });
+      const dovecot = await Dovecot.start(t, { mailRoot: join(folder, 'data', 'mail'), account, settings });
+      await deliver(server.smtpPort, lines('Subject: for anna', '', 'by IMAP'), user);
+      assert.equal(await answerTo(server.smtpPort, 'nobody@example.org'), 550);
+
+      await assert.rejects(ImapClient.open(dovecot.port, user, 'wrong'), /NO/);
+      const imap = await ImapClient.open(dovecot.port, user, 'an imap password');
+      await imap.command('SELECT INBOX');
+      const [message] = await imap.fetch('UID FETCH 1:* (FLAGS RFC822.SIZE BODY[])');
+      assert.match(message?.body?.toString() ?? '', /Subject: for anna/);
+      assert.match(
+        (await imap.command('LIST "" "*"')).map(({ text }) => text).join('\n'),
+        /\\Drafts[^]*\\Sent|\\Sent[^]*\\Drafts/,
+      );
+      await imap.logout();
+      assert.deepEqual(await dovecot.complaints(), []);
+
+      const submission = await SmtpClient.greeted({ port: await server.portOf('submission') });
+      assert.doesNotMatch((await submission.command('EHLO client.example')).raw, /AUTH/);
+      await submission.command('STARTTLS');
+      await submission.startTls();
+      assert.match((await submission.command('EHLO client.example')).raw, /AUTH/);
+      submission.close();
+    },
+  );
+});
+
+describe('what stands beside the examples, statically', () => {
+  for (const name of ['mail-host.dovecot.conf', 'dovecot-lmtp.dovecot.conf']) {
+    test(`doveconf reads ${name}`, { skip: skipWithout('doveconf') }, () => {
+      const { status, stdout, stderr } = spawnSync(
+        findPeer('doveconf') ?? '',
+        ['-n', '-c', join(exampleFolder, name)],
+        { encoding: 'utf8' },
+      );
+      assert.equal(status, 0, stderr);
+      assert.match(stdout, /^mail_location = /m);
+    });
+  }
+
+  test(
+    'postconf reads the line for master.cf, and Postern calls where it listens',
+    { skip: skipWithout('postconf') },
+    async (t) => {
+      const folder = await temporaryFolder(t);
+      await writeFile(join(folder, 'main.cf'), 'compatibility_level = 3.6\n');
+      await writeFile(join(folder, 'master.cf'), example('in-front-of-postfix.master.cf'));
+      const { status, stdout, stderr } = spawnSync(findPeer('postconf') ?? '', ['-c', folder, '-M'], {
+        encoding: 'utf8',
+      });
+      assert.equal(status, 0, stderr);
+      const [place = ''] = stdout.trim().split(/\s+/);
+      assert.match(stdout, /smtpd_authorized_xclient_hosts=127\.0\.0\.1/);
+      assert.ok(example('in-front-of-postfix.json5').includes(`hosts: ['${place}']`), place);
+    },
+  );
+});
