@@ -69,6 +69,10 @@ export interface RelayQueue {
   /** Ends leases that ran out, delays that are to be told, entries that are past their time, finished ones past keeping. */
   housekeep(now: number): Promise<void>;
   quarantined(): Promise<readonly Quarantined[]>;
+  /** The bytes of one of them. @throws Problem `not-found`, `conflict` for what is no plain file */
+  openQuarantined(name: string): Promise<Readable>;
+  /** Removes one of them for good. @throws Problem `not-found`, `conflict` for what is no plain file */
+  discardQuarantined(name: string): Promise<void>;
   /** Open entries. */
   readonly size: number;
 }

@@ -217,6 +217,14 @@ export class FileRelayQueue implements OpenedRelayQueue {
     Object.assign(this.#input.bounds, bounds);
   }
 
+  openQuarantined(name: string): Promise<Readable> {
+    return this.#input.quarantine.read(name);
+  }
+
+  discardQuarantined(name: string): Promise<void> {
+    return this.#input.quarantine.discard(name);
+  }
+
   complaint(): string | undefined {
     return this.#ledger.stalled ? 'The queue cannot be written. Nothing is accepted or sent until it can.' : undefined;
   }

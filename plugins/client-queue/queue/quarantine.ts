@@ -1,4 +1,6 @@
+import { constants } from 'node:fs';
 import { basename, join } from 'node:path';
+import { Readable } from 'node:stream';
 import { z } from 'zod';
 import type { Quarantined } from '../../../core/contracts/relay-queue.js';
 import type { Clock } from '../../../core/clock.js';
@@ -7,8 +9,9 @@ import { isMissing } from '../../../core/disk/fault.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import { folderSyncOf, makeFolder } from '../../../core/disk/folder.js';
 import { uniqueId } from '../../../core/disk/id.js';
-import { readWhole } from './whole-file.js';
+import { readAt, readWhole } from './whole-file.js';
 import type { Log } from '../../../core/log.js';
+import { problem } from '../../../core/problem.js';
 
 export interface QuarantineInput {
   readonly folder: string;
@@ -20,10 +23,11 @@ export interface QuarantineInput {
 const Reason = z.object({ reason: z.string(), at: z.number() });
 const reasonSuffix = '.reason';
 const noReason = 'Nobody has written down why.';
+const pieceBytes = 64 * 1024;
 /** So many are listed; the rest is counted. */
 const mostListed = 1000;
 
-/** The folder of what cannot be understood: each file with another beside it that says why. Nothing in it is ever removed. */
+/** The folder of what cannot be understood: each file with another beside it that says why. Only an operator removes something from it. */
 export class Quarantine {
   readonly #input: QuarantineInput;
   #count = 0;
@@ -83,6 +87,37 @@ export class Quarantine {
     return found;
   }
 
+  /** @throws Problem `not-found`, `conflict` for what is no plain file */
+  async read(name: string): Promise<Readable> {
+    const { files } = this.#input;
+    const { path, size } = await this.#plainFile(name);
+    // Whatever has come into its place since is not followed.
+    const fd = await files.open(path, constants.O_RDONLY | constants.O_NOFOLLOW);
+    return Readable.from(pieces(files, fd, size), { objectMode: false });
+  }
+
+  /** Durable when it resolves. @throws as `read` */
+  async discard(name: string): Promise<void> {
+    const { folder, files, log } = this.#input;
+    const { path } = await this.#plainFile(name);
+    await files.unlink(path);
+    await files.unlink(`${path}${reasonSuffix}`).catch((error: unknown) => {
+      if (!isMissing(error)) log.warn({ err: error, name }, 'the reason beside a removed file stays');
+    });
+    await folderSyncOf(files).sync(folder);
+    this.#count = Math.max(0, this.#count - 1);
+  }
+
+  async #plainFile(name: string): Promise<{ readonly path: string; readonly size: number }> {
+    const { folder, files } = this.#input;
+    if (!(await this.#names()).includes(name))
+      throw problem('not-found', 'There is no such thing in the quarantine of the queue.');
+    const path = join(folder, name);
+    const found = await files.lstat(path);
+    if (!found.isFile()) throw problem('conflict', 'It is no plain file: look at it on the disk of the server.');
+    return { path, size: found.size };
+  }
+
   async #look(name: string): Promise<Quarantined> {
     const { folder, files } = this.#input;
     const { reason, at } = await this.#reasonOf(name);
@@ -109,5 +144,18 @@ export class Quarantine {
       if (isMissing(error)) return [];
       throw error;
     }
+  }
+}
+
+async function* pieces(files: FileLayer, fd: number, size: number): AsyncGenerator<Buffer> {
+  try {
+    for (let at = 0; at < size;) {
+      const piece = await readAt(files, fd, at, Math.min(pieceBytes, size - at));
+      if (piece.length === 0) return;
+      at += piece.length;
+      yield piece;
+    }
+  } finally {
+    await files.close(fd);
   }
 }

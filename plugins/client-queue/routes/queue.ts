@@ -6,7 +6,6 @@ import { problem } from '../../../core/problem.js';
 import {
   EntryAnswer,
   entryAnswer,
-  isoTime,
   StatisticsAnswer,
   statisticsAnswer,
   SummaryAnswer,
@@ -17,11 +16,9 @@ import { filterOf, ListQuery, UidParams } from '../queue-query.js';
 import { entryPage, listPage, statisticsPage } from '../queue-page.js';
 import { group, type QueueSite } from '../queue-site.js';
 
-const mostQuarantined = 1000;
-
 /** The reading side of the queue. */
 export function queueEndpoints(site: QueueSite): readonly AnyEndpoint[] {
-  return [listing(site), statistics(site), quarantine(site), oneEntry(site), message(site)];
+  return [listing(site), statistics(site), oneEntry(site), message(site)];
 }
 
 const listing = ({ queue, clock, controls, sites }: QueueSite) =>
@@ -86,31 +83,6 @@ const statistics = ({ queue, clock, controls, sites }: QueueSite) =>
     async handle({ request }) {
       const answer = statisticsAnswer(await queue.statistics(clock.now()), sites);
       return request.representation === 'html' ? statisticsPage(answer, controls.list(), clock.now()) : answer;
-    },
-  });
-
-const quarantine = ({ queue }: QueueSite) =>
-  defineEndpoint({
-    method: 'GET',
-    path: '/client/queue/quarantine',
-    summary: 'Broken and foreign things that were found in the queue and set aside',
-    group,
-    access: 'read',
-    answer: z.object({
-      items: z.array(
-        z.object({ name: z.string(), reason: z.string(), size: z.int().describe('Bytes'), at: z.string() }),
-      ),
-      total: z.int(),
-      limit: z.int(),
-      nextCursor: z.string().nullable(),
-      prevCursor: z.string().nullable(),
-    }),
-    view: 'quarantine.njk',
-    cache: 'no-store',
-    async handle() {
-      const found = await queue.quarantined();
-      const items = found.slice(0, mostQuarantined).map(({ at, ...rest }) => ({ ...rest, at: isoTime(at) }));
-      return { items, total: found.length, limit: mostQuarantined, nextCursor: null, prevCursor: null };
     },
   });
 

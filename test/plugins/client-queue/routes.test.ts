@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readdir, rm } from 'node:fs/promises';
+import { mkdir, readdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -394,6 +394,53 @@ test('below /client', async (t) => {
     assert.match(await ground.refusal(path, { method: 'DELETE' }), /^404 /);
     for (const json of [{}, { maxConnections: -1 }, { suspendedUntil: 'tomorrow' }, { colour: 1 }])
       assert.match(await ground.refusal(path, { method: 'PUT', json }), /^422 /);
+  });
+
+  await t.test('what was set aside is looked at, queued anew and removed', async () => {
+    const folder = join(server.folder, 'data', 'queue', 'quarantine');
+    await mkdir(folder, { recursive: true });
+    const text = 'Received: from a by b for <bob@sink.example>; now\r\nSubject: Lost <b>\r\n\r\nStill here.\r\n';
+    await writeFile(join(folder, 'one-lost.eml'), `Return-Path: <ann@elsewhere.example>\r\n${text}`);
+    await writeFile(join(folder, 'one-lost.eml.reason'), '{"reason":"No entry belongs to it.","at":1}\n');
+    await writeFile(join(folder, 'two-bytes'), Buffer.from([0, 255, 10]));
+    await mkdir(join(folder, 'a-folder'));
+    await symlink('/etc/hostname', join(folder, 'a-link'));
+    const list = '/client/queue/quarantine';
+    const One = z.object({
+      reason: z.string(),
+      message: z.object({ sender: z.string(), recipients: z.array(z.string()), subject: z.string() }).nullable(),
+    });
+    const one = await ground.call(One, `${list}/one-lost.eml`);
+    assert.equal(one.reason, 'No entry belongs to it.');
+    assert.deepEqual(one.message, {
+      sender: 'ann@elsewhere.example',
+      recipients: ['bob@sink.example'],
+      subject: 'Lost <b>',
+    });
+    assert.equal((await ground.call(One, `${list}/two-bytes`)).message, null);
+    assert.match(await server.admin.page(`${list}/one-lost.eml`), /value="bob@sink\.example"/);
+    const bytes = await server.admin.request(`${list}/two-bytes/content`);
+    assert.match(String(bytes.headers.get('content-disposition')), /^attachment; filename="two-bytes"/);
+    for (const name of ['none', '..', '..%2f..%2fusers.json', 'one-lost.eml.reason'])
+      assert.match(await ground.refusal(`${list}/${name}/content`, {}), /^(400|404) /, name);
+    for (const name of ['a-folder', 'a-link']) {
+      assert.match(await ground.refusal(`${list}/${name}/content`, {}), /^409 /, name);
+      assert.match(await ground.refusal(`${list}/${name}`, { method: 'DELETE' }), /^409 /, name);
+    }
+    const queueing = (name: string, json: object) => ground.refusal(`${list}/${name}/queue`, { method: 'POST', json });
+    assert.match(await queueing('two-bytes', { rcpt: 'bob@sink.example' }), /^422 It says nothing of its sender/);
+    assert.match(await queueing('one-lost.eml', { rcpt: '' }), /^422 rcpt/);
+    assert.match(await queueing('one-lost.eml', { rcpt: 'not an address' }), /^422 /);
+    const Anew = z.object({ uids: z.array(z.string()) });
+    const json = { rcpt: one.message?.recipients };
+    const { uids } = await ground.call(Anew, `${list}/one-lost.eml/queue`, { method: 'POST', json }, 202);
+    const entry = await ground.until(uids[0] ?? '', 'delivered');
+    assert.equal(entry.sender, 'ann@elsewhere.example');
+    assert.ok(sink.messages.at(-1)?.text.toString().endsWith(text));
+    const Removed = z.object({ removed: z.string() });
+    await ground.call(Removed, `${list}/two-bytes`, { method: 'DELETE' });
+    assert.deepEqual((await readdir(folder)).sort(), ['a-folder', 'a-link']);
+    assert.match(await server.admin.page('/audit'), /quarantine\.remove/);
   });
 
   await t.test('a reply is explained', async () => {
