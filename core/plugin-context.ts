@@ -31,7 +31,7 @@ export function contextFactory(parts: ContextParts): ContextFactory {
     const log = parts.log.child({ plugin: name });
     const metrics = parts.metrics.scope(name);
     onClose(() => metrics.undo());
-    const mounted = views === undefined ? { name } : { name, views };
+    if (views !== undefined) registrations.add(http.views(name, views));
     if (assets !== undefined) registrations.add(http.assets(name, assets));
 
     const marked = (seconds: number, task: () => void | Promise<void>) => {
@@ -48,7 +48,7 @@ export function contextFactory(parts: ContextParts): ContextFactory {
       log,
       clock,
       http: {
-        mount: (endpoints) => registrations.add(() => http.mount(mounted, endpoints)),
+        mount: (endpoints) => registrations.add(() => http.mount(name, endpoints)),
         navigate: (link) => registrations.add(() => http.navigate(name, link)),
       },
       smtp: {

@@ -6,13 +6,6 @@ import { refuseBadEndpoint } from './endpoint-check.js';
 import { FieldShape } from './field-shape.js';
 import type { Views } from './views.js';
 
-/** A plugin as far as the shell must know it. */
-export interface MountedPlugin {
-  readonly name: string;
-  /** Absolute folder of its views, for plugins from elsewhere. */
-  readonly views?: string;
-}
-
 /** The handler's side of an endpoint, its types forgotten: what was validated is what it takes. */
 export type OpenEndpoint = Endpoint;
 
@@ -32,17 +25,17 @@ export interface Route {
   readonly specificity: string;
 }
 
-export function compileRoute(plugin: MountedPlugin, declared: AnyEndpoint, views: Views): Route {
+export function compileRoute(plugin: string, declared: AnyEndpoint, views: Views): Route {
   const endpoint = declared as unknown as OpenEndpoint;
-  refuseBadEndpoint(plugin.name, endpoint);
+  refuseBadEndpoint(plugin, endpoint);
   const { view, path } = endpoint;
   const produces: readonly Representation[] = endpoint.produces ?? (view === undefined ? ['json'] : ['html', 'json']);
   const usual = produces.includes('json') ? 'json' : (produces[0] ?? 'json');
   return {
-    plugin: plugin.name,
+    plugin,
     endpoint,
-    mark: markOf(plugin.name, `${endpoint.method} ${path}`),
-    template: view === undefined ? undefined : views.resolve(plugin.name, view),
+    mark: markOf(plugin, `${endpoint.method} ${path}`),
+    template: view === undefined ? undefined : views.resolve(plugin, view),
     produces,
     fallback: endpoint.fallback ?? usual,
     agreed: new LRUCache({ max: 20 }),

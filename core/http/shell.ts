@@ -28,7 +28,7 @@ import type { HttpSettings } from './options.js';
 import { Pages, type NavigationLink } from './page.js';
 import { problemBoundary } from './problem-boundary.js';
 import { targetCheck } from './request-target.js';
-import { compileRoute, type MountedPlugin, type Route } from './route.js';
+import { compileRoute, type Route } from './route.js';
 import { RouteTable } from './route-table.js';
 import { securityHeaders } from './security-headers.js';
 import { HttpServer, type HttpPlace } from './server.js';
@@ -62,14 +62,15 @@ export interface ShellInput {
 /** The HTTP side of the server: plugins mount endpoints, everything around them is here. */
 export interface HttpShell {
   /** Puts endpoints into force; returns the undo. Throws a start error for a missing view or a path that is taken. */
-  mount(plugin: MountedPlugin, endpoints: readonly AnyEndpoint[]): () => void;
+  mount(plugin: string, endpoints: readonly AnyEndpoint[]): () => void;
   navigate(plugin: string, link: NavigationLink): () => void;
   describe(): readonly EndpointDescription[];
   /**
-   * Reads the folder of a plugin's assets; what is returned puts them into force, and then returns the undo.
+   * Reads the views, or the assets, of a plugin; what is returned puts them into force, and then returns the undo.
    *
-   * @throws start error for a folder that cannot be served
+   * @throws start error for what cannot be used
    */
+  views(plugin: string, folder: string): () => () => void;
   assets(plugin: string, folder: string): () => () => void;
   /** URL of a file of `public/`, or of a plugin's assets. */
   asset(name: string): string;
@@ -129,17 +130,15 @@ class Shell implements HttpShell {
     this.#buildStages(notices);
     this.#server = new HttpServer(this.callback(), settings.limits, log);
     const describe = () => this.describe();
-    this.mount({ name: 'http' }, docsEndpoints({ document: () => this.#openApi(), describe }));
+    this.mount('http', docsEndpoints({ document: () => this.#openApi(), describe }));
   }
 
-  mount(plugin: MountedPlugin, endpoints: readonly AnyEndpoint[]): () => void {
-    const forget = plugin.views === undefined ? () => undefined : this.#views.add(plugin.name, plugin.views);
+  mount(plugin: string, endpoints: readonly AnyEndpoint[]): () => void {
     const routes = endpoints.map((endpoint) => compileRoute(plugin, endpoint, this.#views));
     this.#table = new RouteTable([...this.#routes(), ...routes]);
     this.#mounted.add(routes);
     this.#forgetDescriptions();
     return () => {
-      forget();
       this.#mounted.delete(routes);
       this.#table = new RouteTable(this.#routes());
       this.#forgetDescriptions();
@@ -156,6 +155,10 @@ class Shell implements HttpShell {
       this.#described = { base, endpoints: this.#routes().map((route) => describeRoute(route, this.#rules, base)) };
     }
     return this.#described.endpoints;
+  }
+
+  views(plugin: string, folder: string): () => () => void {
+    return this.#views.prepare(plugin, folder);
   }
 
   assets(plugin: string, folder: string): () => () => void {

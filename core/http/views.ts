@@ -1,8 +1,9 @@
-import { existsSync, readdirSync } from 'node:fs';
-import { isAbsolute, join, sep } from 'node:path';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import nunjucks from 'nunjucks';
 import type { Clock } from '../clock.js';
 import { startError } from '../start-error.js';
+import { readPluginViews, type ViewSource } from './plugin-views.js';
 import { viewFilters } from './view-filters.js';
 
 export interface ViewsInput {
@@ -19,16 +20,15 @@ export interface ViewsInput {
 /** Renders templates. Views of a plugin from elsewhere are found below the name of the plugin. */
 export class Views {
   readonly #environment: nunjucks.Environment;
-  readonly #folders = new Map<string, nunjucks.FileSystemLoader>();
   readonly #places: string[];
-  readonly #foreign = new Map<string, string>();
+  readonly #foreign = new Map<string, ReadonlyMap<string, ViewSource>>();
   readonly #loaders: readonly CachingLoader[];
 
   constructor({ root, overrides, asset, clock, strict }: ViewsInput) {
     this.#places = overrides === undefined ? [root] : [overrides, root];
     const files = this.#places.map((place) => new nunjucks.FileSystemLoader(place));
     // A plugin that takes the place of a built-in one brings views of the same names.
-    this.#loaders = [...files.slice(0, -1), { getSource: (name) => this.#ofPlugin(name) }, ...files.slice(-1)];
+    this.#loaders = [...files.slice(0, -1), { getSource: (name) => this.#sourceOf(name) }, ...files.slice(-1)];
     this.#environment = new nunjucks.Environment([...this.#loaders], {
       autoescape: true,
       throwOnUndefined: strict ?? false,
@@ -40,41 +40,28 @@ export class Views {
   }
 
   /**
-   * Views of that plugin come from a folder of its own; returns the undo. All are compiled now: what is edited later counts
-   * when the plugin is loaded again, and what is broken is known before anybody asks for it.
+   * Reads and compiles the views of a plugin. What is returned puts them into force, and then returns the undo: what is edited
+   * on the disk counts when the plugin is loaded again, and what is broken is known before anybody asks for it.
    *
    * @throws start error for a folder or a view that cannot be used
    */
-  add(plugin: string, folder: string): () => void {
-    if (plugin === 'macros') throw startError("A plugin called macros cannot have views: macros/ is the server's own.");
-    const views = viewsBelow(plugin, folder);
-    const forget = () => {
-      this.#folders.delete(plugin);
-      this.#foreign.delete(plugin);
+  prepare(plugin: string, folder: string): () => () => void {
+    const sources = readPluginViews(plugin, folder);
+    for (const [view, source] of sources) this.#refuseBroken(plugin, view, source);
+    return () => {
       this.#forgetCompiled(plugin);
+      this.#foreign.set(plugin, sources);
+      return () => {
+        this.#foreign.delete(plugin);
+        this.#forgetCompiled(plugin);
+      };
     };
-    this.#forgetCompiled(plugin);
-    this.#folders.set(plugin, new nunjucks.FileSystemLoader(folder));
-    this.#foreign.set(plugin, folder);
-    try {
-      for (const view of views) this.#compile(plugin, view);
-    } catch (error) {
-      forget();
-      throw error;
-    }
-    return forget;
   }
 
   /** The template that an endpoint of the plugin means, or a start error that names it. */
   resolve(plugin: string, view: string): string {
-    const folder = this.#foreign.get(plugin);
-    const candidates = [`${plugin}/${view}`, view];
-    const found = candidates.find(
-      (name) =>
-        this.#places.some((place) => existsSync(join(place, name))) ||
-        (folder !== undefined &&
-          name.startsWith(`${plugin}/`) &&
-          existsSync(join(folder, name.slice(plugin.length + 1)))),
+    const found = [`${plugin}/${view}`, view].find(
+      (name) => this.#ofPlugin(name) !== null || this.#places.some((place) => existsSync(join(place, name))),
     );
     if (found === undefined) throw startError(`Plugin ${plugin} names the view ${view}, which is not there.`);
     return found;
@@ -84,9 +71,9 @@ export class Views {
     return this.#environment.render(template, model);
   }
 
-  #compile(plugin: string, view: string): void {
+  #refuseBroken(plugin: string, view: string, { src, path }: ViewSource): void {
     try {
-      this.#environment.getTemplate(`${plugin}/${view}`, true);
+      void new nunjucks.Template(src, this.#environment, path, true);
     } catch (cause) {
       const message = cause instanceof Error ? cause.message : String(cause);
       const [, line, reason = message] = /\[Line (\d+), Column \d+\]\s*([\s\S]*)/.exec(message) ?? [];
@@ -101,27 +88,19 @@ export class Views {
     }
   }
 
-  #ofPlugin(name: string): nunjucks.LoaderSource {
-    const slash = name.indexOf('/');
-    const loader = this.#folders.get(name.slice(0, slash));
+  #sourceOf(name: string): nunjucks.LoaderSource {
+    const source = this.#ofPlugin(name);
     // nunjucks takes null for "not here"; its types do not say so.
-    return (loader?.getSource(name.slice(slash + 1)) ?? null) as nunjucks.LoaderSource;
+    return (source === null ? null : { ...source, noCache: false }) as nunjucks.LoaderSource;
+  }
+
+  #ofPlugin(name: string): ViewSource | null {
+    const slash = name.indexOf('/');
+    return this.#foreign.get(name.slice(0, slash))?.get(name.slice(slash + 1)) ?? null;
   }
 }
 
 /** What nunjucks has compiled from a loader it keeps there. */
 interface CachingLoader extends nunjucks.ILoader {
   cache?: Record<string, unknown>;
-}
-
-/** Names of the views below the folder of a plugin, with `/`. */
-function viewsBelow(plugin: string, folder: string): readonly string[] {
-  const refuse = (sentence: string, cause?: unknown) => startError(`Plugin ${plugin}, views: ${sentence}`, cause);
-  if (!isAbsolute(folder)) throw refuse(`${folder} is not an absolute path; join(import.meta.dirname, 'views') is.`);
-  try {
-    const names = readdirSync(folder, { recursive: true, encoding: 'utf8' });
-    return names.filter((name) => name.endsWith('.njk')).map((name) => name.replaceAll(sep, '/'));
-  } catch (cause) {
-    throw refuse(`${folder} is not a folder that can be read.`, cause);
-  }
 }

@@ -44,7 +44,7 @@ describe('who may ask the whole server what', () => {
 
   test('H21 a new endpoint without a rule, or one that is too open, is noticed', () => {
     const added = { summary: 'x', group: 'x', handle: () => ({}) };
-    const undo = ground.server.server.app.http.mount({ name: 'probe' }, [
+    const undo = ground.server.server.app.http.mount('probe', [
       defineEndpoint({ ...added, method: 'GET', path: '/new', access: 'public' }),
       defineEndpoint({ ...added, method: 'POST', path: '/store/open', access: 'public' }),
     ]);

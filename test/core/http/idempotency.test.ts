@@ -52,7 +52,7 @@ async function openWork(t: TestContext): Promise<Work> {
       },
     }),
   ];
-  opened.shell.mount({ name: 'work' }, endpoints);
+  opened.shell.mount('work', endpoints);
   const json = { 'Content-Type': 'application/json' };
   return {
     done,

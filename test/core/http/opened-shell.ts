@@ -85,7 +85,8 @@ export async function openShell(
     },
   });
   const { endpoints, items } = demonstration();
-  shell.mount({ name: 'demo', views: join(root, 'test', 'fixtures', 'http') }, endpoints);
+  shell.views('demo', join(root, 'test', 'fixtures', 'http'))();
+  shell.mount('demo', endpoints);
   shell.navigate('demo', { title: 'Items', href: '/items', order: 10, role: 'read' });
   shell.navigate('demo', { title: 'Secret', href: '/secret', order: 20, role: 'admin' });
   await shell.listen();

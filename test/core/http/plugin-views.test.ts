@@ -26,7 +26,7 @@ describe('views of a plugin', () => {
   test('a broken view is refused with its line before anybody asks for it, and leaves nothing', async (t) => {
     const { views, folder } = await ground(t, 'one\n{% if x %}\n{{ y | }}\n');
     assert.throws(
-      () => views.add('greylist', folder),
+      () => views.prepare('greylist', folder),
       (error) => isStartError(error) && error.message.startsWith('Plugin greylist, view page.njk:3: '),
     );
     assert.throws(() => views.render('greylist/page.njk', {}), /template not found/);
@@ -34,18 +34,30 @@ describe('views of a plugin', () => {
 
   test('what is edited counts when the plugin is added again, not before', async (t) => {
     const { views, folder } = await ground(t, 'first {{ n }}');
-    const undo = views.add('greylist', folder);
+    const undo = views.prepare('greylist', folder)();
     writeFileSync(join(folder, 'page.njk'), 'second {{ n }}');
     assert.equal(views.render('greylist/page.njk', { n: 1 }), 'first 1');
     undo();
-    views.add('greylist', folder);
+    assert.throws(() => views.render('greylist/page.njk', {}), /template not found/);
+    views.prepare('greylist', folder)();
     assert.equal(views.render('greylist/page.njk', { n: 2 }), 'second 2');
+  });
+
+  test('what was read goes into force again, whatever is on the disk by then', async (t) => {
+    const { views, folder } = await ground(t, 'first {{ n }}');
+    const register = views.prepare('greylist', folder);
+    const undo = register();
+    writeFileSync(join(folder, 'page.njk'), '{% broken');
+    assert.throws(() => views.prepare('greylist', folder), /view page\.njk:1: /);
+    undo();
+    register();
+    assert.equal(views.render('greylist/page.njk', { n: 3 }), 'first 3');
   });
 
   test('a plugin that takes the place of a built-in one is shown with its own views', async (t) => {
     const { views, folder } = await ground(t, 'theirs');
     assert.equal(views.render('users/page.njk', {}), 'ours');
-    const undo = views.add('users', folder);
+    const undo = views.prepare('users', folder)();
     assert.equal(views.render('users/page.njk', {}), 'theirs');
     undo();
     assert.equal(views.render('users/page.njk', {}), 'ours');
@@ -53,8 +65,8 @@ describe('views of a plugin', () => {
 
   test('a folder that cannot be used is refused with a sentence', async (t) => {
     const { views, folder } = await ground(t, '');
-    assert.throws(() => views.add('greylist', 'views'), /views is not an absolute path/);
-    assert.throws(() => views.add('greylist', join(folder, 'nothing')), /is not a folder that can be read/);
-    assert.throws(() => views.add('macros', folder), /macros\/ is the server's own/);
+    assert.throws(() => views.prepare('greylist', 'views'), /views is not an absolute path/);
+    assert.throws(() => views.prepare('greylist', join(folder, 'nothing')), /is not a folder that can be read/);
+    assert.throws(() => views.prepare('macros', folder), /macros\/ is the server's own/);
   });
 });

@@ -22,7 +22,7 @@ const endpoint = (path: string, extra: object = {}) =>
   });
 
 test('what a plugin mounts is there until it is undone', async () => {
-  const undo = opened.shell.mount({ name: 'extra' }, [endpoint('/extra')]);
+  const undo = opened.shell.mount('extra', [endpoint('/extra')]);
   assert.equal((await opened.get('/extra')).status, 200);
   assert.ok(opened.shell.describe().some(({ path }) => path === '/extra'));
   undo();
@@ -30,19 +30,16 @@ test('what a plugin mounts is there until it is undone', async () => {
 });
 
 test('a path that is taken, a malformed path and a missing view are start errors that name the plugin', () => {
+  assert.throws(() => opened.shell.mount('extra', [endpoint('/items/{other}')]), /mounted twice.*demo.*extra/);
+  assert.throws(() => opened.shell.mount('extra', [endpoint('/x/{a b}')]), /malformed/);
   assert.throws(
-    () => opened.shell.mount({ name: 'extra' }, [endpoint('/items/{other}')]),
-    /mounted twice.*demo.*extra/,
-  );
-  assert.throws(() => opened.shell.mount({ name: 'extra' }, [endpoint('/x/{a b}')]), /malformed/);
-  assert.throws(
-    () => opened.shell.mount({ name: 'extra' }, [endpoint('/x', { view: 'none.njk' })]),
+    () => opened.shell.mount('extra', [endpoint('/x', { view: 'none.njk' })]),
     /extra names the view none\.njk/,
   );
 });
 
 test('literal segments win over parameters', async () => {
-  const undo = opened.shell.mount({ name: 'extra' }, [endpoint('/items/list')]);
+  const undo = opened.shell.mount('extra', [endpoint('/items/list')]);
   assert.deepEqual(await (await opened.get('/items/list')).json(), {});
   undo();
 });
@@ -96,7 +93,7 @@ test('the docs page has an anchor and a curl call for every endpoint', async () 
 });
 
 test('large answers are compressed, and their tag is then a weak one', async () => {
-  const undo = opened.shell.mount({ name: 'extra' }, [
+  const undo = opened.shell.mount('extra', [
     endpoint('/large', { answer: z.unknown(), handle: () => ({ text: 'x'.repeat(5000) }) }),
   ]);
   const answer = await opened.get('/large', { headers: { 'Accept-Encoding': 'br' } });

@@ -75,7 +75,7 @@ export async function openSite(
   const { reader } = ground;
   const { editor } = await EditingGround.over(ground, quota === undefined ? {} : { quota });
   const site = { reader, editor, names, clock: systemClock };
-  shell.mount({ name: 'store' }, [
+  shell.mount('store', [
     ...storeEndpoints({ reader, names, domains: () => ['localhost'] }),
     ...folderChangeEndpoints(site),
     ...messageChangeEndpoints(site),

@@ -78,7 +78,7 @@ function contextOver(http: OpenedShell, checked: (check: HealthCheck) => void): 
     log: silent,
     clock: systemClock,
     http: {
-      mount: (endpoints) => void http.shell.mount({ name: 'users' }, endpoints),
+      mount: (endpoints) => void http.shell.mount('users', endpoints),
       navigate: (link) => void http.shell.navigate('users', link),
     },
     smtp: { on: ignored, watch: ignored, tell: ignored, deliverTo: ignored },
