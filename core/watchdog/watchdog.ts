@@ -164,7 +164,8 @@ export class Watchdog implements StallWatch {
       return;
     }
     const { stall, record } = message;
-    if (record !== null) this.#newest = record;
+    // Before the plugins are set up nobody waits for an answer.
+    if (record !== null && record.doing !== 'setup') this.#newest = record;
     const { ms, plugin, doing, stacks } = stall;
     const what = whatOf({ plugin, doing, frames: stacks[0] ?? [] });
     this.#log.warn({ ms, since: stall.at, ...what }, 'the event loop stood still');
