@@ -1,11 +1,12 @@
 import { randomBytes, randomInt } from 'node:crypto';
 import { behindTrace } from '../support/mailbox-reader.js';
-import { SmtpClient } from '../support/smtp-client.js';
+import { SmtpClient, type ReceivedReply } from '../support/smtp-client.js';
 
-/** What the senders know: every message that they have sent, and those that got a 250. */
+/** What the senders know: every message that they have sent, those that got a 250, and those that got another answer. */
 export class Ledger {
   readonly sent = new Map<string, string>();
   readonly acknowledged = new Set<string>();
+  readonly refused = new Set<string>();
 
   #waiting: { readonly count: number; readonly resolve: () => void } | undefined;
 
@@ -21,7 +22,16 @@ export class Ledger {
     if (this.acknowledged.size >= (this.#waiting?.count ?? Infinity)) this.#waiting?.resolve();
   }
 
-  compose(): string {
+  /** Makes up a message and sends it behind its envelope; resolves with the reply to the final dot, or to DATA. */
+  async send(client: SmtpClient): Promise<ReceivedReply> {
+    const text = this.#compose();
+    const reply = await client.data(text);
+    if (reply.code === 250) this.#acknowledge(text);
+    else this.refused.add(idOf(text));
+    return reply;
+  }
+
+  #compose(): string {
     const id = `<${randomBytes(9).toString('hex')}@sender.example>`;
     const lines = Array.from({ length: randomInt(1, 400) }, (_, n) => `${'.'.repeat(n % 3)}line ${n} of ${id}`);
     const text = `From: a@sender.example\r\nSubject: ${lines.length}\r\nMessage-ID: ${id}\r\n\r\n${lines.join('\r\n')}\r\n`;
@@ -34,10 +44,8 @@ export class Ledger {
     try {
       const client = await SmtpClient.greeted({ port });
       for (;;) {
-        const text = this.compose();
         await client.pipeline(['MAIL FROM:<a@sender.example>', 'RCPT TO:<postmaster@localhost>']);
-        const { code } = await client.data(text);
-        if (code === 250) this.#acknowledge(text);
+        await this.send(client);
       }
     } catch {
       // The connection ended: that is what this waits for.
