@@ -24,8 +24,8 @@ describe('what is fed at random', () => {
   for (const target of targets) {
     test(`${target.name} holds`, async (t) => {
       const seed = randomInt(2 ** 31);
-      const { failure, pauseMs } = await attempt(target, { seed, runs: target.quickRuns });
-      t.diagnostic(`seed ${seed}, longest pause of the event loop ${Math.round(pauseMs)} ms`);
+      const { failure, hold } = await attempt(target, { seed, runs: target.quickRuns });
+      t.diagnostic(`seed ${seed}, event loop held for ${Math.round(hold.ms)} ms at most, in run ${hold.run}`);
       assert.equal(failure, undefined, failure?.report);
     });
   }

@@ -1,5 +1,5 @@
 import fc, { type RunDetails } from 'fast-check';
-import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { HeldLoop, type Hold } from './held-loop.js';
 import type { FuzzTarget } from './target.js';
 
 export interface TrialOptions {
@@ -10,25 +10,28 @@ export interface TrialOptions {
 
 export interface Trial {
   readonly runs: number;
-  /** Longest pause of the event loop, in milliseconds; the servers run in it, and so do the clients. */
-  readonly pauseMs: number;
+  /** The servers run in the event loop of this process, and so do the clients. */
+  readonly hold: Hold;
   /** The counterexample and what is wrong with it; undefined when there is none. */
   readonly failure: { readonly path: string | undefined; readonly report: string } | undefined;
 }
 
 /** Feeds one target. */
 export async function attempt(target: FuzzTarget, { seed, runs, path }: TrialOptions): Promise<Trial> {
-  const delay = monitorEventLoopDelay({ resolution: 10 });
-  delay.enable();
+  let begun = 0;
+  const held = new HeldLoop(() => begun - 1);
+  target.property.beforeEach(() => {
+    held.look();
+    begun += 1;
+  });
   const details: RunDetails<unknown[]> = await fc.check(target.property, {
     seed,
     numRuns: runs,
     includeErrorInReport: true,
     ...(path !== undefined && { path }),
   });
-  delay.disable();
   const failure = details.failed
     ? { path: details.counterexamplePath ?? undefined, report: fc.defaultReportMessage(details) ?? 'no report' }
     : undefined;
-  return { runs: details.numRuns, pauseMs: delay.max / 1e6, failure };
+  return { runs: details.numRuns, hold: held.stop(), failure };
 }
