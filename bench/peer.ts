@@ -48,6 +48,15 @@ async function readyPort(child: ChildProcess, name: string): Promise<number> {
   throw new Error(`${name} ended before it was ready`);
 }
 
+/** Resolves when the server has said its first word, and has heard ours that we go. */
+export async function greeted(port: number): Promise<void> {
+  const socket = connect(port, '127.0.0.1');
+  await once(socket, 'data');
+  socket.end('QUIT\r\n');
+  socket.resume();
+  await once(socket, 'close');
+}
+
 /** A port that was free a moment ago, for servers that cannot choose one. */
 export async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1');

@@ -17,12 +17,12 @@ const starts: Readonly<Record<string, Start>> = {
   postfix: startPostfix,
 };
 
-/** Starts each of them that this machine has, in folders of their own; says what is missing. */
+/** Starts each of them that this machine has, in folders of their own, made when missing; says what is missing. */
 export async function* startPeers(folder: string, wanted?: readonly string[]): AsyncGenerator<Peer> {
   for (const [name, start] of Object.entries(starts)) {
     if (wanted !== undefined && !wanted.includes(name)) continue;
     const own = join(folder, name.replace(' ', '-'));
-    mkdirSync(own);
+    mkdirSync(own, { recursive: true });
     const peer = await start(own);
     if (peer !== undefined) yield peer;
   }

@@ -6,6 +6,7 @@ import { proxy } from './proxy.js';
 import { queue } from './queue.js';
 import { receive } from './receive.js';
 import { relay } from './relay.js';
+import { start } from './start.js';
 
 /** `npm run bench -- NAME [options]`: each benchmark runs Postern and its peers in turn on this machine and prints ratios. */
 const benchmarks: Readonly<Record<string, (args: readonly string[]) => Promise<void>>> = {
@@ -16,6 +17,7 @@ const benchmarks: Readonly<Record<string, (args: readonly string[]) => Promise<v
   relay,
   mailbox,
   memory,
+  start,
   instrumentation,
 };
 
