@@ -23,6 +23,8 @@ const thorough = [
   'core/reload',
   'core/site-plugins-reload',
   'core/testing/parity',
+  'core/testing/refusals',
+  'core/testing/site',
   'crash',
   'deploy',
   'e2e/doctor',

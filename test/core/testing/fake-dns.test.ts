@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { authenticate } from 'mailauth';
-import { FakeDns, message } from '../../../core/testing/index.js';
+import { FakeDns } from '../../../core/testing/fake-dns.js';
+import { message } from '../../../core/testing/message.js';
 
 describe('a fake DNS', () => {
   test('answers what it was told, in the forms that people write', async () => {
