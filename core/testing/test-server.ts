@@ -9,7 +9,7 @@ import { openAccounts } from '../http/accounts.js';
 import { openLog, type OpenedLog } from '../log.js';
 import type { Plugin } from '../plugin.js';
 import { supplyOf } from '../plugin-supply.js';
-import { startError, isStartError } from '../start-error.js';
+import { isStartError, startError, type StartError } from '../start-error.js';
 import { selfSigned, type KeyPair } from './certificate.js';
 import type { FakeClock } from './fake-clock.js';
 import type { HookRecord } from './hook-record.js';
@@ -60,7 +60,7 @@ export class TestServer {
     } catch (error) {
       await log?.close();
       await remove(folder);
-      throw error;
+      throw isStartError(error) ? withoutReason(error) : error;
     }
   }
 
@@ -83,6 +83,14 @@ const ownCode = {
   place: { entry: '', folder: undefined, kit: undefined },
   fingerprint: '',
 } as const;
+
+/** That the plugin is required is the kit's own doing. */
+function withoutReason(error: StartError): StartError {
+  return startError(
+    error.message.replace(/(?<=\.) The server does not start without it: [^\n]*required\.$/, ''),
+    error,
+  );
+}
 
 /** Of all servers of this process. */
 let pair: KeyPair | undefined;

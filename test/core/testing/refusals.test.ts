@@ -68,7 +68,7 @@ describe('what cannot start is refused with the words of a start', () => {
         throw new Error('no luck today');
       },
     });
-    assert.equal(await refusal(broken), 'Plugin broken could not start: no luck today');
+    assert.equal(await refusal(broken), 'Plugin broken could not start: no luck today.');
   });
 
   test('a hook at a stage that there is not', async () => {
