@@ -1,4 +1,5 @@
 import { isAbsolute } from 'node:path';
+import { findingGroups } from '../contracts/doctor-check.js';
 import type { Plugin } from '../plugin.js';
 import type { Services } from '../service.js';
 
@@ -9,7 +10,9 @@ import type { Services } from '../service.js';
  */
 export function declarationComplaints(plugin: Plugin, taken: ReadonlySet<string> = new Set()): readonly string[] {
   const complaints: string[] = [];
-  const { name, options, setup, views, assets, commands, reload } = plugin as { readonly [K in keyof Plugin]: unknown };
+  const { name, options, setup, views, assets, commands, checks, reload } = plugin as {
+    readonly [K in keyof Plugin]: unknown;
+  };
   if (typeof name !== 'string' || !/^[a-z][a-z0-9]*(-[a-z0-9]+)*$/.test(name)) {
     complaints.push(`name: ${JSON.stringify(name)} is not lower-case words with "-" between them, such as rate-limit.`);
   }
@@ -27,7 +30,7 @@ export function declarationComplaints(plugin: Plugin, taken: ReadonlySet<string>
   if (![undefined, 'replace', 'restart'].includes(reload as string | undefined)) {
     complaints.push(`reload: ${JSON.stringify(reload)} is neither 'replace' nor 'restart'.`);
   }
-  complaints.push(...commandComplaints(commands, taken));
+  complaints.push(...commandComplaints(commands, taken), ...checkComplaints(checks));
   return complaints;
 }
 
@@ -47,6 +50,19 @@ function commandComplaints(commands: unknown, taken: ReadonlySet<string>): reado
     if (typeof run !== 'function' || !Array.isArray(usage))
       return [`commands: ${name} needs usage, a list of lines, and run, a function.`];
     return [];
+  });
+}
+
+function checkComplaints(checks: unknown): readonly string[] {
+  if (!Array.isArray(checks)) return ['checks: not a list.'];
+  return (checks as readonly Partial<Plugin['checks'][number]>[]).flatMap(({ group, name, run }) => {
+    if (typeof name !== 'string' || !/^[a-z][a-z0-9-]*$/.test(name)) {
+      return [`checks: ${JSON.stringify(name)} is not lower-case words with "-" between them.`];
+    }
+    if (!findingGroups.some((known) => known === group)) {
+      return [`checks: ${name} has no group of the report; groups: ${findingGroups.join(', ')}.`];
+    }
+    return typeof run === 'function' ? [] : [`checks: ${name} needs run, a function.`];
   });
 }
 
