@@ -73,6 +73,15 @@ export const builtInCommands: readonly BuiltInCommand[] = [
     },
   },
   {
+    words: 'plugin list',
+    flags: ['json'],
+    summary: 'who there is, who needs whom, and who decides about mail in which order',
+    run: async ({ flags, options }, surroundings) => {
+      const { listPlugins } = await import('./plugin-tools/list-plugins.js');
+      return listPlugins({ options, json: flags.has('json') }, surroundings);
+    },
+  },
+  {
     words: 'plugin test',
     takes: ['PATH'],
     summary: 'run the tests in the folder of a plugin',

@@ -5,6 +5,7 @@ import type { FailedPlugin } from './failed-plugin.js';
 import type { HealthRegistry } from './health-registry.js';
 import type { PluginFaults } from './plugin-faults.js';
 import { kitVersion } from './kit-version.js';
+import { tokensOf } from './plugin-program.js';
 import type { RunningPlugin } from './running-plugin.js';
 import { versionsOf } from './site-modules.js';
 import type { Pipeline } from './smtp/pipeline.js';
@@ -67,7 +68,7 @@ export class PluginStates implements PluginsOverview {
   }
 
   #running(one: RunningPlugin, hooks: number, waiting: ReadonlyMap<string, string>): PluginState {
-    const { name, kit } = one.plugin;
+    const { name, kit, needs, uses, provides } = one.plugin;
     const { site, since } = this.#host.present;
     const { faults, deprecations, pipeline } = this.#input;
     const origin = site.get(name);
@@ -79,6 +80,13 @@ export class PluginStates implements PluginsOverview {
       since: since.get(one) ?? '',
       versions: origin === undefined ? 0 : versionsOf(origin.file),
       hooks,
+      needs: tokensOf(needs),
+      uses: tokensOf(uses),
+      provides: tokensOf(provides),
+      targets: pipeline
+        .targets()
+        .filter(({ plugin }) => plugin === name)
+        .map((target) => target.name),
       faults: faults.count(name),
       lastFault: faults.last(name),
       waiting: waiting.get(name) ?? null,
@@ -99,6 +107,10 @@ const noState = {
   kit: kitVersion,
   versions: 0,
   hooks: 0,
+  needs: [],
+  uses: [],
+  provides: [],
+  targets: [],
   faults: 0,
   lastFault: null,
   waiting: null,

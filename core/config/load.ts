@@ -121,21 +121,29 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
   });
 }
 
-function findFile({ overrides, cwd }: LoadInput): ConfigFile | undefined {
+type Places = Pick<LoadInput, 'overrides' | 'cwd'>;
+
+/** The data folder that a start would use, as far as the file says so: nothing else of the configuration is looked at. */
+export function dataFolderAt(input: Places): string {
+  const file = findFile(input);
+  const { data = 'data' } = file?.content ?? {};
+  const folder = file === undefined ? input.cwd : dirname(file.path);
+  return dataFolder(typeof data === 'string' ? data : 'data', folder, input);
+}
+
+function findFile({ overrides, cwd }: Places): ConfigFile | undefined {
   if (overrides.config !== undefined) return readConfigFile(resolve(cwd, overrides.config));
   const usual = resolve(cwd, 'postern.json5');
   return existsSync(usual) ? readConfigFile(usual) : undefined;
 }
 
-const dataFolder = (data: string, folder: string, { overrides, cwd }: LoadInput): string =>
+const dataFolder = (data: string, folder: string, { overrides, cwd }: Places): string =>
   overrides.data === undefined ? resolve(folder, data) : resolve(cwd, overrides.data);
 
 /** What was pulled from elsewhere counts when the operator's own file says so. */
 function layersBelow(file: ConfigFile | undefined, input: LoadInput): readonly ConfigFile[] {
   if (file === undefined || !namesLayers(file.content)) return [];
-  const { data = 'data' } = file.content;
-  const folder = dataFolder(typeof data === 'string' ? data : 'data', dirname(file.path), input);
-  const layers = input.layers ?? new LayerFolder(folder).load();
+  const layers = input.layers ?? new LayerFolder(dataFolderAt(input)).load();
   return layers.map(({ name, text }) => parseConfigFile(`sync:${name}`, text));
 }
 

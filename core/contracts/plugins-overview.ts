@@ -24,6 +24,12 @@ export interface PluginState {
   /** How many versions of its code are in memory; zero for what comes with the server. */
   readonly versions: number;
   readonly hooks: number;
+  /** Ids of the services that it needs, that it takes when they are there, and that it lends. */
+  readonly needs: readonly string[];
+  readonly uses: readonly string[];
+  readonly provides: readonly string[];
+  /** Names of its delivery targets. */
+  readonly targets: readonly string[];
   /** Since it came into this state. */
   readonly faults: number;
   readonly lastFault: PluginFault | null;

@@ -1,5 +1,4 @@
 import { isAbsolute } from 'node:path';
-import { findingGroups } from '../contracts/doctor-check.js';
 import type { Plugin } from '../plugin.js';
 import type { Services } from '../service.js';
 
@@ -10,9 +9,7 @@ import type { Services } from '../service.js';
  */
 export function declarationComplaints(plugin: Plugin, taken: ReadonlySet<string> = new Set()): readonly string[] {
   const complaints: string[] = [];
-  const { name, options, setup, views, assets, commands, checks, reload } = plugin as {
-    readonly [K in keyof Plugin]: unknown;
-  };
+  const { name, options, setup, views, assets, commands, reload } = plugin as { readonly [K in keyof Plugin]: unknown };
   if (typeof name !== 'string' || !/^[a-z][a-z0-9]*(-[a-z0-9]+)*$/.test(name)) {
     complaints.push(`name: ${JSON.stringify(name)} is not lower-case words with "-" between them, such as rate-limit.`);
   }
@@ -30,7 +27,7 @@ export function declarationComplaints(plugin: Plugin, taken: ReadonlySet<string>
   if (![undefined, 'replace', 'restart'].includes(reload as string | undefined)) {
     complaints.push(`reload: ${JSON.stringify(reload)} is neither 'replace' nor 'restart'.`);
   }
-  complaints.push(...commandComplaints(commands, taken), ...checkComplaints(checks));
+  complaints.push(...commandComplaints(commands, taken));
   return complaints;
 }
 
@@ -50,19 +47,6 @@ function commandComplaints(commands: unknown, taken: ReadonlySet<string>): reado
     if (typeof run !== 'function' || !Array.isArray(usage))
       return [`commands: ${name} needs usage, a list of lines, and run, a function.`];
     return [];
-  });
-}
-
-function checkComplaints(checks: unknown): readonly string[] {
-  if (!Array.isArray(checks)) return ['checks: not a list.'];
-  return (checks as readonly Partial<Plugin['checks'][number]>[]).flatMap(({ group, name, run }) => {
-    if (typeof name !== 'string' || !/^[a-z][a-z0-9-]*$/.test(name)) {
-      return [`checks: ${JSON.stringify(name)} is not lower-case words with "-" between them.`];
-    }
-    if (!findingGroups.some((known) => known === group)) {
-      return [`checks: ${name} has no group of the report; groups: ${findingGroups.join(', ')}.`];
-    }
-    return typeof run === 'function' ? [] : [`checks: ${name} needs run, a function.`];
   });
 }
 

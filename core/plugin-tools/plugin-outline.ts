@@ -1,6 +1,6 @@
 import type { App } from '../app.js';
 import type { Plugin } from '../plugin.js';
-import type { Services } from '../service.js';
+import { tokensOf } from '../plugin-program.js';
 import type { HookDescription } from '../smtp/hook.js';
 
 /** One plugin of a server, as `postern plugin check` and `list` show it. */
@@ -23,14 +23,12 @@ export function outlineOfPlugin(plugin: Plugin, { http, pipeline }: Pick<App, 'h
   const own = <T extends { readonly plugin: string }>(list: readonly T[]) => list.filter((one) => one.plugin === name);
   return {
     name,
-    needs: idsOf(needs),
-    uses: idsOf(uses),
-    provides: idsOf(provides),
+    needs: tokensOf(needs),
+    uses: tokensOf(uses),
+    provides: tokensOf(provides),
     commands: commands.map((command) => command.name),
     hooks: own(pipeline.describe()).map(({ stage, phase, mode }) => ({ stage, phase, mode })),
     targets: own(pipeline.targets()).map((target) => target.name),
     endpoints: own(http.describe()).map(({ method, path, access }) => ({ method, path, access })),
   };
 }
-
-const idsOf = (services: Services): readonly string[] => Object.values(services).map(({ id }) => id);

@@ -14,7 +14,10 @@ export async function testPlugin(path: string, cwd: string): Promise<number> {
     throw startError(`${path}: there is no folder ${folder}.`);
   }
   const kit = new URL('./kit-import.js', import.meta.url).href;
-  const child = spawn(process.execPath, ['--import', kit, '--test', '--test-reporter=spec'], { cwd: folder, stdio: 'inherit' });
+  const child = spawn(process.execPath, ['--import', kit, '--test', '--test-reporter=spec'], {
+    cwd: folder,
+    stdio: 'inherit',
+  });
   const [code] = (await once(child, 'close')) as [number | null];
   return code ?? 1;
 }

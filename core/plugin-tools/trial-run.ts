@@ -13,7 +13,7 @@ import { siteEntry } from '../site-entry.js';
 import { entryOf } from '../site-files.js';
 import { loadSitePlugin, loadSitePlugins, type SiteModule } from '../site-plugins.js';
 import { isStartError, startError } from '../start-error.js';
-import { HttpCaller } from '../testing/http-caller.js';
+import { HttpCaller, type HttpAnswer } from '../testing/http-caller.js';
 import { declarationComplaints } from './declaration.js';
 import { placeBelow, reasonOf } from './error-place.js';
 import { outlineOfPlugin, type PluginOutline } from './plugin-outline.js';
@@ -34,6 +34,7 @@ export class Trial {
   readonly #log: string[] = [];
   #step: TrialStep = 'load';
   #plugins: readonly PluginOutline[] = [];
+  #pipeline: unknown;
 
   constructor(request: TrialRequest, tell: (step: TrialStep) => void) {
     this.#request = request;
@@ -76,9 +77,9 @@ export class Trial {
     for (const { why, cause } of app.plugins.present.failed.filter(({ where }) => where === 'setup')) {
       this.#fault(startError(why, cause));
     }
-    const looked = path === null ? configuration.plugins : own;
-    this.#plugins = looked.map((plugin) => outlineOfPlugin(plugin, app));
-    if (path !== null) await this.#lookAt(own, configuration, app);
+    this.#plugins = own.map((plugin) => outlineOfPlugin(plugin, app));
+    if (path === null) this.#pipeline = await pipelineOf(app);
+    else await this.#lookAt(own, configuration, app);
     this.#begin('stop');
     await app.close();
   }
@@ -193,7 +194,8 @@ export class Trial {
       place: null,
       message: `It wanted to ${what}, and got no answer: there is no network in a check.`,
     }));
-    return { plugins: this.#plugins, findings: [...this.#findings, ...tried] };
+    const pipeline = this.#pipeline === undefined ? {} : { pipeline: this.#pipeline };
+    return { plugins: this.#plugins, findings: [...this.#findings, ...tried], ...pipeline };
   }
 }
 
@@ -211,7 +213,13 @@ async function trialAccounts(folder: string): Promise<Accounts> {
   return accounts;
 }
 
-function caller(app: App): (path: string, accept: string) => Promise<{ readonly status: number }> {
+async function pipelineOf(app: App): Promise<unknown> {
+  const { status, body } = await caller(app)('/pipeline', 'application/json');
+  if (status === 200) return body;
+  throw startError('The plugin pipeline, which tells of the others, is switched off in the configuration.');
+}
+
+function caller(app: App): (path: string, accept: string) => Promise<HttpAnswer> {
   const http = new HttpCaller(app.http.callback());
   const authorization = `Basic ${Buffer.from(`${ownerUsername}:${ownerToken}`).toString('base64')}`;
   return (path, accept) => http.call('GET', path, { accept, headers: { authorization } });

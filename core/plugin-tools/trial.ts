@@ -26,9 +26,11 @@ export interface Finding {
 }
 
 export interface TrialReport {
-  /** The plugins that were tried; all of the configuration when none was named. Empty when it did not come so far. */
+  /** The plugins that were tried; empty when it did not come so far. */
   readonly plugins: readonly PluginOutline[];
   readonly findings: readonly Finding[];
+  /** What `GET /pipeline` answers, when no plugin was named. */
+  readonly pipeline?: unknown;
 }
 
 export interface TrialRequest {

@@ -1,7 +1,7 @@
 import { isIP } from 'node:net';
 import { z } from 'zod';
 import type { ExplainQuestion, Explaining } from '../../core/contracts/explaining.js';
-import type { PluginsOverview } from '../../core/contracts/plugins-overview.js';
+import type { PluginsOverview, PluginState } from '../../core/contracts/plugins-overview.js';
 import type { Catalogue } from '../../core/contracts/server.js';
 import { type AnyEndpoint, defineEndpoint } from '../../core/http/endpoint.js';
 import { phases, stages } from '../../core/smtp/hook.js';
@@ -98,10 +98,15 @@ const showing = ({ catalogue, overview }: PipelineSite) =>
     handle({ request }) {
       const hooks = catalogue.hooks();
       const plugins = overview.plugins();
-      if (request.representation !== 'html') return { plugins, hooks };
+      if (request.representation !== 'html') return { plugins: withEndpoints(plugins, catalogue), hooks };
       return { ...chainByStage(hooks), plugins: pluginRows(plugins) };
     },
   });
+
+const withEndpoints = (plugins: readonly PluginState[], catalogue: Catalogue) => {
+  const owners = catalogue.endpoints().map(({ plugin }) => plugin);
+  return plugins.map((one) => ({ ...one, endpoints: owners.filter((owner) => owner === one.name).length }));
+};
 
 const explainingOne = ({ explaining }: PipelineSite) =>
   defineEndpoint({

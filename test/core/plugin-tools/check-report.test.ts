@@ -75,13 +75,6 @@ describe('what a check says', () => {
       [{ commands: [{ name: 'Two words' }] }, /^commands: "Two words" is not one lower-case word/],
       [{ commands: [{ name: 'plugin' }] }, /^commands: plugin is a command of the server itself/],
       [{ commands: [{ name: 'greylist' }] }, /^commands: greylist needs usage/],
-      [{ checks: {} }, /^checks: not a list/],
-      [{ checks: [{ name: 'Two words' }] }, /^checks: "Two words" is not lower-case words/],
-      [
-        { checks: [{ name: 'age', group: 'mail' }] },
-        /^checks: age has no group of the report; groups: Configuration, /,
-      ],
-      [{ checks: [{ name: 'age', group: 'Mail' }] }, /^checks: age needs run/],
     ];
     for (const [changed, expected] of wrong) {
       const [first = ''] = declarationComplaints({ ...good, ...changed }, new Set(['plugin']));
