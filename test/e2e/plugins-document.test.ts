@@ -57,6 +57,10 @@ test('whoever types what docs/plugins.md says sees what it says', async (t) => {
   assert.match(all, /^ℹ pass 4$/m);
   assert.match(all, /\.\/doorman: no mistakes found\./);
   assert.match(all, /no mistakes found\. Plugins: .*doorman/);
+  assert.match(all, /"status":"reloaded"[^\n]*doorman/);
+  assert.match(all, /The server runs these plugins[\s\S]*^doorman {2}\.\/doorman$/m);
+  assert.match(all, /"status":422[^\n]*health\.chek is not a function/);
+  assert.match(all, /error {4}index\.js:\d+:\d+ {2}TypeError: health\.chek is not a function[\s\S]*a mistake/);
   if (findPeer('swaks') === undefined) return;
   assert.match(all, /550 5\.7\.1 This sender is not welcome here[\s\S]*refused/);
   assert.match(
