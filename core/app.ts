@@ -244,7 +244,7 @@ function openPipeline(
 
 async function startPlugins(plugins: PluginHost, following: PluginFollowing): Promise<void> {
   // Their names in health are taken before a plugin can take them.
-  following.follow();
+  following.states.follow();
   await plugins.start();
   following.follow();
   await following.remember();

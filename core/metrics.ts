@@ -40,6 +40,8 @@ interface Registered extends Declaration {
   readonly metric: Metric;
   /** Scopes that have it: while a plugin is replaced, its old and its new one. */
   holders: number;
+  /** Of a gauge: what each of them does when it is collected. The newest counts. */
+  readonly collectors: Map<object, () => void | Promise<void>>;
 }
 
 /** Every metric of the server, named by the rules of Prometheus and bounded in its series. */
@@ -79,11 +81,16 @@ export class Metrics {
     return {
       counter: (name, help, labels = []) =>
         register(Counter, { plugin, kind: 'counter', name, help, labels }, (common) => new Counter(common)),
-      gauge: (name, help, labels = [], collect) =>
-        register(Gauge, { plugin, kind: 'gauge', name, help, labels }, (common) => {
-          const gauge: Gauge = new Gauge({ ...common, ...(collect && { collect: () => collect(gauge) }) });
-          return gauge;
-        }),
+      gauge: (name, help, labels = [], collect) => {
+        const newest = () => [...(this.#registered.get(name)?.collectors.values() ?? [])].at(-1);
+        const gauge = register(
+          Gauge,
+          { plugin, kind: 'gauge', name, help, labels },
+          (common) => new Gauge({ ...common, collect: () => newest()?.() }),
+        );
+        if (collect !== undefined) this.#registered.get(name)?.collectors.set(held, () => collect(gauge));
+        return gauge;
+      },
       histogram: (name, help, buckets, labels = []) =>
         register(
           Histogram,
@@ -91,7 +98,7 @@ export class Metrics {
           (common) => new Histogram({ ...common, buckets: [...buckets] }),
         ),
       undo: () => {
-        for (const name of held) this.#letGo(name);
+        for (const name of held) this.#letGo(name, held);
         held.clear();
       },
     };
@@ -114,7 +121,7 @@ export class Metrics {
     const metric = make({ name: PREFIX + name, help, labelNames: [...labels], registers: [this.#registry] });
     capSeries(metric, labels, this.#options.maxSeries);
     if (metric instanceof Counter) tallyChildren(metric);
-    this.#registered.set(name, { ...declaration, metric, holders: 0 });
+    this.#registered.set(name, { ...declaration, metric, holders: 0, collectors: new Map() });
     return metric;
   }
 
@@ -123,9 +130,10 @@ export class Metrics {
     if (registered !== undefined) registered.holders += 1;
   }
 
-  #letGo(name: string): void {
+  #letGo(name: string, scope: object): void {
     const registered = this.#registered.get(name);
     if (registered === undefined) return;
+    registered.collectors.delete(scope);
     registered.holders -= 1;
     if (registered.holders > 0) return;
     this.#registered.delete(name);

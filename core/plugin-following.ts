@@ -47,7 +47,10 @@ export class PluginFollowing {
   follow(): void {
     const { failed, running, site } = this.#input.host().present;
     this.shadow();
-    this.#standIns.follow(failed);
+    this.#standIns.follow(
+      failed,
+      running.map(({ plugin }) => plugin.name),
+    );
     this.states.follow();
     for (const { plugin } of running) {
       if (site.get(plugin.name)?.kitNumber === true) this.#deprecations.note(plugin.name, 'kit-number');

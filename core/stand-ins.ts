@@ -17,18 +17,22 @@ export class StandIns {
     this.#memory = memory;
   }
 
-  follow(failed: readonly FailedPlugin[]): void {
+  /** @param running names of the plugins that run */
+  follow(failed: readonly FailedPlugin[], running: readonly string[]): void {
     for (const undo of this.#undo) undo();
-    this.#undo = failed.filter(({ entry }) => entry.mode === 'enforce').flatMap((plugin) => this.#standIn(plugin));
+    const enforcing = failed.filter(({ entry }) => entry.mode === 'enforce');
+    this.#undo = enforcing.flatMap((plugin) => this.#standIn(plugin, running));
   }
 
-  #standIn({ name, entry }: FailedPlugin): readonly (() => void)[] {
+  #standIn({ name, entry }: FailedPlugin, running: readonly string[]): readonly (() => void)[] {
+    // No other hook can want to be before or after it.
+    const label = `${name} (left out)`;
     const known = this.#memory.of(entry.from);
     const answer = () => defer(451, '4.3.0', 'A part of this server is out of order, try again later');
     // One that never ran here may route: whatever nobody else takes is not refused for good.
-    if (known.length === 0) return [this.#pipeline.on(name, 'rcptTo', { order: 'route' }, answer)];
+    if (known.length === 0) return [this.#pipeline.on(label, 'rcptTo', { order: 'route', after: running }, answer)];
     const itself = known.filter((remembered) => remembered.name === name);
     const routes = (itself.length > 0 ? itself : known).some((remembered) => remembered.routes);
-    return routes ? [this.#pipeline.on(name, 'rcptTo', { order: 'content' }, answer)] : [];
+    return routes ? [this.#pipeline.on(label, 'rcptTo', { order: 'content' }, answer)] : [];
   }
 }

@@ -21,6 +21,7 @@ const thorough = [
   'browser',
   'core/plugin-tools/trial',
   'core/reload',
+  'core/site-plugins-failing',
   'core/site-plugins-reload',
   'core/testing/parity',
   'core/testing/refusals',

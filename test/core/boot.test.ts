@@ -6,7 +6,7 @@ import { lend, PluginHost, type HostInput } from '../../core/boot.js';
 import { systemClock } from '../../core/clock.js';
 import type { Log } from '../../core/log.js';
 import { definePlugin, service, type Plugin, type PluginContext } from '../../core/plugin.js';
-import type { Program } from '../../core/plugin-program.js';
+import type { Program, SiteOrigin } from '../../core/plugin-program.js';
 import { isStartError } from '../../core/start-error.js';
 
 const spring = service<string>('test.spring');
@@ -296,5 +296,93 @@ suite('reconfiguration', () => {
     assert.deepEqual([inForce, events], [['size 2'], ['closed 1']]);
     await assert.rejects(resize(host, plugins, { swapped: 9 }), /swapped refuses its options: nine/);
     assert.deepEqual(inForce, ['size 2']);
+  });
+});
+
+suite('plugins of the site', () => {
+  const origin = (fingerprint: string): SiteOrigin => ({
+    entry: { from: './site', mode: 'enforce', required: false, startSeconds: 1 },
+    file: '/site/index.js',
+    fingerprint,
+    replaces: false,
+    kitNumber: false,
+  });
+  const siteProgram = (plugins: readonly Plugin[], version: string) =>
+    programOf(plugins, {}, new Map(plugins.map(({ name }) => [name, origin(version)])));
+  const events: string[] = [];
+  const version = (word: string, more: Partial<Plugin> = {}): Plugin => ({
+    ...definePlugin({
+      name: 'site',
+      setup({ http, onClose }) {
+        http.navigate(link(word));
+        onClose(() => void events.push(`${word} closed`));
+      },
+    }),
+    ...more,
+  });
+
+  test('a successor takes the place in one step, and the old one is released behind what began with it', async () => {
+    events.length = 0;
+    let settle = (): void => undefined;
+    const settled = new Promise<void>((resolve) => (settle = resolve));
+    const { host, inForce } = hostOf([], { program: siteProgram([version('one')], '1'), settled: () => settled });
+    await host.start();
+    const next = siteProgram([version('two')], '2');
+    assert.deepEqual(
+      host.differences(next).map(({ key, restart }) => [key, restart]),
+      [['sitePlugins.site', false]],
+    );
+    const change = await host.bring(next);
+    change.commit();
+    assert.deepEqual([inForce, events], [['two'], []]);
+    settle();
+    for (let turn = 0; turn < 5; turn += 1) await setImmediate();
+    assert.deepEqual(events, ['one closed']);
+    await host.stop();
+    assert.deepEqual(events, ['one closed', 'two closed']);
+  });
+
+  test('a change that is taken back leaves the old one as it was, not set up again', async () => {
+    events.length = 0;
+    const { host, inForce } = hostOf([], { program: siteProgram([version('one')], '1') });
+    await host.start();
+    const change = await host.bring(siteProgram([version('two')], '2'));
+    await change.undo();
+    assert.deepEqual([inForce, events], [['one'], ['two closed']]);
+    assert.deepEqual(host.differences(siteProgram([version('two')], '2')).length, 1);
+  });
+
+  test('who lends a service to one that stays waits for a restart, and leaves together with it', async () => {
+    const lender = (more: object = {}) =>
+      definePlugin({ name: 'lender', provides: { spring }, setup: () => ({ spring: 'a spring' }), ...more });
+    const got: unknown[] = [];
+    const holder = () =>
+      definePlugin({ name: 'holder', needs: { spring }, setup: (_, given) => void got.push(given.spring) });
+    const [first, held] = [lender(), holder()];
+    const { host } = hostOf([], { program: siteProgram([first, held], '1') });
+    await host.start();
+    const alone = siteProgram([lender(), held], '2');
+    assert.match(host.waiting(alone).get('lender') ?? '', /The plugin holder holds a service/);
+    const both = siteProgram([lender({ setup: () => ({ spring: 'another' }) }), holder()], '3');
+    assert.equal(host.waiting(both).size, 0);
+    (await host.bring(both)).commit();
+    assert.deepEqual(got, ['a spring', 'another']);
+  });
+
+  test('a setup that never ends is given up, and what it opens later is released at once', async () => {
+    events.length = 0;
+    let open = (): void => undefined;
+    const hanging = definePlugin({
+      name: 'site',
+      setup: ({ onClose }) =>
+        new Promise<void>(() => {
+          open = () => onClose(() => void events.push('released'));
+        }),
+    });
+    const { host } = hostOf([], { program: siteProgram([hanging], '1') });
+    await host.start();
+    assert.match(host.present.failed[0]?.why ?? '', /site could not start: it has not started after 1 s/);
+    open();
+    assert.deepEqual(events, ['released']);
   });
 });

@@ -85,6 +85,17 @@ test('a name belongs to one plugin and one form; the same plugin gets the same m
   assert.throws(() => metrics.scope('a').counter('x_total', 'X.', ['m']), /with labels \[l\]/);
 });
 
+test('a gauge that is collected asks the newest scope that has it', async () => {
+  const metrics = own();
+  const old = metrics.scope('store');
+  old.gauge('queue_entries', 'Entries.', [], (gauge) => gauge.set(1));
+  const successor = metrics.scope('store');
+  successor.gauge('queue_entries', 'Entries.', [], (gauge) => gauge.set(2));
+  assert.match(await textOf(metrics), /^postern_queue_entries 2$/m);
+  successor.undo();
+  assert.match(await textOf(metrics), /^postern_queue_entries 1$/m);
+});
+
 test('undo takes the metrics of a scope away, unless its successor holds them', async () => {
   const metrics = own();
   const old = metrics.scope('a');
