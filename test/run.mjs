@@ -34,6 +34,7 @@ const thorough = [
   'e2e/plugin',
   'e2e/refused-start',
   'e2e/reload',
+  'e2e/site-plugin-reload',
   'e2e/stop',
   'e2e/testing-plugins',
   'e2e/user-commands',

@@ -1,5 +1,7 @@
-import type { Configuration, ConfigurationFile, Difference, EffectiveValue } from '../contracts/server.js';
+import type { Configuration, ConfigurationFile, Difference, EffectiveValue, WatchedCode } from '../contracts/server.js';
 import type { Log } from '../log.js';
+import { codeOf } from '../site-code.js';
+import { siteEntry } from '../site-entry.js';
 import type { LoadedConfiguration } from './load.js';
 import { masked } from './masked.js';
 import type { KeyPath } from './positions.js';
@@ -64,6 +66,11 @@ export class LiveConfiguration implements Configuration {
         return { ...entry, value: null, origin: 'default', where: null, pending: entry.value };
       return entry === undefined ? [] : { ...entry, atStart: old?.value ?? null };
     });
+  }
+
+  code(): Promise<WatchedCode> {
+    const { settings, folder } = this.#current;
+    return codeOf(settings.sitePlugins.map(siteEntry), folder);
   }
 
   watch(watcher: Watcher): () => void {

@@ -30,6 +30,14 @@ export interface ConfigurationFile {
   readonly text: string;
 }
 
+/** Code that a reload looks at. */
+export interface WatchedCode {
+  /** Absolute paths of the folders that hold it. */
+  readonly folders: readonly string[];
+  /** Differs when a file of it does. */
+  readonly digest: string;
+}
+
 /** The effective configuration: frozen, validated, secrets resolved. */
 export interface Configuration {
   /** The file, or null when the server runs on defaults. */
@@ -49,6 +57,8 @@ export interface Configuration {
    * has put new values into force; when it throws, the reload is taken back and it runs again. Returns the undo.
    */
   watch?(watcher: () => void | Promise<void>): () => void;
+  /** The code of the plugins of the site, as it is on disk now. */
+  code?(): Promise<WatchedCode>;
 }
 export const configuration = service<Configuration>('postern.configuration');
 

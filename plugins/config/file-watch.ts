@@ -2,11 +2,14 @@ import { createHash } from 'node:crypto';
 import { watch, type FSWatcher } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import type { WatchedCode } from '../../core/contracts/server.js';
 import type { Log } from '../../core/log.js';
 
 export interface FileWatchInput {
   readonly path: string;
-  /** The file has other content than when it was last looked at. */
+  /** What else is watched: the code of the plugins of the site. */
+  readonly code?: () => Promise<WatchedCode>;
+  /** The file or the code has other content than when it was last looked at. */
   readonly changed: () => Promise<void>;
   readonly log: Log;
   /** Editors write in several steps: so long nothing may happen before the file is looked at, in milliseconds. */
@@ -14,12 +17,13 @@ export interface FileWatchInput {
 }
 
 /**
- * Notices when a file gets another content. The folder is watched, because editors, ConfigMaps and `mv` put another file in
+ * Notices when the configuration file or code of the site gets another content. Folders are watched, because editors, ConfigMaps and `mv` put another file in
  * the place of the old one.
  */
 export class FileWatch {
   readonly #input: FileWatchInput;
-  #watcher: FSWatcher | undefined;
+  /** By their folders; none while nothing is watched. */
+  #watchers: ReadonlyMap<string, FSWatcher> = new Map();
   #timer: NodeJS.Timeout | undefined;
   #digest: string | undefined;
   #looking = Promise.resolve();
@@ -29,20 +33,31 @@ export class FileWatch {
   }
 
   async start(): Promise<void> {
-    if (this.#watcher !== undefined) return;
-    const { path, log } = this.#input;
-    this.#watcher = watch(dirname(path), { persistent: false }, () => this.#stir());
-    this.#watcher.on('error', (error) => {
-      log.error({ err: error }, 'the configuration file is watched no longer');
-      this.stop();
-    });
+    if (this.#watchers.size > 0) return;
+    this.#follow([dirname(this.#input.path)]);
     this.#digest = await this.#read();
   }
 
   stop(): void {
     clearTimeout(this.#timer);
-    this.#watcher?.close();
-    this.#watcher = undefined;
+    for (const watcher of this.#watchers.values()) watcher.close();
+    this.#watchers = new Map();
+  }
+
+  /** Watches these folders, and no others. */
+  #follow(folders: readonly string[]): void {
+    const old = this.#watchers;
+    this.#watchers = new Map(folders.map((folder) => [folder, old.get(folder) ?? this.#watch(folder)]));
+    for (const [folder, watcher] of old) if (!this.#watchers.has(folder)) watcher.close();
+  }
+
+  #watch(folder: string): FSWatcher {
+    const watcher = watch(folder, { persistent: false }, () => this.#stir());
+    watcher.on('error', (error) => {
+      this.#input.log.error({ err: error, folder }, 'the configuration is watched no longer');
+      this.stop();
+    });
+    return watcher;
   }
 
   #stir(): void {
@@ -55,16 +70,20 @@ export class FileWatch {
   async #look(): Promise<void> {
     const digest = await this.#read();
     // A file that is gone comes back, or the operator sees at the next start that it does not.
-    if (digest === undefined || digest === this.#digest || this.#watcher === undefined) return;
+    if (digest === undefined || digest === this.#digest || this.#watchers.size === 0) return;
     this.#digest = digest;
     await this.#input.changed();
+    // Other plugins may be named now, whose code lies elsewhere.
+    await this.#read();
   }
 
   async #read(): Promise<string | undefined> {
+    const { path, code } = this.#input;
     try {
-      return createHash('sha256')
-        .update(await readFile(this.#input.path))
-        .digest('hex');
+      const text = await readFile(path);
+      const { folders, digest } = (await code?.()) ?? { folders: [], digest: '' };
+      if (this.#watchers.size > 0) this.#follow([...new Set([dirname(path), ...folders])]);
+      return createHash('sha256').update(text).update(digest).digest('hex');
     } catch {
       return undefined;
     }

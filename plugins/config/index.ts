@@ -35,6 +35,7 @@ export const config = definePlugin({
         ? undefined
         : new FileWatch({
             path: file,
+            code: async () => (await configuration.code?.()) ?? { folders: [], digest: '' },
             quietMs: 200,
             log,
             // Whether it was taken stands in the log, in health and on the page.
