@@ -22,7 +22,8 @@ export class MainStacks {
     this.#session.on(
       'Debugger.scriptParsed',
       ({ params }: { readonly params: { readonly scriptId: string; readonly url: string } }) => {
-        this.#scripts.set(params.scriptId, params.url);
+        // A file that was loaded again has a query behind its name.
+        this.#scripts.set(params.scriptId, params.url.replace(/\?.*$/, ''));
       },
     );
     this.#session.on(

@@ -11,14 +11,8 @@ export interface PluginPlace {
  */
 export function pluginAt(frames: readonly string[], places: readonly PluginPlace[]): string | undefined {
   for (const frame of frames) {
-    const place = places.find(({ url }) => isBelow(frame, url));
+    const place = places.find(({ url }) => frame.includes(url.endsWith('/') ? `(${url}` : `(${url}:`));
     if (place !== undefined) return place.plugin;
   }
   return undefined;
-}
-
-/** A file that was loaded again has a query behind its name. */
-function isBelow(frame: string, url: string): boolean {
-  const at = frame.indexOf(`(${url}`);
-  return at >= 0 && (url.endsWith('/') || /^[:?]/.test(frame.slice(at + 1 + url.length)));
 }

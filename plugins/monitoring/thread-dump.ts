@@ -107,12 +107,16 @@ function readReport(): z.output<typeof Report> {
   }
 }
 
+/** One that waits has no stack, and the report says so in its place. */
 const workersOf = ({ workers }: z.output<typeof Report>): readonly Thread[] =>
-  workers.map(({ header, javascriptStack }) => ({
-    name: 'worker',
-    id: header.threadId,
-    stacks: javascriptStack.stack.length === 0 ? [] : [{ seen: 1, frames: javascriptStack.stack.map(frame) }],
-  }));
+  workers.map(({ header, javascriptStack }) => {
+    const lines = javascriptStack.stack.filter((line) => line !== 'Unavailable.');
+    return {
+      name: 'worker',
+      id: header.threadId,
+      stacks: lines.length === 0 ? [] : [{ seen: 1, frames: lines.map(frame) }],
+    };
+  });
 
 const frame = (text: string): string => printable(text.trim().replace(/^at /, ''));
 
