@@ -5,7 +5,7 @@ import {
   type RequestListener,
   type Server,
 } from 'node:http';
-import { text } from 'node:stream/consumers';
+import { buffer } from 'node:stream/consumers';
 import type { Role } from '../http/endpoint.js';
 import { MemorySocket } from './memory-socket.js';
 
@@ -17,8 +17,8 @@ export interface CallOptions {
   readonly json?: unknown;
   /** Sent as a browser sends a form of one of our own pages. */
   readonly form?: Readonly<Record<string, string | readonly string[]>>;
-  /** Sent as it is. */
-  readonly body?: string | Uint8Array;
+  /** Sent as it is; `FormData` as `multipart/form-data`. */
+  readonly body?: string | Uint8Array | FormData;
   readonly headers?: Readonly<Record<string, string>>;
   /** `application/json` if absent; `text/html` for a form. */
   readonly accept?: string;
@@ -31,12 +31,16 @@ export interface HttpAnswer {
   readonly headers: Readonly<Record<string, string>>;
   /** JSON read, problems (RFC 9457) among it; everything else as text. */
   readonly body: unknown;
-  /** As it came. */
+  /** As it came; nothing of a stream of events, which has no end. */
   readonly text: string;
+  readonly bytes: Buffer;
 }
 
 /** The password of the three accounts. */
 export const accountPassword = 'correct horse battery staple';
+
+/** How long an answer may take to begin. */
+const patienceMs = 15_000;
 
 /** Asks the HTTP side of a server, without a network. */
 export class HttpCaller {
@@ -47,32 +51,30 @@ export class HttpCaller {
   }
 
   async call(method: string, path: string, options: CallOptions = {}): Promise<HttpAnswer> {
-    const { body, headers } = contentOf(options);
+    const { body, headers } = await contentOf(options);
     const answer = await this.#send(
       method,
       path,
       { ...headers, ...authorizationOf(options), ...options.headers },
       body,
     );
-    const content = await text(answer);
     const names = Object.entries(answer.headers).map(
       ([name, value]) => [name, [value ?? ''].flat().join(', ')] as const,
     );
-    const isJson = /^application\/(?:[\w.-]+\+)?json\b/.test(answer.headers['content-type'] ?? '');
+    const type = answer.headers['content-type'] ?? '';
+    const bytes = await bytesOf(answer, type);
+    const text = bytes.toString('utf8');
+    const isJson = /^application\/(?:[\w.-]+\+)?json\b/.test(type);
     return {
       status: answer.statusCode ?? 0,
       headers: Object.fromEntries(names),
-      body: isJson && content !== '' ? (JSON.parse(content) as unknown) : content,
-      text: content,
+      body: isJson && text !== '' ? (JSON.parse(text) as unknown) : text,
+      text,
+      bytes,
     };
   }
 
-  #send(
-    method: string,
-    path: string,
-    headers: Readonly<Record<string, string>>,
-    body: string | Uint8Array | undefined,
-  ): Promise<IncomingMessage> {
+  #send(method: string, path: string, headers: Headers, body: Content['body']): Promise<IncomingMessage> {
     const { server, client } = MemorySocket.pair({ remoteAddress: '127.0.0.1', remotePort: 1 });
     this.#server.emit('connection', server);
     return new Promise((resolve, reject) => {
@@ -83,34 +85,59 @@ export class HttpCaller {
           headers: { host: 'localhost', connection: 'close', ...headers },
           createConnection: () => client,
         },
-        resolve,
+        (answer) => {
+          clearTimeout(timer);
+          resolve(answer);
+        },
       );
-      request.on('error', reject);
+      const timer = setTimeout(() => {
+        request.destroy(new Error(`${method} ${path} is not answered within ${patienceMs / 1000} seconds.`));
+      }, patienceMs);
+      request.on('error', (error) => {
+        clearTimeout(timer);
+        reject(error);
+      });
       request.end(body);
     });
   }
 }
 
-function contentOf({ json, form, body, accept }: CallOptions): {
+type Headers = Readonly<Record<string, string>>;
+
+interface Content {
   readonly body: string | Uint8Array | undefined;
-  readonly headers: Readonly<Record<string, string>>;
-} {
-  if (form !== undefined) {
-    const pairs = Object.entries(form).flatMap(([name, values]) => [values].flat().map((value) => [name, value]));
-    return {
-      body: new URLSearchParams(pairs as [string, string][]).toString(),
-      headers: {
-        accept: accept ?? 'text/html',
-        'content-type': 'application/x-www-form-urlencoded',
-        'sec-fetch-site': 'same-origin',
-      },
-    };
+  readonly headers: Headers;
+}
+
+/** A stream of events has no end: of it there is only the head. */
+async function bytesOf(answer: IncomingMessage, type: string): Promise<Buffer> {
+  if (!type.startsWith('text/event-stream')) return buffer(answer);
+  answer.destroy();
+  return Buffer.alloc(0);
+}
+
+async function contentOf({ json, form, body, accept }: CallOptions): Promise<Content> {
+  if (form !== undefined) return formContent(form, accept);
+  const headers = { accept: accept ?? 'application/json' };
+  if (body instanceof FormData) {
+    const multipart = new Response(body);
+    const type = multipart.headers.get('content-type') ?? '';
+    return { body: new Uint8Array(await multipart.arrayBuffer()), headers: { ...headers, 'content-type': type } };
   }
-  const type = json === undefined ? {} : { 'content-type': 'application/json' };
-  return {
-    body: json === undefined ? body : JSON.stringify(json),
-    headers: { accept: accept ?? 'application/json', ...type },
+  if (json === undefined) return { body, headers };
+  return { body: JSON.stringify(json), headers: { ...headers, 'content-type': 'application/json' } };
+}
+
+/** As a browser sends a form of one of our pages. */
+function formContent(form: NonNullable<CallOptions['form']>, accept = 'text/html'): Content {
+  const fields = new URLSearchParams();
+  for (const [name, values] of Object.entries(form)) for (const value of [values].flat()) fields.append(name, value);
+  const headers = {
+    accept,
+    'content-type': 'application/x-www-form-urlencoded',
+    'sec-fetch-site': 'same-origin',
   };
+  return { body: fields.toString(), headers };
 }
 
 function authorizationOf({ role = 'admin' }: CallOptions): Readonly<Record<string, string>> {

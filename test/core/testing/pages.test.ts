@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { defineEndpoint, definePlugin, problem, respond, z, type Plugin } from '../../../core/plugin.js';
 import { drive } from '../../../core/testing/index.js';
@@ -81,4 +83,66 @@ test('a form and a call change the same things, and are refused alike', async (t
     415,
   );
   assert.equal((await site.call('DELETE', '/words')).status, 405);
+});
+
+test('files, bytes and streams are asked for as well', async (t) => {
+  const files = definePlugin({
+    name: 'files',
+    setup({ http }) {
+      http.mount([
+        defineEndpoint({
+          method: 'POST',
+          path: '/files',
+          summary: 'Take files',
+          group: 'Site',
+          access: 'operate',
+          body: { kind: 'raw', types: ['multipart/form-data'] },
+          handle: async ({ request: { files, fields } }) => ({
+            note: fields['note'],
+            files: await Promise.all(files.map(async (file) => [file.filename, await text(file.open())])),
+          }),
+        }),
+        defineEndpoint({
+          method: 'GET',
+          path: '/files/one',
+          summary: 'A file',
+          group: 'Site',
+          access: 'read',
+          produces: ['bytes'],
+          handle: () =>
+            respond({ stream: { source: Readable.from([bytes]), contentType: 'application/octet-stream' } }),
+        }),
+        defineEndpoint({
+          method: 'GET',
+          path: '/files/events',
+          summary: 'Events',
+          group: 'Site',
+          access: 'read',
+          produces: ['events'],
+          handle: () => {
+            const source = new Readable({ read() {} });
+            source.push('data: one\n\n');
+            return respond({ stream: { source, contentType: 'text/event-stream' } });
+          },
+        }),
+      ]);
+    },
+  });
+  const bytes = Buffer.from([0, 255, 13, 10, 128]);
+  const site = await drive(files, { test: t });
+  const body = new FormData();
+  body.set('note', 'two');
+  body.append('a', new Blob(['one']), 'one.txt');
+  body.append('a', new Blob(['two']), 'two.txt');
+  const taken = await site.call('POST', '/files', { body });
+  assert.deepEqual(taken.body, {
+    note: 'two',
+    files: [
+      ['one.txt', 'one'],
+      ['two.txt', 'two'],
+    ],
+  });
+  assert.deepEqual((await site.call('GET', '/files/one', { accept: '*/*' })).bytes, bytes);
+  const events = await site.call('GET', '/files/events', { accept: 'text/event-stream' });
+  assert.deepEqual([events.status, events.text], [200, '']);
 });
