@@ -2,6 +2,7 @@ import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ownerOf } from './owner-call.js';
 import type { OwnerCall } from './command.js';
+import { checkFormat, noteFormat } from './data-format.js';
 import { makeFolder } from './disk/folder.js';
 import { lockFolder, type FolderLock } from './disk/lock.js';
 import { isStartError, startError } from './start-error.js';
@@ -9,8 +10,16 @@ import { isStartError, startError } from './start-error.js';
 /** Makes the data folder if need be and becomes its owner. */
 export function takeDataFolder(data: string): Promise<FolderLock> {
   return inFolder(data, async () => {
+    await checkFormat(data);
     for (const part of ['spool', 'uploads']) await refuseFile(join(data, part));
-    return lockFolder(data, { http: null });
+    const lock = await lockFolder(data, { http: null });
+    try {
+      await noteFormat(data);
+    } catch (error) {
+      await lock.release();
+      throw error;
+    }
+    return lock;
   });
 }
 
@@ -26,6 +35,7 @@ export function shareDataFolder(
   data: string,
 ): Promise<{ readonly owner: OwnerCall | undefined; readonly lock: FolderLock | undefined }> {
   return inFolder(data, async () => {
+    await checkFormat(data);
     const owner = await ownerOf(data);
     return { owner, lock: owner === undefined ? await lockFolder(data, { http: null }) : undefined };
   });
