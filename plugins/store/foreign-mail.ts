@@ -11,8 +11,8 @@ import { maildirParts } from './maildir.js';
 const lookedInto = 1000;
 const atOnce = 16;
 
-/** A file system's own, and what a test of the disk may have left. */
-const ownName = /^(?:lost\+found|\.probe-.*)$/;
+/** A file system's own, changes of folders that are under way, and what a test of the disk may have left. */
+const ownName = /^(?:lost\+found|\.intents|\.probe-.*)$/;
 
 /** How often they are looked for while there are none. */
 const lookSeconds = 3600;

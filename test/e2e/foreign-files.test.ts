@@ -22,6 +22,7 @@ const folders: readonly string[] = [
   'logs/folder',
   'mail/No Domain',
   'mail/.hidden',
+  'mail/.intents',
   'mail/localhost/a b',
   'mail/localhost/.hidden',
   'mail/localhost/half',
