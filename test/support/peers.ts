@@ -15,6 +15,7 @@ const peers = {
   postconf: 'the settings for Postfix are not read',
   postfix: 'no mail comes from its queue',
   setpriv: 'nothing is run as another user',
+  rsync: 'no copy is made of a running server',
   nginx: 'it is not in front of our pages',
   caddy: 'it is not in front of our pages',
   'systemd-analyze': 'the units are not looked at by systemd',

@@ -1,0 +1,43 @@
+#!/bin/sh
+# Copies the data folder of a server, running or not:  backup.sh DATA COPY [PREVIOUS]
+# COPY is a new folder; what has not changed since the copy PREVIOUS is linked instead of copied. docs/backup.md says why it
+# goes in this order, and how to restore.
+set -eu
+if [ $# -lt 2 ] || [ ! -d "$1" ] || [ -e "$2" ]; then
+  echo 'usage: backup.sh DATA COPY [PREVIOUS]    (DATA exists, COPY does not yet)' >&2
+  exit 2
+fi
+data=$(cd "$1" && pwd)
+umask 077
+mkdir "$2"
+copy=$(cd "$2" && pwd)
+previous=${3:+$(cd "$3" && pwd)}
+
+# Files that go while they are copied (24) are messages that were moved, marked or sent.
+take() {
+  rsync --archive --hard-links ${previous:+--link-dest="$previous"} --relative "$@" "$copy/" || [ $? -eq 24 ]
+}
+
+cd "$data"
+# Messages never change, but they are renamed: what the first pass has missed so is there for the second. Nothing is deleted.
+for pass in 1 2; do
+  [ ! -d mail ] || take ./mail
+done
+# Of a message that was marked between the passes both names are there: the one that came last is right.
+if [ -d "$copy/mail" ]; then
+  find "$copy/mail" -type f \( -path '*/new/*' -o -path '*/cur/*' \) -printf '%C@\t%h\t%f\n' | sort --reverse --numeric-sort |
+    awk -F '\t' '{ name = $3; folder = $2; sub(/:2,.*$/, "", name); sub(/\/(new|cur)$/, "", folder) }
+      seen[folder "/" name]++ { print $2 "/" $3 }' |
+    while IFS= read -r older; do rm -f "$older"; done
+fi
+# Messages; the journal before the snapshots, which may hold more but never less; and the messages that came meanwhile, for
+# an entry without its message would be held.
+if [ -d queue ]; then
+  take --exclude=journal --exclude='snapshot-*' ./queue
+  take ./queue/journal
+  take --include=/queue/ --include='/queue/snapshot-*' --exclude='*' ./queue
+  take --exclude=journal --exclude='snapshot-*' ./queue
+fi
+# Users last, so that every mailbox that was copied belongs to a user who was copied.
+take --exclude=/mail --exclude=/queue --exclude=/spool --exclude=/spool-log --exclude=/uploads --exclude=/drafts \
+  --exclude=/cache --exclude=/logs --exclude=/heapdumps --exclude='/postern.lock*' --exclude='/.*' ./
