@@ -74,21 +74,22 @@ export class LogFolder {
     });
   }
 
+  /** Of a segment in which nothing is wanted only the header is read: there are megabytes of it. */
   async #inspect(path: string): Promise<FreeSegment | SealedSegment | undefined> {
-    if (!(await this.#files.lstat(path)).isFile()) return undefined;
-    const bytes = await this.#readAll(path);
-    const header = readSegmentHeader(bytes);
+    const stats = await this.#files.lstat(path);
+    if (!stats.isFile()) return undefined;
+    const header = readSegmentHeader(await this.#read(path, segmentHeaderBytes));
     if (header === undefined) return undefined;
-    const capacity = bytes.length;
-    if (header === 'empty') return { path, capacity };
+    if (header === 'empty') return { path, capacity: stats.size };
     const { first, mark } = header;
+    const bytes = await this.#read(path, stats.size);
     const { records, lost } = scanRecords(bytes, segmentHeaderBytes, mark, first);
-    return { path, capacity, first, last: Math.max(records.at(-1)?.number ?? first - 1, lost), lost };
+    return { path, capacity: bytes.length, first, last: Math.max(records.at(-1)?.number ?? first - 1, lost), lost };
   }
 
   /** The records of a segment that can be read, in order. */
   async records(path: string): Promise<readonly LogRecord[]> {
-    const bytes = await this.#readAll(path);
+    const bytes = await this.#read(path, (await this.#files.lstat(path)).size);
     const header = readSegmentHeader(bytes);
     if (header === undefined || header === 'empty') return [];
     return scanRecords(bytes, segmentHeaderBytes, header.mark, header.first).records;
@@ -132,8 +133,8 @@ export class LogFolder {
     }
   }
 
-  async #readAll(path: string): Promise<Buffer> {
-    const { size } = await this.#files.lstat(path);
+  /** So many bytes from the beginning, or fewer when there are no more. */
+  async #read(path: string, size: number): Promise<Buffer> {
     const bytes = Buffer.allocUnsafeSlow(size);
     const fd = await this.#files.open(path, 'r');
     try {
