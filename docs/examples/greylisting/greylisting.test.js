@@ -106,7 +106,7 @@ test('the lists are there after a restart, and health says when they cannot be w
   const before = await drive(greylisting, { data, options: { delay: 60 } });
   await before.rcpt(anna);
   await before.clock.advance({ seconds: 30 });
-  assert.match(await readFile(join(data, 'greylisting', 'pairs.json'), 'utf8'), /anna@example\.com/);
+  assert.match(await readFile(join(data, 'greylisting', 'pairs.txt'), 'utf8'), /anna@example\.com/);
   await before.rcpt({ ...anna, to: 'carl@example.org' });
   await before.close();
 

@@ -11,11 +11,8 @@ const Options = z.strictObject({
   retention: seconds(3_110_400).describe('A known pair is forgotten when it was silent for so long. Seconds.'),
   allow: z.array(z.string()).default(['127.0.0.0/8', '::1']).describe('Addresses and networks that never wait.'),
   ipv4Prefix: z.int().min(8).max(32).default(24).describe('Clients with so many bits in common are one.'),
-  mostPairs: z.int().min(10).max(100_000).default(20_000).describe('Of each list; the longest untouched has to go.'),
+  mostPairs: z.int().min(10).max(100_000).default(10_000).describe('Of each list; the longest untouched has to go.'),
 });
-/** Who sends from where to whom, as JSON, with a time in milliseconds since the epoch; the longest untouched first. */
-const List = z.array(z.tuple([z.string(), z.number()])).default([]);
-const Lists = z.object({ waiting: List, known: List });
 
 /** Asks clients that nobody here knows to come again later: most of those that send spam never do. */
 export const greylisting = definePlugin({
@@ -24,15 +21,17 @@ export const greylisting = definePlugin({
   views: fileURLToPath(new URL('views', import.meta.url)),
   async setup({ smtp, http, metrics, health, every, folder, onClose, clock }, { options: given }) {
     let [options, allowed] = [given, parseNetworks(given.allow)];
-    const file = join(await folder('greylisting'), 'pairs.json');
-    const lists = Lists.parse(JSON.parse(existsSync(file) ? readFileSync(file, 'utf8') : '{}'));
-    const waiting = new Map(lists.waiting); // by the time of the first try
-    const known = new Map(lists.known); // by the time of the last mail
+    const file = join(await folder('greylisting'), 'pairs.txt');
+    /** By pair, as JSON, the time of its first try and of its last mail; the longest untouched is in front. */
+    const lists = /** @type {Record<string, Map<string, number>>} */ ({ waiting: new Map(), known: new Map() });
+    const { waiting, known } = lists;
+    const text = existsSync(file) ? readFileSync(file, 'utf8') : '';
+    for (const [, list, at, pair] of text.matchAll(/^(waiting|known) (\d+) (.+)$/gm)) lists[list].set(pair, Number(at));
     let [changes, saved, savedAt, saving] = [0, 0, clock.now(), Promise.resolve()];
     const deferred = metrics.counter('greylisting_deferred_total', 'Recipients whose client was told to come again.');
     const passed = metrics.counter('greylisting_passed_total', 'Pairs that came again and are known now.');
     metrics.gauge('greylisting_pairs', 'Pairs in each list.', ['list'], (gauge) => {
-      for (const [list, { size }] of Object.entries({ waiting, known })) gauge.set({ list }, size);
+      for (const [list, { size }] of Object.entries(lists)) gauge.set({ list }, size);
     });
 
     smtp.on('rcptTo', { order: 'last' }, ({ transaction: { session, reversePath }, address }) => {
@@ -68,15 +67,16 @@ export const greylisting = definePlugin({
       for (const [pair, first] of waiting) if (first + options.patience * 1000 < clock.now()) waiting.delete(pair);
       for (const [pair, last] of known) if (last + options.retention * 1000 < clock.now()) known.delete(pair);
       const now = changes;
-      if (now !== saved) await writeFileAtomic(file, JSON.stringify({ waiting: [...waiting], known: [...known] }));
+      let lines = '';
+      for (const [pair, first] of waiting) lines += `waiting ${first} ${pair}\n`;
+      for (const [pair, last] of known) lines += `known ${last} ${pair}\n`;
+      if (now !== saved) await writeFileAtomic(file, lines);
       [saved, savedAt] = [now, clock.now()];
     }
     every(30, save);
     onClose(save);
     const why = 'The lists cannot be written: after a restart clients may have to wait again.';
-    health.check('greylisting', () =>
-      clock.now() < savedAt + 120_000 ? { status: 'up' } : { status: 'degraded', why },
-    );
+    health.check('greylisting', () => ({ status: clock.now() < savedAt + 120_000 ? 'up' : 'degraded', why }));
 
     http.navigate({ title: 'Greylisting', href: '/greylisting', order: 60, role: 'read' });
     http.mount([
