@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, realpathSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, realpathSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join, sep } from 'node:path';
 import { packageRoot } from '../installation.js';
@@ -72,14 +72,12 @@ function compilerConfiguration(extension: string, folder: string) {
   return { compilerOptions: options, include: [`*.${extension}`] };
 }
 
-/** Whether Node and the editor find this very package from that folder. */
+/** Whether Node and the editor find this very package from that folder: in a checkout they do not. */
 function isInstalledAbove(folder: string): boolean {
-  try {
-    const found = createRequire(join(dirname(folder), 'index.js')).resolve('postern/package.json');
-    return realpathSync(dirname(found)) === realpathSync(packageRoot);
-  } catch {
-    return false;
-  }
+  const parent = dirname(folder);
+  const place = join(parent, 'node_modules', 'postern');
+  if (existsSync(place)) return realpathSync(place) === realpathSync(packageRoot);
+  return parent !== folder && isInstalledAbove(parent);
 }
 
 /** Where this installation has the types of what it exports, and of Node.js. */
@@ -89,8 +87,16 @@ function placesOfTypes() {
   const paths = Object.entries(exports).flatMap(([key, target]) =>
     typeof target === 'string' ? [] : [[name + key.slice(1), [join(packageRoot, target.types)]]],
   );
-  const nodeTypes = dirname(dirname(require.resolve('@types/node/package.json')));
-  return { paths: Object.fromEntries(paths) as Record<string, readonly string[]>, typeRoots: [nodeTypes] };
+  return { paths: Object.fromEntries(paths) as Record<string, readonly string[]>, ...placeOfNodeTypes(require) };
+}
+
+/** They come with packages that we depend on; without them an editor knows everything but Node.js. */
+function placeOfNodeTypes(require: NodeJS.Require) {
+  try {
+    return { typeRoots: [dirname(dirname(require.resolve('@types/node/package.json')))] };
+  } catch {
+    return {};
+  }
 }
 
 interface Manifest {

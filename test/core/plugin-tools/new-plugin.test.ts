@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { newPlugin, type NewPluginInput } from '../../../core/plugin-tools/new-plugin.js';
 import { parsePluginName } from '../../../core/plugin-tools/plugin-name.js';
+import { skeletonOf } from '../../../core/plugin-tools/plugin-skeleton.js';
 import { isStartError } from '../../../core/start-error.js';
 import { projectRoot } from '../../support/project.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
@@ -115,6 +116,12 @@ describe('postern plugin new', () => {
     const folder = join(cwd, 'rate-limit');
     assert.doesNotMatch(readFileSync(join(folder, 'jsconfig.json'), 'utf8'), /paths|typeRoots/);
     assert.equal(compilerComplaints(folder, 'jsconfig.json'), '');
+  });
+
+  test('in a checkout the places of the types are written down, as nothing is installed there', () => {
+    const name = parsePluginName('rate-limit');
+    const files = skeletonOf({ name, language: 'javascript', folder: join(projectRoot, 'rate-limit') });
+    assert.match(files.get('jsconfig.json') ?? '', /"postern\/plugin": \[\s*"\/.*\/dist\/core\/plugin\.d\.ts"/);
   });
 
   test('--typescript writes the same in TypeScript, where Node runs it', async (t) => {
