@@ -56,7 +56,9 @@ describe('a newcomer with the package and an empty folder', () => {
     assert.match(await sh('cd doorman && npm test --silent'), /^ℹ pass 4$/m);
     await mkdir(join(folder, 'tmp'));
     assert.match(await sh('TMPDIR=$PWD/tmp postern plugin check ./doorman'), /\.\/doorman: no mistakes found\./);
-    assert.deepEqual(await readdir(join(folder, 'tmp')), [], 'a check leaves nothing behind');
+    // Newer releases of Node keep there what they have compiled.
+    const left = (await readdir(join(folder, 'tmp'))).filter((name) => name !== 'node-compile-cache');
+    assert.deepEqual(left, [], 'a check leaves nothing behind');
     assert.deepEqual((await readdir(folder)).toSorted(), ['doorman', 'tmp']);
   });
 
