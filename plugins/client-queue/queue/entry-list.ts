@@ -69,7 +69,7 @@ export class PageSelection {
     const key = this.#keyOf(entry);
     if (this.#cursor !== undefined && !this.#isBeside(entry, key, this.#cursor)) return;
     this.#beside += 1;
-    if (this.#last !== undefined && this.#compare({ entry, key }, this.#last) > 0) return;
+    if (this.#last !== undefined && this.#isBehind(entry, key, this.#last)) return;
     this.#rows.add(entry, key);
     const wanted = this.#skipped + this.#options.limit;
     if (this.#rows.size < fewest || this.#rows.size < surplus * wanted) return;
@@ -82,6 +82,11 @@ export class PageSelection {
   #isBeside(entry: QueuedEntry, key: Key, cursor: DecodedCursor): boolean {
     const compared = compareKeys(key, cursor.key) || compareKeys(entry.uid, cursor.uid);
     return (this.#options.order === 'asc' ? compared : -compared) * (cursor.side === 'next' ? 1 : -1) > 0;
+  }
+
+  #isBehind({ uid }: QueuedEntry, key: Key, { entry: last, key: lastKey }: Row): boolean {
+    const compared = compareKeys(key, lastKey) || compareKeys(uid, last.uid);
+    return this.#descends ? compared < 0 : compared > 0;
   }
 
   result(): EntryPage {

@@ -36,6 +36,28 @@ export function encodeEnvelope(entry: NewEntry): string {
   return JSON.stringify(list);
 }
 
+/**
+ * Subject and Message-ID as they stand in the JSON, escapes and all, without taking it apart: searches ask for them of every entry. Neither
+ * protocol nor route, which are in front of them, has a comma or a quotation mark in it.
+ */
+export function headerTexts({ envelope }: Pick<QueuedEntry, 'envelope'>): readonly string[] {
+  const subject = envelope.indexOf(',', envelope.indexOf(',') + 1) + 1;
+  const behind = endOfText(envelope, subject);
+  const texts = [envelope.slice(subject + 1, behind)];
+  if (envelope[behind + 2] === '"') texts.push(envelope.slice(behind + 3, endOfText(envelope, behind + 2)));
+  return texts;
+}
+
+/** The index of the quotation mark that ends the text whose own is at that index. */
+function endOfText(json: string, start: number): number {
+  for (let at = json.indexOf('"', start + 1); ; at = json.indexOf('"', at + 1)) {
+    if (at < 0) return json.length;
+    let escapes = 0;
+    while (json[at - 1 - escapes] === '\\') escapes += 1;
+    if (escapes % 2 === 0) return at;
+  }
+}
+
 /** The envelope as it was accepted. */
 export function decodeEnvelope(entry: QueuedEntry): NewEntry {
   const [

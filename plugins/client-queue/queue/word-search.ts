@@ -1,41 +1,37 @@
 import type { RecordedReply } from '../../../core/contracts/queue-entry.js';
+import { headerTexts } from './envelope.js';
 import type { QueuedEntry } from './queued-entry.js';
+
+type Holds = (text: string) => boolean;
 
 /** Texts that come again and again are looked at once; of more than so many nobody keeps the answer. */
 const mostRemembered = 5000;
 
-/** Whether a text is a part of an entry, without regard to case. Every entry is asked, so that most are answered by one look. */
+/** Whether a text is a part of an entry, without regard to case. Every entry is asked, so that most are answered by few looks. */
 export function mentions(q: string): (entry: QueuedEntry) => boolean {
-  const wanted = q.toLowerCase();
-  const asJson = JSON.stringify(wanted).slice(1, -1);
-  const inText = holding(wanted);
-  const inEnvelope = holding(asJson);
+  const inText = holding(q);
+  const inHeader = holding(JSON.stringify(q).slice(1, -1));
   const inShared = remembering(inText);
-  const mayBeUid = /^[0-9a-z_-]+$/.test(wanted);
+  const mayBeUid = /^[0-9a-z_-]+$/i.test(q);
   // Codes are looked for only by those who look for digits: putting a line together for every entry takes its time.
-  const inReply = /^\d/.test(wanted) ? anywhereInReply(inText) : ({ text }: RecordedReply) => inShared(text);
-  return (entry) =>
-    (mayBeUid && inText(entry.uid)) ||
-    (entry.sender !== null && inShared(entry.sender)) ||
-    entry.recipients.some(({ address, reply }) => inText(address) || (reply !== null && inReply(reply))) ||
-    // Subject and Message-ID stand in the envelope as it is kept: few have to be taken apart.
-    (inEnvelope(entry.envelope) && inHeader(entry, inText));
+  const inReply = /^\d/.test(q) ? anywhereInReply(inText) : ({ text }: RecordedReply) => inShared(text);
+  return (entry) => {
+    if (mayBeUid && inText(entry.uid)) return true;
+    if (entry.sender !== null && inShared(entry.sender)) return true;
+    for (const { address, reply } of entry.recipients) {
+      if (inText(address) || (reply !== null && inReply(reply))) return true;
+    }
+    return inHeader(entry.envelope) && headerTexts(entry).some(inHeader);
+  };
 }
 
-/** What has no case is looked for in the text as it is; only where that is found is the text folded. */
-function holding(wanted: string): (text: string) => boolean {
-  const sure = longestCaseless(wanted);
-  if (sure === wanted) return (text) => text.includes(wanted);
-  if (sure.length < 2) return (text) => text.toLowerCase().includes(wanted);
-  return (text) => text.includes(sure) && text.toLowerCase().includes(wanted);
+/** A literal pattern: it folds case without making another text of each, and takes linear time. */
+function holding(wanted: string): Holds {
+  const pattern = new RegExp(wanted.replaceAll(/[\\^$.*+?()[\]{}|/-]/g, String.raw`\$&`), 'i');
+  return (text) => pattern.test(text);
 }
 
-function longestCaseless(text: string): string {
-  const runs = text.match(/[\x20-\x40\x5b-\x60\x7b-\x7e]+/g) ?? [];
-  return runs.reduce((longest, run) => (run.length > longest.length ? run : longest), '');
-}
-
-function remembering(test: (text: string) => boolean): (text: string) => boolean {
+function remembering(test: Holds): Holds {
   const known = new Map<string, boolean>();
   return (text) => {
     const before = known.get(text);
@@ -46,11 +42,6 @@ function remembering(test: (text: string) => boolean): (text: string) => boolean
   };
 }
 
-function anywhereInReply(has: (text: string) => boolean): (reply: RecordedReply) => boolean {
+function anywhereInReply(has: Holds): (reply: RecordedReply) => boolean {
   return ({ code, status, text }) => has(`${code} ${status} ${text}`);
-}
-
-function inHeader(entry: QueuedEntry, has: (text: string) => boolean): boolean {
-  const { subject, internetMessageId } = entry.accepted;
-  return has(subject) || (internetMessageId !== null && has(internetMessageId));
 }
