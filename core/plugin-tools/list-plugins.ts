@@ -24,6 +24,7 @@ const Pipeline = z.object({
       provides: z.array(z.string()),
       targets: z.array(z.string()),
       endpoints: z.int(),
+      waiting: z.string().nullable(),
       lastFault: z.object({ at: z.string(), where: z.string(), message: z.string() }).nullable(),
     }),
   ),

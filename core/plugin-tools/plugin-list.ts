@@ -13,6 +13,8 @@ export interface ListedPlugin {
   /** How many. */
   readonly endpoints: number;
   /** What it did not do as it should, last. */
+  /** Why only a restart brings its newest code or options into force. */
+  readonly waiting: string | null;
   readonly lastFault: { readonly at: string; readonly where: string; readonly message: string } | null;
 }
 
@@ -47,7 +49,7 @@ export function listText({ source, plugins, hooks }: PluginList): string {
 }
 
 function pluginLines(plugin: ListedPlugin, providers: ReadonlyMap<string, string>): readonly string[] {
-  const { name, from, state, needs, uses, provides, targets, endpoints, lastFault } = plugin;
+  const { name, from, state, needs, uses, provides, targets, endpoints, waiting, lastFault } = plugin;
   const lent = (ids: readonly string[]) => ids.map((id) => `${id} (${providers.get(id) ?? 'server'})`);
   const rows: readonly (readonly [string, readonly string[]])[] = [
     ['needs', lent(needs)],
@@ -55,6 +57,7 @@ function pluginLines(plugin: ListedPlugin, providers: ReadonlyMap<string, string
     ['provides', provides],
     ['targets', targets],
     ['endpoints', endpoints === 0 ? [] : [String(endpoints)]],
+    ['waiting', waiting === null ? [] : [waiting]],
     ['fault', lastFault === null ? [] : [`${lastFault.where}, ${lastFault.at}: ${lastFault.message}`]],
   ];
   const heading = [name, ...(from === null ? [] : [from]), ...(state === 'running' ? [] : [state])].join('  ');

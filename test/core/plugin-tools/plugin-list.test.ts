@@ -15,6 +15,7 @@ const plugin = (name: string, rest: Partial<ListedPlugin> = {}): ListedPlugin =>
   provides: [],
   targets: [],
   endpoints: 0,
+  waiting: null,
   lastFault: null,
   ...rest,
 });
@@ -30,6 +31,7 @@ describe('postern plugin list', () => {
           state: 'shadow',
           uses: ['postern.directory', 'example.nobody'],
           targets: ['later'],
+          waiting: 'It owns a folder.',
         }),
         plugin('broken', {
           from: 'broken.mjs',
@@ -55,6 +57,7 @@ users
 greylist  ./greylist  shadow
   uses       postern.directory (users)
   targets    later
+  waiting    It owns a folder.
 
 broken  broken.mjs  failed
   fault      setup, 2030-01-01T12:00:00.000Z: no luck
