@@ -21,6 +21,20 @@ definePlugin({
 });
 
 definePlugin({
+  name: 'watches-outcomes',
+  setup({ smtp }) {
+    smtp.watch('outcome', ({ id, recipient, reply, nextAttemptAt }) => {
+      const said: string = `${id} ${recipient.address} ${reply?.code ?? ''} ${nextAttemptAt ?? ''}`;
+      void said;
+    });
+    // @ts-expect-error an outcome has no transaction
+    smtp.watch('outcome', ({ transaction }) => void transaction);
+    // @ts-expect-error an outcome says how it ended
+    smtp.tell(() => ({ id: 'one', reversePath: null, attempts: 1, nextAttemptAt: null, at: 0, target: 'mine' }));
+  },
+});
+
+definePlugin({
   name: 'provides-what-it-says',
   options: z.strictObject({}),
   provides: { clockwork },
