@@ -71,11 +71,12 @@ export class Trial {
     if (this.#findings.length > 0) return;
     this.#begin('configuration');
     const configuration = await this.#configure(module);
-    for (const { why } of configuration.unloaded) this.#error(why);
+    for (const { why } of configuration.unloaded) this.#warning(why);
     this.#begin('setup');
     const app = await this.#start(configuration);
-    for (const { why, cause } of app.plugins.present.failed.filter(({ where }) => where === 'setup')) {
-      this.#fault(startError(why, cause));
+    for (const { name, why, cause } of app.plugins.present.failed.filter(({ where }) => where === 'setup')) {
+      if (own.some((plugin) => plugin.name === name)) this.#fault(startError(why, cause));
+      else this.#warning(why);
     }
     this.#plugins = own.map((plugin) => outlineOfPlugin(plugin, app));
     if (path === null) this.#pipeline = await pipelineOf(app);

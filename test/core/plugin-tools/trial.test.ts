@@ -179,6 +179,17 @@ describe('postern plugin check', { concurrency: 2 }, () => {
     }
   });
 
+  test('warns of other plugins of the site that fail, which is no mistake of this one', async (t) => {
+    const config = "{ sitePlugins: ['./lost.mjs', './failing.mjs'] }";
+    const files = {
+      'failing.mjs': `${kit}\nexport const other = definePlugin({ name: 'failing', setup() { throw new Error('no luck'); } });`,
+    };
+    const lines = told(await tried(t, { code: plugin('setup() {}'), config, files }));
+    assert.match(lines[0] ?? '', /^warning - Site plugin \.\/lost\.mjs: there is no file/);
+    assert.match(lines[1] ?? '', /^warning - Plugin failing could not start: no luck/);
+    assert.equal(lines.length, 2);
+  });
+
   test('knows a plugin of the configuration by its file, and tries it once', async (t) => {
     const config = "{ sitePlugins: ['subject/index.js', './other.mjs'], plugins: { subject: { key: 'x' } } }";
     const code = plugin(
