@@ -61,7 +61,7 @@ export async function relay(args: readonly string[]): Promise<void> {
     );
     printRounds(contestants);
   } finally {
-    for (const peer of peers) await peer.stop();
+    for (const peer of peers) await peer.stop().catch(() => undefined);
     await sink.stop();
     rmSync(folder, { recursive: true, force: true });
   }
@@ -74,13 +74,21 @@ interface Course {
   readonly stop: AbortSignal;
 }
 
-/** One round to get warm, then those that count. */
+/** One round to get warm, then those that count. A server that fails is out, and the others go on. */
 async function compete(contestants: readonly Contestant[], course: Course): Promise<void> {
+  const out = new Set<RelayPeer>();
   for (let round = 0; round <= course.rounds; round += 1) {
     for (const { peer, entrance, rounds } of contestants) {
+      if (out.has(peer)) continue;
       const messages = round === 0 ? Math.ceil(course.messages / 5) : course.messages;
-      const found = await runOne(peer, entrance, { ...course, messages });
-      if (round === 0) continue;
+      const found = await runOne(peer, entrance, { ...course, messages }).catch((error: unknown) => {
+        course.stop.throwIfAborted();
+        process.stderr.write(`${entrance.title} is out from round ${round} on: ${String(error)}\n`);
+        out.add(peer);
+      });
+      // What it still has may come at any time, and is none of the others' mail.
+      if (found === undefined) await peer.stop().catch(() => undefined);
+      if (found === undefined || round === 0) continue;
       rounds.push(found);
       process.stderr.write(`${entrance.title}: ${found.drained.toFixed(0)}/s, ${found.micros.toFixed(0)} µs\n`);
     }
@@ -104,7 +112,8 @@ async function runOne({ pid }: RelayPeer, entrance: Entrance, { messages, sink, 
 }
 
 function printRounds(contestants: readonly Contestant[]): void {
-  const rows = contestants.map(({ entrance, rounds }) => ({
+  const finished = contestants.filter(({ rounds }) => rounds.length > 0);
+  const rows = finished.map(({ entrance, rounds }) => ({
     title: entrance.title,
     accepted: median(rounds.map(({ accepted }) => accepted)),
     drained: median(rounds.map(({ drained }) => drained)),
