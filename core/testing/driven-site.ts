@@ -3,6 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { HealthState } from '../health.js';
 import type { Plugin } from '../plugin.js';
 import type { WatchedEvent } from '../smtp/hook.js';
+import type { ListenerMode } from '../smtp/transaction.js';
 import type { ClientAnswer } from './client-answer.js';
 import { runCommand, type CommandResult } from './command-run.js';
 import type { DeliveredMail } from './delivered-mail.js';
@@ -22,7 +23,7 @@ import { turns } from './turns.js';
 export interface SessionOptions {
   readonly ip?: string;
   /** `mx` if absent. */
-  readonly mode?: 'mx' | 'submission';
+  readonly mode?: ListenerMode;
 }
 
 /** A page as it was rendered. */

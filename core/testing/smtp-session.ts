@@ -22,6 +22,7 @@ export interface SessionGround {
 const stages: Readonly<Record<string, Stage>> = {
   EHLO: 'ehlo',
   HELO: 'ehlo',
+  LHLO: 'ehlo',
   MAIL: 'mailFrom',
   RCPT: 'rcptTo',
   AUTH: 'auth',
@@ -64,7 +65,10 @@ export class SmtpTestSession {
     return answers;
   }
 
-  /** DATA, then the message, with dots stuffed; the answer to the final dot, or to DATA when that is refused. */
+  /**
+   * DATA, then the message, with dots stuffed; the answer to the final dot, or to DATA when that is refused. Over LMTP it is the answer
+   * for the first recipient, and `reply` reads those of the others.
+   */
   async data(eml: string | Uint8Array): Promise<ClientAnswer> {
     const start = await this.send('DATA');
     return start.code === 354 ? this.sendMessage(eml) : start;

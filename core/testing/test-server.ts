@@ -162,6 +162,7 @@ function writeSettings(
       listeners: [
         { mode: 'mx', tls: 'starttls', key, cert },
         { mode: 'submission', tls: 'starttls', key, cert, allowPlaintextAuth: true },
+        { mode: 'lmtp' },
       ],
       limits: { authDelaySeconds: [] },
     },

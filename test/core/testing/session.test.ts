@@ -128,6 +128,31 @@ describe('a session of a test', () => {
     await client.close();
   });
 
+  test('over LMTP has an answer for each recipient', async (t) => {
+    const site = await drive(watchful, { test: t });
+    const client = site.session({ mode: 'lmtp' });
+    assert.match((await client.greeting).text, /LMTP/);
+    const answers = await client.pipeline([
+      'LHLO bad.example',
+      'LHLO mda.example',
+      'MAIL FROM:<anna@example.com>',
+      'RCPT TO:<bob@example.org>',
+      'RCPT TO:<later@example.org>',
+      'RCPT TO:<eve@example.org>',
+    ]);
+    assert.deepEqual(
+      answers.map(({ code, plugin }) => `${code} ${plugin}`),
+      ['550 watchful', '250 null', '250 null', '250 null', '451 watchful', '250 null'],
+    );
+    assert.equal((await client.data('Subject: one\n\nHello\n')).code, 250);
+    assert.equal((await client.reply()).code, 250);
+    await client.close();
+    assert.deepEqual(
+      site.delivered.map(({ mailbox }) => mailbox),
+      ['bob@example.org', 'eve@example.org'],
+    );
+  });
+
   test('in one text ends where the server ends it, and says what is missing in it', async (t) => {
     const site = await drive(watchful, { test: t });
     const answers = await site.session('GET / HTTP/1.1\nHost: localhost');
