@@ -103,9 +103,12 @@ const showing = ({ catalogue, overview }: PipelineSite) =>
     },
   });
 
+/** What was replaced has none: those of its name are its successor's. */
 const withEndpoints = (plugins: readonly PluginState[], catalogue: Catalogue) => {
   const owners = catalogue.endpoints().map(({ plugin }) => plugin);
-  return plugins.map((one) => ({ ...one, endpoints: owners.filter((owner) => owner === one.name).length }));
+  const countOf = ({ name, state }: PluginState) =>
+    state === 'replaced' ? 0 : owners.filter((owner) => owner === name).length;
+  return plugins.map((one) => ({ ...one, endpoints: countOf(one) }));
 };
 
 const explainingOne = ({ explaining }: PipelineSite) =>

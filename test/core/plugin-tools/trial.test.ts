@@ -190,6 +190,22 @@ describe('postern plugin check', { concurrency: 2 }, () => {
     assert.equal(lines.length, 2);
   });
 
+  test('tells, where no plugin is named, what a server with that configuration tells', async (t) => {
+    const cwd = await temporaryFolder(t);
+    const code = mounting('handle: () => ({})').replace("name: 'subject'", "name: 'lmtp'");
+    writeFileSync(join(cwd, 'lmtp.mjs'), `${kit}\n${code}`);
+    writeFileSync(join(cwd, 'broken.mjs'), 'export const = 1;');
+    writeFileSync(join(cwd, 'postern.json5'), "{ sitePlugins: ['./lmtp.mjs', './broken.mjs'] }");
+    const { pipeline } = await runTrial({ path: null, options: {}, cwd, env: {} });
+    const { plugins } = pipeline as { plugins: { name: string; state: string; endpoints: number }[] };
+    assert.deepEqual(
+      plugins
+        .filter(({ name }) => name === 'lmtp' || name === 'broken')
+        .map(({ name, state, endpoints }) => `${name} ${state} ${endpoints}`),
+      ['lmtp running 1', 'broken failed 0', 'lmtp replaced 0'],
+    );
+  });
+
   test('knows a plugin of the configuration by its file, and tries it once', async (t) => {
     const config = "{ sitePlugins: ['subject/index.js', './other.mjs'], plugins: { subject: { key: 'x' } } }";
     const code = plugin(
