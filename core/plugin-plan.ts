@@ -119,7 +119,7 @@ export function pluginDifferences(
   };
   const comings = next.plugins.flatMap(({ name }) => {
     const [old, now] = [present.site.get(name), next.site.get(name)];
-    if (now === undefined) return [];
+    if (now === undefined) return old === undefined ? [] : [told(name, old.entry.from, 'the built-in plugin')];
     if (!names.has(name)) return [told(name, failed.has(name) ? 'failed' : null, now.entry.from)];
     if (old === undefined) return [told(name, 'the built-in plugin', now.entry.from)];
     return old.fingerprint === now.fingerprint ? [] : [told(name, versionName(old), versionName(now))];

@@ -1,7 +1,8 @@
-import { basename, extname } from 'node:path';
+import { basename, dirname, extname } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { kitComplaint, kitVersion } from './kit-version.js';
 import { declarationComplaints } from './plugin-tools/declaration.js';
+import { placeBelow } from './plugin-tools/error-place.js';
 import { isPlugin, type Plugin } from './plugin.js';
 
 import { redactText } from './redact.js';
@@ -94,9 +95,10 @@ const failures = new Map<string, number>();
 
 async function importModule(
   { from, startSeconds }: SiteEntry,
-  { entry }: SitePlace,
+  place: SitePlace,
   { fingerprint, paths }: SiteFiles,
 ): Promise<Readonly<Record<string, unknown>>> {
+  const { entry } = place;
   const code = `${entry}?${fingerprint}`;
   const failed = failures.get(code) ?? 0;
   const version = failed === 0 ? fingerprint.slice(0, 16) : `${fingerprint.slice(0, 16)}-${failed}`;
@@ -109,10 +111,14 @@ async function importModule(
   } catch (cause) {
     failures.set(code, failed + 1);
     const reason = redactText(cause instanceof Error ? cause.message : String(cause));
+    const at = placeBelow(place.folder ?? dirname(place.entry), cause);
+    const where = at === undefined ? '' : `${at}: `;
     const hint = /'postern\/[a-z]+' does not provide an export/.test(reason)
       ? ` (version ${kitVersion} of the plugin kit is here; the plugin may be written for another)`
-      : '';
-    throw startError(`Site plugin ${from} cannot be loaded: ${reason}${hint}`, cause);
+      : cause instanceof SyntaxError
+        ? `; postern plugin check ${from} says where`
+        : '';
+    throw startError(`Site plugin ${from} cannot be loaded: ${where}${reason}${hint}`, cause);
   }
 }
 

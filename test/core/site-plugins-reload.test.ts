@@ -194,6 +194,25 @@ suite('a reload of a plugin of the site', () => {
     assert.equal(mode?.value, 'shadow');
   });
 
+  test('takes the place of a built-in plugin, and is changed itself', async (t) => {
+    const own = (answer: string) => `
+      import { definePlugin, reject, z } from 'postern/plugin';
+      export const lmtp = definePlugin({ name: 'lmtp', options: z.strictObject({ word: z.string() }),
+        setup({ smtp, http }, { options }) { smtp.on('mailFrom', () => reject(550, '5.7.1', '${answer} ' + options.word)); } });`;
+    const configuration = (word: string) => configOf(`'./site/lmtp.js'`, `lmtp: { word: '${word}' }`);
+    const server = await start(t, configuration('alpha'), { 'site/lmtp.js': own('one') });
+    assert.equal(await mail(server), '550 5.7.1 one alpha');
+    assert.equal((await server.admin.request('/lmtp')).status, 404);
+    await put(server, { 'site/lmtp.js': own('two'), 'postern.json5': configuration('beta') });
+    const { changed, restartRequired } = await reload(server);
+    assert.deepEqual([changed.toSorted(), restartRequired], [['plugins.lmtp.word', 'sitePlugins.lmtp'], []]);
+    assert.equal(await mail(server), '550 5.7.1 two beta');
+    await put(server, { 'postern.json5': configOf('') });
+    const back = await reload(server);
+    assert.ok(back.restartRequired.includes('sitePlugins.lmtp'), JSON.stringify(back));
+    assert.equal(await mail(server), '550 5.7.1 two beta');
+  });
+
   test('loads CommonJS anew, with the kit of this server', async (t) => {
     const index = (word: string) => `
       const { definePlugin, reject } = require('postern/plugin');

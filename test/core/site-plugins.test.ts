@@ -101,7 +101,7 @@ suite('site plugins', () => {
     const cases: readonly (readonly [string, RegExp])[] = [
       ['empty.mjs', /empty\.mjs exports no plugin/],
       ['broken.mjs', /broken\.mjs cannot be loaded: /],
-      ['throws.mjs', /throws\.mjs cannot be loaded: no luck/],
+      ['throws.mjs', /throws\.mjs cannot be loaded: throws\.mjs:1:7: no luck/],
       ['no-entry', /no-entry: the folder has no index\.js/],
       ['bad-manifest', /package\.json is not valid JSON/],
       ['./missing', /missing: there is no file or folder/],
