@@ -5,10 +5,11 @@ process.env['UV_THREADPOOL_SIZE'] ??= '16';
 void start();
 
 async function start(): Promise<void> {
-  // Newer releases of Node keep what they have compiled, so that the next start takes it from the disk.
-  const compiling: { readonly createRequire: unknown; readonly enableCompileCache?: () => unknown } =
+  const compiling: { readonly createRequire: unknown; readonly enableCompileCache?: (folder: string) => unknown } =
     await import('node:module');
-  compiling.enableCompileCache?.();
+  // Newer releases of Node keep what they have compiled, so that the next start takes it from the disk. What lies there is run,
+  // so it is a folder that nobody else writes to: systemd's, or one of this package.
+  compiling.enableCompileCache?.(process.env['CACHE_DIRECTORY'] ?? `${__dirname}/../.compiled`);
   // `cli.js` and all that it needs, in few files.
   const program = '../server/cli.js';
   await import(program);
