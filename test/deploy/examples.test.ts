@@ -5,13 +5,15 @@ import { chmod, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { configure } from '../../core/main.js';
-import { giveTo, mailAccount } from '../support/account.js';
+import { giveTo, mailAccount, skipWithoutRoot } from '../support/account.js';
 import { deliver, lines } from '../support/delivery.js';
 import { Dovecot } from '../support/dovecot.js';
+import { freePort } from '../support/free-port.js';
 import { HttpClient } from '../support/http-client.js';
 import { ImapClient } from '../support/imap-client.js';
 import { listMessages } from '../support/mailbox-reader.js';
 import { findPeer, skipWithout } from '../support/peers.js';
+import { Postfix } from '../support/postfix.js';
 import { runPostern, ServerProcess } from '../support/server-process.js';
 import { SmtpClient } from '../support/smtp-client.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
@@ -118,6 +120,65 @@ describe('the example configurations', () => {
       submission.close();
     },
   );
+});
+
+const withPostfix = skipWithoutRoot('Postfix changes its user') || skipWithout('postfix');
+
+test(
+  'in front of Postfix: its replies are the client’s, and it knows who that is',
+  { skip: withPostfix },
+  async (t) => {
+    const folder = await temporaryFolder(t);
+    const door = await freePort();
+    const services = changed(example('in-front-of-postfix.master.cf'), {
+      '127.0.0.1:10025 inet n - y ': `127.0.0.1:${door} inet n - n `,
+    });
+    // Nobody is behind it: what it takes stays in its queue.
+    const postfix = await Postfix.start(t, await freePort(), { services, settings: ['relay_domains = example.org'] });
+    const config = changed(await runnable('in-front-of-postfix.json5', folder), {
+      '127.0.0.1:10025': `127.0.0.1:${door}`,
+    });
+    const server = await ServerProcess.start(t, { folder, config });
+    const client = await SmtpClient.greeted({ port: server.smtpPort, localAddress: '127.0.0.9' });
+    await client.command('MAIL FROM:<program@elsewhere.example>');
+    const refused = await client.command('RCPT TO:<ben@example.net>');
+    assert.match(refused.raw, /^554 5\.7\.1 .*Relay access denied/);
+    assert.equal((await client.command('RCPT TO:<anna@example.org>')).code, 250);
+    const taken = await client.data(lines('Subject: through', '', 'text'));
+    const queueId = /queued as (\w+)/.exec(taken.raw)?.[1];
+    assert.ok(queueId !== undefined, taken.raw);
+    client.close();
+    const logged = await postfix.logged(new RegExp(`postfix/postern/smtpd.* ${queueId}: client=`));
+    assert.match(logged.join('\n'), /\[127\.0\.0\.9\]/);
+  },
+);
+
+const withLmtp = skipWithout('dovecot') || skipWithout('lmtp');
+
+test('LMTP to Dovecot: it says who there is, keeps the mail and shows it by IMAP', { skip: withLmtp }, async (t) => {
+  const folder = await temporaryFolder(t);
+  await chmod(folder, 0o755);
+  const account = mailAccount();
+  const [user, home, port] = ['anna@example.org', join(folder, 'anna'), await freePort()];
+  await mkdir(home);
+  await giveTo(account, home);
+  await writeFile(join(folder, 'users'), `${user}:{PLAIN}an imap password:${account.uid}:${account.gid}::${home}\n`);
+  const settings = changed(example('dovecot-lmtp.dovecot.conf'), {
+    'ssl = required': 'ssl = no\ndisable_plaintext_auth = no',
+    'ssl_cert = </etc/dovecot/private/cert.pem\nssl_key = </etc/dovecot/private/key.pem\n': '',
+    '/etc/dovecot/postern-users': join(folder, 'users'),
+    'port = 24': `port = ${port}`,
+  });
+  const dovecot = await Dovecot.start(t, { mailRoot: folder, account, settings });
+  const config = changed(await runnable('dovecot-lmtp.json5', folder), { '127.0.0.1:24': `127.0.0.1:${port}` });
+  const server = await ServerProcess.start(t, { folder, config });
+  await deliver(server.smtpPort, lines('Subject: by LMTP', '', 'text'), user);
+  assert.equal(await answerTo(server.smtpPort, 'nobody@example.org'), 550);
+  const imap = await ImapClient.open(dovecot.port, user, 'an imap password');
+  await imap.command('SELECT INBOX');
+  const [message] = await imap.fetch('UID FETCH 1:* (FLAGS RFC822.SIZE BODY[])');
+  assert.match(message?.body?.toString() ?? '', /Subject: by LMTP/);
+  await imap.logout();
 });
 
 describe('what stands beside the examples, statically', () => {

@@ -57,6 +57,14 @@ const settings = (folder: string, relayPort: number): string =>
     '',
   ].join('\n');
 
+/** What is to be tried on top of what every message needs. */
+export interface PostfixExtras {
+  /** Lines for master.cf. */
+  readonly services?: string;
+  /** Lines for main.cf, the last of two counting. */
+  readonly settings?: readonly string[];
+}
+
 /** A Postfix of our own, which needs root: what it is given over SMTP it queues and sends to one port, by TLS only. */
 export class Postfix {
   readonly port: number;
@@ -68,7 +76,11 @@ export class Postfix {
   }
 
   /** Resolves when it takes mail; stopped when the test ends. */
-  static async start(test: Ending, relayPort: number): Promise<Postfix> {
+  static async start(
+    test: Ending,
+    relayPort: number,
+    { services: more = '', settings: others = [] }: PostfixExtras = {},
+  ): Promise<Postfix> {
     const folder = await temporaryFolder(test);
     await chmod(folder, 0o711);
     const configuration = join(folder, 'configuration');
@@ -76,8 +88,8 @@ export class Postfix {
     const { uid, gid } = await ownerOfMail();
     await chown(join(folder, 'data'), uid, gid);
     const port = await freePort();
-    await writeFile(join(configuration, 'main.cf'), settings(folder, relayPort));
-    await writeFile(join(configuration, 'master.cf'), services(port));
+    await writeFile(join(configuration, 'main.cf'), `${settings(folder, relayPort)}${others.join('\n')}\n`);
+    await writeFile(join(configuration, 'master.cf'), `${services(port)}${more}`);
     const program = findPeer('postfix') ?? 'postfix';
     const child = spawn(program, ['-c', configuration, 'start-fg'], { stdio: 'ignore' });
     atEnd(test, () => stop(child, join(folder, 'queue', 'pid', 'master.pid')));
