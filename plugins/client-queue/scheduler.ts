@@ -156,6 +156,8 @@ export class Scheduler {
     for (let lease = pace.next(limits); lease !== undefined; lease = pace.next(limits)) {
       void this.#work(lease, pace, site);
     }
+    // Suspended while they were fetched.
+    if (limits.suspended) this.#giveBackFrom(pace, () => true);
   }
 
   async #work(lease: Lease, pace: SitePace, site: string): Promise<void> {
@@ -178,9 +180,11 @@ export class Scheduler {
 
   /** What was fetched and not begun is as if it had not been fetched. */
   #giveBack(wanted: (lease: Lease) => boolean = () => true): void {
-    for (const pace of this.#paces.values()) {
-      for (const lease of pace.unbegun(wanted)) void this.#settle(lease, untried);
-    }
+    for (const pace of this.#paces.values()) this.#giveBackFrom(pace, wanted);
+  }
+
+  #giveBackFrom(pace: SitePace, wanted: (lease: Lease) => boolean): void {
+    for (const lease of pace.unbegun(wanted)) void this.#settle(lease, untried);
   }
 
   /** Nothing more goes where it shall not. */

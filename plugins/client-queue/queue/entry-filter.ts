@@ -30,7 +30,9 @@ export function testOf(filter: EntryFilter, now: number): Test {
     tests.push(({ recipients }) => recipients.some(({ address }) => matches(address)));
   }
   if (q !== undefined && q !== '') tests.push(mentions(q));
-  return (entry) => tests.every((test) => test(entry));
+  const [only, ...others] = tests;
+  if (only === undefined) return () => true;
+  return others.length === 0 ? only : (entry) => tests.every((test) => test(entry));
 }
 
 /** Of a finished entry any recipient counts: it has no open one. */
