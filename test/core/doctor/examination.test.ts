@@ -60,10 +60,10 @@ describe('an examination', { concurrency: 4 }, () => {
       t,
       `{ group: 'Mail', name: 'thrower', run() { throw new TypeError('password: geheim') } },
        { group: 'Mail', name: 'sleeper', run: () => new Promise(() => {}) }`,
-      { limitMs: 1500 },
+      { limitMs: 700 },
     );
     assert.match(examined.of('thrower').join(), /^problem: The check thrower failed \(TypeError\)/);
-    assert.match(examined.of('sleeper').join(), /^problem: The check sleeper did not come to an end within 1\.5 s/);
+    assert.match(examined.of('sleeper').join(), /^problem: The check sleeper did not come to an end within 0\.7 s/);
     assert.deepEqual(examined.states('listeners'), ['ok']);
     assert.ok(!JSON.stringify(examined.findings).includes('geheim'));
   });

@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { chmod, chown, mkdir, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import { DiskTrial } from '../../../core/doctor/disk-trial.js';
-import { fileSystemFinding } from '../../../core/doctor/file-system.js';
-import { nodeFiles, type FileLayer } from '../../../core/disk/file-layer.js';
-import { systemClock } from '../../../core/clock.js';
-import { temporaryFolder } from '../../support/temporary-folder.js';
-import { Examined } from './examined.js';
+import { DiskTrial } from '../../../../core/doctor/disk-trial.js';
+import { fileSystemFinding } from '../../../../core/doctor/file-system.js';
+import { nodeFiles, type FileLayer } from '../../../../core/disk/file-layer.js';
+import { systemClock } from '../../../../core/clock.js';
+import { temporaryFolder } from '../../../support/temporary-folder.js';
+import { Examined } from '../examined.js';
 
 const config = `{ http: { port: 0 }, smtp: { listeners: [{ port: 0 }] } }`;
 const isRoot = process.getuid?.() === 0;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test, type TestContext } from 'node:test';
-import type { Zone } from '../../support/dns-server.js';
-import { Examined } from './examined.js';
+import type { Zone } from '../../../support/dns-server.js';
+import { Examined } from '../examined.js';
 
 const config = `{
   hostname: 'mail.acme.org', domains: ['acme.org'],

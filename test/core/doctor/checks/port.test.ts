@@ -4,15 +4,15 @@ import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import { listeningSockets, ownerOfSocket } from '../../../core/doctor/listening-sockets.js';
-import { outboundFindings } from '../../../core/doctor/outbound-trial.js';
-import { systemClock } from '../../../core/clock.js';
-import { SystemResolver } from '../../../core/dns/system-resolver.js';
-import { DnsServer } from '../../support/dns-server.js';
-import { freePort } from '../../support/free-port.js';
-import { SmtpSink } from '../../support/smtp-sink.js';
-import { temporaryFolder } from '../../support/temporary-folder.js';
-import { Examined } from './examined.js';
+import { listeningSockets, ownerOfSocket } from '../../../../core/doctor/listening-sockets.js';
+import { outboundFindings } from '../../../../core/doctor/outbound-trial.js';
+import { systemClock } from '../../../../core/clock.js';
+import { SystemResolver } from '../../../../core/dns/system-resolver.js';
+import { DnsServer } from '../../../support/dns-server.js';
+import { freePort } from '../../../support/free-port.js';
+import { SmtpSink } from '../../../support/smtp-sink.js';
+import { temporaryFolder } from '../../../support/temporary-folder.js';
+import { Examined } from '../examined.js';
 
 const onLinux = { skip: process.platform !== 'linux' && 'only Linux tells who listens' };
 

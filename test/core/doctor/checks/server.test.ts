@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { chmod, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test, type TestContext } from 'node:test';
-import { lockFolder } from '../../../core/disk/lock.js';
-import { stallFile, type StallRecord } from '../../../core/watchdog/stall-file.js';
-import { freePort } from '../../support/free-port.js';
-import { HandClock } from '../../support/hand-clock.js';
-import { temporaryFolder } from '../../support/temporary-folder.js';
-import { Examined } from './examined.js';
+import { lockFolder } from '../../../../core/disk/lock.js';
+import { stallFile, type StallRecord } from '../../../../core/watchdog/stall-file.js';
+import { freePort } from '../../../support/free-port.js';
+import { HandClock } from '../../../support/hand-clock.js';
+import { temporaryFolder } from '../../../support/temporary-folder.js';
+import { Examined } from '../examined.js';
 
 const since = '2026-11-21T10:00:00.000Z';
 

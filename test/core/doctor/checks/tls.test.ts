@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { chmod, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test, type TestContext } from 'node:test';
-import { HandClock } from '../../support/hand-clock.js';
-import { selfSigned } from '../../support/certificate.js';
-import { temporaryFolder } from '../../support/temporary-folder.js';
-import { Examined } from './examined.js';
+import { HandClock } from '../../../support/hand-clock.js';
+import { selfSigned } from '../../../support/certificate.js';
+import { temporaryFolder } from '../../../support/temporary-folder.js';
+import { Examined } from '../examined.js';
 
 interface Material {
   readonly cert: string;
