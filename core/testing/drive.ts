@@ -1,3 +1,4 @@
+import { dns as dnsService } from '../contracts/dns.js';
 import { healthOverview, metricsExposition } from '../contracts/server.js';
 import { definePlugin, isPlugin, type Plugin } from '../plugin.js';
 import type { Service } from '../service.js';
@@ -122,6 +123,9 @@ function servicesFor(plugins: readonly Plugin[], services: Readonly<Record<strin
     throw new TypeError(`drive: no plugin names ${stranger} in needs or uses; they name ${names}.`);
   }
   const provides = Object.fromEntries(Object.entries(known).filter(([key]) => key in services));
+  if (Object.values(provides).some(({ id }) => id === dnsService.id)) {
+    throw new TypeError("drive: the DNS is told its answers: dns: { 'example.org A': ['192.0.2.1'] }.");
+  }
   return [definePlugin({ name: 'test-services', provides, setup: () => services })];
 }
 

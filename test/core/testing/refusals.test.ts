@@ -3,7 +3,7 @@ import { readdir, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import { definePlugin, directory, reject, service, z, type Plugin } from '../../../core/plugin.js';
+import { definePlugin, directory, dns, reject, service, z, type Plugin } from '../../../core/plugin.js';
 import { drive } from '../../../core/testing/index.js';
 import { runPostern } from '../../support/server-process.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
@@ -94,6 +94,11 @@ describe('what a test asks for in vain is told', () => {
       await refusal(plain, { services }),
       'drive: no plugin names directroy in needs or uses; they name directory.',
     );
+  });
+
+  test('a DNS of its own', async () => {
+    const asking = definePlugin({ name: 'asking', needs: { dns }, setup() {} });
+    assert.match(await refusal(asking, { services: { dns: {} } }), /^drive: the DNS is told its answers: dns: \{/);
   });
 
   test('an option of drive that there is not', async () => {
