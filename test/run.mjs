@@ -20,6 +20,8 @@ if (run(['build.mjs', '--if-stale']).status !== 0) process.exit(1);
 const thorough = [
   'browser',
   'core/doctor/checks',
+  'core/plugin-tools/javascript-types',
+  'core/plugin-tools/new-plugin',
   'core/plugin-tools/trial',
   'core/reload',
   'core/site-plugins-failing',
