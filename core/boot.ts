@@ -1,15 +1,15 @@
 import { bootOrder, missingService, withoutMissing } from './boot-order.js';
 import type { Clock } from './clock.js';
 import type { Difference } from './contracts/server.js';
-import { isKnownToFail, unloadedPlugin, unstartedPlugin, type FailedPlugin } from './failed-plugin.js';
+import { knownFailure, unloadedPlugin, unstartedPlugin, type FailedPlugin } from './failed-plugin.js';
 import type { Plugin } from './plugin.js';
 import { planPlugins, pluginDifferences, type PluginPlan } from './plugin-plan.js';
-import { indispensable, tokensOf, type Program } from './plugin-program.js';
+import { describePlugin, indispensable, tokensOf, type Program } from './plugin-program.js';
 import { notStarted, refusedOptions, refusedPlugin } from './plugin-refusal.js';
 import { exchanged, type PresentPlugins } from './present-plugins.js';
 import { setUpPlugin, type SetupInput } from './plugin-setup.js';
 import type { RunningPlugin } from './running-plugin.js';
-import type { Service, Services } from './service.js';
+import type { Service } from './service.js';
 import { SettlingPlugins } from './settling-plugins.js';
 
 /** A service that core itself lends. */
@@ -189,7 +189,10 @@ export class PluginHost {
   async #setUpAll({ coming }: PluginPlan, next: Program) {
     this.#refuseUnloaded(next);
     const fresh: RunningPlugin[] = [];
-    const failed = next.unloaded.map((unloaded) => unloadedPlugin(unloaded, this.#now()));
+    const failed = next.unloaded.map((unloaded) => {
+      const failure = unloadedPlugin(unloaded, this.#now());
+      return knownFailure(this.#present.failed, failure) ?? failure;
+    });
     const services = new Map(this.#present.services);
     const refuse = (plugin: Plugin, error: unknown): void => {
       const failure = this.#knownFailure(plugin, next, error);
@@ -220,7 +223,7 @@ export class PluginHost {
     const origin = next.site.get(name);
     if (origin === undefined) return undefined;
     const failure = unstartedPlugin(plugin, origin, { options: next.options.get(name), cause: error, at: this.#now() });
-    return isKnownToFail(this.#present.failed, failure) ? failure : undefined;
+    return knownFailure(this.#present.failed, failure);
   }
 
   #refusalOf(plugin: Plugin, next: Program, error: unknown): unknown {
@@ -235,7 +238,7 @@ export class PluginHost {
   #refuseUnloaded(next: Program): void {
     const { failed, site } = this.#present;
     for (const unloaded of next.unloaded) {
-      if (isKnownToFail(failed, unloadedPlugin(unloaded, ''))) continue;
+      if (knownFailure(failed, unloadedPlugin(unloaded, '')) !== undefined) continue;
       const { entry, name, why } = unloaded;
       const runs = [...site.values()].some((origin) => origin.entry.from === entry.from);
       throw refusedPlugin(name, entry, why, runs);
@@ -256,16 +259,18 @@ export class PluginHost {
       between();
       for (const running of leaving) running.activate();
     };
+    let [asked] = fresh;
     for (const running of leaving) running.deactivate();
     this.#present = exchanged(before, { leaving, fresh, ...next, at: this.#now() });
-    between();
-    for (const running of fresh) {
-      try {
+    try {
+      between();
+      for (const running of fresh) {
+        asked = running;
         running.activate();
-      } catch (error) {
-        back();
-        throw this.#refusalOf(running.plugin, next.program, error);
       }
+    } catch (error) {
+      back();
+      throw asked === undefined ? error : this.#refusalOf(asked.plugin, next.program, error);
     }
     return back;
   }
@@ -288,12 +293,4 @@ async function reconfigure(running: RunningPlugin, { options }: Program): Promis
     throw refusedOptions(name, error);
   }
   return async () => give?.(old);
-}
-
-function describePlugin({ name, needs, uses, provides }: Plugin): string {
-  const list = (word: string, services: Services) => {
-    const ids = tokensOf(services);
-    return ids.length === 0 ? '' : `  ${word} ${ids.join(', ')}`;
-  };
-  return `${name}${list('needs', needs)}${list('uses', uses)}${list('provides', provides)}`;
 }

@@ -46,15 +46,15 @@ export function unstartedPlugin(
   return { name, entry, where: 'setup', why, at, kit: String(kit), fingerprint, options, cause };
 }
 
-/** Whether it is known to fail like that: then it is nothing new, and no reason to refuse anything. */
-export const isKnownToFail = (
-  known: readonly FailedPlugin[],
-  { entry, where, fingerprint, options }: Pick<FailedPlugin, 'entry' | 'where' | 'fingerprint' | 'options'>,
-): boolean =>
-  known.some(
-    (failed) =>
-      failed.entry.from === entry.from &&
-      failed.where === where &&
-      failed.fingerprint === fingerprint &&
-      isDeepStrictEqual(failed.options, options),
+/** The same failure, since when it is known; undefined when it is new. What is known is no reason to refuse anything. */
+export function knownFailure(known: readonly FailedPlugin[], failure: FailedPlugin): FailedPlugin | undefined {
+  const { entry, where, fingerprint, options } = failure;
+  const before = known.find(
+    (one) =>
+      one.entry.from === entry.from &&
+      one.where === where &&
+      one.fingerprint === fingerprint &&
+      isDeepStrictEqual(one.options, options),
   );
+  return before && { ...failure, at: before.at };
+}

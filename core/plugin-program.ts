@@ -54,3 +54,12 @@ export function indispensable(
   }
   return undefined;
 }
+
+/** One line: what it needs, uses and provides. */
+export function describePlugin({ name, needs, uses, provides }: Plugin): string {
+  const list = (word: string, services: Services) => {
+    const ids = tokensOf(services);
+    return ids.length === 0 ? '' : `  ${word} ${ids.join(', ')}`;
+  };
+  return `${name}${list('needs', needs)}${list('uses', uses)}${list('provides', provides)}`;
+}

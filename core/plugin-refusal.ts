@@ -28,6 +28,7 @@ export function refusedOptions(name: string, cause: unknown): Problem {
 export function refusedPlugin(name: string, entry: SiteEntry | undefined, cause: unknown, runs: boolean): Problem {
   const from = entry === undefined ? '' : ` (${entry.from})`;
   const after = runs ? ' The one that runs goes on.' : '';
-  const sentence = `The plugin ${name}${from} is refused: ${sentenceOf(cause).replace(/\.$/, '')}.${after}`;
+  const why = sentenceOf(cause).replace(/\.$/, '');
+  const sentence = `${why.startsWith('Site plugin ') ? why : `The plugin ${name}${from} is refused: ${why}`}.${after}`;
   return problem('invalid', { detail: sentence, errors: [{ pointer: '/sitePlugins', message: sentence }], cause });
 }

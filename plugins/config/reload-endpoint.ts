@@ -74,7 +74,12 @@ export function questionOf({ differences }: Pick<ReloadOutcome, 'differences'>):
   return { now: rows(false), later: rows(true) };
 }
 
-const rowOf = ({ key, before, after }: Difference) => ({ key, before: shown(before), after: shown(after) });
+const rowOf = ({ key, before, after, why }: Difference) => ({
+  key,
+  before: shown(before),
+  after: shown(after),
+  why: why ?? null,
+});
 
 /** A value as one reads it in the file. */
 export const shown = (value: unknown): string => (typeof value === 'string' ? value : (JSON.stringify(value) ?? ''));
