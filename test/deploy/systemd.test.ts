@@ -150,7 +150,10 @@ describe('the command of the service', () => {
   });
 
   const asUnit =
-    skipWithoutRoot('a tree is made read-only') || skipWithout('setpriv') || skipWithout('systemd-socket-activate');
+    skipWithoutRoot('a tree is made read-only') ||
+    skipWithout('setpriv') ||
+    skipWithout('systemd-socket-activate') ||
+    skipWithoutNamespaces();
   test(
     'runs under its own user in a read-only tree, on the socket that systemd hands over',
     { skip: asUnit },
@@ -209,6 +212,11 @@ describe('the command of the service', () => {
 });
 
 const pidIn = (lock: string): number => (JSON.parse(lock) as { readonly pid: number }).pid;
+
+/** Where the tests run in a container, root may have no mounts of its own. */
+function skipWithoutNamespaces(): string | false {
+  return spawnSync('unshare', ['--mount', 'true']).status === 0 ? false : 'Nothing may be mounted here.';
+}
 
 /** A mount namespace of our own where nothing can be written but the folder that comes first. */
 const readOnlyTree = `set -e
