@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import { roomFor } from '../../core/cache-room.js';
 import type { Clock } from '../../core/clock.js';
 import { readDestination } from './destination-key.js';
 import type { NextHops } from './next-hops.js';
@@ -31,7 +32,7 @@ interface Known {
 /** Knows which destinations have the same servers, and so share connections, limits, rate and slow start. */
 export class Sites {
   readonly #input: SitesInput;
-  readonly #known = new LRUCache<string, Known>({ max: mostKnown });
+  readonly #known = new LRUCache<string, Known>(roomFor(mostKnown));
   readonly #listeners = new Set<() => void>();
   readonly #waiting = new Set<string>();
   readonly #asked = new Set<string>();
