@@ -6,7 +6,10 @@ const Options = z.strictObject({
   authservId: z.string().min(1).max(255).optional().describe('Who says the results; the host name if absent.'),
   dmarc: z.enum(['report', 'reject']).default('report').describe('`reject` does what domains with p=reject ask for.'),
   blocklists: z.array(z.hostname()).max(10).default([]).describe('DNS zones that list addresses of clients.'),
-  trustedResults: z.array(z.string()).default([]).describe('Servers whose results stay in mail that comes in.'),
+  trustedResults: z
+    .array(z.string().toLowerCase())
+    .default([])
+    .describe('Servers whose results stay in mail that comes in.'),
   allow: z.array(z.string()).default(['127.0.0.0/8', '::1']).describe('Addresses and networks that are not checked.'),
 });
 const field = 'Authentication-Results';
