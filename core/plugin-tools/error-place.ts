@@ -1,5 +1,7 @@
 import { realpathSync } from 'node:fs';
+import { join, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { packageRoot } from '../installation.js';
 
 /**
  * Where below that folder an error began, as `index.js:12:9`: the innermost of its frames, or of those of its causes, that
@@ -12,7 +14,7 @@ export function placeBelow(folder: string, error: unknown): string | undefined {
   for (const stack of stacksOf(error)) {
     for (const [, url = '', line = '', column = ''] of stack.matchAll(framePattern)) {
       const path = pathOf(url);
-      const root = roots.find((one) => path.startsWith(one));
+      const root = path.startsWith(ownCode) ? undefined : roots.find((one) => path.startsWith(one));
       if (root !== undefined && !path.includes('/node_modules/', root.length - 1)) {
         return `${path.slice(root.length)}:${line}${column}`;
       }
@@ -26,6 +28,9 @@ function stacksOf(error: unknown): readonly string[] {
   if (typeof error === 'string') return [error];
   return error instanceof Error ? [...stacksOf(error.cause), error.stack ?? ''] : [];
 }
+
+/** The folder of the plugin may hold this very installation. */
+const ownCode = join(packageRoot, 'dist', sep);
 
 /** `file:///folder/index.js?v=2:12:9` or a path; the frame of a mistake in the syntax has no column. */
 const framePattern = /((?:file:\/\/)?\/[^\s()?:]+)(?:\?[^\s():]*)?:(\d+)(:\d+)?/g;

@@ -1,4 +1,5 @@
 import { fork } from 'node:child_process';
+import { rmSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -67,6 +68,12 @@ export async function runTrial(
 async function inItsProcess(request: TrialRequest, limitMs: number): Promise<TrialReport> {
   // What it prints is not ours: our standard output is for the report.
   const child = fork(new URL('./trial-process.js', import.meta.url), { stdio: ['ignore', 2, 2, 'ipc'] });
+  const takeAlong = (signal: NodeJS.Signals): void => {
+    child.kill('SIGKILL');
+    rmSync(request.scratch, { recursive: true, force: true });
+    process.kill(process.pid, signal);
+  };
+  process.once('SIGINT', takeAlong).once('SIGTERM', takeAlong);
   let step: TrialStep = 'load';
   const ended = new Promise<TrialReport>((resolve) => {
     const end = (message: string) => resolve(failed(step, `${message} while ${trialSteps[step]}`));
@@ -82,6 +89,7 @@ async function inItsProcess(request: TrialRequest, limitMs: number): Promise<Tri
   });
   child.send(request);
   const report = await ended;
+  process.off('SIGINT', takeAlong).off('SIGTERM', takeAlong);
   const gone = new Promise((resolve) => child.once('exit', resolve));
   if (child.exitCode === null && child.signalCode === null) {
     child.kill('SIGKILL');

@@ -4,6 +4,7 @@ import { reportText } from '../../../core/plugin-tools/check-plugin.js';
 import { declarationComplaints } from '../../../core/plugin-tools/declaration.js';
 import { placeBelow, reasonOf } from '../../../core/plugin-tools/error-place.js';
 import { definePlugin } from '../../../core/plugin.js';
+import { projectRoot } from '../../support/project.js';
 import { startError } from '../../../core/start-error.js';
 
 const outline = {
@@ -55,6 +56,7 @@ describe('what a check says', () => {
     assert.equal(placeBelow('/site', 'file:///site/index.js:4\nconst = 3;'), 'index.js:4');
     assert.equal(placeBelow('/site', 'at file:///site/node_modules/x/index.js:4:1'), undefined);
     assert.equal(placeBelow('/site', 3), undefined);
+    assert.equal(placeBelow(projectRoot, new Error('of our own')), undefined);
     assert.equal(reasonOf(error), 'TypeError: x is not a function');
     assert.equal(reasonOf('text'), 'text');
   });

@@ -1,11 +1,15 @@
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { newPlugin } from '../../../core/plugin-tools/new-plugin.js';
 import { runTrial, type TrialReport } from '../../../core/plugin-tools/trial.js';
 import type { Ending } from '../../support/ending.js';
+import { projectRoot } from '../../support/project.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
+import { until } from '../../support/until.js';
 
 const kit = "import { defineEndpoint, definePlugin, next, service, z } from 'postern/plugin';";
 const plugin = (rest: string) => `export const plugin = definePlugin({ name: 'subject', ${rest} });`;
@@ -14,6 +18,14 @@ const mounting = (rest: string) =>
   plugin(`setup({ http }) {
     http.mount([defineEndpoint({ method: 'GET', path: '/subject', summary: 'x', group: 'Site', access: 'read', ${rest} })]);
   }`);
+
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}
 
 interface Subject {
   /** Lines below the import of the kit, which is the first. */
@@ -204,6 +216,22 @@ describe('postern plugin check', { concurrency: 2 }, () => {
         .map(({ name, state, endpoints }) => `${name} ${state} ${endpoints}`),
       ['lmtp running 1', 'broken failed 0', 'lmtp replaced 0'],
     );
+  });
+
+  test('takes its process and its folder along when it is stopped', async (t) => {
+    const cwd = await temporaryFolder(t);
+    mkdirSync(join(cwd, 'tmp'));
+    writeFileSync(join(cwd, 'loop.mjs'), 'console.log(`loops in ${process.pid}`);\nfor (;;);');
+    const cli = join(projectRoot, 'dist', 'core', 'postern.cjs');
+    const env = { PATH: process.env['PATH'], TMPDIR: join(cwd, 'tmp'), NODE_DISABLE_COMPILE_CACHE: '1' };
+    const command = spawn(process.execPath, [cli, 'plugin', 'check', './loop.mjs'], { cwd, env });
+    const exit = once(command, 'exit');
+    const [said] = (await once(command.stderr, 'data')) as [Buffer];
+    command.kill('SIGTERM');
+    assert.deepEqual(await exit, [null, 'SIGTERM']);
+    assert.deepEqual(readdirSync(join(cwd, 'tmp')), []);
+    const pid = Number(/loops in (\d+)/.exec(said.toString())?.[1]);
+    await until('the end of its process', () => (isRunning(pid) ? undefined : true));
   });
 
   test('knows a plugin of the configuration by its file, and tries it once', async (t) => {
