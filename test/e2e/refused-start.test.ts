@@ -139,7 +139,7 @@ describe('a start that cannot be is refused', () => {
     await assertRefused(folder, `{ http: { host: '0.0.0.0' }, ${free} }`, /account/);
   });
 
-  test('a site plugin that throws, by its name', async (t) => {
+  test('a required plugin of the site that throws, by its name', async (t) => {
     const folder = await temporaryFolder(t);
     await mkdir(join(folder, 'broken'));
     await writeFile(join(folder, 'broken', 'package.json'), '{ "type": "module" }');
@@ -148,7 +148,13 @@ describe('a start that cannot be is refused', () => {
       `import { definePlugin, z } from 'postern/plugin';
        export const broken = definePlugin({ name: 'broken', options: z.strictObject({}), setup() { throw new Error('no luck'); } });`,
     );
-    await assertRefused(folder, `{ sitePlugins: ['./broken'], ${free} }`, 'broken', 'no luck');
+    await assertRefused(
+      folder,
+      `{ sitePlugins: [{ from: './broken', required: true }], ${free} }`,
+      'broken',
+      'no luck',
+      'required',
+    );
   });
 
   for (const name of ['spool', 'uploads', 'mail']) {
