@@ -96,6 +96,9 @@ suite('site plugins', () => {
       'throws.mjs': 'throw new Error("no luck");',
       'no-entry/readme.txt': '',
       'bad-manifest/package.json': '{',
+      'future/package.json': '{ "type": "module", "postern": { "kit": "9.0" } }',
+      'future/index.js': `import { unheardOf } from 'postern/plugin';`,
+      'wants.mjs': `import { unheardOf } from 'postern/plugin';`,
       'newer.mjs': `export const plugin = { postern: 'plugin', kit: 99, name: 'newer', setup() {}, options: { safeParse() {} } };`,
     });
     const cases: readonly (readonly [string, RegExp])[] = [
@@ -104,6 +107,8 @@ suite('site plugins', () => {
       ['throws.mjs', /throws\.mjs cannot be loaded: throws\.mjs:1:7: no luck/],
       ['no-entry', /no-entry: the folder has no index\.js/],
       ['bad-manifest', /package\.json is not valid JSON/],
+      ['future', /its package\.json is written for version 9\.0 .*: update Postern/],
+      ['wants.mjs', /wants\.mjs cannot be loaded: .*unheardOf.*version 1\.0 of the plugin kit is here/],
       ['./missing', /missing: there is no file or folder/],
       ['missing-package', /neither a file or folder .* nor an installed package/],
       ['newer.mjs', /newer is written for version 99 of the plugin kit.*: update Postern/],
