@@ -35,12 +35,12 @@ test('the package holds the built server, its views, its assets and its document
     'views/layout.njk',
     'public/app.css',
     'public/vendor/htmx.min.js',
-    'skeleton/index.js',
+    'docs/skeleton/index.js',
   ]) {
     assert.ok(paths.includes(wanted), `${wanted} is missing`);
   }
   const strange = paths.filter(
-    (path) => !/^(dist\/(core|plugins|server)|views|public|skeleton|docs|deploy)\/|^[\w-]+(\.md|\.json)?$/.test(path),
+    (path) => !/^(dist\/(core|plugins|server)|views|public|docs|deploy)\/|^[\w-]+(\.md|\.json)?$/.test(path),
   );
   assert.deepEqual(strange, []);
 });

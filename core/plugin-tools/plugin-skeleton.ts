@@ -15,7 +15,7 @@ export interface SkeletonInput {
 
 /** The files of a new plugin, by their path in its folder. */
 export function skeletonOf({ name, language, folder }: SkeletonInput): ReadonlyMap<string, string> {
-  const root = join(packageRoot, 'skeleton');
+  const root = join(packageRoot, 'docs', 'skeleton');
   const written = readdirSync(root, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
     .map((entry) => join(entry.parentPath, entry.name))

@@ -40,7 +40,7 @@ describe('the package', () => {
       (name) =>
         /^package\/(?:dist\/)?(?:test|bench)\/|(?<!\.d)\.[cm]?ts$|\.map$|\.tsbuildinfo$|node_modules|\.env|\.pem$|\/secrets\//.test(
           name,
-        ) && !name.startsWith('package/skeleton/'),
+        ) && !name.startsWith('package/docs/skeleton/'),
     );
     assert.deepEqual(strange, []);
     for (const wanted of ['dist/core/plugin.d.ts', 'dist/core/testing/index.d.ts', 'npm-shrinkwrap.json', 'LICENSE']) {
