@@ -10,8 +10,8 @@ import { openAccounts, type OpenedAccounts } from './http/accounts.js';
 import { InheritedSockets } from './inherited-sockets.js';
 import { version } from './installation.js';
 import { openLog, type OpenedLog } from './log.js';
-import { supplyOf } from './plugin-supply.js';
-import { loadSitePlugins } from './site-plugins.js';
+import { supplyOf } from './host/plugin-supply.js';
+import { loadSitePlugins } from './site/site-plugins.js';
 import { Watchdog } from './watchdog/watchdog.js';
 import { welcome } from './welcome.js';
 

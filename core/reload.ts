@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { PluginHost } from './boot.js';
+import type { PluginHost } from './host/boot.js';
 import type { Clock } from './clock.js';
 import type { LiveConfiguration } from './config/live.js';
 import type { LoadedConfiguration } from './config/load.js';
@@ -12,7 +12,7 @@ import type { AuditSink } from './http/audit.js';
 import { refuseOpenDoor } from './http/open-door.js';
 import type { HttpShell } from './http/shell.js';
 import type { Log } from './log.js';
-import type { PluginFollowing } from './plugin-following.js';
+import type { PluginFollowing } from './host/plugin-following.js';
 import { classOf, isProblem, problem } from './problem.js';
 import { redactText } from './redact.js';
 import type { PreparedSettings, SmtpEngine } from './smtp/engine.js';

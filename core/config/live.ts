@@ -1,7 +1,7 @@
 import type { Configuration, ConfigurationFile, Difference, EffectiveValue, WatchedCode } from '../contracts/server.js';
 import type { Log } from '../log.js';
-import { codeOf } from '../site-code.js';
-import { siteEntry } from '../site-entry.js';
+import { codeOf } from '../site/site-code.js';
+import { siteEntry } from '../site/site-entry.js';
 import type { LoadedConfiguration } from './load.js';
 import { masked } from './masked.js';
 import type { KeyPath } from './positions.js';

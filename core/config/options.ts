@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import { z } from 'zod';
 import { DnsOptions } from '../dns/options.js';
 import { HttpOptions } from '../http/options.js';
-import { SitePluginOption } from '../site-entry.js';
+import { SitePluginOption } from '../site/site-entry.js';
 import { SmtpOptions } from '../smtp/options.js';
 import { WatchdogOptions } from '../watchdog/options.js';
 

@@ -3,7 +3,7 @@ import { lstat, readdir, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { advice, fine, skipped, trouble, type Finding } from '../contracts/doctor-check.js';
-import { placeOf } from '../site-plugins.js';
+import { placeOf } from '../site/site-plugins.js';
 import type { CoreCheck, Patient } from './patient.js';
 
 const writableByAll = 0o002;

@@ -1,6 +1,6 @@
 import type { App } from '../app.js';
 import type { Plugin } from '../plugin.js';
-import { tokensOf } from '../plugin-program.js';
+import { tokensOf } from '../host/plugin-program.js';
 import type { HookDescription } from '../smtp/hook.js';
 
 /** One plugin of a server, as `postern plugin check` and `list` show it. */

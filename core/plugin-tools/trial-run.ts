@@ -9,9 +9,9 @@ import { openAccounts, ownerUsername, type Accounts } from '../http/accounts.js'
 import { openLog } from '../log.js';
 import { configure } from '../main.js';
 import type { Plugin } from '../plugin.js';
-import { siteEntry } from '../site-entry.js';
-import { entryOf } from '../site-files.js';
-import { loadSitePlugin, loadSitePlugins, type SiteModule } from '../site-plugins.js';
+import { siteEntry } from '../site/site-entry.js';
+import { entryOf } from '../site/site-files.js';
+import { loadSitePlugin, loadSitePlugins, type SiteModule } from '../site/site-plugins.js';
 import { isStartError, startError } from '../start-error.js';
 import { HttpCaller, type HttpAnswer } from '../testing/http-caller.js';
 import { declarationComplaints } from './declaration.js';

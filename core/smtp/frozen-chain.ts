@@ -1,6 +1,6 @@
 import type { DeliveryTarget } from '../contracts/delivery-target.js';
 import type { SpooledMessage } from '../disk/spool.js';
-import { InFlight } from '../in-flight.js';
+import { InFlight } from '../host/in-flight.js';
 import type { Log } from '../log.js';
 import type { Chain, Decision, DeliveryResult } from './chain.js';
 import { deliverMessage, type DeliveryGround } from './delivery.js';

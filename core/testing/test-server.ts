@@ -8,7 +8,7 @@ import type { Resolver } from '../dns/resolver.js';
 import { openAccounts } from '../http/accounts.js';
 import { openLog, type OpenedLog } from '../log.js';
 import type { Plugin } from '../plugin.js';
-import { supplyOf } from '../plugin-supply.js';
+import { supplyOf } from '../host/plugin-supply.js';
 import { isStartError, startError, type StartError } from '../start-error.js';
 import { selfSigned, type KeyPair } from './certificate.js';
 import type { FakeClock } from './fake-clock.js';

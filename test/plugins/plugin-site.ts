@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { pino } from 'pino';
-import { lend, type Lent } from '../../core/boot.js';
+import { lend, type Lent } from '../../core/host/boot.js';
 import type { Clock } from '../../core/clock.js';
 import { lifecycle } from '../../core/contracts/lifecycle.js';
 import { serverLog } from '../../core/contracts/server-log.js';
@@ -10,9 +10,9 @@ import type { Configuration, EffectiveValue, Reloading } from '../../core/contra
 import { openLog, type OpenedLog } from '../../core/log.js';
 import { HealthRegistry } from '../../core/health-registry.js';
 import { parseAddress } from '../../core/mime/address.js';
-import { contextFactory } from '../../core/plugin-context.js';
+import { contextFactory } from '../../core/host/plugin-context.js';
 import type { Plugin } from '../../core/plugin.js';
-import { RunningPlugin } from '../../core/running-plugin.js';
+import { RunningPlugin } from '../../core/host/running-plugin.js';
 import { systemTimers } from '../../core/timers.js';
 import { Pipeline } from '../../core/smtp/pipeline.js';
 import type { SmtpSession, Transaction } from '../../core/smtp/transaction.js';

@@ -56,7 +56,8 @@ describe('what a check says', () => {
     assert.equal(placeBelow('/site', 'file:///site/index.js:4\nconst = 3;'), 'index.js:4');
     assert.equal(placeBelow('/site', 'at file:///site/node_modules/x/index.js:4:1'), undefined);
     assert.equal(placeBelow('/site', 3), undefined);
-    assert.equal(placeBelow(projectRoot, new Error('of our own')), undefined);
+    assert.equal(placeBelow(projectRoot, `at ${projectRoot}/dist/core/host/boot.js:1:1`), undefined, 'our own code');
+    assert.equal(placeBelow(projectRoot, `at ${projectRoot}/index.js:1:1`), 'index.js:1:1');
     assert.equal(reasonOf(error), 'TypeError: x is not a function');
     assert.equal(reasonOf('text'), 'text');
   });

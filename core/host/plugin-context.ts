@@ -1,16 +1,16 @@
 import { join } from 'node:path';
-import type { Clock } from './clock.js';
-import { makeFolder } from './disk/folder.js';
-import type { HealthRegistry } from './health-registry.js';
-import type { HttpShell } from './http/shell.js';
-import type { Log } from './log.js';
-import type { Metrics } from './metrics.js';
-import type { PluginContext } from './plugin.js';
+import type { Clock } from '../clock.js';
+import { makeFolder } from '../disk/folder.js';
+import type { HealthRegistry } from '../health-registry.js';
+import type { HttpShell } from '../http/shell.js';
+import type { Log } from '../log.js';
+import type { Metrics } from '../metrics.js';
+import type { PluginContext } from '../plugin.js';
 import type { ContextFactory } from './running-plugin.js';
-import type { Hook, HookOptions, Stage } from './smtp/hook.js';
-import type { Pipeline } from './smtp/pipeline.js';
-import { repeat, type Timers } from './timers.js';
-import { markOf, runAs } from './watchdog/running-code.js';
+import type { Hook, HookOptions, Stage } from '../smtp/hook.js';
+import type { Pipeline } from '../smtp/pipeline.js';
+import { repeat, type Timers } from '../timers.js';
+import { markOf, runAs } from '../watchdog/running-code.js';
 
 /** The parts of the server that a plugin reaches through its context. */
 export interface ContextParts {

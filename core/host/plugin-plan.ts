@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Difference } from './contracts/server.js';
-import type { Plugin } from './plugin.js';
+import type { Difference } from '../contracts/server.js';
+import type { Plugin } from '../plugin.js';
 import type { PresentPlugins } from './present-plugins.js';
 import { takenBy, tokensOf, type Program, type SiteOrigin } from './plugin-program.js';
 import type { RunningPlugin } from './running-plugin.js';

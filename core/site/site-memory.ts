@@ -2,9 +2,9 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
-import { writeFileAtomic } from './disk/atomic.js';
-import { isMissing } from './disk/fault.js';
-import type { Log } from './log.js';
+import { writeFileAtomic } from '../disk/atomic.js';
+import { isMissing } from '../disk/fault.js';
+import type { Log } from '../log.js';
 
 /** Its name in the data folder. */
 export const siteMemoryFile = 'site-plugins.json';

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
-import type { WatchedCode } from './contracts/server.js';
+import type { WatchedCode } from '../contracts/server.js';
 import type { SiteEntry } from './site-entry.js';
 import { filesOf, findSitePlugin } from './site-files.js';
 

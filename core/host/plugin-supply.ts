@@ -1,6 +1,6 @@
-import type { Plugin } from './plugin.js';
+import type { Plugin } from '../plugin.js';
 import type { Program, SiteOrigin } from './plugin-program.js';
-import type { LoadedSite } from './site-plugins.js';
+import type { LoadedSite } from '../site/site-plugins.js';
 
 /** All plugins that there are, whether or not they are switched on. */
 export type PluginSupply = Omit<Program, 'options'>;

@@ -1,15 +1,15 @@
 import { bootOrder, missingService, withoutMissing } from './boot-order.js';
-import type { Clock } from './clock.js';
-import type { Difference } from './contracts/server.js';
+import type { Clock } from '../clock.js';
+import type { Difference } from '../contracts/server.js';
 import { knownFailure, unloadedPlugin, unstartedPlugin, type FailedPlugin } from './failed-plugin.js';
-import type { Plugin } from './plugin.js';
+import type { Plugin } from '../plugin.js';
 import { planPlugins, pluginDifferences, type PluginPlan } from './plugin-plan.js';
 import { describePlugin, indispensable, tokensOf, type Program } from './plugin-program.js';
 import { notStarted, refusedOptions, refusedPlugin } from './plugin-refusal.js';
 import { exchanged, type PresentPlugins } from './present-plugins.js';
 import { setUpPlugin, type SetupInput } from './plugin-setup.js';
 import type { RunningPlugin } from './running-plugin.js';
-import type { Service } from './service.js';
+import type { Service } from '../service.js';
 import { SettlingPlugins } from './settling-plugins.js';
 
 /** A service that core itself lends. */

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { suite, test, type TestContext } from 'node:test';
-import type { PluginState } from '../../core/contracts/plugins-overview.js';
-import type { ReloadOutcome } from '../../core/contracts/server.js';
-import { startInProcess, type InProcessServer } from '../support/in-process-server.js';
-import { freeListeners } from '../support/server-process.js';
-import { SmtpClient } from '../support/smtp-client.js';
+import type { PluginState } from '../../../core/contracts/plugins-overview.js';
+import type { ReloadOutcome } from '../../../core/contracts/server.js';
+import { startInProcess, type InProcessServer } from '../../support/in-process-server.js';
+import { freeListeners } from '../../support/server-process.js';
+import { SmtpClient } from '../../support/smtp-client.js';
 
 type Files = Readonly<Record<string, string>>;
 

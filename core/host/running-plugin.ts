@@ -1,9 +1,9 @@
 import { followedContext } from './followed-context.js';
 import { InFlight } from './in-flight.js';
-import type { Log } from './log.js';
-import type { Plugin, PluginContext } from './plugin.js';
+import type { Log } from '../log.js';
+import type { Plugin, PluginContext } from '../plugin.js';
 import { Registrations } from './registrations.js';
-import { markOf, runAs } from './watchdog/running-code.js';
+import { markOf, runAs } from '../watchdog/running-code.js';
 
 type Release = () => void | Promise<void>;
 

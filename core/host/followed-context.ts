@@ -1,6 +1,6 @@
 import type { InFlight } from './in-flight.js';
-import type { PluginContext } from './plugin.js';
-import type { Hook, HookOptions, Stage } from './smtp/hook.js';
+import type { PluginContext } from '../plugin.js';
+import type { Hook, HookOptions, Stage } from '../smtp/hook.js';
 
 /** Who wants to know how a plugin does. */
 export interface PluginFollower {

@@ -1,8 +1,8 @@
-import type { Plugin } from './plugin.js';
-import { problem, type Problem } from './problem.js';
-import { redactText } from './redact.js';
-import type { SiteEntry } from './site-entry.js';
-import { isStartError, startError, type StartError } from './start-error.js';
+import type { Plugin } from '../plugin.js';
+import { problem, type Problem } from '../problem.js';
+import { redactText } from '../redact.js';
+import type { SiteEntry } from '../site/site-entry.js';
+import { isStartError, startError, type StartError } from '../start-error.js';
 
 export const sentenceOf = (error: unknown): string =>
   redactText(error instanceof Error ? error.message : String(error));

@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import Module, { createRequire, register } from 'node:module';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { KitPlaces } from './kit-resolver.js';
-import * as kit from './plugin.js';
+import * as kit from '../plugin.js';
 
 /** The parameter that makes another module of a file that has changed. */
 const parameter = 'postern';
@@ -56,7 +56,7 @@ export function resolveKitHere(): void {
  */
 function exportedModules(): Readonly<Record<string, string>> {
   const here = new URL('./', import.meta.url);
-  const root = existsSync(new URL('package.json', here)) ? here : new URL('../../', import.meta.url);
+  const root = existsSync(new URL('package.json', here)) ? here : new URL('../../../', import.meta.url);
   const manifest = JSON.parse(readFileSync(new URL('package.json', root), 'utf8')) as Manifest;
   const modules = Object.entries(manifest.exports).flatMap(([name, target]) =>
     typeof target === 'string' ? [] : [[`${manifest.name}${name.slice(1)}`, new URL(target.default, root).href]],

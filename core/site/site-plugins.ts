@@ -1,16 +1,16 @@
 import { basename, dirname, extname } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { kitComplaint, kitVersion } from './kit-version.js';
-import { declarationComplaints } from './plugin-tools/declaration.js';
-import { placeBelow } from './plugin-tools/error-place.js';
-import { isPlugin, type Plugin } from './plugin.js';
+import { kitComplaint, kitVersion } from '../kit-version.js';
+import { declarationComplaints } from '../plugin-tools/declaration.js';
+import { placeBelow } from '../plugin-tools/error-place.js';
+import { isPlugin, type Plugin } from '../plugin.js';
 
-import { redactText } from './redact.js';
+import { redactText } from '../redact.js';
 import type { SiteEntry } from './site-entry.js';
 import { filesOf, findSitePlugin, type SiteFiles, type SitePlace } from './site-files.js';
 import { importVersion } from './site-modules.js';
-import { isStartError, startError } from './start-error.js';
-import { within } from './time-limit.js';
+import { isStartError, startError } from '../start-error.js';
+import { within } from '../time-limit.js';
 
 /** The code behind one element of `sitePlugins`. */
 export interface SiteModule {

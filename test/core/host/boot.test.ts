@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { z } from 'zod';
-import { lend, PluginHost, type HostInput } from '../../core/boot.js';
-import { systemClock } from '../../core/clock.js';
-import type { Log } from '../../core/log.js';
-import { definePlugin, service, type Plugin, type PluginContext } from '../../core/plugin.js';
-import type { Program, SiteOrigin } from '../../core/plugin-program.js';
-import { isStartError } from '../../core/start-error.js';
+import { lend, PluginHost, type HostInput } from '../../../core/host/boot.js';
+import { systemClock } from '../../../core/clock.js';
+import type { Log } from '../../../core/log.js';
+import { definePlugin, service, type Plugin, type PluginContext } from '../../../core/plugin.js';
+import type { Program, SiteOrigin } from '../../../core/host/plugin-program.js';
+import { isStartError } from '../../../core/start-error.js';
 
 const spring = service<string>('test.spring');
 const wheel = service<string>('test.wheel');

@@ -3,12 +3,12 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { suite, test, type TestContext } from 'node:test';
 import { pathToFileURL } from 'node:url';
-import type { Plugin } from '../../core/plugin.js';
-import { siteEntry } from '../../core/site-entry.js';
-import { loadSitePlugin, loadSitePlugins } from '../../core/site-plugins.js';
-import { isStartError } from '../../core/start-error.js';
-import { projectRoot } from '../support/project.js';
-import { temporaryFolder } from '../support/temporary-folder.js';
+import type { Plugin } from '../../../core/plugin.js';
+import { siteEntry } from '../../../core/site/site-entry.js';
+import { loadSitePlugin, loadSitePlugins } from '../../../core/site/site-plugins.js';
+import { isStartError } from '../../../core/start-error.js';
+import { projectRoot } from '../../support/project.js';
+import { temporaryFolder } from '../../support/temporary-folder.js';
 
 const source = (name: string) => `
   import { definePlugin, next } from 'postern/plugin';
