@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { advice, fine, skipped, trouble, type Finding } from '../contracts/doctor-check.js';
 import { placeOf } from '../site/site-plugins.js';
+import { isPem } from '../smtp/tls-material.js';
 import type { CoreCheck, Patient } from './patient.js';
 
 const writableByAll = 0o002;
@@ -28,9 +29,11 @@ function configurationFile({ configuration }: Patient): readonly Finding[] {
 async function secretsInFile({ configuration }: Patient): Promise<readonly Finding[]> {
   const { file } = configuration;
   if (file === null) return [];
+  const leaves = configuration.leaves();
   const secrets = configuration
     .effective()
-    .filter(({ secret, origin, where }) => secret && origin === 'file' && where?.startsWith(`${file}:`) === true);
+    .filter(({ secret, origin, where }) => secret && origin === 'file' && where?.startsWith(`${file}:`) === true)
+    .filter(({ key }) => !namesKeyFile(key, leaves.get(key)));
   if (secrets.length === 0) return [fine('There is no secret in the configuration file.')];
   const { mode } = await stat(file);
   const keys = secrets.map(({ key }) => key).join(', ');
@@ -42,6 +45,11 @@ async function secretsInFile({ configuration }: Patient): Promise<readonly Findi
       `chmod o-r ${file}, or name them by { file: "…" } or { env: "…" }.`,
     ),
   ];
+}
+
+/** The private key of a listener may stand there itself, or the path of its file, which is no secret. */
+function namesKeyFile(key: string, value: unknown): boolean {
+  return /^smtp\.listeners\.\d+\.key$/.test(key) && typeof value === 'string' && !isPem(value);
 }
 
 /** Their code runs with all rights of the server. */

@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { advice, fine, skipped, trouble, type Finding } from '../contracts/doctor-check.js';
 import { certificateFacts, type CertificateFacts } from '../smtp/certificate-facts.js';
 import type { ListenerSettings } from '../smtp/listener-options.js';
-import { readTlsMaterial } from '../smtp/tls-material.js';
+import { isPem, readTlsMaterial } from '../smtp/tls-material.js';
 import { isStartError } from '../start-error.js';
 import type { CoreCheck, Patient } from './patient.js';
 
@@ -83,7 +83,7 @@ function strength({ name }: ListenerSettings, { rsaBits }: CertificateFacts): re
 }
 
 function keyFile({ name, key }: ListenerSettings, folder: string): readonly Finding[] {
-  if (key === undefined || key.includes('-----BEGIN ')) return [];
+  if (key === undefined || isPem(key)) return [];
   const path = resolve(folder, key);
   const { mode } = statSync(path);
   if ((mode & 0o007) === 0) return [fine(`The key of the listener ${name} is hidden from other users.`)];

@@ -29,12 +29,15 @@ export function readTlsMaterial(listener: ListenerSettings, folder: string): Tls
   return { key, cert };
 }
 
+/** The text of a key or a certificate, not the path of its file. */
+export const isPem = (given: string): boolean => given.includes('-----BEGIN ');
+
 function readPem(given: string, part: 'key' | 'cert', name: string, folder: string): string {
-  if (given.includes('-----BEGIN ')) return given;
+  if (isPem(given)) return given;
   const path = resolve(folder, given);
   try {
     const text = readFileSync(path, 'utf8');
-    if (text.includes('-----BEGIN ')) return text;
+    if (isPem(text)) return text;
   } catch (cause) {
     throw startError(`SMTP listener ${name}: the ${part} file ${path} cannot be read.`, cause);
   }

@@ -5,6 +5,7 @@ import { describe, test, type TestContext } from 'node:test';
 import { nodeVersion } from '../../../core/doctor/system-checks.js';
 import { textReport } from '../../../core/doctor/report.js';
 import type { ReportedFinding } from '../../../core/doctor/examination.js';
+import { selfSigned } from '../../support/certificate.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { Examined } from './examined.js';
 
@@ -111,6 +112,22 @@ describe('an examination', { concurrency: 4 }, () => {
     assert.match(examined.of('relay-networks').join(), /^advice: 128\.0\.0\.0\/1 may send/);
     const unchosen = await Examined.of(t, `{ http: { host: '0.0.0.0', port: 0 }, smtp: { listeners: [{ port: 0 }] } }`);
     assert.match(unchosen.of('pages')[0] ?? '', /^problem: .*nobody chose who may sign in/);
+  });
+
+  test('the path of a key file is no secret, the key itself is one', async (t) => {
+    const folder = await temporaryFolder(t);
+    const { cert, key } = selfSigned('localhost');
+    await writeFile(join(folder, 'cert.pem'), cert);
+    await writeFile(join(folder, 'key.pem'), key, { mode: 0o600 });
+    const look = async (given: string) => {
+      const listener = `{ port: 0, tls: 'starttls', cert: 'cert.pem', key: ${JSON.stringify(given)} }`;
+      const config = `{ http: { port: 0 }, smtp: { listeners: [${listener}] } }`;
+      await Examined.of(t, config, { folder });
+      await chmod(join(folder, 'postern.json5'), 0o644);
+      return (await Examined.of(t, config, { folder })).of('secrets').join();
+    };
+    assert.equal(await look('key.pem'), 'ok: There is no secret in the configuration file.');
+    assert.match(await look(key), /^advice: Everybody .* may read the secrets in .*: smtp\.listeners\.0\.key\. /);
   });
 
   test('a Node.js that is too old', () => {
