@@ -70,10 +70,12 @@ const nextSteps = (
     `./${name} is a plugin that works: ${files.toSorted().join(', ')}.`,
     '',
     'Next',
-    `  postern plugin test ./${name}     its own tests`,
-    `  postern plugin check ./${name}    what a start would say, without one`,
-    `  sitePlugins: ['./${name}'],       in postern.json5, to have it run`,
-    '  postern start                     or, while the server runs: POST /config/reload, or kill -HUP',
+    ...[
+      [`postern plugin test ./${name}`, 'its own tests'],
+      [`postern plugin check ./${name}`, 'what a start would say, without one'],
+      [`sitePlugins: ['./${name}'],`, 'in postern.json5, to have it run'],
+      ['postern start', 'or, while the server runs: POST /config/reload, or kill -HUP'],
+    ].map(([step = '', does = '']) => `  ${step.padEnd(26 + name.length)} ${does}`),
     '',
     `Its page is /${name}, its code ${name}/${main}; docs/plugins.md says what else a plugin can do.`,
   ].join('\n');

@@ -28,6 +28,12 @@ describe('postern plugin new', () => {
   test('writes a plugin under its name, in each form that the name has', async (t) => {
     const cwd = await temporaryFolder(t);
     const said = await newPlugin({ ...input, cwd });
+    const steps = said.match(/^ {2}(?:postern |sitePlugins).*$/gm) ?? [];
+    assert.deepEqual(
+      [steps.length, new Set(steps.map((step) => step.search(/(?<= {2})\S+(?: \S+)*$/))).size],
+      [4, 1],
+      said,
+    );
     const folder = join(cwd, 'rate-limit');
     assert.deepEqual(filesBelow(folder), [
       'assets/style.css',
