@@ -4,7 +4,7 @@ import { advice, fine, trouble, type Finding } from '../contracts/doctor-check.j
 import { isLoopbackHost } from '../http/host.js';
 import type { ConfiguredAccount } from '../http/options.js';
 import { takesNoMail } from '../smtp/listener-options.js';
-import type { CoreCheck, Patient } from './patient.js';
+import { ownerLock, type CoreCheck, type Patient } from './patient.js';
 
 const shortestPassword = 12;
 /** What everybody tries first. */
@@ -21,6 +21,9 @@ export const accessChecks: readonly CoreCheck[] = [
   { group: 'Access', name: 'relay-networks', run: relayNetworks },
 ];
 
+/** The server may have been started with a variable that is not set here. */
+const unlessGiven = 'unless POSTERN_ADMIN_PASSWORD is set where the server starts';
+
 function hasChosen({ configuration, env }: Patient): boolean {
   return (configuration.settings.http.accounts ?? []).length > 0 || (env['POSTERN_ADMIN_PASSWORD'] ?? '') !== '';
 }
@@ -32,8 +35,9 @@ function pages(patient: Patient): readonly Finding[] {
   if (isLoopbackHost(host)) return [fine(`The pages listen on ${host}: only this machine reaches them.`)];
   const secure = publicUrls.find((url) => url.startsWith('https:'));
   const findings: Finding[] = [];
-  if (!hasChosen(patient)) {
-    const is = `Other machines may reach the pages (http.host ${host}), and nobody chose who may sign in: the server will not start.`;
+  // One that runs has been given a password.
+  if (!hasChosen(patient) && ownerLock(patient) === undefined) {
+    const is = `Other machines may reach the pages (http.host ${host}), and nobody chose who may sign in: the server will not start, ${unlessGiven}.`;
     findings.push(trouble(is, 'Add an account to http.accounts, set POSTERN_ADMIN_PASSWORD, or listen on 127.0.0.1.'));
   }
   findings.push(
@@ -71,9 +75,9 @@ function accounts(patient: Patient): readonly Finding[] {
   if (hasChosen(patient))
     return [fine(`${Math.max(1, configured.length)} account(s) that somebody chose may sign in.`)];
   if (!existsSync(join(configuration.data, 'accounts.json'))) {
-    return [fine('The first start makes the account admin and shows its password once.')];
+    return [fine(`The first start makes the account admin and shows its password once, ${unlessGiven}.`)];
   }
-  const is = 'The account admin has the password that was made at the first start.';
+  const is = `The account admin has the password that was made at the first start, ${unlessGiven}.`;
   return [advice(is, 'If it was not kept, remove accounts.json and restart; to choose accounts, use http.accounts.')];
 }
 

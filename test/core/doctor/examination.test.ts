@@ -114,6 +114,19 @@ describe('an examination', { concurrency: 4 }, () => {
     assert.match(unchosen.of('pages')[0] ?? '', /^problem: .*nobody chose who may sign in/);
   });
 
+  test('the password of admin may be given where the server starts', async (t) => {
+    const folder = await temporaryFolder(t);
+    const look = async (env = {}) => (await Examined.of(t, `{ ${free} }`, { folder, env })).of('accounts').join();
+    assert.match(await look(), /^ok: The first start makes .*, unless POSTERN_ADMIN_PASSWORD is set where/);
+    await mkdir(join(folder, 'data'), { mode: 0o700 });
+    await writeFile(join(folder, 'data', 'accounts.json'), '{}', { mode: 0o600 });
+    assert.match(
+      await look(),
+      /^advice: The account admin has the password .*, unless POSTERN_ADMIN_PASSWORD is set where the server starts\./,
+    );
+    assert.match(await look({ POSTERN_ADMIN_PASSWORD: 'x7!fq9-oRm2-Lk81' }), /^ok: 1 account/);
+  });
+
   test('the path of a key file is no secret, the key itself is one', async (t) => {
     const folder = await temporaryFolder(t);
     const { cert, key } = selfSigned('localhost');
