@@ -24,10 +24,10 @@ export function takeDataFolder(data: string): Promise<FolderLock> {
 }
 
 /** What we cannot do without, and would neither remove nor move away. */
-async function refuseFile(path: string): Promise<void> {
+async function refuseFile(path: string, what = 'Move it away; the next start makes the folder.'): Promise<void> {
   const entry = await stat(path).catch(() => undefined);
   if (entry === undefined || entry.isDirectory()) return;
-  throw startError(`${path} is not a folder. Move it away; the next start makes the folder.`);
+  throw startError(`${path} is not a folder. ${what}`);
 }
 
 /** The owner of the data folder if one runs; else the folder becomes ours. */
@@ -45,6 +45,7 @@ export function shareDataFolder(
 async function inFolder<T>(data: string, open: () => Promise<T>): Promise<T> {
   try {
     await makeFolder(data);
+    await refuseFile(data, 'Choose another with --data.');
     return await open();
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException;

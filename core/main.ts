@@ -92,6 +92,7 @@ export async function start(options: StartOptions, surroundings: Surroundings): 
     });
     opened.push(() => app.close());
     await app.listen();
+    await accounts.keep();
     await lock.update({ http: urlOf(app), token: ownerToken });
     announce(app, { configuration, accounts, log, options, surroundings });
     return { configuration, app, stop: release };

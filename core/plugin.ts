@@ -188,6 +188,7 @@ export { submission } from './contracts/submission.js';
 export { catalogue, configuration, healthOverview, metricsExposition } from './contracts/server.js';
 /** For a key or a password among options: shown to nobody. */
 export { secret } from './config/outline.js';
+export { abortAfter } from './abort-after.js';
 export { writeFileAtomic } from './disk/atomic.js';
 export { networkOf, reversedAddress } from './ip-address.js';
 export { parseNetworks, type NetworkSet } from './smtp/networks.js';

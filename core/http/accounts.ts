@@ -1,5 +1,4 @@
 import { hash, randomBytes, randomInt } from 'node:crypto';
-import { existsSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
@@ -41,6 +40,8 @@ export interface OpenedAccounts {
   readonly accounts: Accounts;
   /** The password that was made for `admin` just now; to be shown once. */
   readonly generatedPassword: string | undefined;
+  /** Writes a password that was made. A start that fails before it is shown must not have: nobody would know it. */
+  readonly keep: () => Promise<void>;
 }
 
 interface Entry {
@@ -67,12 +68,10 @@ export interface PreparedAccounts {
 /** Opens the accounts; the first start without configured ones makes `admin` with a random password. */
 export async function openAccounts(input: AccountsInput): Promise<OpenedAccounts> {
   const given = configuredAccounts(input, new Map());
-  const { stored, generatedPassword } =
-    input.configured === undefined && !given.chosen
-      ? await openStored(input.file)
-      : { stored: [], generatedPassword: undefined };
+  const { stored, generatedPassword, keep } =
+    input.configured === undefined && !given.chosen ? await openStored(input.file) : nothingStored;
   const entries = new Map([...stored.map((entry) => [entry.account.username, entry] as const), ...given.entries]);
-  return { accounts: new Accounts({ entries, chosen: given.chosen }, input), generatedPassword };
+  return { accounts: new Accounts({ entries, chosen: given.chosen }, input), generatedPassword, keep };
 }
 
 /** Those of the configuration and the environment. An account that is as it was in `old` is not hashed again. */
@@ -116,20 +115,29 @@ function configuredEntry(from: ConfiguredAccount): Entry {
   return { account: { username, role }, hash, from };
 }
 
-async function openStored(file: string) {
+interface StoredAccounts {
+  readonly stored: readonly Entry[];
+  readonly generatedPassword: string | undefined;
+  readonly keep: () => Promise<void>;
+}
+
+const nothingToKeep = (): Promise<void> => Promise.resolve();
+const nothingStored: StoredAccounts = { stored: [], generatedPassword: undefined, keep: nothingToKeep };
+
+async function openStored(file: string): Promise<StoredAccounts> {
   const document = await openDocument({ file, schema: Stored, initial: { accounts: [] } });
-  let generatedPassword: string | undefined;
-  if (document.data.accounts.length === 0) {
-    generatedPassword = readablePassword();
-    const passwordHash = await hashPassword(generatedPassword);
-    await document.update(() => ({ accounts: [{ username: 'admin', role: 'admin' as const, passwordHash }] }));
+  const { accounts } = document.data;
+  if (accounts.length > 0) {
+    return { stored: accounts.map(storedEntry), generatedPassword: undefined, keep: nothingToKeep };
   }
-  const stored = document.data.accounts.map(({ username, role, passwordHash }): Entry => ({
-    account: { username, role },
-    hash: () => Promise.resolve(passwordHash),
-    from: 'file',
-  }));
-  return { stored, generatedPassword };
+  const generatedPassword = readablePassword();
+  const admin = { username: 'admin', role: 'admin' as const, passwordHash: await hashPassword(generatedPassword) };
+  const keep = () => document.update(() => ({ accounts: [admin] }));
+  return { stored: [storedEntry(admin)], generatedPassword, keep };
+}
+
+function storedEntry({ username, role, passwordHash }: Account & { readonly passwordHash: string }): Entry {
+  return { account: { username, role }, hash: () => Promise.resolve(passwordHash), from: 'file' };
 }
 
 /** 20 characters of 29 that cannot be confused with each other, in groups of five: 97 bits. */
@@ -207,12 +215,12 @@ export class Accounts {
   }
 
   async #fromFile(): Promise<Roster> {
-    if (!existsSync(this.#input.file)) {
+    const { stored, generatedPassword } = await openStored(this.#input.file);
+    if (generatedPassword !== undefined) {
       throw startError(
         'Without http.accounts, admin lives in accounts.json in the data folder, which is not there: a restart makes it and shows the password.',
       );
     }
-    const { stored } = await openStored(this.#input.file);
     return { entries: new Map(stored.map((entry) => [entry.account.username, entry])), chosen: false };
   }
 

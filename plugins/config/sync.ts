@@ -1,4 +1,5 @@
 import { dirname } from 'node:path';
+import { abortAfter } from '../../core/abort-after.js';
 import type { Clock } from '../../core/clock.js';
 import { LayerFolder } from '../../core/config/layer-folder.js';
 import type { SkippedFile } from '../../core/contracts/configuration-source.js';
@@ -158,7 +159,7 @@ export class Sync {
 
   async #look(settings: SyncSettings): Promise<PulledLayers> {
     const { timeoutSeconds, maxBytes: mostBytes } = settings;
-    const signal = AbortSignal.any([this.#input.stopping, AbortSignal.timeout(timeoutSeconds * 1000)]);
+    const signal = abortAfter(timeoutSeconds * 1000, this.#input.stopping);
     const pulled = await pullLayers({
       source: this.#open(settings),
       layers: this.#layers(settings),

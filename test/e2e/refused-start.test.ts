@@ -69,6 +69,8 @@ describe('a start that cannot be ends with a sentence and exit status 1', { conc
     const port = await takenPort(t);
     const result = await runPostern(['start', '--http-port', `${port}`, '--smtp-port', '0'], { cwd: folder });
     assertRefusal(result, `${port}`);
+    const server = await ServerProcess.start(t, { folder, env: {} });
+    await server.find(/Password {4}[a-z0-9]{5}(?:-[a-z0-9]{5}){3}/);
   });
 
   test('a data folder that is a file', async (t) => {

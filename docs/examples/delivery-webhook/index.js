@@ -2,7 +2,7 @@ import { createHmac, randomUUID } from 'node:crypto';
 import { readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { configuration, defineEndpoint, definePlugin, secret, writeFileAtomic, z } from 'postern/plugin';
+import { abortAfter, configuration, defineEndpoint, definePlugin, secret, writeFileAtomic, z } from 'postern/plugin';
 
 const names = /** @type {const} */ (['accepted', 'delivered', 'deferred', 'bounced', 'outcome']);
 const Options = z.strictObject({
@@ -61,7 +61,7 @@ export const deliveryWebhook = definePlugin({
       const time = Math.floor(clock.now() / 1000);
       const code = createHmac('sha256', options.secret).update(`${time}.${body}`).digest('hex');
       const headers = { 'Content-Type': 'application/json', 'Postern-Signature': `t=${time},v1=${code}` };
-      const signal = AbortSignal.any([stopping.signal, AbortSignal.timeout(options.timeout * 1000)]);
+      const signal = abortAfter(options.timeout * 1000, stopping.signal);
       try {
         const answer = await fetch(options.url, { method: 'POST', body, headers, signal, redirect: 'manual' });
         await answer.body?.cancel(); // nobody reads it, however long it is

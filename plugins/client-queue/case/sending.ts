@@ -1,3 +1,4 @@
+import { abortAfter } from '../../../core/abort-after.js';
 import { uniqueId } from '../../../core/disk/id.js';
 import type { HopFinder } from '../../../core/dns/next-hop.js';
 import { problem } from '../../../core/problem.js';
@@ -39,7 +40,7 @@ export class Sending {
     this.#running += 1;
     const { settings: settingsNow, finder, hostname, open } = this.#input;
     const settings = settingsNow();
-    const until = AbortSignal.any([signal, AbortSignal.timeout(longestMs)]);
+    const until = abortAfter(longestMs, signal);
     try {
       const targets = new TargetList(settings.targets, finder);
       const plan = await planCase(where, request.domains, { settings, targets, finder }, until);

@@ -28,6 +28,8 @@ test('the first start makes admin with a password that is told once and stored a
   const password = first.generatedPassword ?? '';
   assert.deepEqual(await first.accounts.verify('admin', password), { username: 'admin', role: 'admin' });
   assert.equal(first.accounts.chosen, false);
+  await assert.rejects(stat(join(folder, 'a.json')), 'a start that fails now leaves no password that nobody has seen');
+  await first.keep();
   const text = await readFile(join(folder, 'a.json'), 'utf8');
   assert.equal(text.includes(password), false);
   assert.equal((await stat(join(folder, 'a.json'))).mode & 0o077, 0);
@@ -89,7 +91,8 @@ test('other accounts come into force in one step, and the way back brings the ol
 });
 
 test('without configured accounts the file counts; when there is none, a running server keeps what it has', async () => {
-  const { generatedPassword = '' } = await open('later.json');
+  const { generatedPassword = '', keep } = await open('later.json');
+  await keep();
   const { accounts: opened } = await open('later.json', { configured: accounts });
   (await opened.prepare(undefined)).commit();
   assert.equal((await opened.verify('admin', generatedPassword))?.role, 'admin');
