@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, test } from 'node:test';
+import { fileLinks } from './support/file-links.js';
 import { projectRoot } from './support/project.js';
 
 const read = (path: string) => readFileSync(join(projectRoot, path), 'utf8');
@@ -11,13 +12,6 @@ const below = (folder: string) =>
 const documents = [...readdirSync(projectRoot), ...below('docs'), ...below('plugins')].filter((name) =>
   name.endsWith('.md'),
 );
-
-/** Links of a Markdown text that name a file of the project. */
-function fileLinks(text: string): readonly string[] {
-  return [...text.matchAll(/\]\(([^)\s]+)\)/g)]
-    .map(([, link = '']) => link.replace(/#.*$/, ''))
-    .filter((link) => link !== '' && !/^[a-z]+:/.test(link));
-}
 
 describe('the documents', () => {
   test('those that a newcomer looks for are there', () => {

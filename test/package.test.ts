@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { copyFileSync, readdirSync, readFileSync } from 'node:fs';
 import { isBuiltin } from 'node:module';
-import { join } from 'node:path';
+import { join, posix } from 'node:path';
 import { test } from 'node:test';
+import { fileLinks } from './support/file-links.js';
 import { projectRoot } from './support/project.js';
 import { temporaryFolder } from './support/temporary-folder.js';
 
@@ -17,11 +18,13 @@ function packed(): readonly string[] {
   return files.map(({ path }) => path);
 }
 
+const paths = packed();
+
 test('the package holds the built server, its views, its assets and its documents, and nothing else', () => {
-  const paths = packed();
   for (const wanted of [
     'package.json',
     'README.md',
+    'SECURITY.md',
     'LICENSE',
     'docs/plugins.md',
     'dist/core/postern.cjs',
@@ -40,9 +43,24 @@ test('the package holds the built server, its views, its assets and its document
     assert.ok(paths.includes(wanted), `${wanted} is missing`);
   }
   const strange = paths.filter(
-    (path) => !/^(dist\/(core|plugins|server)|views|public|docs|deploy)\/|^[\w-]+(\.md|\.json)?$/.test(path),
+    (path) =>
+      !/^(dist\/(core|plugins|server)|views|public|docs|deploy)\/|^plugins\/[\w-]+\/README\.md$|^[\w-]+(\.md|\.json)?$/.test(
+        path,
+      ),
   );
   assert.deepEqual(strange, []);
+});
+
+test('every link of a document in the package leads to a file or a folder in it', () => {
+  const leads = (to: string) => paths.some((path) => path === to || path.startsWith(`${to.replace(/\/$/, '')}/`));
+  const documents = paths.filter((path) => path.endsWith('.md'));
+  assert.ok(documents.includes('plugins/client-queue/README.md'), String(documents));
+  const broken = documents.flatMap((document) =>
+    fileLinks(readFileSync(join(projectRoot, document), 'utf8'))
+      .filter((link) => !leads(posix.join(posix.dirname(document), link)))
+      .map((link) => `${document}: ${link}`),
+  );
+  assert.deepEqual(broken, []);
 });
 
 interface Entry {

@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
-import { cp, mkdir, readFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { cp, mkdir, readdir, readFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { promisify } from 'node:util';
 import { projectRoot } from '../support/project.js';
@@ -19,7 +20,8 @@ export async function packageTarball(test: Ending): Promise<string> {
   if (made !== undefined && made !== '') return made;
   const copy = await temporaryFolder(test);
   const { files } = JSON.parse(await readFile(join(projectRoot, 'package.json'), 'utf8')) as { files: string[] };
-  const parts = files.filter((name) => !name.startsWith('!') && name !== 'npm-shrinkwrap.json');
+  const wanted = files.filter((name) => !name.startsWith('!') && name !== 'npm-shrinkwrap.json');
+  const parts = (await Promise.all(wanted.map(matching))).flat();
   for (const part of [...parts, 'package.json', 'package-lock.json', 'shrinkwrap.mjs']) {
     await mkdir(join(copy, part, '..'), { recursive: true });
     await cp(join(projectRoot, part), join(copy, part), { recursive: true });
@@ -28,4 +30,12 @@ export async function packageTarball(test: Ending): Promise<string> {
   const { stdout } = await run('npm', ['pack', '--json', '--ignore-scripts'], { ...npmOptions, cwd: copy });
   const [packed] = JSON.parse(stdout) as readonly { readonly filename: string }[];
   return join(copy, basename(packed?.filename ?? ''));
+}
+
+/** The paths of the checkout that an entry of `files` means, with at most one `*`, which stands for a folder. */
+async function matching(entry: string): Promise<readonly string[]> {
+  const [before = '', after] = entry.split('*');
+  if (after === undefined) return [entry];
+  const names = await readdir(join(projectRoot, before));
+  return names.map((name) => `${before}${name}${after}`).filter((path) => existsSync(join(projectRoot, path)));
 }
