@@ -1,0 +1,40 @@
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, test } from 'node:test';
+import { checkConfiguration } from '../../core/configuration-check.js';
+import { selfSigned } from '../support/certificate.js';
+import { temporaryFolder } from '../support/temporary-folder.js';
+
+const listener = (name: string, port: number): string =>
+  `{ name: '${name}', port: ${port}, tls: 'starttls', cert: '${name}-cert.pem', key: '${name}-key.pem' }`;
+
+describe('config check', () => {
+  test('reads the certificates and keys of the listeners, and names each that would stop the start', async (t) => {
+    const cwd = await temporaryFolder(t);
+    const said: string[] = [];
+    const check = () => checkConfiguration({}, { cwd, env: {}, print: (text) => void said.push(text) });
+    const write = (name: string, text: string) => writeFile(join(cwd, name), text);
+    const { cert, key } = selfSigned('mail.acme.org');
+    const listeners = [listener('one', 2501), listener('two', 2502), listener('three', 2503)];
+    await write('postern.json5', `{ smtp: { listeners: [${listeners.join(', ')}] } }`);
+    await write('two-cert.pem', 'nothing');
+    await write('two-key.pem', key);
+    await write('three-cert.pem', cert);
+    await write('three-key.pem', selfSigned('mail.acme.org').key);
+    const complaints = [
+      `SMTP listener one: the key file ${join(cwd, 'one-key.pem')} cannot be read.`,
+      `SMTP listener two: the cert file ${join(cwd, 'two-cert.pem')} is not a PEM file.`,
+      'SMTP listener three: key and cert do not belong together.',
+    ];
+    await assert.rejects(check(), { name: 'StartError', message: complaints.join('\n') });
+    assert.deepEqual(said, []);
+
+    for (const name of ['one', 'two', 'three']) {
+      await write(`${name}-cert.pem`, cert);
+      await write(`${name}-key.pem`, key);
+    }
+    assert.equal(await check(), 0);
+    assert.match(said.join('\n'), /postern\.json5 — no mistakes found\. .*\nNot looked at: ports, [^\n]*$/);
+  });
+});
