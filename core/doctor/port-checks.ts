@@ -1,3 +1,4 @@
+import { z } from 'zod';
 import { fine, skipped, trouble, type Finding } from '../contracts/doctor-check.js';
 import { isLoopbackHost } from '../http/host.js';
 import { normalAddress } from '../ip-address.js';
@@ -18,8 +19,9 @@ interface Place {
   readonly handedOver: boolean;
 }
 
-function placesOf(patient: Patient): readonly Place[] {
+async function placesOf(patient: Patient): Promise<readonly Place[]> {
   const { http, smtp } = patient.configuration.settings;
+  const portsNow = await smtpPortsNow(patient);
   const pages: Place = {
     who: 'The pages',
     listens: 'listen',
@@ -27,11 +29,11 @@ function placesOf(patient: Patient): readonly Place[] {
     port: http.port,
     handedOver: http.socket !== undefined,
   };
-  const listeners = smtp.listeners.map(({ name, host, port, fd, socket }) => ({
+  const listeners = smtp.listeners.map(({ name, host, port, fd, socket }, index) => ({
     who: `The SMTP listener ${name}`,
     listens: 'listens' as const,
     host,
-    port,
+    port: portsNow.get(index) ?? port,
     handedOver: fd !== undefined || socket !== undefined,
   }));
   return [{ ...pages, ...pagesNow(patient) }, ...listeners];
@@ -45,11 +47,30 @@ function pagesNow(patient: Patient): Partial<Place> {
   return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || 80) };
 }
 
+const CommandLine = z.object({
+  sections: z.array(z.object({ items: z.array(z.object({ key: z.string(), value: z.unknown() })) })),
+});
+
+/** Ports of listeners, by their index, that were named on the command line of the server that runs. */
+async function smtpPortsNow({ owner }: Patient): Promise<ReadonlyMap<number, number>> {
+  if (owner.state !== 'answers') return new Map();
+  // Without the plugin that has the page, or without an answer, the configuration counts.
+  const answer = await owner.call('GET', '/config?q=smtp.listeners&origin=command+line').catch(() => undefined);
+  const { sections } = CommandLine.safeParse(answer?.body).data ?? { sections: [] };
+  const named = sections
+    .flatMap(({ items }) => items)
+    .flatMap(({ key, value }) => {
+      const [, index] = /^smtp\.listeners\.(\d+)\.port$/.exec(key) ?? [];
+      return index !== undefined && typeof value === 'number' ? [[Number(index), value] as const] : [];
+    });
+  return new Map(named);
+}
+
 async function ports(patient: Patient): Promise<readonly Finding[]> {
   const sockets = await listeningSockets();
   const pid = ownerLock(patient)?.pid;
   return Promise.all(
-    placesOf(patient).map(async (place) => {
+    (await placesOf(patient)).map(async (place) => {
       if (place.handedOver) return skipped(`${place.who}: its socket comes from the service manager.`);
       if (place.port === 0) return skipped(`${place.who}: it takes any port that is free.`);
       return pid === undefined ? beforeStart(place, sockets) : whileRunning(place, pid, sockets);

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import type { ReportedFinding } from '../../core/doctor/examination.js';
 import { DnsServer } from '../support/dns-server.js';
+import { freePort } from '../support/free-port.js';
 import { projectRoot } from '../support/project.js';
 import { adminPassword, freeListeners, runPostern, ServerProcess } from '../support/server-process.js';
 import { SmallDisk } from '../support/small-disk.js';
@@ -82,6 +83,24 @@ describe('postern doctor', { concurrency: 2 }, () => {
     assert.ok(!JSON.stringify(looked.findings).includes(adminPassword));
     const probes = (await readdir(join(folder, 'data'))).filter((name) => name.startsWith('.probe-'));
     assert.deepEqual(probes, []);
+  });
+
+  test('beside a server whose port was named on its command line, and beside one whose configuration was changed', async (t) => {
+    const folder = await temporaryFolder(t);
+    const [configured, named, changed] = [await freePort(), await freePort(), await freePort()];
+    const config = (second: number) =>
+      `{ smtp: { listeners: [{ port: ${configured} }, { name: 'second', port: ${second} }] } }`;
+    const args = ['--smtp-port', `${named}`];
+    await ServerProcess.start(t, { folder, config: config(0), args });
+    assert.match(
+      (await look(folder)).of('ports'),
+      new RegExp(`\nok: The SMTP listener mx listens on 127\\.0\\.0\\.1:${named} \\(process`),
+    );
+    await writeFile(join(folder, 'postern.json5'), config(changed));
+    assert.match(
+      (await look(folder)).of('ports'),
+      new RegExp(`\nproblem: The SMTP listener second should listen on \\S+:${changed}, and nobody does\\. → If the`),
+    );
   });
 
   test('a server that stands still: whose code it is, its process, and what to do', async (t) => {
