@@ -24,11 +24,12 @@ export function describeRoute(route: Route, rules: AccessRules, base: string): E
   };
 }
 
-/** A call that works when it is pasted, once the braces are filled in. */
-function curlOf({ endpoint }: Route, gate: Gate, base: string): string {
+/** A call that works when it is pasted, once the braces are filled in; it asks for JSON where curl would be given a page. */
+function curlOf({ endpoint, produces, fallback }: Route, gate: Gate, base: string): string {
   const words = ['curl'];
   if (gate.kind === 'own') words.push("-u 'USER:PASSWORD'");
   else if (gate.access !== 'public') words.push("-u 'admin:PASSWORD'");
+  if (fallback === 'html' && produces.includes('json')) words.push("-H 'Accept: application/json'");
   if (endpoint.method !== 'GET') words.push(`-X ${endpoint.method}`);
   if (schemaOf(endpoint.body) !== undefined) words.push("-H 'Content-Type: application/json' -d '{…}'");
   else if (endpoint.body?.kind === 'raw')

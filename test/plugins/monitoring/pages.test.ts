@@ -36,6 +36,12 @@ test('the landing page lists every endpoint that is mounted, for people and for 
   assert.doesNotMatch(page, /favicon\.ico<\/code>/);
 });
 
+test('a curl call asks for JSON where curl would be given a page, and only there', async (t) => {
+  const site = await openPluginSite(t, monitoring, { configuration });
+  const asking = site.shell.describe().filter(({ curl }) => curl.includes(" -H 'Accept: application/json' "));
+  assert.deepEqual(asking.map(({ path }) => path).toSorted(), ['/', '/metrics']);
+});
+
 test('the filter works by the form alone and finds words of path, purpose, method and access', async (t) => {
   const site = await openPluginSite(t, monitoring, { configuration });
   const page = await site.page('/?q=HEALTH+every');
