@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { examplesOf } from '../support/document-examples.js';
 import { HttpClient } from '../support/http-client.js';
+import { selfSigned } from '../support/certificate.js';
 import { projectRoot } from '../support/project.js';
 import { freeListeners, runPostern, ServerProcess } from '../support/server-process.js';
 import { SmtpClient } from '../support/smtp-client.js';
@@ -42,6 +43,9 @@ test('the configuration in the README is a good one', async (t) => {
   const [, config = ''] = /```json5\n([\s\S]*?)```/.exec(readme) ?? [];
   assert.match(config, /hostname/);
   await writeFile(join(folder, 'postern.json5'), config);
+  const { key, cert } = selfSigned('mail.example.org');
+  await writeFile(join(folder, 'key.pem'), key, { mode: 0o600 });
+  await writeFile(join(folder, 'cert.pem'), cert);
   const { code, stderr } = await runPostern(['config', 'check'], { cwd: folder });
   assert.equal(code, 0, stderr);
 });
