@@ -3,6 +3,7 @@ import { mkdir, readdir, readFile, symlink, truncate, writeFile } from 'node:fs/
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { CommitLog, type CommitLogOptions } from '../../../core/disk/commit-log.js';
+import { nodeFiles } from '../../../core/disk/file-layer.js';
 import { uniqueId } from '../../../core/disk/id.js';
 import { AppendFailed, LogFull } from '../../../core/disk/log-failure.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
@@ -180,7 +181,7 @@ test('what is acknowledged behind a fault survives a power cut, though the syste
     }
     assert.equal(kept.length, 10);
     await files.cutPower();
-    const texts = new Set(await textsIn(await CommitLog.open(folder, { files, log: rememberingLog().log })));
+    const texts = new Set(await textsIn(await CommitLog.open(folder, { files: nodeFiles, log: rememberingLog().log })));
     assert.deepEqual(
       kept.filter((text) => !texts.has(text)),
       [],

@@ -1,4 +1,5 @@
 import { open } from 'node:fs/promises';
+import { setImmediate } from 'node:timers/promises';
 import { FaultyFiles } from './faulty-files.js';
 
 const pageBytes = 4096;
@@ -16,45 +17,71 @@ interface Image {
 export class ForgetfulFiles extends FaultyFiles {
   readonly #images = new Map<string, Image>();
   readonly #positions = new Map<number, number>();
+  #underWay = 0;
+  #cut = false;
 
-  override async open(path: string, flags: string | number, mode?: number): Promise<number> {
-    const fd = await super.open(path, flags, mode);
-    this.#positions.set(fd, 0);
-    return fd;
+  override open(path: string, flags: string | number, mode?: number): Promise<number> {
+    return this.#powered(async () => {
+      const fd = await super.open(path, flags, mode);
+      this.#positions.set(fd, 0);
+      return fd;
+    });
   }
 
-  override async write(fd: number, buffers: readonly Buffer[]): Promise<number> {
-    const written = await super.write(fd, buffers);
-    const from = this.#positions.get(fd) ?? 0;
-    const { dirty } = this.#imageOf(this.opened.get(fd));
-    for (let page = Math.floor(from / pageBytes); page * pageBytes < from + written; page += 1) dirty.add(page);
-    this.#positions.set(fd, from + written);
-    return written;
+  override write(fd: number, buffers: readonly Buffer[]): Promise<number> {
+    return this.#powered(async () => {
+      const written = await super.write(fd, buffers);
+      const from = this.#positions.get(fd) ?? 0;
+      const { dirty } = this.#imageOf(this.opened.get(fd));
+      for (let page = Math.floor(from / pageBytes); page * pageBytes < from + written; page += 1) dirty.add(page);
+      this.#positions.set(fd, from + written);
+      return written;
+    });
   }
 
-  override async fdatasync(fd: number): Promise<void> {
-    await this.#sync(fd, () => super.fdatasync(fd));
+  override fdatasync(fd: number): Promise<void> {
+    return this.#powered(() => this.#sync(fd, () => super.fdatasync(fd)));
   }
 
-  override async fsync(fd: number): Promise<void> {
-    await this.#sync(fd, () => super.fsync(fd));
+  override fsync(fd: number): Promise<void> {
+    return this.#powered(() => this.#sync(fd, () => super.fsync(fd)));
   }
 
-  override async rename(from: string, to: string): Promise<void> {
-    await super.rename(from, to);
-    const image = this.#images.get(from);
-    this.#images.delete(from);
-    if (image !== undefined) this.#images.set(to, image);
+  override rename(from: string, to: string): Promise<void> {
+    return this.#powered(async () => {
+      await super.rename(from, to);
+      const image = this.#images.get(from);
+      this.#images.delete(from);
+      if (image !== undefined) this.#images.set(to, image);
+    });
   }
 
-  /** The files hold what was on the disk, and no more. */
+  override unlink(path: string): Promise<void> {
+    return this.#powered(async () => {
+      await super.unlink(path);
+      this.#images.delete(path);
+    });
+  }
+
+  /** Whoever has these files comes no further; then they hold what was on the disk, and no more. */
   async cutPower(): Promise<void> {
-    for (const [path, { bytes, dirty }] of this.#images) {
-      dirty.clear();
+    this.#cut = true;
+    while (this.#underWay > 0) await setImmediate();
+    for (const [path, { bytes }] of this.#images) {
       const file = await open(path, 'r+');
       await file.truncate(0);
       await file.write(bytes, 0, bytes.length, 0);
       await file.close();
+    }
+  }
+
+  async #powered<T>(call: () => Promise<T>): Promise<T> {
+    if (this.#cut) throw new Error('the power is cut');
+    this.#underWay += 1;
+    try {
+      return await call();
+    } finally {
+      this.#underWay -= 1;
     }
   }
 
