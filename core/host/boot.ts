@@ -2,12 +2,14 @@ import { bootOrder, missingService, withoutMissing } from './boot-order.js';
 import type { Clock } from '../clock.js';
 import type { Difference } from '../contracts/server.js';
 import { knownFailure, unloadedPlugin, unstartedPlugin, type FailedPlugin } from './failed-plugin.js';
+import { giveOptions } from './new-options.js';
 import type { Plugin } from '../plugin.js';
 import { planPlugins, pluginDifferences, type PluginPlan } from './plugin-plan.js';
 import { describePlugin, indispensable, tokensOf, type Program } from './plugin-program.js';
 import { notStarted, refusedOptions, refusedPlugin } from './plugin-refusal.js';
 import { exchanged, type PresentPlugins } from './present-plugins.js';
 import { setUpPlugin, type SetupInput } from './plugin-setup.js';
+import { problem } from '../problem.js';
 import type { RunningPlugin } from './running-plugin.js';
 import type { Service } from '../service.js';
 import { SettlingPlugins } from './settling-plugins.js';
@@ -44,6 +46,7 @@ export class PluginHost {
   readonly #input: HostInput;
   #present: PresentPlugins;
   readonly #settling: SettlingPlugins;
+  #stopped = false;
 
   constructor(input: HostInput) {
     this.#input = input;
@@ -85,6 +88,7 @@ export class PluginHost {
 
   /** Stops all plugins, the last started first. */
   async stop(): Promise<void> {
+    this.#stopped = true;
     await this.#settling.stop();
     const { running, site } = this.#present;
     this.#present = { ...this.#present, running: [] };
@@ -109,9 +113,10 @@ export class PluginHost {
    * Brings another program into force: what is new is set up beside what runs, and swapped in one step. When one refuses,
    * nothing has changed.
    *
-   * @throws Problem `invalid` that names the plugin
+   * @throws Problem `invalid` that names the plugin; `unavailable` when the server stops
    */
   async bring(next: Program, beforeTakingBack: () => void = () => undefined): Promise<PluginChange> {
+    this.#refuseWhenStopped();
     const plan = planPlugins(this.#present, next);
     const { fresh, failed } = await this.#setUpAll(plan, next);
     const undo: (() => void | Promise<void>)[] = [];
@@ -120,7 +125,8 @@ export class PluginHost {
       for (const running of fresh.toReversed()) await this.#settling.discard(running);
     };
     try {
-      for (const running of plan.reconfigured) undo.push(await reconfigure(running, next));
+      for (const running of plan.reconfigured) undo.push(await giveOptions(running, next, this.#input.log));
+      this.#refuseWhenStopped();
       undo.push(this.#swap(plan.leaving, fresh, { program: next, failed }));
     } catch (error) {
       beforeTakingBack();
@@ -255,6 +261,7 @@ export class PluginHost {
     const { between = () => undefined } = this.#input;
     const back = (): void => {
       for (const running of fresh) running.deactivate();
+      if (this.#stopped) return;
       this.#present = before;
       between();
       for (const running of leaving) running.activate();
@@ -275,6 +282,11 @@ export class PluginHost {
     return back;
   }
 
+  /** What came into force now would never be stopped. */
+  #refuseWhenStopped(): void {
+    if (this.#stopped) throw problem('unavailable', 'The server is stopping.');
+  }
+
   async #takeBack(step: () => void | Promise<void>): Promise<void> {
     try {
       await step();
@@ -282,15 +294,4 @@ export class PluginHost {
       this.#input.log.error({ err: error }, 'a plugin could not go back to what it was');
     }
   }
-}
-
-async function reconfigure(running: RunningPlugin, { options }: Program): Promise<() => Promise<void>> {
-  const { options: old, reconfigure: give } = running;
-  const { name } = running.plugin;
-  try {
-    await give?.(options.get(name));
-  } catch (error) {
-    throw refusedOptions(name, error);
-  }
-  return async () => give?.(old);
 }

@@ -43,15 +43,11 @@ export function exchanged(present: PresentPlugins, exchange: PluginExchange): Pr
     if (origin !== undefined) site.set(name, origin);
     for (const [key, { id }] of Object.entries(provides)) services.set(id, running.service(key));
   }
-  return {
-    program,
-    failed,
-    services,
-    site,
-    running: [
-      ...present.running.flatMap((running) => (leaving.includes(running) ? successorOf(running) : running)),
-      ...fresh.filter(({ plugin }) => !names.has(plugin.name)),
-    ],
-    since: new Map([...present.since, ...fresh.map((running) => [running, at] as const)]),
-  };
+  const running = [
+    ...present.running.flatMap((one) => (leaving.includes(one) ? successorOf(one) : one)),
+    ...fresh.filter(({ plugin }) => !names.has(plugin.name)),
+  ];
+  // Nothing here holds what has left.
+  const since = new Map(running.map((one) => [one, present.since.get(one) ?? at] as const));
+  return { program, failed, services, site, running, since };
 }

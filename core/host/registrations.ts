@@ -9,10 +9,10 @@ export class Registrations {
   readonly #undo: Undo[] = [];
   #active = false;
 
-  /** `register` runs when the plugin becomes active, and what it returns when it stops. */
+  /** `register` runs when the plugin becomes active, and what it returns when it stops. What is refused is not kept. */
   add(register: () => Undo): void {
-    this.#staged.push(register);
     if (this.#active) this.#undo.push(register());
+    this.#staged.push(register);
   }
 
   /** All or nothing: when one fails, those before it are undone. May be called again after `deactivate`. */

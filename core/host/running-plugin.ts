@@ -5,6 +5,7 @@ import type { Plugin, PluginContext } from '../plugin.js';
 import { Registrations } from './registrations.js';
 import { markOf, runAs } from '../watchdog/running-code.js';
 
+type TakeOptions = (options: unknown) => void | Promise<void>;
 type Release = () => void | Promise<void>;
 
 /** Makes the context of one plugin over the registrations and releases that belong to it. */
@@ -29,6 +30,8 @@ export class RunningPlugin {
   #options: unknown;
   #ownsFiles = false;
   #stopped: Promise<void> | undefined;
+  /** Ends when the last options that it was given are taken or refused. */
+  #taking: Promise<unknown> = Promise.resolve();
 
   constructor(plugin: Plugin, log: Log, failed: FaultSink = () => undefined) {
     this.plugin = plugin;
@@ -77,14 +80,14 @@ export class RunningPlugin {
     return this.#result[key];
   }
 
-  /** Undefined when the plugin cannot change while it runs. */
+  /** Undefined when the plugin cannot change while it runs. What it is given, it is given one behind the other. */
   get reconfigure(): ((options: unknown) => Promise<void>) | undefined {
     const reconfigure = this.#result['reconfigure'];
     if (typeof reconfigure !== 'function') return undefined;
-    return async (options) => {
-      const give = reconfigure as (options: unknown) => void | Promise<void>;
-      await runAs(markOf(this.plugin.name, 'reconfigure'), () => give(options));
-      this.#options = options;
+    return (options) => {
+      const taken = this.#take(options, reconfigure as TakeOptions, this.#taking);
+      this.#taking = taken.catch(() => undefined);
+      return taken;
     };
   }
 
@@ -119,6 +122,12 @@ export class RunningPlugin {
       this.#failed(this.plugin.name, 'release', error);
       this.#log.error({ plugin: this.plugin.name, err: error }, 'a plugin could not release everything');
     }
+  }
+
+  async #take(options: unknown, take: TakeOptions, before: Promise<unknown>): Promise<void> {
+    await before;
+    await runAs(markOf(this.plugin.name, 'reconfigure'), () => take(options));
+    this.#options = options;
   }
 
   #refuseMissingServices(): void {

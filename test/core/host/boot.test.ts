@@ -2,57 +2,14 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { z } from 'zod';
-import { lend, PluginHost, type HostInput } from '../../../core/host/boot.js';
-import { systemClock } from '../../../core/clock.js';
-import type { Log } from '../../../core/log.js';
-import { definePlugin, service, type Plugin, type PluginContext } from '../../../core/plugin.js';
-import type { Program, SiteOrigin } from '../../../core/host/plugin-program.js';
+import { lend, type PluginHost } from '../../../core/host/boot.js';
+import { definePlugin, service, type Plugin } from '../../../core/plugin.js';
 import { isStartError } from '../../../core/start-error.js';
+import { hostOf, lines, link, programOf, siteProgram } from './host-ground.js';
 
 const spring = service<string>('test.spring');
 const wheel = service<string>('test.wheel');
 const none = z.strictObject({});
-
-const lines: string[] = [];
-const note = (_fields: unknown, text?: string) => void lines.push(text ?? '');
-const log: Log = { trace: note, debug: note, info: note, warn: note, error: note, fatal: note, child: () => log };
-
-/** Plugins that come with the server, unless `site` says otherwise; with their usual options or those given. */
-function programOf(
-  plugins: readonly Plugin[],
-  options: Readonly<Record<string, unknown>> = {},
-  site: Program['site'] = new Map(),
-): Program {
-  const chosen = plugins.map(({ name, options: schema }) => [name, options[name] ?? schema.parse({})] as const);
-  return { plugins, options: new Map(chosen), site, unloaded: [] };
-}
-
-/** What is registered is a word in `inForce`, put there by `http.navigate`. */
-function hostOf(plugins: readonly Plugin[], more: Partial<HostInput> = {}) {
-  const inForce: string[] = [];
-  const host = new PluginHost({
-    program: programOf(plugins),
-    lent: [],
-    log,
-    clock: systemClock,
-    contextOf: (_plugin, registrations, onClose) =>
-      ({
-        onClose,
-        http: {
-          navigate: ({ title }: { title: string }) =>
-            registrations.add(() => {
-              if (inForce.includes(title)) throw new Error(`${title} twice`);
-              inForce.push(title);
-              return () => void inForce.splice(inForce.indexOf(title), 1);
-            }),
-        },
-      }) as unknown as PluginContext,
-    ...more,
-  });
-  return { host, inForce };
-}
-
-const link = (title: string) => ({ title, href: '/', order: 1, role: 'read' }) as const;
 
 async function refusalOf(host: PluginHost): Promise<string> {
   try {
@@ -300,15 +257,6 @@ suite('reconfiguration', () => {
 });
 
 suite('plugins of the site', () => {
-  const origin = (fingerprint: string): SiteOrigin => ({
-    entry: { from: './site', mode: 'enforce', required: false, startSeconds: 1 },
-    file: '/site/index.js',
-    fingerprint,
-    replaces: false,
-    kitNumber: false,
-  });
-  const siteProgram = (plugins: readonly Plugin[], version: string) =>
-    programOf(plugins, {}, new Map(plugins.map(({ name }) => [name, origin(version)])));
   const events: string[] = [];
   const version = (word: string, more: Partial<Plugin> = {}): Plugin => ({
     ...definePlugin({

@@ -1,0 +1,95 @@
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
+import { z } from 'zod';
+import { definePlugin, type Plugin } from '../../../core/plugin.js';
+import { hostOf, link, siteProgram } from './host-ground.js';
+
+const sized = z.strictObject({ size: z.number().default(1) });
+
+const named = (word: string, more: Partial<Plugin> = {}): Plugin => ({
+  ...definePlugin({ name: 'site', setup: ({ http }) => http.navigate(link(word)) }),
+  ...more,
+});
+
+suite('a change of the plugins', () => {
+  test('leaves nothing of those that have left, however many there were', async () => {
+    const { host, inForce } = hostOf([], { program: siteProgram([named('1')], '1') });
+    await host.start();
+    for (const version of ['2', '3', '4']) (await host.bring(siteProgram([named(version)], version))).commit();
+    assert.deepEqual(inForce, ['4']);
+    assert.deepEqual([...host.present.since.keys()], host.present.running);
+    (await host.bring(siteProgram([], '5'))).commit();
+    assert.equal(host.present.since.size, 0);
+  });
+
+  test('that a stop of the server overtakes brings nothing into force, and releases what it had set up', async () => {
+    const events: string[] = [];
+    let begin = (): void => undefined;
+    const slow = definePlugin({
+      name: 'site',
+      async setup({ http, onClose }) {
+        onClose(() => void events.push('released'));
+        await new Promise<void>((resolve) => (begin = resolve));
+        http.navigate(link('slow'));
+      },
+    });
+    const { host, inForce } = hostOf([], { program: siteProgram([named('one')], '1') });
+    await host.start();
+    const bringing = host.bring(siteProgram([slow], '2'));
+    const refused = assert.rejects(bringing, /The server is stopping/);
+    await host.stop();
+    assert.deepEqual(inForce, []);
+    begin();
+    await refused;
+    assert.deepEqual([inForce, events], [[], ['released']]);
+    await assert.rejects(host.bring(siteProgram([named('three')], '3')), /The server is stopping/);
+    assert.deepEqual(inForce, []);
+  });
+
+  test('does not wait for ever for a plugin that takes its options, and gives it the old ones back when it is late', async () => {
+    const seen: number[] = [];
+    const late: (() => void)[] = [];
+    const hesitant = definePlugin({
+      name: 'hesitant',
+      options: sized,
+      setup: () => ({
+        async reconfigure({ size }: { size: number }) {
+          if (size === 2) await new Promise<void>((resolve) => late.push(resolve));
+          seen.push(size);
+        },
+      }),
+    });
+    const program = (size: number) => siteProgram([hesitant], '1', { hesitant: { size } });
+    const { host } = hostOf([], { program: program(1) });
+    await host.start();
+    await assert.rejects(
+      host.bring(program(2)),
+      /The plugin hesitant refuses its options: it has not taken them after 1 s/,
+    );
+    assert.deepEqual(host.present.running[0]?.options, { size: 1 });
+    for (const go of late) go();
+    for (let turn = 0; turn < 5; turn += 1) await setImmediate();
+    assert.deepEqual(seen, [2, 1]);
+    assert.deepEqual(host.present.running[0]?.options, { size: 1 });
+    (await host.bring(program(3))).commit();
+    assert.deepEqual(seen, [2, 1, 3]);
+  });
+
+  test('that is taken back brings all of the old one back, also when it had asked for what it could not have', async () => {
+    let ask = (): void => undefined;
+    const greedy = definePlugin({
+      name: 'site',
+      setup({ http }) {
+        http.navigate(link('one'));
+        ask = () => http.navigate(link('one'));
+      },
+    });
+    const { host, inForce } = hostOf([], { program: siteProgram([greedy], '1') });
+    await host.start();
+    assert.throws(ask, /one twice/);
+    const change = await host.bring(siteProgram([named('two')], '2'));
+    await change.undo();
+    assert.deepEqual(inForce, ['one']);
+  });
+});
