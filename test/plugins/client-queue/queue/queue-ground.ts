@@ -58,7 +58,7 @@ export async function fileQueueGround(
   const spool = await openSpool(join(root, 'spool'), { log, reserveBytes: 0, ...spoolWishes });
   await spool.recover();
   const opened = new Set<OpenedRelayQueue>();
-  let kill = (): void => undefined;
+  let kill = (): Promise<void> => Promise.resolve();
   const open = async (changed: Partial<RelayQueueOptions> = {}): Promise<OpenedRelayQueue> => {
     const mortal = mortalFiles(changed.files ?? files);
     kill = mortal.kill;
@@ -86,7 +86,7 @@ export async function fileQueueGround(
       return ground.queue;
     },
     afterCrash: async (changed) => {
-      kill();
+      await kill();
       ground.queue = await open(changed);
       return ground.queue;
     },
@@ -94,17 +94,33 @@ export async function fileQueueGround(
   return ground;
 }
 
-/** A file layer that does nothing any more when its process has died. */
-function mortalFiles(files: FileLayer): { readonly files: FileLayer; readonly kill: () => void } {
+/**
+ * A file layer that does nothing any more when its process has died. The system ends the calls that are under way before the next process
+ * can have the folder.
+ */
+function mortalFiles(files: FileLayer): { readonly files: FileLayer; readonly kill: () => Promise<void> } {
   let dead = false;
+  const underWay = new Set<Promise<unknown>>();
   const mortal = new Proxy(files, {
     get: (target, name: keyof FileLayer) => {
-      const call = target[name].bind(target) as (...given: readonly unknown[]) => unknown;
-      return (...given: readonly unknown[]) =>
-        dead ? Promise.reject(new Error('the process is dead')) : call(...given);
+      const call = target[name].bind(target) as (...given: readonly unknown[]) => Promise<unknown>;
+      return async (...given: readonly unknown[]) => {
+        if (dead) throw new Error('the process is dead');
+        const called = call(...given);
+        underWay.add(called);
+        try {
+          return await called;
+        } finally {
+          underWay.delete(called);
+        }
+      };
     },
   });
-  return { files: mortal, kill: () => (dead = true) };
+  const kill = async (): Promise<void> => {
+    dead = true;
+    await Promise.allSettled(underWay);
+  };
+  return { files: mortal, kill };
 }
 
 async function spooled(spool: FileSpool, body = 'Subject: hello\r\n\r\nA line.\r\n'): Promise<SpooledMessage> {

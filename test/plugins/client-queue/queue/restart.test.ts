@@ -186,6 +186,7 @@ test('the journal is brought into snapshots again and again, and nothing is lost
   await ground.queue.close();
   const names = await readdir(ground.folder);
   assert.equal(names.filter((name) => name.startsWith('snapshot-')).length, 1);
-  assert.ok((await readdir(join(ground.folder, 'journal'))).length <= 8);
+  // A journal whose segments were all in use when its process died has got one more: three times at most.
+  assert.ok((await readdir(join(ground.folder, 'journal'))).length <= 8 + 3);
   assert.ok(!existsSync(join(ground.folder, 'quarantine')));
 });
