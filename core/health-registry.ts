@@ -26,12 +26,15 @@ export class HealthRegistry implements HealthOverview {
 
   /**
    * @returns takes the check away again
-   * @throws Error when another check has that name
+   * @throws Error when another check has that name, or this one is no function
    */
   check(plugin: string, component: string, check: HealthCheck): () => void {
     const taken = this.#components.get(component);
     if (taken !== undefined) {
       throw new Error(`Health component "${component}" of plugin ${plugin} is already checked by ${taken.plugin}.`);
+    }
+    if (typeof check !== 'function') {
+      throw new Error(`Health component "${component}" of plugin ${plugin}: the check is not a function.`);
     }
     const mark = markOf(plugin, `health check ${component}`);
     const entry: Component = { plugin, check: () => runAs(mark, check), seen: { status: 'up', since: this.#now() } };
@@ -73,14 +76,16 @@ export class HealthRegistry implements HealthOverview {
 
 /** A check that fails says nothing about its component: it is not known to work, and not known to be down. */
 function ask(check: HealthCheck): HealthReport {
-  const unknown: HealthReport = {
-    status: 'degraded',
-    why: 'The check of this component failed; its state is not known.',
-  };
+  const unknown = (why: string): HealthReport => ({ status: 'degraded', why: `${why}; its state is not known.` });
   try {
-    const report = check();
-    return report.status in gravity ? report : unknown;
+    const report: HealthReport | Promise<unknown> = check();
+    if (report instanceof Promise)
+      return unknown('The check of this component gave a promise: it has to answer at once');
+    if (Object.hasOwn(gravity, report.status)) return report;
+    return unknown(
+      `The check of this component answered ${JSON.stringify(report.status)}: up, degraded or down are answers`,
+    );
   } catch {
-    return unknown;
+    return unknown('The check of this component failed');
   }
 }

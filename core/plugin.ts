@@ -20,7 +20,10 @@ export interface PluginContext {
   readonly clock: Clock;
   readonly http: {
     mount(endpoints: readonly AnyEndpoint[]): void;
-    /** A link in the navigation of every page, for those who hold the role. */
+    /**
+     * A link in the navigation of every page, for those who hold the role. Links of the site stand behind those of the server,
+     * among themselves by `order`, then by title.
+     */
     navigate(link: {
       readonly title: string;
       readonly href: string;

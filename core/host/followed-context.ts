@@ -1,5 +1,7 @@
+import { asProblem } from '../http/failure.js';
 import type { InFlight } from './in-flight.js';
 import type { PluginContext } from '../plugin.js';
+import { classOf } from '../problem.js';
 import type { Hook, HookOptions, Stage } from '../smtp/hook.js';
 
 /** Who wants to know how a plugin does. */
@@ -15,14 +17,23 @@ export function followedContext(context: PluginContext, follower: PluginFollower
   const { http, smtp } = context;
   const { inFlight } = follower;
 
-  function follow<A extends readonly unknown[], R>(where: string, act: (...given: A) => R): (...given: A) => R {
+  /** What is no function is for others to refuse. */
+  function follow<A extends readonly unknown[], R>(
+    where: string,
+    act: (...given: A) => R,
+    counts: (error: unknown) => boolean = () => true,
+  ): (...given: A) => R {
+    if (typeof act !== 'function') return act;
+    const failed = (error: unknown): void => {
+      if (counts(error)) follower.failed(where, error);
+    };
     return (...given) => {
       try {
         const result = inFlight.track(act(...given));
-        if (result instanceof Promise) result.catch((error: unknown) => follower.failed(where, error));
+        if (result instanceof Promise) result.catch(failed);
         return result;
       } catch (error) {
-        follower.failed(where, error);
+        failed(error);
         throw error;
       }
     };
@@ -35,8 +46,8 @@ export function followedContext(context: PluginContext, follower: PluginFollower
       mount: (endpoints) =>
         http.mount(
           endpoints.map((endpoint) => {
-            const { handle } = endpoint;
-            return { ...endpoint, handle: (request) => inFlight.track(handle(request)) };
+            const { method, path, handle } = endpoint;
+            return { ...endpoint, handle: follow(`${method} ${path}`, handle, isOurFault) };
           }),
         ),
     },
@@ -45,6 +56,9 @@ export function followedContext(context: PluginContext, follower: PluginFollower
       on: followedHooks(smtp, inFlight),
       watch: (event, watcher) => smtp.watch(event, follow(`watcher ${event}`, watcher)),
     },
+    health: {
+      check: (component, check) => context.health.check(component, follow(`health check ${component}`, check)),
+    },
     every: (seconds, task) => context.every(seconds, follow('timer', task)),
     folder: (name) => {
       follower.ownsFiles();
@@ -52,6 +66,9 @@ export function followedContext(context: PluginContext, follower: PluginFollower
     },
   };
 }
+
+/** What a peer is told with 4xx is his own doing. */
+const isOurFault = (error: unknown): boolean => classOf(asProblem(error)).http >= 500;
 
 /** Hooks that answer later are under way until then. What is no function is for the pipeline to refuse. */
 function followedHooks(smtp: PluginContext['smtp'], inFlight: InFlight): PluginContext['smtp']['on'] {

@@ -9,6 +9,7 @@ import type { PluginContext } from '../plugin.js';
 import type { ContextFactory } from './running-plugin.js';
 import type { Hook, HookOptions, Stage } from '../smtp/hook.js';
 import type { Pipeline } from '../smtp/pipeline.js';
+import { placeOf } from '../site/site-plugins.js';
 import { repeat, type Timers } from '../timers.js';
 import { markOf, runAs } from '../watchdog/running-code.js';
 
@@ -30,11 +31,13 @@ export function contextFactory(parts: ContextParts): ContextFactory {
     const { name, views, assets } = plugin;
     const log = parts.log.child({ plugin: name });
     const metrics = parts.metrics.scope(name);
+    const side = placeOf(plugin) === undefined ? 'server' : 'site';
     onClose(() => metrics.undo());
     if (views !== undefined) registrations.add(http.views(name, views));
     if (assets !== undefined) registrations.add(http.assets(name, assets));
 
     const marked = (seconds: number, task: () => void | Promise<void>) => {
+      if (typeof task !== 'function') throw new TypeError(`every(${seconds}, …): the task is not a function.`);
       const mark = markOf(name, `timer of ${seconds} s`);
       return () => runAs(mark, task);
     };
@@ -49,7 +52,7 @@ export function contextFactory(parts: ContextParts): ContextFactory {
       clock,
       http: {
         mount: (endpoints) => registrations.add(() => http.mount(name, endpoints)),
-        navigate: (link) => registrations.add(() => http.navigate(name, link)),
+        navigate: (link) => registrations.add(() => http.navigate(name, link, side)),
       },
       smtp: {
         on,
@@ -59,7 +62,10 @@ export function contextFactory(parts: ContextParts): ContextFactory {
       },
       metrics,
       health: { check: (component, check) => registrations.add(() => health.check(name, component, check)) },
-      every: (seconds, task) => registrations.add(() => repeat(seconds, marked(seconds, task), { timers, log })),
+      every: (seconds, task) => {
+        const run = marked(seconds, task);
+        registrations.add(() => repeat(seconds, run, { timers, log }));
+      },
       folder: async (folder) => {
         const path = join(parts.data, folder);
         await makeFolder(path);

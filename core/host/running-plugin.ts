@@ -111,6 +111,7 @@ export class RunningPlugin {
 
   /** What a setup opens that was given up meanwhile is released at once. */
   #onClose(release: Release): void {
+    if (typeof release !== 'function') throw new TypeError('onClose: not a function.');
     if (this.#stopped === undefined) this.#releases.push(release);
     else void this.#release(release);
   }

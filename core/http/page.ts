@@ -1,21 +1,14 @@
-import type { Account, Role } from './endpoint.js';
-import { holds } from './access.js';
+import type { Account } from './endpoint.js';
 import { wantsFragment, type Context } from './exchange.js';
+import type { Navigation, ShownLink } from './navigation.js';
 import type { Notices } from './notices.js';
 import { withParameter } from './way-back.js';
 import type { Views } from './views.js';
 
-export interface NavigationLink {
-  readonly title: string;
-  readonly href: string;
-  readonly order: number;
-  readonly role: Role;
-}
-
 /** What every view finds as `page`. */
 export interface PageModel {
   readonly title: string;
-  readonly nav: readonly { readonly title: string; readonly href: string; readonly current: boolean }[];
+  readonly nav: readonly ShownLink[];
   readonly account: Account | null;
   readonly requestId: string;
   readonly path: string;
@@ -29,6 +22,7 @@ export interface PageModel {
 export interface PagesInput {
   readonly views: Views;
   readonly notices: Notices;
+  readonly navigation: Pick<Navigation, 'show'>;
   readonly version: string;
   readonly hostname: string;
 }
@@ -36,15 +30,9 @@ export interface PagesInput {
 /** Renders views inside the layout, or as the fragment that htmx asked for. */
 export class Pages {
   readonly #input: PagesInput;
-  readonly #links = new Set<NavigationLink>();
 
   constructor(input: PagesInput) {
     this.#input = input;
-  }
-
-  navigate(link: NavigationLink): () => void {
-    this.#links.add(link);
-    return () => this.#links.delete(link);
   }
 
   render(ctx: Context, template: string, title: string, model: object): string {
@@ -59,12 +47,12 @@ export class Pages {
   }
 
   model(ctx: Context, title: string): PageModel {
-    const { notices, version, hostname } = this.#input;
+    const { notices, navigation, version, hostname } = this.#input;
     const { account, id } = ctx.state.exchange;
     const key = typeof ctx.query['notice'] === 'string' ? ctx.query['notice'] : undefined;
     return {
       title,
-      nav: this.#navigation(ctx.path, account),
+      nav: navigation.show(ctx.path, account),
       account,
       requestId: id,
       path: ctx.path,
@@ -73,18 +61,6 @@ export class Pages {
       version,
       hostname,
     };
-  }
-
-  #navigation(path: string, account: Account | null): PageModel['nav'] {
-    const links = [...this.#links].filter(({ role }) => holds(account, role)).toSorted((a, b) => a.order - b.order);
-    const current = links
-      .filter(({ href }) => path === href || path.startsWith(href.endsWith('/') ? href : `${href}/`))
-      .toSorted((a, b) => b.href.length - a.href.length)[0];
-    return links.map(({ title, href }) => ({
-      title,
-      href,
-      current: href === current?.href && (href !== '/' || path === '/'),
-    }));
   }
 }
 

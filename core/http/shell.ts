@@ -21,11 +21,12 @@ import type { AnyEndpoint, EndpointDescription } from './endpoint.js';
 import type { ExchangeState } from './exchange.js';
 import { hostCheck } from './host.js';
 import { KeptAnswers } from './idempotency.js';
+import { Navigation, type NavigationLink, type Side } from './navigation.js';
 import { Notices } from './notices.js';
 import { openApiDocument } from './openapi.js';
 import { refuseOpenDoor } from './open-door.js';
 import type { HttpSettings } from './options.js';
-import { Pages, type NavigationLink } from './page.js';
+import { Pages } from './page.js';
 import { problemBoundary } from './problem-boundary.js';
 import { targetCheck } from './request-target.js';
 import { compileRoute, type Route } from './route.js';
@@ -63,7 +64,7 @@ export interface ShellInput {
 export interface HttpShell {
   /** Puts endpoints into force; returns the undo. Throws a start error for a missing view or a path that is taken. */
   mount(plugin: string, endpoints: readonly AnyEndpoint[]): () => void;
-  navigate(plugin: string, link: NavigationLink): () => void;
+  navigate(plugin: string, link: NavigationLink, side?: Side): () => void;
   describe(): readonly EndpointDescription[];
   /**
    * Reads the views, or the assets, of a plugin; what is returned puts them into force, and then returns the undo.
@@ -91,6 +92,7 @@ class Shell implements HttpShell {
   readonly #assets: Assets;
   readonly #views: Views;
   readonly #pages: Pages;
+  readonly #navigation = new Navigation();
   readonly #uploads: Uploads;
   readonly #answers: KeptAnswers;
   readonly #audit: AuditSink;
@@ -123,7 +125,7 @@ class Shell implements HttpShell {
       strict: input.strictViews,
     });
     const notices = new Notices();
-    this.#pages = new Pages({ views: this.#views, notices, version, hostname });
+    this.#pages = new Pages({ views: this.#views, notices, navigation: this.#navigation, version, hostname });
     this.#uploads = new Uploads(join(input.dataRoot, 'uploads'));
     this.#answers = new KeptAnswers({ folder: join(input.dataRoot, 'idempotency'), clock, log });
     this.#audit = input.audit ?? new AuditFile(join(input.dataRoot, 'logs'), log);
@@ -145,8 +147,8 @@ class Shell implements HttpShell {
     };
   }
 
-  navigate(_plugin: string, link: NavigationLink): () => void {
-    return this.#pages.navigate(link);
+  navigate(plugin: string, link: NavigationLink, side: Side = 'server'): () => void {
+    return this.#navigation.add(plugin, link, side);
   }
 
   describe(): readonly EndpointDescription[] {

@@ -94,7 +94,9 @@ export class Pipeline {
   }
 
   watch<E extends WatchedEvent>(plugin: string, event: E, watcher: Watcher<E>): Undo {
-    if (!Object.hasOwn(this.#watchers, event)) throw startError(`Plugin ${plugin}: there is no event ${event}.`);
+    if (!Object.hasOwn(this.#watchers, event))
+      throw startError(`Plugin ${plugin}: there is no event ${event}; events: ${Object.keys(noWatchers).join(', ')}.`);
+    if (typeof watcher !== 'function') throw startError(`Plugin ${plugin}, watcher of ${event}: not a function.`);
     const registered = new RegisteredWatcher(plugin, event, watcher, this.#log);
     this.#keepWatchers(event, [...this.#watchers[event], registered]);
     return () => this.#keepWatchers(event, without(this.#watchers[event], registered));
@@ -116,6 +118,9 @@ export class Pipeline {
     const present = this.#targets.get(name);
     if (present !== undefined) {
       throw startError(`Plugins ${present.plugin} and ${plugin} both deliver to the target ${name}: use only one.`);
+    }
+    if (typeof target?.start !== 'function') {
+      throw startError(`Plugin ${plugin}, target ${name}: it has no start(transaction, recipients).`);
     }
     const registered = { plugin, target };
     this.#targets.set(name, registered);

@@ -130,7 +130,7 @@ suite('a reload of a plugin of the site', () => {
     assert.ok(added.changed.includes('sitePlugins.site'), JSON.stringify(added));
     assert.deepEqual(added.restartRequired, []);
     assert.equal(await mail(server), '550 5.7.1 one alpha');
-    assert.match(await server.admin.page('/'), /Site words/);
+    assert.match(await server.admin.page('/'), />Audit<.*>Site words</s, 'behind the pages of the server');
     await put(server, { 'postern.json5': configOf('') });
     const removed = await reload(server);
     assert.deepEqual(removed.restartRequired, []);
