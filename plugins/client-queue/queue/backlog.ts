@@ -10,8 +10,8 @@ const entriesInRecord = 50;
 export interface BacklogInput {
   readonly journal: Journal;
   readonly log: Log;
-  /** Tries to make room in the journal. Never rejects. */
-  readonly makeRoom: () => Promise<void>;
+  /** Brings everything into a snapshot, which makes room in the journal; whether that has worked. Never rejects. */
+  readonly makeRoom: () => Promise<boolean>;
 }
 
 /** What the disk has refused: written again and again, with pauses that grow, until it is there. */
@@ -73,11 +73,21 @@ export class Backlog {
     } catch (error) {
       log.error({ err: error, entries: this.size }, 'the queue cannot be written; it is tried again');
       this.#pauseMs = Math.min(2 * this.#pauseMs, longestPauseMs);
-      await this.#input.makeRoom();
+      await this.#bypass();
     }
     this.#timer = undefined;
     if (this.size > 0) this.#schedule();
     else this.#release();
+  }
+
+  /** What is in a snapshot need not be in the journal. */
+  async #bypass(): Promise<void> {
+    const entries = revisionsOf(this.#entries);
+    if (await this.#input.makeRoom()) this.#forget(entries);
+  }
+
+  #forget(written: ReturnType<typeof revisionsOf>): void {
+    for (const { entry, revision } of written) if (entry.revision === revision) this.#entries.delete(entry);
   }
 
   async #write(): Promise<void> {
@@ -89,9 +99,9 @@ export class Backlog {
     }
     while (this.#entries.size > 0) {
       const entries = [...this.#entries].slice(0, entriesInRecord);
-      const written = entries.map((entry) => ({ entry, revision: entry.revision }));
+      const written = revisionsOf(entries);
       await journal.put(entries);
-      for (const { entry, revision } of written) if (entry.revision === revision) this.#entries.delete(entry);
+      this.#forget(written);
     }
   }
 
@@ -101,5 +111,8 @@ export class Backlog {
     for (const { resolve } of waiting) resolve();
   }
 }
+
+const revisionsOf = (entries: Iterable<QueuedEntry>) =>
+  Array.from(entries, (entry) => ({ entry, revision: entry.revision }));
 
 const closing = (): Error => problem('unavailable', 'The queue is closing.');

@@ -15,8 +15,8 @@ const putKind = 4;
 const dropKind = 5;
 const sweptKind = 6;
 
-/** So many changes stand in one record. */
-const changesInRecord = 250;
+/** So many bytes of changes stand in one record, unless a single one has more. */
+const changesBytes = 1024 * 1024;
 
 /** Entries whose changes could not be written, wholly. */
 const Put = z.array(z.object({ entry: StoredEntry, envelope: z.string(), recent: z.array(StoredAttempt) }));
@@ -112,10 +112,8 @@ export class Journal {
   }
 
   async changes(changes: readonly Change[]): Promise<void> {
-    const records: Promise<void>[] = [];
-    for (let at = 0; at < changes.length; at += changesInRecord) {
-      records.push(this.#append(changesKind, changes.slice(at, at + changesInRecord)));
-    }
+    const most = Math.min(changesBytes, this.#commits.largest);
+    const records = joined(changes, most).map((text) => this.#appendText(changesKind, text));
     for (const result of await Promise.allSettled(records)) if (result.status === 'rejected') throw result.reason;
   }
 
@@ -179,6 +177,25 @@ export class Journal {
     }
     this.#bytes += payload.length;
   }
+}
+
+/** The changes as arrays of JSON, in their order, each of so many bytes or of a single one. */
+function joined(changes: readonly Change[], most: number): readonly string[] {
+  const arrays: string[] = [];
+  let texts: string[] = [];
+  let bytes = 0;
+  for (const change of changes) {
+    const text = JSON.stringify(change);
+    const size = Buffer.byteLength(text) + 2;
+    if (texts.length > 0 && bytes + size > most) {
+      arrays.push(`[${texts.join(',')}]`);
+      texts = [];
+      bytes = 0;
+    }
+    texts.push(text);
+    bytes += size;
+  }
+  return texts.length === 0 ? arrays : [...arrays, `[${texts.join(',')}]`];
 }
 
 function show(kind: number, content: unknown, visitor: JournalVisitor): void {

@@ -48,7 +48,7 @@ export class Ledger {
   constructor(input: LedgerInput) {
     this.#input = input;
     const { journal, log } = input;
-    this.#backlog = new Backlog({ journal, log, makeRoom: () => this.#snapshot(true) });
+    this.#backlog = new Backlog({ journal, log, makeRoom: () => this.snapshot() });
     const now = input.clock.now();
     for (const entry of input.entries) {
       this.#file(entry);
@@ -75,7 +75,7 @@ export class Ledger {
     this.refuseWhileStalled();
     const accepted: StoredAcceptInput = { envelope, traceOffset };
     try {
-      await this.#append(() => this.#input.journal.accept(accepted));
+      await this.#append(accepted);
     } catch (error) {
       // It may be on the disk all the same, and must not come back: whoever handed it in keeps it.
       if (error instanceof AppendFailed) this.#backlog.drop(envelope.uid);
@@ -83,7 +83,7 @@ export class Ledger {
     }
     const entry = acceptEntry({ envelope, traceOffset }, this.#input.ground);
     this.#place(entry, entry.recipients);
-    void this.#snapshot(false);
+    this.#tidy();
     return entry;
   }
 
@@ -107,7 +107,7 @@ export class Ledger {
   async commit(changes: Iterable<Change>): Promise<void> {
     const entries = await this.#write(changes);
     this.#release(entries);
-    void this.#snapshot(false);
+    this.#tidy();
   }
 
   /** The same, for what must not be lost: waits until the disk takes it, however long. Rejects only when the queue closes. */
@@ -136,11 +136,14 @@ export class Ledger {
       written.push(change);
     }
     try {
-      await this.#append(() => journal.changes(written));
+      await journal.changes(written);
     } catch (error) {
-      this.#backlog.keep(entries);
-      void this.#tellLater(told);
-      throw storageProblem(error);
+      // A journal that has no room, or none for so large a change, is gone round: a snapshot has it.
+      if (!isFull(error) || !(await this.snapshot())) {
+        this.#backlog.keep(entries);
+        void this.#tellLater(told);
+        throw storageProblem(error);
+      }
     }
     outcomes.tell(told);
     return entries;
@@ -157,13 +160,14 @@ export class Ledger {
   }
 
   /** A journal that is full gets room. */
-  async #append(write: () => Promise<void>): Promise<void> {
+  async #append(accepted: StoredAcceptInput): Promise<void> {
+    const { journal } = this.#input;
     try {
-      await write();
+      await journal.accept(accepted);
     } catch (error) {
-      if (!(error instanceof LogFull) || faultCode(error.cause) !== undefined) throw error;
-      await this.#snapshot(true);
-      await write();
+      if (!isFull(error)) throw error;
+      await this.snapshot();
+      await journal.accept(accepted);
     }
   }
 
@@ -219,14 +223,14 @@ export class Ledger {
     return notices.some(({ id }) => `${noticeOf}-${id}` === uid);
   }
 
-  /** Everything is in a snapshot, if the disk takes one. */
-  snapshot(): Promise<void> {
-    return this.#snapshot(true);
+  /** Brings everything into a snapshot; whether that has worked. Never rejects. */
+  snapshot(): Promise<boolean> {
+    return this.#input.snapshots.writeNow(() => this.#everything());
   }
 
-  /** @param needed even when the journal is short */
-  #snapshot(needed: boolean): Promise<void> {
-    return this.#input.snapshots.write(needed, () => this.#everything());
+  /** Keeps the journal short. */
+  #tidy(): void {
+    void this.#input.snapshots.write(() => this.#everything());
   }
 
   *#everything(): Generator<QueuedEntry> {
@@ -240,6 +244,11 @@ export class Ledger {
     await this.#input.snapshots.close();
     await this.#input.journal.close();
   }
+}
+
+/** Nothing was written for want of room, though the disk is well. */
+function isFull(error: unknown): boolean {
+  return error instanceof LogFull && faultCode(error.cause) === undefined;
 }
 
 function storageProblem(error: unknown): Error {

@@ -6,8 +6,9 @@ import { Turn } from './turn.js';
 
 type Result = MutationResult['results'][number];
 
-/** So many entries are changed together. */
+/** So many entries are changed together, or fewer with so many recipients: others shall not wait long. */
 const together = 250;
+const recipientsTogether = 2500;
 
 /** Changes these entries, in their order. @throws Problem `storage-full`: each entry has its old state or its new one then */
 export async function mutateAll(
@@ -20,10 +21,10 @@ export async function mutateAll(
   const results: Result[] = [];
   const writes: Promise<void>[] = [];
   let changed = 0;
-  for (let at = 0; at < uids.length; at += together) {
+  for (const some of groupsOf(uids, ledger)) {
     ledger.refuseWhileStalled();
     const changes = function* (): Generator<Change> {
-      for (const uid of uids.slice(at, at + together)) {
+      for (const uid of some) {
         const { result, change } = mutateOne(ledger, uid, mutation, now);
         results.push(result);
         if (change === undefined) continue;
@@ -36,6 +37,20 @@ export async function mutateAll(
   }
   for (const written of await Promise.allSettled(writes)) if (written.status === 'rejected') throw written.reason;
   return { requested: uids.length, changed, results };
+}
+
+function* groupsOf(uids: readonly string[], ledger: Ledger): Generator<readonly string[]> {
+  let some: string[] = [];
+  let recipients = 0;
+  for (const uid of uids) {
+    some.push(uid);
+    recipients += ledger.find(uid)?.recipients.length ?? 0;
+    if (some.length < together && recipients < recipientsTogether) continue;
+    yield some;
+    some = [];
+    recipients = 0;
+  }
+  if (some.length > 0) yield some;
 }
 
 function mutateOne(

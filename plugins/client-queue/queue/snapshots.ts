@@ -24,7 +24,7 @@ export interface SnapshotsInput {
 export class Snapshots {
   readonly #input: SnapshotsInput;
   #current: SnapshotFile | undefined;
-  #writing: Promise<void> | undefined;
+  #writing: Promise<boolean> | undefined;
   #notBefore = 0;
   #held = false;
   #closed = false;
@@ -46,10 +46,20 @@ export class Snapshots {
     return joinHistory(old ?? '[]', recent);
   }
 
-  /** Writes one if it is time, or `needed`. Never rejects; one at a time. */
-  write(needed: boolean, entries: () => Iterable<QueuedEntry>): Promise<void> {
-    if (this.#closed || this.#held) return Promise.resolve();
-    if (!needed && this.#writing === undefined && this.#input.journal.bytes < this.#threshold) return Promise.resolve();
+  /** Writes one if it is time. Never rejects; one at a time. */
+  async write(entries: () => Iterable<QueuedEntry>): Promise<void> {
+    if (this.#closed || this.#held) return;
+    if (this.#writing !== undefined || this.#input.journal.bytes >= this.#threshold) await this.#begin(entries);
+  }
+
+  /** Writes one that has all that is in memory now. False when there is none: it must not be written yet, or cannot. Never rejects. */
+  async writeNow(entries: () => Iterable<QueuedEntry>): Promise<boolean> {
+    // One that has begun before may have passed by what has changed since.
+    await this.#writing;
+    return this.#closed || this.#held ? false : this.#begin(entries);
+  }
+
+  #begin(entries: () => Iterable<QueuedEntry>): Promise<boolean> {
     this.#writing ??= this.#write(entries).finally(() => {
       this.#writing = undefined;
     });
@@ -62,7 +72,7 @@ export class Snapshots {
     return Math.max(usual, this.#notBefore);
   }
 
-  async #write(entries: () => Iterable<QueuedEntry>): Promise<void> {
+  async #write(entries: () => Iterable<QueuedEntry>): Promise<boolean> {
     const { folder, files, journal, log } = this.#input;
     // Whatever was acknowledged is in memory by then: its promise has been heard.
     await setImmediate();
@@ -79,10 +89,14 @@ export class Snapshots {
       this.#current = written.file;
       this.#notBefore = 0;
       await before?.close();
-      await this.#removeOthers(written.file.name);
+      await this.#removeOthers(written.file.name).catch((error: unknown) => {
+        log.warn({ err: error }, 'an older snapshot of the queue could not be removed; the next start will');
+      });
+      return true;
     } catch (error) {
       this.#notBefore = journal.bytes + this.#input.journalBytes / 4;
       log.warn({ err: error }, 'the journal of the queue could not be made shorter; it is tried again');
+      return false;
     }
   }
 
