@@ -31,6 +31,7 @@ import { PluginFollowing, type FollowingInput } from './host/plugin-following.js
 import { findByOwner } from './recovery.js';
 import { Reload } from './reload.js';
 import type { FaultSink } from './host/running-plugin.js';
+import { blame, type StrayError } from './host/stray-errors.js';
 import { ServerLife } from './server-life.js';
 import { SiteMemory } from './site/site-memory.js';
 import { createSmtpEngine, type SmtpEngine } from './smtp/engine.js';
@@ -82,6 +83,8 @@ export interface App {
   readonly plugins: PluginHost;
   readonly configuration: LiveConfiguration;
   readonly reloading: Reloading;
+  /** Takes what nobody caught. */
+  readonly blame: (stray: StrayError) => void;
   /** Opens the listeners: HTTP first, so that an operator can look when mail cannot come in. */
   listen(): Promise<void>;
   /** Stops accepting, lets sessions finish within the configured time, then closes in reverse order. */
@@ -154,6 +157,7 @@ export async function createApp(input: AppInput): Promise<App> {
     plugins,
     configuration: live,
     reloading: reload,
+    blame: (stray) => blame(stray, { ...hosting, host: plugins }),
     listen: () => listenInTurn(http, foreign, smtp),
     close,
   };

@@ -1,3 +1,5 @@
+import { inspect } from 'node:util';
+import { StrayErrors } from './host/stray-errors.js';
 import { start, type RunningServer, type StartOptions, type Surroundings } from './main.js';
 import { isProblem } from './problem.js';
 import { redactText } from './redact.js';
@@ -11,7 +13,9 @@ export async function serve(options: StartOptions, surroundings: Surroundings): 
   const signalled = nextSignal();
   let reload = (): Promise<void> => Promise.resolve();
   process.on('SIGHUP', () => void reload());
+  const strays = followStrays();
   const server = await start(options, surroundings);
+  strays.tellTo(server.app.blame);
   reload = () => reloadBySignal(server, surroundings);
   const signal = await signalled;
   const { shutdownSeconds } = server.app.configuration.current.settings;
@@ -19,6 +23,17 @@ export async function serve(options: StartOptions, surroundings: Surroundings): 
   void nextSignal().then(() => process.exit(1));
   await server.stop();
   process.exit(0);
+}
+
+/** What is not a plugin's ends the process, as it does where nobody listens. */
+function followStrays(): StrayErrors {
+  const strays = new StrayErrors();
+  process.on('uncaughtException', (error: unknown, origin) => {
+    if (strays.take(error, origin)) return;
+    process.stderr.write(`${inspect(error)}\n`);
+    process.exit(1);
+  });
+  return strays;
 }
 
 async function reloadBySignal({ app }: RunningServer, { print }: Surroundings): Promise<void> {

@@ -2,6 +2,7 @@ import { realpathSync } from 'node:fs';
 import { join, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { packageRoot } from '../installation.js';
+import { sitePlaceOf } from '../site/site-places.js';
 
 /**
  * Where below that folder an error began, as `index.js:12:9`: the innermost of its frames, or of those of its causes, that
@@ -27,6 +28,20 @@ export function placeBelow(folder: string, error: unknown): string | undefined {
 function stacksOf(error: unknown): readonly string[] {
   if (typeof error === 'string') return [error];
   return error instanceof Error ? [...stacksOf(error.cause), error.stack ?? ''] : [];
+}
+
+/** The files that an error passed, the innermost first; absolute. */
+export function framesOf(error: unknown): readonly string[] {
+  const stack = error instanceof Error ? (error.stack ?? '') : '';
+  return [...stack.matchAll(framePattern)].map(([, url = '']) => pathOf(url));
+}
+
+/** Whether a file is of this installation, the packages that it brings among it, and not of a plugin of the site. */
+export function isOurCode(path: string): boolean {
+  if (sitePlaceOf(path) !== undefined) return false;
+  const packages = `${sep}node_modules${sep}`;
+  const at = packageRoot.lastIndexOf(packages);
+  return path.startsWith(at < 0 ? packageRoot : packageRoot.slice(0, at + packages.length));
 }
 
 /** The folder of the plugin may hold this very installation. */

@@ -53,7 +53,7 @@ export class Trial {
 
   /** The report when an error that nobody caught has ended everything. */
   ended(error: unknown): TrialReport {
-    this.#fault(error, 'Nobody catches this error, which would end the server: ');
+    this.#fault(error, 'Nobody catches this error: ');
     return this.#report();
   }
 

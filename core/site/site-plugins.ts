@@ -4,11 +4,11 @@ import { kitComplaint, kitVersion } from '../kit-version.js';
 import { declarationComplaints } from '../plugin-tools/declaration.js';
 import { placeBelow } from '../plugin-tools/error-place.js';
 import { isPlugin, type Plugin } from '../plugin.js';
-
 import { redactText } from '../redact.js';
 import type { SiteEntry } from './site-entry.js';
 import { filesOf, findSitePlugin, type SiteFiles, type SitePlace } from './site-files.js';
 import { importVersion } from './site-modules.js';
+import { rememberSitePlace } from './site-places.js';
 import { isStartError, startError } from '../start-error.js';
 import { within } from '../time-limit.js';
 
@@ -69,6 +69,7 @@ export async function loadSitePlugins(entries: readonly SiteEntry[], folder: str
 export async function loadSitePlugin(entry: SiteEntry, folder: string): Promise<SiteModule> {
   const { from } = entry;
   const place = findSitePlugin(from, folder);
+  rememberSitePlace(place, from);
   if (place.kit !== undefined) refuseKit(from, 'its package.json', place.kit);
   const files = await filesOf(from, place);
   const exported = await importModule(entry, place, files);

@@ -1,0 +1,47 @@
+import assert from 'node:assert/strict';
+import { join, sep } from 'node:path';
+import { test } from 'node:test';
+import { StrayErrors, type StrayError } from '../../../core/host/stray-errors.js';
+import { packageRoot } from '../../../core/installation.js';
+import { rememberSitePlace } from '../../../core/site/site-places.js';
+
+const ours = join(packageRoot, 'dist', 'core', 'http', 'server.js');
+const packages = join(packageRoot, 'node_modules', 'koa', 'lib', 'application.js');
+const theirs = '/srv/site/doorman/index.js';
+
+/** An error that passed those files, the innermost first. */
+function passing(...files: readonly string[]): Error {
+  const error = new Error('stray');
+  error.stack = ['Error: stray', ...files.map((file) => `    at run (file://${file}?postern=1:3:7)`)].join('\n');
+  return error;
+}
+
+test('without a plugin of the site an error that nobody catches ends the process', () => {
+  const strays = new StrayErrors();
+  assert.equal(strays.take(passing(ours), 'unhandledRejection'), false);
+  assert.equal(strays.take(passing(), 'uncaughtException'), false);
+});
+
+test('with one the server goes on, unless code of ours was cut short', () => {
+  rememberSitePlace({ folder: join(theirs, '..'), entry: theirs, kit: undefined }, './doorman');
+  // A plugin in the folder of the installation, as in a checkout.
+  const within = `${packageRoot}examples${sep}within.js`;
+  rememberSitePlace({ folder: undefined, entry: within, kit: undefined }, './within.js');
+  const strays = new StrayErrors();
+  const told: StrayError[] = [];
+  const take = (error: unknown, origin: StrayError['origin'] = 'uncaughtException') => strays.take(error, origin);
+  assert.equal(take(passing(ours)), false);
+  assert.equal(take(passing(theirs, ours)), false, 'we called it');
+  assert.equal(take(passing(packages)), false);
+  assert.equal(take(passing(ours, theirs)), true, 'it called us');
+  strays.tellTo((stray) => told.push(stray));
+  assert.equal(take(passing(theirs)), true);
+  assert.equal(take(passing(within)), true);
+  assert.equal(take(passing()), true);
+  assert.equal(take('a text'), true);
+  assert.equal(take(passing(ours), 'unhandledRejection'), true);
+  assert.deepEqual(
+    told.map(({ from }) => from),
+    ['./doorman', './doorman', './within.js', undefined, undefined, undefined],
+  );
+});
