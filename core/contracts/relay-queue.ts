@@ -36,7 +36,8 @@ export interface PreparedEntry {
 export interface RelayQueue {
   /**
    * The message is durable in the queue when this resolves, and nobody sees it. Linked from the spool, stored once.
-   * @throws Problem `conflict` when there is or was an entry of that uid, `unavailable` when the queue is full
+   * @throws Problem `conflict` when there is or was an entry of that uid; `unavailable` when the queue is full, or when that uid is being
+   * handed in or a dead process has left something of it, so that it may be tried again later
    */
   prepare(entry: NewEntry, message: SpooledMessage): Promise<PreparedEntry>;
   /** Due recipients, the longest due first, new mail and retries in turn, senders in turn. Durable before it resolves. */

@@ -65,7 +65,7 @@ class QueueDelivery implements Delivery {
     } catch (error) {
       if (isProblem(error) && error.problem === 'conflict' && this.#transaction.repeatable === true) return;
       if (isProblem(error) && error.problem === 'unavailable') {
-        throw problem('storage-full', { detail: 'The queue is full, try again later', cause: error });
+        throw problem('storage-full', { detail: error.message, cause: error });
       }
       throw error;
     }

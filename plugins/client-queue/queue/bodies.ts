@@ -49,7 +49,7 @@ export class Bodies {
     for (const shard of shards) await makeFolder(join(folder, shard), files, sync);
   }
 
-  /** @throws Problem `conflict` when there is one */
+  /** @throws Problem `unavailable` when a dead process has left one, which is no entry: it is cleared away when the folder is looked through */
   async place(uid: string, message: SpooledMessage): Promise<readonly Placement[]> {
     const placement = this.placement(uid);
     const placements = [placement];
@@ -58,7 +58,7 @@ export class Bodies {
       if (kept === undefined) await message.place(placements);
       else if (kept.content !== undefined) this.#kept.set(uid, kept);
     } catch (error) {
-      if (isTaken(error)) throw problem('conflict', { detail: 'There is such an entry already.', cause: error });
+      if (isTaken(error)) throw problem('unavailable', { detail: 'What is left of it is in the way.', cause: error });
       throw asStorageProblem(error);
     }
     return placements;

@@ -53,7 +53,7 @@ export function acceptance(open: OpenQueueGround): void {
     const entry = newEntry(clock.now());
     const prepared = await queue.prepare(entry, await ground.message());
     const again = async () => queue.prepare(entry, await ground.message());
-    await assert.rejects(again(), isThe('conflict'));
+    await assert.rejects(again(), isThe('unavailable'), 'nobody knows yet whether it will be one');
     await prepared.commit();
     await assert.rejects(again(), isThe('conflict'));
     const lease = await claimOne(ground);

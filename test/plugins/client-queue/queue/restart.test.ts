@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { claiming, newEntry, settlement } from '../../../support/queue-entries.js';
-import { accept, claimOne, entryOf } from '../../../support/relay-queue/ground.js';
+import { accept, claimOne, entryOf, isThe } from '../../../support/relay-queue/ground.js';
 import { bodiesOf, fileQueueGround } from './queue-ground.js';
 
 test('what was accepted is there when the process has died', async (t) => {
@@ -111,6 +111,18 @@ test('a message that was never accepted is removed when the queue is looked thro
   await ground.queue.housekeep(ground.clock.now());
   assert.deepEqual(await bodiesOf(ground.folder), [uid]);
   assert.deepEqual(await ground.queue.quarantined(), []);
+});
+
+test('what a dead process has left of a message does not pass for its entry when it comes again', async (t) => {
+  const ground = await fileQueueGround(t);
+  const entry = newEntry(ground.clock.now());
+  await ground.queue.prepare(entry, await ground.message());
+  const queue = await ground.afterCrash();
+  const again = async () => queue.prepare(entry, await ground.message('Subject: again\r\n\r\nAgain.\r\n'));
+  await assert.rejects(again(), isThe('unavailable'));
+  await queue.housekeep(ground.clock.now());
+  await (await again()).commit();
+  assert.match(await text(await queue.open(entry.uid)), /Again/);
 });
 
 test('a message that is coming while the queue is looked through is left alone', async (t) => {
