@@ -54,6 +54,8 @@ export class MainWatch {
   #moved: number;
   #looked: number;
   #stall: Stall | undefined;
+  /** It stands still on purpose. */
+  #excused = false;
   #writing: Promise<void> = Promise.resolve();
 
   /** @param stalls on record so far, newest first */
@@ -70,7 +72,20 @@ export class MainWatch {
     this.#thresholds = thresholds;
   }
 
+  /** What the main thread does next holds everything up on purpose, and is no stall; or it has done it. */
+  excuse(excused: boolean): void {
+    this.#excused = excused;
+    this.#looked = this.#over();
+  }
+
+  /** The main thread stops. Resolves when what it stood still in is on record. */
+  async end(): Promise<void> {
+    this.#over();
+    await this.#writing;
+  }
+
   look(): void {
+    if (this.#excused) return;
     const now = this.#ground.clock.monotonic();
     const late = now - this.#looked - this.#thresholds.everyMs;
     this.#looked = now;
@@ -78,14 +93,22 @@ export class MainWatch {
     if (late > this.#thresholds.toldAboveMs / 2) this.#moved += late;
     const beat = Atomics.load(this.#ground.beat, 0);
     if (beat !== this.#last) {
-      if (this.#stall !== undefined) this.#finish(this.#stall, now - this.#moved);
-      this.#stall = undefined;
       this.#last = beat;
-      this.#moved = now;
+      this.#over();
       return;
     }
     const ms = now - this.#moved;
     if (ms >= this.#thresholds.toldAboveMs) this.#follow((this.#stall ??= this.#begin(ms)), ms);
+  }
+
+  /** The main thread moves: what it stood still in is over. Returns the time. */
+  #over(): number {
+    const now = this.#ground.clock.monotonic();
+    const stall = this.#stall;
+    this.#stall = undefined;
+    if (stall !== undefined) this.#finish(stall, now - this.#moved);
+    this.#moved = now;
+    return now;
   }
 
   #begin(ms: number): Stall {

@@ -13,8 +13,10 @@ export interface ThreadInput extends Pick<WatchGround, 'beat' | 'running' | 'fil
   readonly stalls: readonly StallRecord[];
 }
 
-/** What the main thread says. */
+/** What the main thread says. `end` is its last word: it moves, and stops. */
 export type ToThread =
+  | { readonly end: true }
+  | { readonly deliberate: boolean }
   | { readonly thresholds: Thresholds }
   | { readonly places: readonly PluginPlace[] }
   | { readonly mark: Mark; readonly code: RunningCode };
@@ -40,9 +42,18 @@ let timer = lookEvery(thresholds.everyMs);
 parentPort?.on('message', (message: ToThread) => {
   if ('mark' in message) codes.set(message.mark, message.code);
   else if ('places' in message) places = message.places;
+  else if ('deliberate' in message) watch.excuse(message.deliberate);
+  else if ('end' in message) void end();
   else {
     watch.use(message.thresholds);
     clearInterval(timer);
     timer = lookEvery(message.thresholds.everyMs);
   }
 });
+
+/** A stall that is open in the file would be told as how this run ended. */
+async function end(): Promise<void> {
+  clearInterval(timer);
+  await watch.end();
+  parentPort?.close();
+}

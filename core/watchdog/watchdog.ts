@@ -18,6 +18,8 @@ const thread = new URL('./watch-thread.js', import.meta.url);
 /** How long health remembers a stall that is over, and one that ended the run before this one. */
 const rememberedMs = 3_600_000;
 const endRememberedMs = 24 * rememberedMs;
+/** How long a stop waits for the thread to write what it knows. */
+const patienceMs = 2000;
 
 export interface WatchdogInput {
   /** Absolute path of the data folder. */
@@ -37,6 +39,7 @@ export class Watchdog implements StallWatch {
   readonly #log: Log;
   readonly #clock: Clock;
   readonly #worker: Worker;
+  readonly #gone: Promise<void>;
   readonly #unfollow: () => void;
   readonly #observers = new Set<Observer>();
   readonly #beat: Int32Array;
@@ -82,7 +85,12 @@ export class Watchdog implements StallWatch {
     this.#worker.unref();
     this.#worker.on('message', (message: FromThread) => this.#hear(message));
     this.#worker.on('error', (error) => this.#log.error({ err: error }, 'the watchdog failed'));
-    this.#worker.on('exit', () => (this.#blind = !this.#closing));
+    this.#gone = new Promise((resolve) => {
+      this.#worker.on('exit', () => {
+        this.#blind = !this.#closing;
+        resolve();
+      });
+    });
     this.#unfollow = followMarks((mark, code) => this.#say({ mark, code }));
     this.#beatEvery(thresholds.everyMs);
   }
@@ -99,6 +107,15 @@ export class Watchdog implements StallWatch {
       this.#observers.delete(observer);
       this.#adjust();
     };
+  }
+
+  standStill<T>(run: () => T): T {
+    this.#say({ deliberate: true });
+    try {
+      return run();
+    } finally {
+      this.#say({ deliberate: false });
+    }
   }
 
   use(settings: WatchdogSettings): void {
@@ -128,11 +145,18 @@ export class Watchdog implements StallWatch {
     return { status: 'up' };
   }
 
+  /** Behind a stall that has just ended, its end is written before the process may go. */
   async close(): Promise<void> {
-    this.#closing = true;
     clearInterval(this.#timer);
+    // One that is about to be ended for a stall that is over just now must not be.
+    Atomics.add(this.#beat, 0, 1);
     this.#unfollow();
-    await this.#worker.terminate();
+    this.#say({ end: true });
+    this.#closing = true;
+    this.#worker.ref();
+    const timer = setTimeout(() => void this.#worker.terminate(), patienceMs);
+    await this.#gone;
+    clearTimeout(timer);
   }
 
   #thresholds(): Thresholds {

@@ -3,6 +3,7 @@ import { chmod, lstat, open, readdir, rename, rm, statfs } from 'node:fs/promise
 import { join } from 'node:path';
 import { getHeapStatistics, writeHeapSnapshot } from 'node:v8';
 import type { Clock } from '../../core/clock.js';
+import type { StallWatch } from '../../core/contracts/stall-watch.js';
 import { uniqueId } from '../../core/disk/id.js';
 import type { ByteSource } from '../../core/http/endpoint.js';
 import type { Log } from '../../core/log.js';
@@ -43,6 +44,8 @@ export interface HeapDumpsInput {
   readonly keep: () => number;
   readonly clock: Clock;
   readonly log: Log;
+  /** Is told that everything stands still meanwhile. */
+  readonly stallWatch: Pick<StallWatch, 'standStill'>;
   /** Writes a snapshot there; tests put a quick one in its place. */
   readonly write?: (path: string) => void;
   /** Free bytes on the disk of the folder. */
@@ -117,7 +120,7 @@ export class HeapDumps {
   }
 
   async #take(): Promise<TakenDump> {
-    const { folder, clock, log, write, free } = this.#input;
+    const { folder, clock, log, stallWatch, write, free } = this.#input;
     await this.#ownFolder();
     const { disk } = this.cost();
     if ((await free()) < disk) {
@@ -131,7 +134,7 @@ export class HeapDumps {
     const started = clock.monotonic();
     log.warn({ file }, 'a heap dump is taken: nothing else happens until it is written');
     try {
-      write(unfinished);
+      stallWatch.standStill(() => write(unfinished));
       await chmod(unfinished, 0o600);
       await rename(unfinished, join(folder, file));
     } catch (error) {

@@ -81,7 +81,7 @@ export const monitoring = definePlugin({
     );
     mountLog(context, { serverLog, stopping: lifecycle.stopping, settings: () => settings });
     const stalls = recordStalls(context, given.stallWatch, options);
-    await mountSystem(context, { configuration, settings: () => settings, stalls });
+    await mountSystem(context, { configuration, settings: () => settings, stalls, stallWatch: given.stallWatch });
     http.navigate({ title: 'Overview', href: '/', order: 0, role: 'read' });
     http.navigate({ title: 'Health', href: '/health/extended', order: 80, role: 'read' });
     http.navigate({ title: 'Metrics', href: '/metrics', order: 82, role: 'read' });
@@ -119,6 +119,7 @@ interface SystemGround {
   readonly configuration: Configuration;
   readonly settings: Settings;
   readonly stalls: StallRecorder;
+  readonly stallWatch: StallWatch;
 }
 
 function recordStalls(
@@ -135,12 +136,13 @@ function recordStalls(
 
 async function mountSystem(
   context: PluginContext,
-  { configuration: place, settings, stalls }: SystemGround,
+  { configuration: place, settings, stalls, stallWatch }: SystemGround,
 ): Promise<void> {
   const { clock, http, log } = context;
   const shown = (): readonly string[] => settings().environment.show;
   const threads = new ThreadDumps(clock);
   http.mount(systemEndpoints({ configuration: place, environment: new Environment(), shown, threads, stalls }));
   const folder = await context.folder('heapdumps');
-  http.mount(heapDumpEndpoints(new HeapDumps({ folder, keep: () => settings().heapDumps.keep, clock, log })));
+  const keep = (): number => settings().heapDumps.keep;
+  http.mount(heapDumpEndpoints(new HeapDumps({ folder, keep, clock, log, stallWatch })));
 }

@@ -24,6 +24,7 @@ export const looper = definePlugin({
     smtp.on('rcptTo', ({ address }) => {
       if (address.address === 'hook@localhost') loop();
       if (address.address === 'while@localhost') loop(4000);
+      if (address.address === 'longer@localhost') loop(7000);
       if (address.address === 'timer@localhost') timed = true;
       return next();
     });
@@ -158,6 +159,18 @@ describe('an endless loop in a plugin', { concurrency: 2 }, () => {
     );
     assert.match((await admin.request('/metrics/prometheus')).text, /^postern_event_loop_stalls_total [1-9]/m);
     assert.match((await admin.request('/system/threads?format=text')).text, /stood still .*plugin looper, hook rcptTo/);
+  });
+
+  test('one that ends as the server is told to stop has not ended the run', async (t) => {
+    const folder = await prepared(t, '{ stallSeconds: 3 }');
+    const server = await started(t, folder);
+    const client = await recipient(server, 'longer');
+    await newest(folder);
+    // Nobody is left to be waited for: the stop takes less time than the thread needs to look again.
+    client.close();
+    assert.deepEqual(await server.kill('SIGTERM'), { code: 0, signal: null });
+    assert.notEqual((await newest(folder, 'over')).until, null);
+    assert.equal((await watchdogHealth(await started(t, folder))).status, 'up');
   });
 
   test('the process ends itself when it is told to, and the next run says so', async (t) => {

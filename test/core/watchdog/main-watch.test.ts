@@ -157,6 +157,35 @@ test('a loop that turns again in the last moment is not ended', async (t) => {
   assert.deepEqual(kills, []);
 });
 
+test('a stop behind a stall waits until its end is on record', async (t) => {
+  const { watch, folder, clock, running, told, stand, turn, written } = await watched(t, { stallSeconds: 2 });
+  turn();
+  running[0] = 7;
+  stand(5);
+  await written('lasts');
+  await watch.end();
+  const [stall] = await readStalls(folder);
+  assert.deepEqual([stall?.outcome, stall?.until], ['over', new Date(clock.now()).toISOString()]);
+  assert.equal(told.length, 1);
+});
+
+test('what holds everything up on purpose is no stall, ends nothing, and what comes behind it is one', async (t) => {
+  const { watch, told, kills, stand, turn, written } = await watched(t, { stallSeconds: 2, restartAfterSeconds: 4 });
+  turn();
+  watch.excuse(true);
+  stand(100);
+  watch.excuse(false);
+  turn();
+  assert.deepEqual([told, kills], [[], []]);
+  stand(4);
+  const { since } = await written('lasts');
+  turn();
+  assert.deepEqual(
+    told.map((message) => ('stall' in message ? message.stall.at : message)),
+    [since],
+  );
+});
+
 test('a disk that refuses the record is told, and the process is ended all the same', async (t) => {
   const { folder, told, kills, stand, turn } = await watched(t, { stallSeconds: 1, restartAfterSeconds: 2 });
   await mkdir(join(folder, stallFile));

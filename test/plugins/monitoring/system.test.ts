@@ -6,6 +6,7 @@ import { test, type TestContext } from 'node:test';
 import { pino } from 'pino';
 import { systemClock } from '../../../core/clock.js';
 import { WatchdogOptions } from '../../../core/watchdog/options.js';
+import { unwatched } from '../../../core/watchdog/unwatched.js';
 import { Watchdog } from '../../../core/watchdog/watchdog.js';
 import { Environment } from '../../../plugins/monitoring/environment.js';
 import { HeapDumps, type HeapDumpsInput } from '../../../plugins/monitoring/heap-dumps.js';
@@ -111,6 +112,35 @@ test('a stall of the event loop is recorded with what ran', async (t) => {
   assert.equal(recorder.aboveMs, 10_000);
 });
 
+test('what stands still on purpose is recorded as no stall, and what comes behind it is', async (t) => {
+  const watchdog = await watchdogOf(t);
+  const recorder = new StallRecorder({ stallWatch: watchdog, count: () => undefined });
+  t.after(() => recorder.close());
+  recorder.watch(200);
+  const turns = (): Promise<unknown> => new Promise((resolve) => setTimeout(resolve, 300));
+  const untilRecorded = async (): Promise<void> => {
+    const before = recorder.list().length;
+    for (let tries = 0; tries < 20 && recorder.list().length === before; tries += 1) {
+      busyInTheMainThread(300);
+      await turns();
+    }
+    assert.ok(recorder.list().length > before);
+  };
+  await untilRecorded();
+  watchdog.standStill(() => busyInTheMainThread(1500));
+  await turns();
+  assert.deepEqual(
+    recorder.list().filter(({ ms }) => ms >= 1200),
+    [],
+  );
+  assert.throws(() =>
+    watchdog.standStill(() => {
+      throw new Error('no');
+    }),
+  );
+  await untilRecorded();
+});
+
 test('the stack of the main thread is seen while it is busy', async () => {
   const dumps = new ThreadDumps(systemClock);
   const taking = dumps.take();
@@ -141,6 +171,7 @@ async function openDumps(t: TestContext, given: Partial<HeapDumpsInput> = {}) {
     keep: () => 2,
     clock: systemClock,
     log,
+    stallWatch: unwatched,
     write: () => undefined,
     ...given,
   });
@@ -218,6 +249,7 @@ test('links are not followed and no other file can be named', async (t) => {
     keep: () => 1,
     clock: systemClock,
     log: pino({ level: 'silent' }),
+    stallWatch: unwatched,
   });
   await symlink(folder, join(folder, '..', 'link'));
   await assert.rejects(linked.take(), { problem: 'unavailable' });
