@@ -8,6 +8,7 @@ import type { Program } from '../host/plugin-program.js';
 import type { PluginSupply } from '../host/plugin-supply.js';
 import { siteEntry, type SiteEntry } from '../site/site-entry.js';
 import { parseNetworks } from '../smtp/networks.js';
+import { placeText, sharedPlaces, type Place } from '../smtp/shared-place.js';
 import { isProblem, problem } from '../problem.js';
 import { complaintsOf, type Complaint } from './complaint.js';
 import { effectiveValues, leavesOf, type Origins } from './effective.js';
@@ -70,7 +71,9 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
       complaints.push({ key: below(base, key), sentence, place: places.get(below(base, key)) });
     }
     const checked = schema.safeParse(resolved.value);
-    if (!checked.success) complaints.push(...complaintsOf(checked.error, base, part, places));
+    const mistakes = checked.success ? [] : complaintsOf(checked.error, base, part, places);
+    // Of a secret that is not there, nothing else is wrong.
+    complaints.push(...mistakes.filter(({ key }) => !complaints.some((one) => one.key === key)));
     return checked.data;
   };
 
@@ -78,8 +81,7 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
   // What a layer may not say is not even looked at: it might name code.
   const presumed = layers.flatMap(presumptions);
   if (settings === undefined || presumed.length > 0) throw refusal([...presumed, ...complaints], file?.path ?? null);
-  const supply = await input.plugins(settings.sitePlugins.map(siteEntry), folder);
-  const { plugins, unloaded } = supply;
+  const { plugins, site, unloaded } = await input.plugins(settings.sitePlugins.map(siteEntry), folder);
   const running = plugins.filter((plugin) => settings.plugins[plugin.name] !== false);
   // Options of code that could not be loaded belong to nobody yet.
   if (unloaded.length === 0) complaints.push(...unknownPlugins(settings, plugins, places));
@@ -93,9 +95,10 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
     attempt(() => parseDomain(domain), joinPath('domains', index), complaints, places),
   );
   attempt(() => relayNetworksOf(settings), 'smtp.relayNetworks', complaints, places);
+  const overridden = override(settings, input.overrides, overrides);
+  complaints.push(...sharedPlaceComplaints(overridden, places));
   if (complaints.length > 0) throw refusal(complaints, file?.path ?? null);
 
-  const overridden = override(settings, input.overrides, overrides);
   if (!places.has('hostname')) overrides.set('hostname', { origin: 'generated', where: 'operating system' });
   const data = dataFolder(settings.data, folder, input);
   const origins: Origins = { places, overrides };
@@ -108,7 +111,7 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
     relayNetworks: overridden.smtp.relayNetworks,
     settings: deepFreeze(overridden),
     plugins: running,
-    site: supply.site,
+    site,
     unloaded,
     options: new Map([...options].map(([name, value]) => [name, deepFreeze(value)])),
     effective: () => effective({ ...overridden, data }, running, options, origins),
@@ -198,6 +201,22 @@ function relayNetworksOf({ smtp }: ServerSettings): void {
   throw problem(
     'invalid',
     `${everybody} is every address there is: that would be an open relay. Name your own networks.`,
+  );
+}
+
+function sharedPlaceComplaints({ http, smtp }: ServerSettings, places: LayeredContent['places']): readonly Complaint[] {
+  const listeners = smtp.listeners.map((listener, index) => ({
+    ...listener,
+    key: joinPath('smtp.listeners', index),
+    who: `the listener ${listener.name}`,
+  }));
+  const pages = { ...http, key: 'http', who: 'http' };
+  return sharedPlaces<Place & { readonly key: KeyPath; readonly who: string }>([pages, ...listeners]).map(
+    ([taken, { key, ...again }]) => {
+      const elsewhere = taken.host === again.host ? '' : `, on ${taken.host}`;
+      const sentence = `cannot listen on ${placeText(again)}: ${taken.who} does${elsewhere}; name another port.`;
+      return { key, sentence, place: places.get(key) };
+    },
   );
 }
 

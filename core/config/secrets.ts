@@ -9,6 +9,9 @@ export interface SecretSource {
   readonly where: string;
 }
 
+/** Stands where a secret was not found; what has one is refused. */
+const nothing = 'not found';
+
 export interface ResolvedSecrets {
   readonly value: unknown;
   readonly sources: ReadonlyMap<KeyPath, SecretSource>;
@@ -40,14 +43,18 @@ export function resolveSecrets(
     const { env: name, file } = node;
     if (typeof name === 'string' && Object.keys(node).length === 1) {
       const found = env[name];
-      if (found === undefined || found === '') complaints.set(path, `the environment variable ${name} is not set`);
       sources.set(path, { origin: 'environment', where: name });
-      return found ?? '';
+      if (found !== undefined && found !== '') return found;
+      complaints.set(path, `the environment variable ${name} is ${found === '' ? 'empty' : 'not set'}`);
+      return nothing;
     }
     if (typeof file === 'string' && Object.keys(node).length === 1) {
-      const path_ = resolve(folder, file);
-      sources.set(path, { origin: 'file', where: path_ });
-      return readSecret(path_) ?? (complaints.set(path, `the file ${path_} cannot be read`), '');
+      const place = resolve(folder, file);
+      sources.set(path, { origin: 'file', where: place });
+      const found = readSecret(place);
+      if (found !== undefined && found !== '') return found;
+      complaints.set(path, `the file ${place} ${found === '' ? 'is empty' : 'cannot be read'}`);
+      return nothing;
     }
     return node;
   }

@@ -2,6 +2,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import type { InheritedSockets } from '../inherited-sockets.js';
 import { startError } from '../start-error.js';
 import type { ListenerSettings } from './listener-options.js';
+import { placeText } from './shared-place.js';
 
 type Take = (socket: Socket) => void;
 
@@ -9,10 +10,9 @@ type Take = (socket: Socket) => void;
 const mostHeld = 1000;
 
 /** What tells two doors apart. A free port is another one for each listener. */
-export function placeOf({ name, host, port, fd, socket }: ListenerSettings): string {
-  if (socket !== undefined) return `the socket ${socket}`;
-  if (fd !== undefined) return `file descriptor ${fd}`;
-  return port === 0 ? `${host} port 0 for ${name}` : `${host} port ${port}`;
+export function placeOf(listener: ListenerSettings): string {
+  const isFree = listener.port === 0 && !isInherited(listener);
+  return isFree ? `${placeText(listener)} for ${listener.name}` : placeText(listener);
 }
 
 /** Whether it is a socket that was open before this process began. */
@@ -110,8 +110,8 @@ const reasons: Readonly<Record<string, string>> = {
 };
 
 function cannotListen(settings: ListenerSettings, error: NodeJS.ErrnoException): Error {
-  const { name, host, port } = settings;
-  const place = isInherited(settings) ? placeOf(settings) : `${host} port ${port}`;
+  const { name } = settings;
+  const place = placeText(settings);
   const reason = reasons[error.code ?? ''] ?? `the system says ${error.code ?? error.name}`;
   return startError(`SMTP listener ${name} cannot listen on ${place}: ${reason}.`, error);
 }

@@ -6,6 +6,7 @@ import { startError } from '../start-error.js';
 import { Door, isInherited, isTaken, placeOf } from './door.js';
 import type { Listener } from './listener.js';
 import { takesNoMail, type ListenerSettings } from './listener-options.js';
+import { placeText, sharedPlaces } from './shared-place.js';
 
 type Make = (settings: ListenerSettings) => Listener;
 
@@ -245,13 +246,9 @@ function isSame(old: ListenerSettings, now: ListenerSettings): boolean {
 }
 
 function refuseSharedPlaces(settings: readonly ListenerSettings[]): void {
-  const taken = new Map<string, string>();
-  for (const one of settings) {
-    const place = placeOf(one);
-    const other = taken.get(place);
-    if (other !== undefined) {
-      throw startError(`SMTP listener ${one.name} cannot listen on ${place}: the listener ${other} does.`);
-    }
-    taken.set(place, one.name);
+  for (const [taken, again] of sharedPlaces(settings)) {
+    throw startError(
+      `SMTP listener ${again.name} cannot listen on ${placeText(again)}: the listener ${taken.name} does.`,
+    );
   }
 }

@@ -140,6 +140,51 @@ suite('a configuration that is refused says where and what', () => {
     assert.match(told, /domains/);
   });
 
+  test('a secret that is not there is one mistake', async () => {
+    writeFileSync(join(folder, 'empty.txt'), '\n');
+    const accounts = (given: string) => `{ http: { accounts: [{ username: 'ops', role: 'admin', ${given} }] } }`;
+    const single: readonly (readonly [text: string, told: string])[] = [
+      [accounts(`password: { env: 'NOPE' }`), 'http.accounts.0.password: the environment variable NOPE is not set'],
+      [accounts(`passwordHash: { file: 'empty.txt' }`), 'http.accounts.0.passwordHash: the file …/empty.txt is empty'],
+      [
+        `{ plugins: { clockwork: { key: { env: 'EMPTY' } } } }`,
+        'plugins.clockwork.key: the environment variable EMPTY is empty',
+      ],
+    ];
+    for (const [text, told] of single) {
+      assert.equal((await refusal(text, { EMPTY: '' })).replace(/^….postern\.json5:\d+:\d+: /, ''), told);
+    }
+  });
+
+  test('who would listen where another does is told, however the address is written', async () => {
+    const shared: readonly (readonly [listeners: string, told: string])[] = [
+      [`{ port: 25 }, { port: 25 }`, '1: cannot listen on 127.0.0.1 port 25: the listener mx does; name another port.'],
+      [`{ port: 25 }, { host: '0.0.0.0', port: 25 }`, '1: cannot listen on 0.0.0.0 port 25: the listener mx does, on'],
+      [`{ host: '::', port: 25 }, { port: 25 }`, '1: cannot listen on 127.0.0.1 port 25: the listener mx does, on ::;'],
+      [`{ host: '::1', port: 25 }, { host: '0:0::1', port: 25 }`, '1: cannot listen on 0:0::1 port 25: '],
+      [`{ socket: 'a' }, { socket: 'a' }`, '1: cannot listen on the socket a: the listener mx does; '],
+      [`{ port: 8080 }`, '0: cannot listen on 127.0.0.1 port 8080: http does; '],
+    ];
+    for (const [listeners, told] of shared) {
+      const found = await refusal(`{ smtp: { listeners: [${listeners}] } }`);
+      assert.ok(found.includes(`smtp.listeners.${told}`), found);
+    }
+    const apart = [
+      `{ port: 0 }, { port: 0 }`,
+      `{ host: '0.0.0.0', port: 25 }, { host: '::1', port: 25 }`,
+      `{ host: '127.0.0.2', port: 25 }, { port: 25 }`,
+      `{ socket: 'a' }, { socket: 'b' }, { fd: 3 }, { port: 2525 }`,
+    ];
+    for (const listeners of apart) await load(`{ smtp: { listeners: [${listeners}] } }`);
+  });
+
+  test('ports of the command line count', async () => {
+    const text = `{ smtp: { listeners: [{ port: 25 }, { port: 26 }] } }`;
+    await assert.rejects(load(text, { smtpPort: 26 }), /smtp\.listeners\.1: cannot listen on 127\.0\.0\.1 port 26/);
+    await assert.rejects(load(text, { httpPort: 26 }), /smtp\.listeners\.1: .*: http does/);
+    await load(`{ smtp: { listeners: [{ port: 26 }, { port: 26 }] } }`, { smtpPort: 25 });
+  });
+
   test('a file that was named and is not there is a sentence', async () => {
     await assert.rejects(
       load(undefined, { config: 'other.json5' }),
