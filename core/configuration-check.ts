@@ -1,9 +1,13 @@
 import { isStartError, startError } from './start-error.js';
 import type { LoadedConfiguration } from './config/load.js';
+import { openDoors } from './doctor/access-checks.js';
 import { configure, type StartOptions, type Surroundings } from './main.js';
 import { readTlsMaterial } from './smtp/tls-material.js';
 
-/** `postern config check`: says that there is no mistake, or throws the start error that names them all. */
+/**
+ * `postern config check`: says that there is no mistake, and which doors stand open, which may be meant so; or throws the start error
+ * that names all mistakes.
+ */
 export async function checkConfiguration(options: StartOptions, surroundings: Surroundings): Promise<number> {
   const configuration = await configure(options, surroundings);
   const { file, plugins, unloaded } = configuration;
@@ -11,6 +15,9 @@ export async function checkConfiguration(options: StartOptions, surroundings: Su
   if (complaints.length > 0) throw startError(complaints.join('\n'));
   const names = plugins.map(({ name }) => name).join(', ');
   surroundings.print(`${file ?? 'No configuration file here: the defaults'} — no mistakes found. Plugins: ${names}.`);
+  for (const { is, todo } of openDoors({ configuration, env: surroundings.env })) {
+    surroundings.print(`Is that meant so? ${is} ${todo ?? ''}`.trimEnd());
+  }
   surroundings.print('Not looked at: ports, the data folder, and files that plugins read. See postern doctor.');
   return 0;
 }

@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { advice, fine, trouble, type Finding } from '../contracts/doctor-check.js';
+import { isPrivateAddress } from '../dns/private-address.js';
 import { isLoopbackHost } from '../http/host.js';
 import type { ConfiguredAccount } from '../http/options.js';
 import { takesNoMail } from '../smtp/listener-options.js';
@@ -10,8 +11,10 @@ const shortestPassword = 12;
 /** What everybody tries first. */
 const guesses =
   /^(?:admin|administrator|root|postern|postmaster|mail|password|passwort|secret|geheim|changeme|letmein|welcome|qwerty|test|guest|\d{1,10})\d{0,4}!?$/i;
-/** Larger networks that may relay hold somebody else. */
-const widest = { ipv4: 8, ipv6: 32 };
+/** Nobody has been given more: larger networks that may relay hold others. */
+const widest = { ipv4: 8, ipv6: 19 };
+/** fc00::/7 is as large as private networks are. */
+const widestPrivate = 7;
 
 export const accessChecks: readonly CoreCheck[] = [
   { group: 'Access', name: 'pages', run: pages },
@@ -21,14 +24,25 @@ export const accessChecks: readonly CoreCheck[] = [
   { group: 'Access', name: 'relay-networks', run: relayNetworks },
 ];
 
+/** What these checks need to know. */
+type Doors = Pick<Patient, 'configuration' | 'env' | 'owner'>;
+
+/** What of a configuration lets others in who perhaps should not be, or listens to passwords and mail in clear. */
+export function openDoors({ configuration, env }: Omit<Doors, 'owner'>): readonly Finding[] {
+  const doors: Doors = { configuration, env, owner: { state: 'none' } };
+  return [pages, publicPages, listeners, relayNetworks]
+    .flatMap((look) => look(doors))
+    .filter(({ state }) => state === 'problem' || state === 'advice');
+}
+
 /** The server may have been started with a variable that is not set here. */
 const unlessGiven = 'unless POSTERN_ADMIN_PASSWORD is set where the server starts';
 
-function hasChosen({ configuration, env }: Patient): boolean {
+function hasChosen({ configuration, env }: Doors): boolean {
   return (configuration.settings.http.accounts ?? []).length > 0 || (env['POSTERN_ADMIN_PASSWORD'] ?? '') !== '';
 }
 
-function pages(patient: Patient): readonly Finding[] {
+function pages(patient: Doors): readonly Finding[] {
   const { host, publicUrls, socket } = patient.configuration.settings.http;
   if (socket !== undefined)
     return [fine('The socket of the pages comes from the service manager, which says who reaches it.')];
@@ -51,7 +65,7 @@ function pages(patient: Patient): readonly Finding[] {
   return findings;
 }
 
-function publicPages({ configuration }: Patient): readonly Finding[] {
+function publicPages({ configuration }: Doors): readonly Finding[] {
   const wide = configuration.settings.http.access.filter(
     ({ public: open, match }) =>
       open === true && /^(?:[A-Z]+ )?\/(?:\*.*|(?:users|config|system|logs|store|client|audit)\b.*)$/.test(match),
@@ -63,7 +77,7 @@ function publicPages({ configuration }: Patient): readonly Finding[] {
   ];
 }
 
-function accounts(patient: Patient): readonly Finding[] {
+function accounts(patient: Doors): readonly Finding[] {
   const { configuration, env } = patient;
   const configured: readonly ConfiguredAccount[] = configuration.settings.http.accounts ?? [];
   const given: readonly (readonly [name: string, password: string])[] = [
@@ -90,7 +104,7 @@ function weakness(name: string, password: string): readonly Finding[] {
   return [advice(`The password of the account ${name} has less than ${shortestPassword} characters.`, todo)];
 }
 
-function listeners({ configuration }: Patient): readonly Finding[] {
+function listeners({ configuration }: Doors): readonly Finding[] {
   return configuration.settings.smtp.listeners.map((listener) => {
     const { name, host, mode, tls, allowPlaintextAuth, fd, socket } = listener;
     const outside = fd !== undefined || socket !== undefined || !isLoopbackHost(host);
@@ -124,19 +138,24 @@ function listeners({ configuration }: Patient): readonly Finding[] {
   });
 }
 
-function relayNetworks({ configuration }: Patient): readonly Finding[] {
+function relayNetworks({ configuration }: Doors): readonly Finding[] {
   const { relayNetworks: networks } = configuration.settings.smtp;
   if (networks.length === 0) return [fine('Only users who sign in may send to other servers.')];
-  const wide = networks.filter((network) => {
-    const [address = '', bits] = network.trim().split('/');
-    return bits !== undefined && Number(bits) < (address.includes(':') ? widest.ipv6 : widest.ipv4);
-  });
+  const wide = networks.filter(isWide);
   const list = networks.slice(0, 10).join(', ');
   if (wide.length === 0) return [fine(`${list} may send to other servers without signing in.`)];
   return [
-    advice(
+    trouble(
       `${wide.join(', ')} may send to other servers without signing in: that is a large part of the Internet.`,
       'Name your own networks in smtp.relayNetworks.',
     ),
   ];
+}
+
+function isWide(network: string): boolean {
+  const [address = '', prefix] = network.trim().split('/');
+  if (prefix === undefined) return false;
+  const bits = Number(prefix);
+  if (!address.includes(':')) return bits < widest.ipv4;
+  return bits < (isPrivateAddress(address) ? widestPrivate : widest.ipv6);
 }

@@ -37,4 +37,34 @@ describe('config check', () => {
     assert.equal(await check(), 0);
     assert.match(said.join('\n'), /postern\.json5 — no mistakes found\. .*\nNot looked at: ports, [^\n]*$/);
   });
+
+  test('says which doors stand open, and what closes them', async (t) => {
+    const cwd = await temporaryFolder(t);
+    const check = async (text: string, env = {}): Promise<string> => {
+      const said: string[] = [];
+      await writeFile(join(cwd, 'postern.json5'), text);
+      assert.equal(await checkConfiguration({}, { cwd, env, print: (line) => void said.push(line) }), 0);
+      return said.join('\n');
+    };
+    assert.doesNotMatch(await check('{}'), /Is that meant so/);
+    const open = `{
+      http: { host: '0.0.0.0', access: [{ match: '/store/*', public: true }] },
+      smtp: {
+        listeners: [{ mode: 'submission', host: '::', allowPlaintextAuth: true }, { mode: 'submission', port: 587 }],
+        relayNetworks: ['0.0.0.0/1', '128.0.0.0/1', 'fc00::/7', '2a00::/12'],
+      },
+    }`;
+    const told = await check(open);
+    for (const sentence of [
+      /meant so\? .*http\.host 0\.0\.0\.0\), and nobody chose who may sign in: .* Add an account to http\.accounts/,
+      /meant so\? .*where passwords go in clear\. Listen on 127\.0\.0\.1/,
+      /meant so\? Nobody has to sign in for "\/store\/\*"/,
+      /meant so\? Passwords of users go in clear to the listener submission \(::\)\. Give it tls/,
+      /meant so\? Nobody can sign in on the listener submission-2: it has no TLS/,
+      /meant so\? 0\.0\.0\.0\/1, 128\.0\.0\.0\/1, 2a00::\/12 may send to other servers without signing in/,
+    ]) {
+      assert.match(told, sentence);
+    }
+    assert.doesNotMatch(await check(open, { POSTERN_ADMIN_PASSWORD: 'x7!fq9-oRm2' }), /nobody chose|x7!fq9/);
+  });
 });

@@ -95,7 +95,7 @@ describe('an examination', { concurrency: 4 }, () => {
         '[{ port: 0 }]',
         `[{ port: 0, host: '::' }, { mode: 'submission', port: 0, host: '0.0.0.0', allowPlaintextAuth: true }, { mode: 'lmtp', port: 0, host: '0.0.0.0' }]`,
       )
-      .replace('smtp: {', `smtp: { relayNetworks: ['10.0.0.0/8', '128.0.0.0/1'],`);
+      .replace('smtp: {', `smtp: { relayNetworks: ['10.0.0.0/8', '128.0.0.0/1', 'fc00::/7'],`);
     const folder = await temporaryFolder(t);
     const examined = await Examined.of(t, config, { folder });
     await chmod(join(folder, 'postern.json5'), 0o644);
@@ -109,7 +109,7 @@ describe('an examination', { concurrency: 4 }, () => {
     assert.match(examined.of('pages').join(), /^advice: Other machines may reach the pages/);
     assert.match(examined.of('public-pages').join(), /^problem: Nobody has to sign in for "\/users\/\*"/);
     assert.deepEqual(examined.states('listeners'), ['advice', 'problem', 'advice']);
-    assert.match(examined.of('relay-networks').join(), /^advice: 128\.0\.0\.0\/1 may send/);
+    assert.match(examined.of('relay-networks').join(), /^problem: 128\.0\.0\.0\/1 may send/);
     const unchosen = await Examined.of(t, `{ http: { host: '0.0.0.0', port: 0 }, smtp: { listeners: [{ port: 0 }] } }`);
     assert.match(unchosen.of('pages')[0] ?? '', /^problem: .*nobody chose who may sign in/);
   });
