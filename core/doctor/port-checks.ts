@@ -1,6 +1,7 @@
+import { lookup } from 'node:dns/promises';
+import { isIP } from 'node:net';
 import { z } from 'zod';
 import { fine, skipped, trouble, type Finding } from '../contracts/doctor-check.js';
-import { isLoopbackHost } from '../http/host.js';
 import { normalAddress } from '../ip-address.js';
 import { tryToListen } from '../smtp/port-trial.js';
 import { listeningSockets, ownerOfSocket, type ListeningSocket } from './listening-sockets.js';
@@ -86,7 +87,7 @@ async function whileRunning(
   sockets: readonly ListeningSocket[] | undefined,
 ): Promise<Finding> {
   if (sockets === undefined) return skipped(`${place.who}: this system does not tell who listens.`);
-  const found = sockets.filter((socket) => covers(socket, place));
+  const found = await listeningAt(place, sockets);
   if (found.length === 0) {
     const is = `${place.who} should listen on ${at(place)}, and nobody does.`;
     return trouble(is, 'If the configuration was changed, reload or restart the server; else its log says why.');
@@ -125,7 +126,8 @@ async function beforeStart(place: Place, sockets: readonly ListeningSocket[] | u
 }
 
 async function whoListens(place: Place, sockets: readonly ListeningSocket[] = []): Promise<string> {
-  const found = sockets.filter(({ port }) => port === place.port);
+  // One on a single address stands in the way of all addresses, too.
+  const found = [...(await listeningAt(place, sockets)), ...sockets.filter(({ port }) => port === place.port)];
   for (const { inode } of found) {
     const owner = await ownerOfSocket(inode);
     if (owner !== undefined) return `${owner.name} (process ${owner.pid})`;
@@ -133,10 +135,18 @@ async function whoListens(place: Place, sockets: readonly ListeningSocket[] = []
   return 'another program';
 }
 
-/** A socket for all addresses takes what comes to each of them. */
-function covers({ address, port }: ListeningSocket, place: Place): boolean {
-  if (port !== place.port) return false;
-  if (address === '0.0.0.0' || address === '::') return true;
-  const [listens, wanted] = [normalAddress(address), normalAddress(place.host)];
-  return listens === wanted || (isLoopbackHost(place.host) && isLoopbackHost(listens));
+/** Those that take what comes to that place: one for all addresses takes what comes to each of them. */
+async function listeningAt(place: Place, sockets: readonly ListeningSocket[]): Promise<readonly ListeningSocket[]> {
+  const addresses = await addressesOf(place.host);
+  return sockets.filter(({ address, port }) => {
+    if (port !== place.port) return false;
+    return address === '0.0.0.0' || address === '::' || addresses.includes(normalAddress(address));
+  });
+}
+
+/** A host may be a name, which leads to an address when the server starts. */
+async function addressesOf(host: string): Promise<readonly string[]> {
+  if (isIP(host) !== 0) return [normalAddress(host)];
+  const found = await lookup(host, { all: true }).catch(() => []);
+  return found.map(({ address }) => normalAddress(address));
 }

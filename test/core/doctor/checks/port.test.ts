@@ -1,12 +1,15 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdir, symlink, writeFile } from 'node:fs/promises';
+import { lookup } from 'node:dns/promises';
 import { createServer, type AddressInfo } from 'node:net';
+import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { listeningSockets, ownerOfSocket } from '../../../../core/doctor/listening-sockets.js';
 import { outboundFindings } from '../../../../core/doctor/outbound-trial.js';
 import { systemClock } from '../../../../core/clock.js';
+import { lockFolder } from '../../../../core/disk/lock.js';
 import { SystemResolver } from '../../../../core/dns/system-resolver.js';
 import { DnsServer } from '../../../support/dns-server.js';
 import { freePort } from '../../../support/free-port.js';
@@ -36,6 +39,36 @@ describe('what the doctor finds at the ports', () => {
     assert.match(found[3] ?? '', /^skipped: /);
     assert.match(found[4] ?? '', /^problem: .*192\.0\.2\.1:\d+: this machine has no such address/);
   });
+
+  test(
+    'beside a server: a name that leads to where it listens, and another address of the same port',
+    onLinux,
+    async (t) => {
+      const name = await lookup(hostname()).then(
+        () => hostname(),
+        () => 'localhost',
+      );
+      const server = createServer().listen(0, name);
+      t.after(() => server.close());
+      await once(server, 'listening');
+      const { port } = server.address() as AddressInfo;
+      const folder = await temporaryFolder(t);
+      await mkdir(join(folder, 'data'), { mode: 0o700 });
+      const lock = await lockFolder(join(folder, 'data'), { http: null });
+      t.after(() => lock.release());
+      const listeners = `[{ host: '${name}', port: ${port} }, { name: 'else', host: '127.0.0.7', port: ${port} }]`;
+      const config = `{ http: { port: 0 }, smtp: { listeners: ${listeners} } }`;
+      const found = (await Examined.of(t, config, { folder })).of('ports');
+      assert.match(
+        found[1] ?? '',
+        new RegExp(`^ok: The SMTP listener mx listens on .*:${port} \\(process ${process.pid}\\)`),
+      );
+      assert.match(
+        found[2] ?? '',
+        /^problem: The SMTP listener else should listen on 127\.0\.0\.7:\d+, and nobody does/,
+      );
+    },
+  );
 
   test('proc(5) is read for IPv4 and IPv6, and its other lines are left out', async (t) => {
     const proc = await temporaryFolder(t);
