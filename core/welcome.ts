@@ -1,4 +1,6 @@
+import { isIPv6 } from 'node:net';
 import type { LoadedConfiguration } from './config/load.js';
+import { takesNoMail, type ListenerSettings } from './smtp/listener-options.js';
 
 export interface WelcomeInput {
   readonly http: string;
@@ -16,8 +18,6 @@ export interface WelcomeInput {
 /** The block that a person reads after the start: where things are and what to do next. */
 export function welcome(input: WelcomeInput): string {
   const { http, listeners, configuration, generatedPassword, version } = input;
-  const [domain = 'localhost'] = configuration.domains;
-  const first = listeners[0];
   const places: readonly (readonly [label: string, value: string])[] = [
     ['Pages', `${http}/`],
     ...listeners.map(({ name, host, port }) => [`SMTP ${name}`, `${host}:${port}`] as const),
@@ -31,7 +31,7 @@ export function welcome(input: WelcomeInput): string {
     ...places.map(([label, value]) => `  ${label.padEnd(width)}${value}`),
     ...leftOut(input),
     ...signIn(generatedPassword),
-    ...(first === undefined ? [] : tryIt(first, domain, input)),
+    ...tryIt(input),
     '',
   ].join('\n');
 }
@@ -55,15 +55,30 @@ function signIn(password: string | undefined): readonly string[] {
   ];
 }
 
-function tryIt(
-  listener: { readonly host: string; readonly port: number },
-  domain: string,
-  { http, commandFor }: WelcomeInput,
-): readonly string[] {
-  return [
-    '',
-    `  Try it      swaks --server ${listener.host}:${listener.port} --to postmaster@${domain}`,
-    `  Then read   ${http}/store/${domain}/postmaster`,
-    `  Add a user  ${commandFor(`user add NAME@${domain}`)}`,
-  ];
+/** What works without more is shown first: on a submission listener somebody has to sign in. */
+function tryIt({ http, listeners, configuration, commandFor }: WelcomeInput): readonly string[] {
+  const [domain = 'localhost'] = configuration.domains;
+  const doors = configuration.settings.smtp.listeners.flatMap((settings, index) => {
+    const { host, port } = listeners[index] ?? {};
+    return host === undefined || port === undefined || takesNoMail(settings) ? [] : [{ settings, host, port }];
+  });
+  const door = doors.find(({ settings }) => settings.mode !== 'submission') ?? doors[0];
+  const add = `  Add a user  ${commandFor(`user add NAME@${domain}`)}`;
+  const read = `  Then read   ${http}/store/${domain}/postmaster`;
+  if (door === undefined) return ['', add];
+  const words = [`--server ${reachable(door.host)}:${door.port}`, ...wordsFor(door.settings, domain)];
+  const send = `  Try it      swaks ${words.join(' ')} --to postmaster@${domain}`;
+  return door.settings.mode === 'submission' ? ['', add, send, read] : ['', send, read, add];
+}
+
+/** Of swaks(1). */
+function wordsFor({ mode, tls }: ListenerSettings, domain: string): readonly string[] {
+  const secure = tls === 'implicit' ? ['--tls-on-connect'] : tls === 'starttls' ? ['--tls'] : [];
+  if (mode === 'lmtp') return ['--protocol LMTP', ...secure];
+  return mode === 'mx' ? secure : [...secure, `--auth-user NAME@${domain} --from NAME@${domain}`];
+}
+
+function reachable(host: string): string {
+  if (host === '0.0.0.0' || host === '::') return '127.0.0.1';
+  return isIPv6(host) ? `[${host}]` : host;
 }

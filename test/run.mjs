@@ -43,6 +43,7 @@ const thorough = [
   'e2e/site-plugin-reload',
   'e2e/stop',
   'e2e/testing-plugins',
+  'e2e/try-it',
   'e2e/user-commands',
   'e2e/watchdog',
   'examples',
