@@ -7,11 +7,20 @@ if [ $# -lt 2 ] || [ ! -d "$1" ] || [ -e "$2" ]; then
   echo 'usage: backup.sh DATA COPY [PREVIOUS]    (DATA exists, COPY does not yet)' >&2
   exit 2
 fi
+if ! command -v rsync >/dev/null; then
+  echo 'backup.sh: rsync is not installed' >&2
+  exit 2
+fi
 data=$(cd "$1" && pwd)
+previous=
+if [ -d "${3:-}" ]; then
+  previous=$(cd "$3" && pwd)
+elif [ $# -gt 2 ]; then
+  echo "backup.sh: there is no $3, so everything is copied" >&2
+fi
 umask 077
 mkdir "$2"
 copy=$(cd "$2" && pwd)
-previous=${3:+$(cd "$3" && pwd)}
 
 # Files that go while they are copied (24) are messages that were moved, marked or sent.
 take() {

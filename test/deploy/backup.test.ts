@@ -132,7 +132,7 @@ describe('backup.sh', { skip: skipWithout('rsync') }, () => {
     assert.equal((await listMessages(admin)).length, 1);
   });
 
-  test('keeps secrets to its user, leaves out what a start makes, and refuses a place that is taken', async (t) => {
+  test('keeps secrets to its user, leaves out what a start makes, goes on without yesterday, and refuses a place that is taken', async (t) => {
     const folder = await temporaryFolder(t);
     const data = join(folder, 'data');
     await mkdir(join(data, 'mail', 'localhost', 'a'), { recursive: true, mode: 0o700 });
@@ -146,6 +146,10 @@ describe('backup.sh', { skip: skipWithout('rsync') }, () => {
     assert.deepEqual((await readdir(copy)).toSorted(), ['mail', 'users.json']);
     assert.equal((await stat(copy)).mode & 0o077, 0);
     assert.equal((await stat(join(copy, 'users.json'))).mode & 0o077, 0);
+    const [none, first] = [join(folder, 'yesterday'), join(folder, 'first')];
+    const made = spawnSync(script, [data, first, none], { encoding: 'utf8' });
+    assert.deepEqual([made.status, made.stderr], [0, `backup.sh: there is no ${none}, so everything is copied\n`]);
+    assert.deepEqual((await readdir(first)).toSorted(), ['mail', 'users.json']);
     for (const words of [[data, copy], [join(folder, 'none'), join(folder, 'new')], [data]]) {
       assert.equal(spawnSync(script, words).status, 2, words.join(' '));
     }
