@@ -63,10 +63,10 @@ export interface RelayQueue {
   statistics(now: number): Promise<QueueStatistics>;
   /** Every entry has its old state or its new one, whatever happens; a repetition is harmless. */
   mutate(selector: Selector, mutation: Mutation, now: number): Promise<MutationResult>;
-  /** Notices that nobody has sent yet, with their entries. */
+  /** So many notices that nobody has sent yet, and all others of the same entries. What was given and stays comes behind the rest. */
   notices(limit: number): Promise<readonly { readonly entry: Entry; readonly notice: Notice }[]>;
-  /** The notice is on its way, durably, or will never be sent. */
-  noticed(uid: string, noticeId: string): Promise<void>;
+  /** These notices are on their way, durably, or will never be sent: all of them in one step. */
+  noticed(uid: string, noticeIds: readonly string[]): Promise<void>;
   /** Ends leases that ran out, delays that are to be told, entries that are past their time, finished ones past keeping. */
   housekeep(now: number): Promise<void>;
   quarantined(): Promise<readonly Quarantined[]>;

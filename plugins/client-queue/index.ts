@@ -148,8 +148,8 @@ async function openQueue(
   });
 }
 
-function boundsOf({ keepFinished, maxEntries }: ClientQueueSettings): QueueBounds {
-  return { keepFinishedMs: keepFinished * 1000, maxEntries };
+function boundsOf({ keepFinished, maxEntries, keepDeadLetters }: ClientQueueSettings): QueueBounds {
+  return { keepFinishedMs: keepFinished * 1000, maxEntries, keepDeadLetterMs: keepDeadLetters * 1000 };
 }
 
 /** True when so many seconds have passed since it was true last. */

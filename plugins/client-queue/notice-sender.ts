@@ -27,6 +27,8 @@ export interface NoticeSenderInput {
 }
 
 const mostAtOnce = 200;
+/** One run goes on while something of a full batch could be sent, and so many times when nothing could. */
+const mostInVain = 5;
 /** Others of the same message may fail in the same run: so long is waited for them, and they are told together. */
 const patienceMs = 60_000;
 
@@ -41,6 +43,7 @@ export class NoticeSender {
   readonly #input: NoticeSenderInput;
   #running: Promise<void> | undefined;
   #again = false;
+  #stopped = false;
 
   constructor(input: NoticeSenderInput) {
     this.#input = input;
@@ -55,20 +58,34 @@ export class NoticeSender {
     return this.#running;
   }
 
-  /** Resolves when nothing is being sent. */
-  async idle(): Promise<void> {
+  /** Sends nothing more. Resolves when nothing is being sent. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
     await this.#running;
   }
 
   async #runAll(): Promise<void> {
-    while (this.#again) {
+    while (this.#again && !this.#stopped) {
       this.#again = false;
       try {
-        const pending = await this.#input.queue.notices(mostAtOnce);
-        for (const batch of batchesOf(pending)) if (this.#isRipe(batch)) await this.#send(batch);
+        await this.#sendAll();
       } catch (error) {
         this.#input.log.error({ err: error }, 'notices to senders cannot be sent');
       }
+    }
+  }
+
+  /** What cannot be sent now comes behind all others, and keeps none of them waiting. */
+  async #sendAll(): Promise<void> {
+    for (let inVain = 0; inVain < mostInVain;) {
+      const pending = await this.#input.queue.notices(mostAtOnce);
+      let sent = 0;
+      for (const batch of batchesOf(pending)) {
+        if (this.#stopped) return;
+        if (this.#isRipe(batch) && (await this.#send(batch))) sent += 1;
+      }
+      if (pending.length < mostAtOnce) return;
+      inVain = sent > 0 ? 0 : inVain + 1;
     }
   }
 
@@ -78,7 +95,8 @@ export class NoticeSender {
     return isOver || !entry.recipients.some(({ state }) => state === 'active' || state === 'queued');
   }
 
-  async #send({ entry, notices }: Batch): Promise<void> {
+  /** Whether that is done. */
+  async #send({ entry, notices }: Batch): Promise<boolean> {
     const { log, metrics } = this.#input;
     const kind = notices[0]?.kind ?? 'failed';
     try {
@@ -87,9 +105,12 @@ export class NoticeSender {
       if (why === undefined) await this.#submit(entry, meant);
       else log.info({ uid: entry.uid, kind, reason: why }, 'the sender is not told');
       if (why !== undefined) metrics.notice(kind, 'suppressed');
-      for (const { id } of notices) await this.#input.queue.noticed(entry.uid, id);
+      const ids = notices.map(({ id }) => id);
+      await this.#input.queue.noticed(entry.uid, ids);
+      return true;
     } catch (error) {
       log.error({ uid: entry.uid, kind, err: error }, 'a notice could not be sent now');
+      return false;
     }
   }
 

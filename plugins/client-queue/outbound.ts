@@ -182,7 +182,7 @@ export class Outbound {
     await this.#scheduler.idle();
     clearTimeout(patience);
     await this.#pool.close();
-    await this.#notices.idle();
+    await this.#notices.stop();
   }
 
   #giveUp(): void {

@@ -1,5 +1,6 @@
 import type { Attempt, NewEntry, Notice, Notify, RecordedReply } from '../../core/contracts/queue-entry.js';
 import type { Lease, RecipientResult, Settlement } from '../../core/contracts/queue-lease.js';
+import { expiredReply } from './queue/expired-reply.js';
 import type { RetrySchedule } from './retry-schedule.js';
 import type { Tried, Verdict } from './tried.js';
 
@@ -11,9 +12,6 @@ export interface SettlementInput {
   /** Such mail is kept for an operator for so long; 0 for ever. Milliseconds. */
   readonly keepDeadLetterMs: number;
 }
-
-/** Status and code of mail that was tried for too long (RFC 3463 §3.5, X.4.7). */
-const expiredStatus = '5.4.7';
 
 /** So soon come those who found no room among the recipients of a delivery that has just gone well. */
 const nextPartMs = 1000;
@@ -55,10 +53,10 @@ function resultOf(verdict: Verdict, { index, attempts, some, entry, input }: Abo
   if (some && verdict.category === 'capacity' && verdict.retryAfter === 5) {
     return { index, state: 'deferred', reply, nextAttempt: now + nextPartMs };
   }
-  const { expiresAt } = entry;
+  const { queuedAt, expiresAt } = entry;
   const nextAttempt = schedule.next({ now, attempts, expiresAt, retryAfter: verdict.retryAfter });
   if (nextAttempt !== undefined) return { index, state: 'deferred', reply, nextAttempt };
-  return failure(index, 'expired', expired(reply, entry), input);
+  return failure(index, 'expired', expiredReply(reply, { queuedAt, expiresAt, now }), input);
 }
 
 function failure(
@@ -70,19 +68,6 @@ function failure(
   if (deadLetter === null) return { index, state, reply };
   const discardAt = keepDeadLetterMs === 0 ? {} : { discardAt: now + keepDeadLetterMs };
   return { index, state: 'held', reply, hold: deadLetter, ...discardAt };
-}
-
-function expired(reply: RecordedReply, { queuedAt, expiresAt }: NewEntry): RecordedReply {
-  const said = `${reply.code} ${reply.status} ${reply.text}`;
-  const text = `Tried for ${duration(expiresAt - queuedAt)} and not taken; the last answer was: ${said}`;
-  return { ...reply, status: expiredStatus, text: text.slice(0, 1000) };
-}
-
-function duration(ms: number): string {
-  const hours = ms / 3_600_000;
-  if (hours >= 48) return `${Math.round(hours / 24)} days`;
-  if (hours >= 2) return `${Math.round(hours)} hours`;
-  return ms >= 120_000 ? `${Math.round(ms / 60_000)} minutes` : `${Math.max(1, Math.round(ms / 1000))} seconds`;
 }
 
 const recorded = ({ code, status, text, host }: Verdict, at: number): RecordedReply => ({

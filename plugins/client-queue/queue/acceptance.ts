@@ -38,7 +38,8 @@ export class Acceptance {
     if (given.recipients.length === 0) throw problem('invalid', 'An entry has one recipient at least.');
     if (ledger.find(uid) !== undefined) throw problem('conflict', 'There is such an entry already.');
     // Whether it will be an entry nobody knows yet.
-    if (this.#preparing.has(uid)) throw problem('unavailable', 'It is being handed in at this moment; try again later.');
+    if (this.#preparing.has(uid))
+      throw problem('unavailable', 'It is being handed in at this moment; try again later.');
     this.#preparing.add(uid);
     const placements = await bodies.place(uid, message).catch((error: unknown) => {
       this.#preparing.delete(uid);

@@ -186,21 +186,20 @@ export class FileRelayQueue implements OpenedRelayQueue {
 
   async notices(limit: number): Promise<readonly { readonly entry: Entry; readonly notice: Notice }[]> {
     const found: { readonly entry: Entry; readonly notice: Notice }[] = [];
-    for (const entry of this.#ledger.noticing) {
+    for (const entry of this.#ledger.nextNoticing(limit)) {
       const whole = await this.#reader.entry(entry);
-      for (const notice of whole.notices) if (found.length < limit) found.push({ entry: whole, notice });
-      if (found.length >= limit) break;
+      for (const notice of whole.notices) found.push({ entry: whole, notice });
     }
     return found;
   }
 
-  async noticed(uid: string, noticeId: string): Promise<void> {
+  async noticed(uid: string, noticeIds: readonly string[]): Promise<void> {
     const entry = this.#ledger.find(uid);
-    if (entry === undefined || !entry.details.notices.some(({ id }) => id === noticeId)) return;
+    if (entry === undefined || !entry.details.notices.some(({ id }) => noticeIds.includes(id))) return;
     await this.#ledger.commitPatiently(() => ({
       ...draftOf(entry),
       notices: entry.details.notices
-        .filter(({ id }) => id !== noticeId)
+        .filter(({ id }) => !noticeIds.includes(id))
         .map((notice) => ({ ...notice, recipients: [...notice.recipients] })),
     }));
   }

@@ -1,5 +1,7 @@
-import type { Change } from './change.js';
-import { addNotices, draftOf, finish, statesBehind } from './draft.js';
+import { deadLetterReason } from '../answerable.js';
+import type { Change, RecipientChange } from './change.js';
+import { addNotices, draftOf, finish, statesBehind, type Draft } from './draft.js';
+import { expiredReply } from './expired-reply.js';
 import { released } from './mutation.js';
 import { isWaiting, type QueuedEntry, type RecipientRecord } from './queued-entry.js';
 
@@ -7,6 +9,8 @@ export interface Moment {
   readonly now: number;
   /** The clock has gone steadily for so long that its word alone ends an entry. */
   readonly steady: boolean;
+  /** Mail that nobody can be told of is kept for an operator for so long; 0 for ever. Milliseconds. */
+  readonly keepDeadLetterMs: number;
 }
 
 /** What time does to an entry; undefined for nothing. */
@@ -24,10 +28,7 @@ export function ageEntry(entry: QueuedEntry, moment: Moment): Change | undefined
     draft.holdUntil = null;
   }
   const expired = old ? entry.recipients.filter((recipient) => isExpired(recipient, moment)) : [];
-  if (expired.length > 0) {
-    draft.recipients = expired.map(({ index }) => ({ index, state: 'expired' }));
-    addNotices(entry, draft, [{ kind: 'failed', recipients: expired.map(({ address }) => address), at: now }]);
-  }
+  if (expired.length > 0) expire(entry, draft, expired, moment);
   const states = statesBehind(entry, draft);
   const delayed = entry.recipients.filter(
     ({ index, attempts }) => attempts > 0 && isWaiting(states[index] ?? { state: 'deleted' }),
@@ -41,6 +42,28 @@ export function ageEntry(entry: QueuedEntry, moment: Moment): Change | undefined
   if (!lapsed && expired.length === 0 && draft.warnAt === undefined) return undefined;
   finish(entry, draft, now);
   return draft;
+}
+
+/** What nobody can be told of is held for an operator. */
+function expire(
+  entry: QueuedEntry,
+  draft: Draft,
+  expired: readonly RecipientRecord[],
+  { now, keepDeadLetterMs }: Moment,
+): void {
+  const { queuedAt, expiresAt, accepted } = entry;
+  const hold = entry.sender === null ? deadLetterReason(accepted, Buffer.alloc(0), '') : null;
+  const state = hold === null ? 'expired' : 'held';
+  const ended = expired.map(({ index, reply }): RecipientChange => {
+    return { index, state, reply: expiredReply(reply, { queuedAt, expiresAt, now }) };
+  });
+  draft.recipients = [...(draft.recipients ?? []), ...ended];
+  if (hold === null) {
+    addNotices(entry, draft, [{ kind: 'failed', recipients: expired.map(({ address }) => address), at: now }]);
+    return;
+  }
+  draft.hold = hold;
+  if (keepDeadLetterMs > 0) draft.discardAt = now + keepDeadLetterMs;
 }
 
 /** Mail that nobody can be told of was held for as long as it is to be, and no operator has seen to it. */

@@ -39,9 +39,9 @@ export class Ledger {
   readonly open = new Map<string, QueuedEntry>();
   /** In the order in which they finished. */
   readonly finished = new Map<string, QueuedEntry>();
-  /** Entries with notices that nobody has sent yet. */
-  readonly noticing = new Set<QueuedEntry>();
   readonly schedule = new Schedule();
+  /** Entries with notices that nobody has sent yet. */
+  readonly #noticing = new Set<QueuedEntry>();
   readonly #input: LedgerInput;
   readonly #backlog: Backlog;
 
@@ -92,7 +92,7 @@ export class Ledger {
     this.schedule.remove(entry.recipients);
     this.open.delete(entry.uid);
     this.finished.delete(entry.uid);
-    this.noticing.delete(entry);
+    this.#noticing.delete(entry);
     try {
       await this.#input.journal.drop([entry.uid]);
     } catch {
@@ -198,8 +198,24 @@ export class Ledger {
       from.delete(entry.uid);
       to.set(entry.uid, entry);
     }
-    if (entry.details.notices.length > 0) this.noticing.add(entry);
-    else this.noticing.delete(entry);
+    if (entry.details.notices.length > 0) this.#noticing.add(entry);
+    else this.#noticing.delete(entry);
+  }
+
+  /** Entries that have so many notices together. They are behind all others then: one that stays keeps nobody up. */
+  nextNoticing(most: number): readonly QueuedEntry[] {
+    const given: QueuedEntry[] = [];
+    let count = 0;
+    for (const entry of this.#noticing) {
+      if (count >= most) break;
+      count += entry.details.notices.length;
+      given.push(entry);
+    }
+    for (const entry of given) {
+      this.#noticing.delete(entry);
+      this.#noticing.add(entry);
+    }
+    return given;
   }
 
   /** Finished entries whose time is over, or that are too many, are forgotten; the journal need not know. */
@@ -217,10 +233,8 @@ export class Ledger {
   }
 
   /** A notice is remembered while its own entry would have it sent again. */
-  #announces({ uid, accepted: { noticeOf } }: QueuedEntry): boolean {
-    if (noticeOf === undefined) return false;
-    const notices = this.find(noticeOf)?.details.notices ?? [];
-    return notices.some(({ id }) => `${noticeOf}-${id}` === uid);
+  #announces({ accepted: { noticeOf } }: QueuedEntry): boolean {
+    return noticeOf !== undefined && (this.find(noticeOf)?.details.notices.length ?? 0) > 0;
   }
 
   /** Brings everything into a snapshot; whether that has worked. Never rejects. */

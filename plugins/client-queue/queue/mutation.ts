@@ -100,7 +100,7 @@ function perform(entry: QueuedEntry, draft: Draft, operation: PendingOperation, 
   if (operation.operation === 'hold') {
     draft.hold = operation.reason ?? 'Held by an operator.';
     draft.holdUntil = operation.until ?? null;
-    if (entry.details.discardAt !== null) draft.discardAt = null;
+    if (entry.details.discardAt !== null || draft.discardAt !== undefined) draft.discardAt = null;
     return;
   }
   draft.hold = null;

@@ -23,6 +23,8 @@ export interface QueueBounds {
   readonly keepFinishedMs: number;
   /** With so many open entries no more are accepted. */
   readonly maxEntries: number;
+  /** Mail that nobody can be told of is held for so long when its time is over; for ever when 0 or absent. */
+  readonly keepDeadLetterMs?: number;
 }
 
 export interface RelayQueueOptions extends QueueBounds {
@@ -77,6 +79,7 @@ const foreign = 'It was in the folder of the queue, and is none of its files.';
 /** Opens the queue. Nothing that is broken in it stops the start, unless a newer version has written it. */
 export async function openRelayQueue(options: RelayQueueOptions): Promise<OpenedRelayQueue> {
   const files = options.files ?? nodeFiles;
+  const { keepFinishedMs, maxEntries, keepDeadLetterMs = 0 } = options;
   const settings = { ...defaults, random: (limit: number) => randomInt(limit), ...options, files };
   const { folder, clock, log, segmentBytes, mostSegments, journalBytes } = settings;
   await makeFolder(folder, files);
@@ -96,7 +99,7 @@ export async function openRelayQueue(options: RelayQueueOptions): Promise<Opened
   const snapshots = new Snapshots({ folder, files, journal, log, current: loaded.snapshot, ...bounds });
   const queue = new FileRelayQueue({
     ...settings,
-    bounds: { keepFinishedMs: settings.keepFinishedMs, maxEntries: settings.maxEntries },
+    bounds: { keepFinishedMs, maxEntries, keepDeadLetterMs },
     journal,
     snapshots,
     bodies,

@@ -103,9 +103,10 @@ export class Upkeep {
       await ledger.commitPatiently(() => loseLease(lease.entry, lease, { now, due, crashed: false }));
     }
     const steady = this.#isSteady();
+    const { keepDeadLetterMs = 0 } = bounds;
     if (!ledger.stalled) {
       await this.#change(function* (entry) {
-        const change = ageEntry(entry, { now, steady });
+        const change = ageEntry(entry, { now, steady, keepDeadLetterMs });
         if (change !== undefined) yield change;
       });
     }

@@ -136,6 +136,21 @@ test('a notice that cannot be handed in now is handed in later, under the same i
   assert.deepEqual(new Set(ground.submissions.map(({ id }) => id)), new Set([`${uid}-1`]));
 });
 
+test('notices that cannot be sent now keep no other sender waiting', async (t) => {
+  const ground = await outboundGround(t, {
+    submit: ({ recipients: [to] }) =>
+      to?.local === 'full' ? Promise.reject(problem('storage-full')) : Promise.resolve(),
+  });
+  const stuck = Array.from({ length: 450 }, () =>
+    ground.enqueue({ to: ['a@one.example'], sender: 'full@example.org' }),
+  );
+  const uids = [...(await Promise.all(stuck)), await ground.enqueue({ to: ['a@one.example'] })];
+  await ground.queue.mutate({ uids }, { operation: 'bounce' }, Date.now());
+  await ground.outbound.housekeep();
+  assert.equal((await ground.queue.find(uids.at(-1) ?? ''))?.notices.length, 0);
+  assert.equal((await ground.queue.notices(1000)).length, 450);
+});
+
 test('success is told where it was asked for, and the next server does not tell it itself', async (t) => {
   const deaf = await SmtpSink.start(t, { capabilities: ['PIPELINING'] });
   const ground = await outboundGround(t, { options: { port: deaf.port } });

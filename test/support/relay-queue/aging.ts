@@ -38,8 +38,38 @@ export function aging(open: OpenQueueGround): void {
     const second = await claimOne(ground);
     await queue.settle(second, settlement(second, 'deferred', { at: clock.now() }));
     await queue.housekeep(clock.now());
-    assert.equal((await entryOf(queue, uid)).state, 'expired');
+    const { state, lastReply } = await entryOf(queue, uid);
+    assert.deepEqual([state, lastReply?.code, lastReply?.status], ['expired', 451, '5.4.7']);
+    assert.match(
+      lastReply?.text ?? '',
+      /^Tried for 7 minutes and not taken; the last answer was: 451 4\.0\.0 deferred$/,
+    );
     assert.equal((await queue.notices(9)).length, 1);
+  });
+
+  test('mail that nobody can be told of is held, not ended, when its time is over', async (t) => {
+    const ground = await open(t);
+    const { queue, clock } = ground;
+    const expiresAt = clock.now() + 400_000;
+    const notice = await accept(ground, { expiresAt, sender: null, noticeOf: 'other' });
+    const other = await accept(ground, { expiresAt, sender: null });
+    for (let tries = 0; tries < 2; tries += 1) {
+      for (const lease of await queue.claim(claiming(clock.now()))) {
+        await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
+      }
+      clock.advance(400);
+    }
+    await queue.housekeep(clock.now());
+    await queue.housekeep(clock.now());
+    for (const [uid, why] of [
+      [notice.uid, /notice of failure/],
+      [other.uid, /no sender/],
+    ] as const) {
+      const { state, hold, lastReply } = await entryOf(queue, uid);
+      assert.deepEqual([state, lastReply?.status], ['held', '5.4.7']);
+      assert.match(hold ?? '', why);
+    }
+    assert.deepEqual(await queue.notices(9), []);
   });
 
   test('mail that nobody can be told of is discarded when it was held long enough and nobody has seen to it', async (t) => {

@@ -110,6 +110,21 @@ export function mutating(open: OpenQueueGround): void {
     });
   }
 
+  test('what an operator holds is kept for him, though its attempt would have had it discarded some day', async (t) => {
+    const ground = await open(t);
+    const { queue, clock } = ground;
+    const { uid } = await accept(ground, { sender: null, to: ['a@one.example', 'b@one.example'] });
+    const lease = await claimOne(ground);
+    await queue.mutate({ uids: [uid] }, { operation: 'hold', reason: 'mine' }, clock.now());
+    const settled = settlement(lease, 'deferred', { at: clock.now() });
+    const [first, second] = settled.results;
+    assert.ok(first !== undefined && second !== undefined);
+    const held = { ...first, state: 'held', hold: 'nobody', discardAt: clock.now() + 1000 } as const;
+    await queue.settle(lease, { ...settled, results: [held, second] });
+    const { hold, discardAt } = await entryOf(queue, uid);
+    assert.deepEqual([hold, discardAt], ['mine', null]);
+  });
+
   test('entries are changed by a filter, and only those that match', async (t) => {
     const ground = await open(t);
     const { queue, clock } = ground;

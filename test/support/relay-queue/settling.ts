@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
-import { settlement } from '../queue-entries.js';
+import { claiming, settlement } from '../queue-entries.js';
 import { accept, claimOne, entryOf, isThe, type OpenQueueGround } from './ground.js';
 
 /** What becomes of what was tried. */
@@ -64,10 +64,32 @@ export function settling(open: OpenQueueGround): void {
     assert.deepEqual([pending?.entry.uid, pending?.notice.kind], [uid, 'failed']);
     assert.equal((await entryOf(queue, uid)).hasMessage, true);
     await text(await queue.open(uid));
-    await queue.noticed(uid, pending?.notice.id ?? '');
-    await queue.noticed(uid, pending?.notice.id ?? '');
+    await queue.noticed(uid, [pending?.notice.id ?? '']);
+    await queue.noticed(uid, [pending?.notice.id ?? '']);
     assert.deepEqual(await queue.notices(10), []);
     assert.equal((await entryOf(queue, uid)).hasMessage, false);
+  });
+
+  test('notices that stay are given in turn, those of an entry together, and leave together', async (t) => {
+    const ground = await open(t);
+    const { queue, clock } = ground;
+    const uids: string[] = [];
+    for (let n = 0; n < 3; n += 1) uids.push((await accept(ground, { to: ['a@one.example', 'b@two.example'] })).uid);
+    for (const lease of await queue.claim(claiming(clock.now()))) {
+      await queue.settle(lease, settlement(lease, 'bounced', { at: clock.now() }));
+    }
+    const given: string[] = [];
+    for (let n = 0; n < 4; n += 1) {
+      const pending = await queue.notices(1);
+      assert.equal(pending.length, 2);
+      given.push(pending[0]?.entry.uid ?? '');
+    }
+    assert.deepEqual(new Set(given.slice(0, 3)), new Set(uids));
+    assert.equal(given[3], given[0]);
+    const [first, second] = await queue.notices(1);
+    assert.ok(first !== undefined && second !== undefined);
+    await queue.noticed(first.entry.uid, [first.notice.id, second.notice.id]);
+    assert.equal((await queue.notices(9)).length, 4);
   });
 
   test('of many attempts the newest are remembered', async (t) => {

@@ -48,7 +48,7 @@ async function handle(number: number): Promise<void> {
     await queue.settle(lease, settlement(lease, fate, { at: systemClock.now(), nextAttempt: systemClock.now() }));
     say(`settled ${lease.uid} ${fate} ${lease.recipients.map(({ index }) => index).join()}`);
   }
-  for (const { entry, notice } of await queue.notices(5)) await queue.noticed(entry.uid, notice.id);
+  for (const { entry, notice } of await queue.notices(5)) await queue.noticed(entry.uid, [notice.id]);
   if (number % 5 === 4) {
     const { items } = await queue.list({ filter: {}, limit: 1, sort: 'queuedAt', order: 'asc' });
     const [oldest] = items;
