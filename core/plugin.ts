@@ -163,8 +163,12 @@ export function definePlugin<
     commands: definition.commands ?? [],
     checks: definition.checks ?? [],
     reload,
-    setup: (context: PluginContext, given: Readonly<Record<string, unknown>>) =>
-      definition.setup(context, given as Parameters<typeof definition.setup>[1]),
+    // What is no function is not wrapped, so that it can be seen and refused.
+    setup:
+      typeof definition.setup === 'function'
+        ? (context: PluginContext, given: Readonly<Record<string, unknown>>) =>
+            definition.setup(context, given as Parameters<typeof definition.setup>[1])
+        : ((definition as { readonly setup: unknown }).setup as Plugin['setup']),
   });
 }
 

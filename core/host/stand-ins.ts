@@ -27,12 +27,15 @@ export class StandIns {
   #standIn({ name, entry }: FailedPlugin, running: readonly string[]): readonly (() => void)[] {
     // No other hook can want to be before or after it.
     const label = `${name} (left out)`;
-    const known = this.#memory.of(entry.from);
+    const remembered = this.#memory.of(entry.from);
+    const known = remembered.filter((one) => !this.#pipeline.isShadowed(one.name));
+    // What was only looked at need not be stood in for.
+    if (this.#pipeline.isShadowed(name) || known.length < Math.min(1, remembered.length)) return [];
     const answer = () => defer(451, '4.3.0', 'A part of this server is out of order, try again later');
     // One that never ran here may route: whatever nobody else takes is not refused for good.
     if (known.length === 0) return [this.#pipeline.on(label, 'rcptTo', { order: 'route', after: running }, answer)];
-    const itself = known.filter((remembered) => remembered.name === name);
-    const routes = (itself.length > 0 ? itself : known).some((remembered) => remembered.routes);
+    const itself = known.filter((one) => one.name === name);
+    const routes = (itself.length > 0 ? itself : known).some((one) => one.routes);
     return routes ? [this.#pipeline.on(label, 'rcptTo', { order: 'content' }, answer)] : [];
   }
 }

@@ -2,6 +2,9 @@ import { isAbsolute } from 'node:path';
 import type { Plugin } from '../plugin.js';
 import type { Services } from '../service.js';
 
+/** In the log, in lists and among metrics a plugin of that name would be taken for the server. */
+const ownNames: ReadonlySet<unknown> = new Set(['core', 'http', 'smtp']);
+
 /**
  * What a declaration says wrong. Site plugins are JavaScript: what the compiler would refuse is refused here.
  *
@@ -13,6 +16,8 @@ export function declarationComplaints(plugin: Plugin, taken: ReadonlySet<string>
   if (typeof name !== 'string' || !/^[a-z][a-z0-9]*(-[a-z0-9]+)*$/.test(name)) {
     complaints.push(`name: ${JSON.stringify(name)} is not lower-case words with "-" between them, such as rate-limit.`);
   }
+  if (ownNames.has(name))
+    complaints.push(`name: ${String(name)} is what the server calls a part of itself: choose another.`);
   if (!has(options, 'safeParse'))
     complaints.push('options: not a zod schema; z.strictObject({ … }) from postern/plugin is one.');
   if (typeof setup !== 'function') complaints.push('setup: not a function.');

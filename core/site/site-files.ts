@@ -84,13 +84,19 @@ function placeOf(from: string, path: string): SitePlace {
 interface Manifest {
   readonly main?: unknown;
   readonly exports?: unknown;
-  readonly postern?: { readonly kit?: string };
+  readonly postern?: { readonly kit?: string } | null;
 }
 
 function readManifest(path: string): Manifest | undefined {
   if (!existsSync(path)) return undefined;
+  const manifest = parsed(path, readFileSync(path, 'utf8'));
+  if (typeof manifest === 'object' && manifest !== null) return manifest;
+  throw startError(`${path} is not a JSON object.`);
+}
+
+function parsed(path: string, text: string): unknown {
   try {
-    return JSON.parse(readFileSync(path, 'utf8')) as Manifest;
+    return JSON.parse(text);
   } catch (cause) {
     throw startError(`${path} is not valid JSON.`, cause);
   }
@@ -116,7 +122,7 @@ async function filesBelow(from: string, folder: string): Promise<readonly string
     for (const entry of entries.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
       if (entry.name.startsWith('.') || entry.name === 'node_modules') continue;
       if (entry.isDirectory()) folders.push(join(at, entry.name));
-      else files.push(join(at, entry.name));
+      else if (entry.isFile() || entry.isSymbolicLink()) files.push(join(at, entry.name));
       if (files.length + folders.length > mostFiles) throw tooMuch(from);
     }
   }

@@ -1,10 +1,11 @@
 import { basename, dirname, extname } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { sentenceOf } from '../host/plugin-refusal.js';
 import { kitComplaint, kitVersion } from '../kit-version.js';
 import { declarationComplaints } from '../plugin-tools/declaration.js';
 import { placeBelow } from '../plugin-tools/error-place.js';
 import { isPlugin, type Plugin } from '../plugin.js';
-import { redactText } from '../redact.js';
+
 import type { SiteEntry } from './site-entry.js';
 import { filesOf, findSitePlugin, type SiteFiles, type SitePlace } from './site-files.js';
 import { importVersion } from './site-modules.js';
@@ -68,10 +69,9 @@ export async function loadSitePlugins(entries: readonly SiteEntry[], folder: str
  */
 export async function loadSitePlugin(entry: SiteEntry, folder: string): Promise<SiteModule> {
   const { from } = entry;
-  const place = findSitePlugin(from, folder);
+  const { place, files } = await findCode(from, folder);
   rememberSitePlace(place, from);
   if (place.kit !== undefined) refuseKit(from, 'its package.json', place.kit);
-  const files = await filesOf(from, place);
   const exported = await importModule(entry, place, files);
   const plugins = [...new Set(Object.values(exported))].filter(isPlugin);
   if (plugins.length === 0) {
@@ -82,6 +82,20 @@ export async function loadSitePlugin(entry: SiteEntry, folder: string): Promise<
     places.set(plugin, place.folder === undefined ? urlOf(place.entry) : `${urlOf(place.folder)}/`);
   }
   return { entry, place, fingerprint: files.fingerprint, plugins };
+}
+
+/** @throws start error, also where the file system refuses */
+async function findCode(
+  from: string,
+  folder: string,
+): Promise<{ readonly place: SitePlace; readonly files: SiteFiles }> {
+  try {
+    const place = findSitePlugin(from, folder);
+    return { place, files: await filesOf(from, place) };
+  } catch (error) {
+    if (isStartError(error)) throw error;
+    throw startError(`Site plugin ${from} cannot be read: ${sentenceOf(error)}.`, error);
+  }
 }
 
 const places = new WeakMap<Plugin, string>();
@@ -111,7 +125,7 @@ async function importModule(
     );
   } catch (cause) {
     failures.set(code, failed + 1);
-    const reason = redactText(cause instanceof Error ? cause.message : String(cause));
+    const reason = sentenceOf(cause);
     const at = placeBelow(place.folder ?? dirname(place.entry), cause);
     const where = at === undefined ? '' : `${at}: `;
     const hint = /'postern\/[a-z]+' does not provide an export/.test(reason)
@@ -135,7 +149,7 @@ function refuseKit(from: string, who: string, kit: unknown): void {
 
 async function knownFingerprint({ from }: SiteEntry, folder: string): Promise<string | undefined> {
   try {
-    return (await filesOf(from, findSitePlugin(from, folder))).fingerprint;
+    return (await findCode(from, folder)).files.fingerprint;
   } catch {
     return undefined;
   }

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
-import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
+import { listLogFiles } from '../../core/log/file.js';
 import { HttpClient } from '../support/http-client.js';
 import { freeListeners, ServerProcess } from '../support/server-process.js';
 import { SmtpClient } from '../support/smtp-client.js';
@@ -52,8 +53,8 @@ describe('an error of a plugin that nobody catches', () => {
     const admin = HttpClient.admin(server.http);
     const logs = join(folder, 'data', 'logs');
     const log = async () => {
-      const files = (await readdir(logs)).filter((name) => name.startsWith('postern-'));
-      return (await Promise.all(files.map((name) => readFile(join(logs, name), 'utf8')))).join('');
+      const files = (await listLogFiles(logs)).map((name) => readFile(join(logs, name), 'utf8'));
+      return (await Promise.all(files)).join('');
     };
     for (const name of Object.keys(strays)) {
       const before = (await log()).split('nobody caught').length;

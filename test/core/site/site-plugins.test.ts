@@ -96,6 +96,8 @@ suite('site plugins', () => {
       'throws.mjs': 'throw new Error("no luck");',
       'no-entry/readme.txt': '',
       'bad-manifest/package.json': '{',
+      'no-manifest/package.json': 'null',
+      'no-manifest/index.js': source('no-manifest'),
       'future/package.json': '{ "type": "module", "postern": { "kit": "9.0" } }',
       'future/index.js': `import { unheardOf } from 'postern/plugin';`,
       'wants.mjs': `import { unheardOf } from 'postern/plugin';`,
@@ -107,6 +109,7 @@ suite('site plugins', () => {
       ['throws.mjs', /throws\.mjs cannot be loaded: throws\.mjs:1:7: no luck/],
       ['no-entry', /no-entry: the folder has no index\.js/],
       ['bad-manifest', /package\.json is not valid JSON/],
+      ['no-manifest', /package\.json is not a JSON object/],
       ['future', /its package\.json is written for version 9\.0 .*: update Postern/],
       ['wants.mjs', /wants\.mjs cannot be loaded: .*unheardOf.*version 1\.0 of the plugin kit is here/],
       ['./missing', /missing: there is no file or folder/],
@@ -114,5 +117,32 @@ suite('site plugins', () => {
       ['newer.mjs', /newer is written for version 99 of the plugin kit.*: update Postern/],
     ];
     for (const [name, expected] of cases) assert.match(await refusal(name, folder), expected, name);
+  });
+
+  test('what is declared wrong is named, with the reason', async (t) => {
+    const folder = await site(t, {
+      'no-setup.mjs': `import { definePlugin } from 'postern/plugin'; export const p = definePlugin({ name: 'no-setup' });`,
+      'of-server.mjs': source('smtp'),
+    });
+    const { unloaded } = await loadSitePlugins(['no-setup.mjs', 'of-server.mjs'].map(siteEntry), folder);
+    assert.deepEqual(
+      unloaded.map(({ why }) => why),
+      [
+        'Site plugin no-setup.mjs: setup: not a function.',
+        'Site plugin of-server.mjs: name: smtp is what the server calls a part of itself: choose another.',
+      ],
+    );
+  });
+
+  test('a folder that cannot be read is no reason to load none', async (t) => {
+    const folder = await site(t, { 'good.mjs': source('good'), 'bad/index.js': source('bad') });
+    // A folder in the place of a file that must be read.
+    mkdirSync(join(folder, 'bad', 'package.json'));
+    const { modules, unloaded } = await loadSitePlugins(['good.mjs', 'bad'].map(siteEntry), folder);
+    assert.deepEqual(
+      modules.map(({ entry }) => entry.from),
+      ['good.mjs'],
+    );
+    assert.match(unloaded[0]?.why ?? '', /^Site plugin bad cannot be read: .*EISDIR/);
   });
 });

@@ -1,0 +1,42 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { supplyOf } from '../../../core/host/plugin-supply.js';
+import { definePlugin } from '../../../core/plugin.js';
+import { siteEntry } from '../../../core/site/site-entry.js';
+
+const plugin = (name: string) => definePlugin({ name, setup() {} });
+const builtIns = [plugin('users'), plugin('store')];
+const module = (option: Parameters<typeof siteEntry>[0], ...names: readonly string[]) => ({
+  entry: siteEntry(option),
+  place: { entry: '/site/index.js', folder: undefined, kit: undefined },
+  fingerprint: 'one',
+  plugins: names.map(plugin),
+});
+const supply = (...modules: readonly ReturnType<typeof module>[]) => supplyOf(builtIns, { modules, unloaded: [] });
+
+test('a plugin of the site takes the place of the built-in one of its name', () => {
+  const { plugins, site } = supply(module('./mine', 'users', 'other'));
+  assert.deepEqual(
+    plugins.map(({ name }) => name),
+    ['store', 'users', 'other'],
+  );
+  assert.deepEqual([site.get('users')?.replaces, site.get('other')?.replaces], [true, false]);
+});
+
+test('two of one name are refused, and the message says where they come from', () => {
+  assert.throws(
+    () => supply(module('./one', 'site'), module('./two', 'site')),
+    /\.\/one and \.\/two both bring a plugin called site/,
+  );
+  assert.throws(() => supply(module('./one', 'site'), module('./one', 'site')), /sitePlugins names \.\/one twice/);
+  assert.throws(() => supply(module('./one', 'site', 'site')), /brings two plugins called site/);
+});
+
+test('nobody takes the place of a built-in one in shadow: its work would be nobody’s', () => {
+  const shadowed = { from: './mine', mode: 'shadow', required: false, startSeconds: 30 } as const;
+  assert.throws(
+    () => supply(module(shadowed, 'users')),
+    /\.\/mine takes the place of the built-in plugin users.*shadow/,
+  );
+  assert.equal(supply(module(shadowed, 'other')).plugins.length, 3);
+});
