@@ -140,6 +140,7 @@ export class Outbound {
   }
 
   async housekeep(): Promise<void> {
+    this.#scheduler.giveBackOverdue();
     await this.#input.queue.housekeep(this.#input.clock.now());
     await this.#notices.run();
   }

@@ -6,7 +6,7 @@ import type { DestinationControls } from './destination-controls.js';
 import { DestinationShares } from './destination-shares.js';
 import type { ClientQueueSettings } from './options.js';
 import { siteLimits } from './site-key.js';
-import { type PaceLimits, SitePace } from './site-pace.js';
+import { type PaceLimits, SitePace, takesNothing } from './site-pace.js';
 import type { Sites } from './sites.js';
 import type { Tried } from './tried.js';
 
@@ -27,6 +27,8 @@ export interface SchedulerInput {
 
 /** Longer than any attempt takes: two servers, each with its deadline. */
 const leaseMs = 90 * 60_000;
+/** A lease that waits for a connection for so long is given back: what is begun shall end before the lease does. */
+const longestAheadMs = 5 * 60_000;
 /** Leases fetched at a time. */
 const mostClaimed = 256;
 /** Leases beyond the connections: what is being written down, and what is fetched ahead. */
@@ -51,6 +53,7 @@ export class Scheduler {
   #timer: NodeJS.Timeout | undefined;
   #timerAt = Infinity;
   #fault: string | undefined;
+  #manyPaces = manyPaces;
   #idle: (() => void)[] = [];
 
   constructor(input: SchedulerInput) {
@@ -95,6 +98,11 @@ export class Scheduler {
     clearTimeout(this.#timer);
     this.#giveBack();
     for (const undo of this.#undo.splice(0)) undo();
+  }
+
+  /** To be called now and then: what no connection could be had for goes back to the queue. */
+  giveBackOverdue(): void {
+    for (const pace of this.#paces.values()) this.#giveBackAll(pace.overdue(longestAheadMs));
   }
 
   /** Resolves when nothing is under way any more. */
@@ -153,11 +161,12 @@ export class Scheduler {
   /** Those that were fetched begin as far as there are connections for them. */
   #serve(site: string, pace: SitePace): void {
     const limits = this.limits(site);
+    this.#giveBackAll(pace.overdue(longestAheadMs));
     for (let lease = pace.next(limits); lease !== undefined; lease = pace.next(limits)) {
       void this.#work(lease, pace, site);
     }
     // Suspended while they were fetched.
-    if (limits.suspended) this.#giveBackFrom(pace, () => true);
+    if (takesNothing(limits)) this.#giveBackAll(pace.unbegun(() => true));
   }
 
   async #work(lease: Lease, pace: SitePace, site: string): Promise<void> {
@@ -180,18 +189,18 @@ export class Scheduler {
 
   /** What was fetched and not begun is as if it had not been fetched. */
   #giveBack(wanted: (lease: Lease) => boolean = () => true): void {
-    for (const pace of this.#paces.values()) this.#giveBackFrom(pace, wanted);
+    for (const pace of this.#paces.values()) this.#giveBackAll(pace.unbegun(wanted));
   }
 
-  #giveBackFrom(pace: SitePace, wanted: (lease: Lease) => boolean): void {
-    for (const lease of pace.unbegun(wanted)) void this.#settle(lease, untried);
+  #giveBackAll(leases: readonly Lease[]): void {
+    for (const lease of leases) void this.#settle(lease, untried);
   }
 
   /** Nothing more goes where it shall not. */
   #suspend(key: string): void {
     const { controls, sites, clock } = this.#input;
-    const until = controls.get(key)?.suspendedUntil ?? null;
-    if (until === null || until <= clock.now()) return;
+    const { suspendedUntil: until = null, maxConnections = null } = controls.get(key) ?? {};
+    if (maxConnections !== 0 && (until === null || until <= clock.now())) return;
     this.#giveBack(({ destination }) => destination === key || sites.of(destination) === key);
   }
 
@@ -221,7 +230,7 @@ export class Scheduler {
   #paceOf(site: string): SitePace {
     const known = this.#paces.get(site);
     if (known !== undefined) return known;
-    if (this.#paces.size >= manyPaces) this.#forgetStale();
+    if (this.#paces.size >= this.#manyPaces) this.#forgetStale();
     const pace = new SitePace(this.#input.clock);
     this.#paces.set(site, pace);
     return pace;
@@ -229,6 +238,8 @@ export class Scheduler {
 
   #forgetStale(): void {
     for (const [site, pace] of this.#paces) if (pace.isStale()) this.#paces.delete(site);
+    // Where few can be forgotten they are not all looked at again for each that comes.
+    this.#manyPaces = Math.max(manyPaces, 2 * this.#paces.size);
   }
 
   /** What holds for a site now: what an operator said of it, what is configured for it, what is configured for all. */

@@ -9,6 +9,8 @@ export interface PaceLimits {
   readonly suspended: boolean;
 }
 
+export const takesNothing = ({ suspended, maxConnections }: PaceLimits): boolean => suspended || maxConnections === 0;
+
 /** Connections to a site that nothing is known of. */
 const firstConnections = 5;
 /** So long the work that is fetched ahead of the connections lasts. */
@@ -16,6 +18,14 @@ const aheadMs = 100;
 const mostAhead = 400;
 /** A rate is measured over so many milliseconds. */
 const windowMs = 500;
+/** Who could not be reached is remembered for so long. */
+const recoveryMs = 3_600_000;
+const idleMs = 60_000;
+
+interface Waiting {
+  readonly lease: Lease;
+  readonly since: number;
+}
 
 /**
  * How much work the servers of a site may have at a time. It begins with few connections and grows with each success; one that could not
@@ -24,8 +34,8 @@ const windowMs = 500;
 export class SitePace {
   readonly #clock: Clock;
   #window: number = firstConnections;
-  /** Fetched, and waiting for a connection. */
-  #waiting: Lease[] = [];
+  /** Fetched, and waiting for a connection, the oldest first. */
+  #waiting: Waiting[] = [];
   readonly #rate: RateAllowance;
   #running = 0;
   #recovering = false;
@@ -53,7 +63,7 @@ export class SitePace {
 
   /** Idle for so long that it may be forgotten. */
   isStale(): boolean {
-    return this.busy === 0 && !this.#recovering && this.#clock.monotonic() - this.#usedAt > 60_000;
+    return this.busy === 0 && this.#clock.monotonic() - this.#usedAt > (this.#recovering ? recoveryMs : idleMs);
   }
 
   /** Connections it may have now. */
@@ -63,32 +73,43 @@ export class SitePace {
 
   /** How many more messages may be fetched for it: those that connections wait for, and a little ahead where it is fast. */
   room(limits: PaceLimits): number {
-    if (limits.suspended || limits.maxConnections === 0) return 0;
+    if (takesNothing(limits)) return 0;
     const ahead = this.#recovering ? 0 : Math.min(mostAhead, Math.floor(this.#perMs * aheadMs));
     const room = this.connections(limits) + ahead - this.busy;
     return limits.ratePerMinute === undefined ? room : Math.min(room, this.#rate.left(limits.ratePerMinute));
   }
 
   fetched(lease: Lease, limits: PaceLimits): void {
-    this.#waiting.push(lease);
     this.#usedAt = this.#clock.monotonic();
+    this.#waiting.push({ lease, since: this.#usedAt });
     if (limits.ratePerMinute !== undefined) this.#rate.take();
   }
 
   /** One that may begin now, counted as begun. */
   next(limits: PaceLimits): Lease | undefined {
     if (limits.suspended || this.#running >= this.connections(limits)) return undefined;
-    const lease = this.#waiting.shift();
-    if (lease !== undefined) this.#running += 1;
-    return lease;
+    const first = this.#waiting.shift();
+    if (first !== undefined) this.#running += 1;
+    return first?.lease;
   }
 
   /** Those of them that have not begun, to be given back. */
   unbegun(wanted: (lease: Lease) => boolean): readonly Lease[] {
     if (this.#waiting.length === 0) return [];
+    return this.#takeBack(({ lease }) => wanted(lease));
+  }
+
+  /** Those of them that wait for so long, to be given back. */
+  overdue(waitedMs: number): readonly Lease[] {
+    const before = this.#clock.monotonic() - waitedMs;
+    const [oldest] = this.#waiting;
+    return oldest === undefined || oldest.since > before ? [] : this.#takeBack(({ since }) => since <= before);
+  }
+
+  #takeBack(wanted: (one: Waiting) => boolean): readonly Lease[] {
     const given = this.#waiting.filter(wanted);
-    if (given.length > 0) this.#waiting = this.#waiting.filter((lease) => !wanted(lease));
-    return given;
+    if (given.length > 0) this.#waiting = this.#waiting.filter((one) => !wanted(one));
+    return given.map(({ lease }) => lease);
   }
 
   ended(outcome: 'answered' | 'unreachable' | 'untried'): void {

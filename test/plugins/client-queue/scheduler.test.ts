@@ -1,16 +1,19 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import type { ClaimOptions, Lease } from '../../../core/contracts/queue-lease.js';
 import type { RecordedControl } from '../../../plugins/client-queue/destination-controls.js';
 import { ClientQueueOptions } from '../../../plugins/client-queue/options.js';
 import { Scheduler } from '../../../plugins/client-queue/scheduler.js';
+import { SitePace } from '../../../plugins/client-queue/site-pace.js';
+import type { Tried } from '../../../plugins/client-queue/tried.js';
 import { rememberingLog } from '../../core/disk/remembering-log.js';
 import { HandClock } from '../../support/hand-clock.js';
 import { newEntry } from '../../support/queue-entries.js';
 
-const suspended: RecordedControl = {
+const nothing: RecordedControl = {
   destination: 'site:mx',
-  suspendedUntil: Infinity,
+  suspendedUntil: null,
   reason: null,
   maxConnections: null,
   ratePerMinute: null,
@@ -18,43 +21,162 @@ const suspended: RecordedControl = {
   at: 0,
 };
 
-test('what was fetched while its site was suspended is given back, and not tried', async () => {
+interface Wishes {
+  readonly leases: readonly Lease[];
+  readonly attempt?: (lease: Lease) => Promise<Tried>;
+}
+
+/** A scheduler whose queue gives these leases at the first claim; all are of one site. */
+function scheduled({ leases, attempt = () => Promise.reject(new Error('nobody tries it')) }: Wishes) {
   const clock = new HandClock();
-  const entry = newEntry(clock.now());
-  const lease: Lease = { uid: entry.uid, recipients: [], destination: 'one.example', entry, token: 1, manual: false };
   const settings = ClientQueueOptions.parse({});
   const controls = new Map<string, RecordedControl>();
-  let give: (leases: readonly Lease[]) => void = () => undefined;
   const asked: ClaimOptions[] = [];
-  const settled: number[] = [];
-  const done = new Promise<void>((resolve) => {
-    const scheduler = new Scheduler({
-      queue: {
-        claim: (options) => {
-          asked.push(options);
-          return asked.length > 1 ? Promise.resolve([]) : new Promise((given) => (give = given));
-        },
-        nextDue: () => null,
-        onDue: () => () => undefined,
+  const settled: { readonly uid: string; readonly verdicts: number }[] = [];
+  let changed: (key: string) => void = () => undefined;
+  let give = (): void => undefined;
+  const scheduler = new Scheduler({
+    queue: {
+      claim: (options) => {
+        asked.push(options);
+        return asked.length > 1 ? Promise.resolve([]) : new Promise((given) => (give = () => given(leases)));
       },
-      controls: { get: (key) => controls.get(key), onChange: () => () => undefined },
-      sites: { of: () => 'site:mx', onFound: () => () => undefined },
-      settings: () => settings,
-      clock,
-      log: rememberingLog().log,
-      attempt: () => Promise.reject(new Error('nobody tries it')),
-      settle: (_, tried) => {
-        settled.push(tried.verdicts.size);
-        scheduler.stop();
-        resolve();
-        return Promise.resolve();
+      nextDue: () => null,
+      onDue: () => () => undefined,
+    },
+    controls: {
+      get: (key) => controls.get(key),
+      onChange: (listener) => {
+        changed = listener;
+        return () => undefined;
       },
-    });
-    scheduler.start();
+    },
+    sites: { of: () => 'site:mx', onFound: () => () => undefined },
+    settings: () => settings,
+    clock,
+    log: rememberingLog().log,
+    attempt,
+    settle: ({ uid }, { verdicts }) => {
+      settled.push({ uid, verdicts: verdicts.size });
+      return Promise.resolve();
+    },
   });
+  scheduler.start();
+  return {
+    scheduler,
+    clock,
+    asked,
+    settled,
+    give: async () => {
+      give();
+      await setImmediate();
+    },
+    control: (control: Partial<RecordedControl>) => {
+      controls.set('site:mx', { ...nothing, ...control });
+      changed('site:mx');
+    },
+  };
+}
+
+function leasesOf(count: number): readonly Lease[] {
+  return Array.from({ length: count }, (_, token) => {
+    const entry = newEntry(0);
+    return { uid: entry.uid, recipients: [], destination: 'one.example', entry, token, manual: false };
+  });
+}
+
+const answered: Tried = {
+  at: 0,
+  ms: 1,
+  verdicts: new Map([
+    [0, { action: 'deliver', code: 250, status: '2.0.0', text: '', host: null, retryAfter: null, category: '' }],
+  ]),
+  host: null,
+  tls: null,
+  tellsDsn: false,
+  lost: false,
+  reached: true,
+};
+
+test('what was fetched while its site was suspended is given back, and not tried', async () => {
+  const leases = leasesOf(1);
+  const { asked, settled, give, control } = scheduled({ leases });
   assert.equal(asked[0]?.sites?.room('site:mx'), 5);
-  controls.set('site:mx', suspended);
-  give([lease]);
-  await done;
-  assert.deepEqual(settled, [0]);
+  control({ suspendedUntil: Infinity });
+  await give();
+  assert.deepEqual(settled, [{ uid: leases[0]?.uid, verdicts: 0 }]);
+});
+
+for (const [title, limit] of [
+  ['is suspended', { suspendedUntil: Infinity }],
+  ['may have no connection any more', { maxConnections: 0 }],
+] as const) {
+  test(`what waits for a connection is given back when its site ${title}`, async () => {
+    const { settled, give, control } = scheduled({ leases: leasesOf(7), attempt: () => new Promise(() => undefined) });
+    await give();
+    assert.deepEqual(settled, []);
+    control(limit);
+    await setImmediate();
+    assert.deepEqual(
+      settled.map(({ verdicts }) => verdicts),
+      [0, 0],
+    );
+  });
+}
+
+test('what has waited long for a connection is given back, for its lease would not last', async () => {
+  const began: string[] = [];
+  const ends: (() => void)[] = [];
+  const leases = leasesOf(7);
+  const { scheduler, clock, settled, give } = scheduled({
+    leases,
+    attempt: ({ uid }) => {
+      began.push(uid);
+      return new Promise((resolve) => ends.push(() => resolve(answered)));
+    },
+  });
+  await give();
+  clock.advance(299);
+  scheduler.giveBackOverdue();
+  ends[0]?.();
+  await setImmediate();
+  assert.equal(began.length, 7, 'five, and two more when one has ended');
+  clock.advance(1);
+  scheduler.giveBackOverdue();
+  assert.deepEqual(
+    settled.map(({ verdicts }) => verdicts),
+    [1],
+  );
+});
+
+test('an attempt that ends late begins none whose lease would not last', async () => {
+  const ends: (() => void)[] = [];
+  const { clock, settled, give } = scheduled({
+    leases: leasesOf(7),
+    attempt: () => new Promise((resolve) => ends.push(() => resolve(answered))),
+  });
+  await give();
+  clock.advance(300);
+  ends[0]?.();
+  await setImmediate();
+  assert.equal(ends.length, 5);
+  assert.deepEqual(
+    settled.map(({ verdicts }) => verdicts),
+    [0, 0, 1],
+  );
+});
+
+test('sites that could not be reached are forgotten in time', () => {
+  const clock = new HandClock();
+  const pace = new SitePace(clock);
+  const [lease] = leasesOf(1);
+  assert.ok(lease !== undefined);
+  const limits = { maxConnections: 20, ratePerMinute: undefined, suspended: false };
+  pace.fetched(lease, limits);
+  pace.next(limits);
+  pace.ended('unreachable');
+  clock.advance(61);
+  assert.deepEqual([pace.recovering, pace.isStale()], [true, false]);
+  clock.advance(3600);
+  assert.equal(pace.isStale(), true);
 });
