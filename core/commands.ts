@@ -1,5 +1,6 @@
 import type { CommandFlag, CommandLine } from './cli-arguments.js';
 import type { Surroundings } from './main.js';
+import { programName } from './program-name.js';
 import { startError } from './start-error.js';
 
 /** A command of the server itself. What it needs is loaded when it runs. */
@@ -55,10 +56,10 @@ export const builtInCommands: readonly BuiltInCommand[] = [
     takes: ['NAME'],
     flags: ['typescript'],
     summary: 'write a plugin that works to ./NAME',
-    run: async ({ args: [name = ''], flags }, { cwd, print }) => {
+    run: async ({ args: [name = ''], flags }, { cwd, env, print }) => {
       const { newPlugin, stripsTypes } = await import('./plugin-tools/new-plugin.js');
       const language = flags.has('typescript') ? 'typescript' : 'javascript';
-      print(await newPlugin({ name, language, cwd, stripsTypes }));
+      print(await newPlugin({ name, language, cwd, stripsTypes, program: programName({ env }) }));
       return 0;
     },
   },

@@ -11,6 +11,7 @@ import { InheritedSockets } from './inherited-sockets.js';
 import { version } from './installation.js';
 import { openLog, type OpenedLog } from './log.js';
 import { supplyOf } from './host/plugin-supply.js';
+import { programName } from './program-name.js';
 import { loadSitePlugins } from './site/site-plugins.js';
 import { Watchdog } from './watchdog/watchdog.js';
 import { welcome } from './welcome.js';
@@ -146,9 +147,9 @@ function announce(app: App, { configuration, accounts, log, options, surrounding
 const addressOf = (listener: { readonly host: string; readonly port: number } | undefined): string =>
   listener === undefined ? 'none' : `${listener.host}:${listener.port}`;
 
-/** Commands as this person would type them: through npx in a checkout, and with the same folder and file. */
-function commandPrinter({ config, data }: StartOptions, { env }: Surroundings): (words: string) => string {
-  const program = env['npm_lifecycle_event'] === undefined ? 'postern' : 'npx postern';
+/** Commands as this person would type them, with the same folder and file. */
+function commandPrinter({ config, data }: StartOptions, surroundings: Surroundings): (words: string) => string {
+  const program = programName(surroundings);
   const places = [
     ...(config === undefined ? [] : ['--config', config]),
     ...(data === undefined ? [] : ['--data', data]),

@@ -11,6 +11,8 @@ export interface NewPluginInput {
   readonly cwd: string;
   /** Whether this Node.js runs TypeScript as it is. */
   readonly stripsTypes: boolean;
+  /** How the command is called here: `npx postern`. */
+  readonly program: string;
 }
 
 /** Whether this Node.js runs TypeScript as it is, its types left out. */
@@ -23,8 +25,9 @@ export const stripsTypes = typescript === 'strip' || typescript === 'transform';
  * @returns what to do next
  * @throws start error for a name that cannot be, or when something of that name is there
  */
-export async function newPlugin({ name: text, language, cwd, stripsTypes }: NewPluginInput): Promise<string> {
-  const name = parsePluginName(text);
+export async function newPlugin(input: NewPluginInput): Promise<string> {
+  const { language, cwd, stripsTypes, program } = input;
+  const name = parsePluginName(input.name);
   if (language === 'typescript' && !stripsTypes) throw startError(noTypeScript);
   const folder = join(cwd, name.name);
   const files = skeletonOf({ name, language, folder });
@@ -33,7 +36,7 @@ export async function newPlugin({ name: text, language, cwd, stripsTypes }: NewP
     const { code = String(cause) } = cause as NodeJS.ErrnoException;
     throw startError(`./${name.name} cannot be written in ${cwd} (${code}).`, cause);
   });
-  return nextSteps(name.name, [...files.keys()]);
+  return nextSteps(program, name.name, [...files.keys()]);
 }
 
 const noTypeScript = `This Node.js (${process.version}) does not run TypeScript; from version 22.18 on it does. Without --typescript the plugin is JavaScript whose types an editor knows all the same.`;
@@ -62,6 +65,7 @@ async function writeWhole(folder: string, files: ReadonlyMap<string, string>): P
 }
 
 const nextSteps = (
+  program: string,
   name: string,
   files: readonly string[],
   main = files.includes('index.ts') ? 'index.ts' : 'index.js',
@@ -71,11 +75,11 @@ const nextSteps = (
     '',
     'Next',
     ...[
-      [`postern plugin test ./${name}`, 'its own tests'],
-      [`postern plugin check ./${name}`, 'what a start would say, without one'],
+      [`${program} plugin test ./${name}`, 'its own tests'],
+      [`${program} plugin check ./${name}`, 'what a start would say, without one'],
       [`sitePlugins: ['./${name}'],`, 'in postern.json5, to have it run'],
-      ['postern start', 'or, while the server runs: POST /config/reload, or kill -HUP'],
-    ].map(([step = '', does = '']) => `  ${step.padEnd(26 + name.length)} ${does}`),
+      [`${program} start`, 'or, while the server runs: POST /config/reload, or kill -HUP'],
+    ].map(([step = '', does = '']) => `  ${step.padEnd(19 + program.length + name.length)} ${does}`),
     '',
     `Its page is /${name}, its code ${name}/${main}; docs/plugins.md says what else a plugin can do.`,
   ].join('\n');

@@ -59,7 +59,7 @@ export async function drive(plugin: Plugin, options: DriveOptions = {}): Promise
   const given = servicesFor(plugins, services);
   const taken = new Set([...plugins.map(({ name }) => name), ...[...plugins, ...given].flatMap(idsOf)]);
   const others = standIns({ domains, users: options.users, taken });
-  const observer = observing(plugin);
+  const observer = observing();
   const server = await TestServer.start({
     plugins: [...given, ...others, ...plugins, observer.plugin],
     options: Object.fromEntries(own.map(([{ name }, its]) => [name, its])),
@@ -74,8 +74,8 @@ export async function drive(plugin: Plugin, options: DriveOptions = {}): Promise
   lendTargets(server, delivered);
   const strangers = new Set([...others, ...given, observer.plugin].map(({ name }) => name));
   const isStandIn = (name: string) => strangers.has(name);
-  const { overviews, services: lent } = observer.seen();
-  const site = new DrivenSite({ server, plugin, clock, dns, record, delivered, isStandIn, overviews, services: lent });
+  const overviews = observer.seen();
+  const site = new DrivenSite({ server, plugin, clock, dns, record, delivered, isStandIn, overviews });
   options.test?.after(() => site.close());
   return site;
 }
@@ -129,23 +129,14 @@ function servicesFor(plugins: readonly Plugin[], services: Readonly<Record<strin
   return [definePlugin({ name: 'test-services', provides, setup: () => services })];
 }
 
-interface Seen {
-  readonly overviews: Overviews;
-  /** What the plugin lends to others. */
-  readonly services: Readonly<Record<string, unknown>>;
-}
-
-/** Looks, as any plugin may, at health, at metrics and at what the driven plugin provides. */
-function observing({ provides }: Plugin): { readonly plugin: Plugin; readonly seen: () => Seen } {
-  let seen: Seen | undefined;
+/** Looks, as any plugin may, at health and at metrics. */
+function observing(): { readonly plugin: Plugin; readonly seen: () => Overviews } {
+  let seen: Overviews | undefined;
   const plugin = definePlugin({
     name: 'test-observer',
     needs: { healthOverview, metricsExposition },
-    uses: provides,
-    setup(_context, { healthOverview, metricsExposition, options, ...services }) {
-      void options;
-      const overviews = { components: () => healthOverview.components(), families: () => metricsExposition.collect() };
-      seen = { overviews, services };
+    setup(_context, { healthOverview, metricsExposition }) {
+      seen = { components: () => healthOverview.components(), families: () => metricsExposition.collect() };
     },
   });
   return {

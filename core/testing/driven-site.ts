@@ -47,7 +47,6 @@ export interface SiteParts {
   readonly delivered: readonly DeliveredMail[];
   readonly isStandIn: (plugin: string) => boolean;
   readonly overviews: Overviews;
-  readonly services: Readonly<Record<string, unknown>>;
 }
 
 /** What the server tells of itself. */
@@ -74,8 +73,6 @@ export class DrivenSite {
   readonly clock: FakeClock;
   /** What the plugin is told of the DNS. */
   readonly dns: FakeDns;
-  /** What the plugin provides, under the keys of its `provides`. */
-  readonly services: Readonly<Record<string, unknown>>;
   readonly #parts: SiteParts;
   readonly #http: HttpCaller;
   #clients = 49_152;
@@ -84,9 +81,15 @@ export class DrivenSite {
   constructor(parts: SiteParts) {
     this.clock = parts.clock;
     this.dns = parts.dns;
-    this.services = parts.services;
     this.#parts = parts;
     this.#http = new HttpCaller(parts.server.app.http.callback());
+  }
+
+  /** What the plugin provides, under the keys of its `provides`. */
+  get services(): Readonly<Record<string, unknown>> {
+    const { plugin, server } = this.#parts;
+    const running = server.app.plugins.present.running.find((one) => one.plugin.name === plugin.name);
+    return Object.fromEntries(Object.keys(plugin.provides).map((key) => [key, running?.service(key)]));
   }
 
   /** What a client is greeted with. */
@@ -234,9 +237,13 @@ export class DrivenSite {
     return this.#parts.server.data;
   }
 
-  /** Gives the plugin other options, as a reload of the configuration does. Rejects when they are refused. */
+  /** Gives the plugin other options, as a reload of the configuration does. Rejects when they are refused, or wait for a restart. */
   async reconfigure(options: unknown): Promise<void> {
-    await this.#parts.server.reconfigure({ [this.#parts.plugin.name]: options });
+    const { server, plugin } = this.#parts;
+    await server.reconfigure({ [plugin.name]: options });
+    const { plugins } = server.app;
+    const why = plugins.waiting(plugins.present.program).get(plugin.name);
+    if (why !== undefined) throw new Error(`The options are good, and ${plugin.name} takes them by a restart. ${why}`);
   }
 
   /** Stops the plugin and the server, and removes the folder. May be called twice. */

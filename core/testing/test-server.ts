@@ -64,9 +64,9 @@ export class TestServer {
     }
   }
 
-  /** Puts other options into force, as a reload of the configuration does. */
+  /** Puts other options of some plugins into force, as a reload of the configuration does; the others keep theirs. */
   async reconfigure(options: Readonly<Record<string, unknown>>): Promise<void> {
-    await writeSettings(this.folder, this.#input, options);
+    await writeSettings(this.folder, this.#input, { ...this.#input.options, ...options });
     await this.app.reloading.reload({ by: 'test' });
   }
 

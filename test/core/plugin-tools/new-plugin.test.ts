@@ -10,7 +10,7 @@ import { projectRoot } from '../../support/project.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { compilerComplaints } from '../../support/type-check.js';
 
-const input = { name: 'rate-limit', language: 'javascript', stripsTypes: false } as const;
+const input = { name: 'rate-limit', language: 'javascript', stripsTypes: false, program: 'postern' } as const;
 
 async function refusal(given: NewPluginInput): Promise<string> {
   const error: unknown = await newPlugin(given).catch((reason: unknown) => reason);
@@ -34,6 +34,8 @@ describe('postern plugin new', () => {
       [4, 1],
       said,
     );
+    const throughNpx = await newPlugin({ ...input, cwd: await temporaryFolder(t), program: 'npx postern' });
+    assert.equal(throughNpx.match(/npx postern (plugin (test|check) \.\/rate-limit|start) /g)?.length, 3, throughNpx);
     const folder = join(cwd, 'rate-limit');
     assert.deepEqual(filesBelow(folder), [
       'assets/style.css',

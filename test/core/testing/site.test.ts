@@ -90,6 +90,36 @@ describe('a driven site', () => {
     assert.equal(tallyOf(site).add('a'), 8);
   });
 
+  test('sets a plugin up anew that takes no options while it runs, and shows the services of the new one', async (t) => {
+    const sized = definePlugin({
+      name: 'sized',
+      options: z.strictObject({ size: z.int().default(1) }),
+      provides: { tally },
+      setup: (_context, { options }) => ({ tally: { add: () => options.size } }),
+    });
+    const heard: number[] = [];
+    const other = definePlugin({
+      name: 'other',
+      options: z.strictObject({ size: z.int() }),
+      setup: (_context, { options }) => void heard.push(options.size),
+    });
+    const site = await drive(sized, { test: t, beside: [[other, { size: 7 }]] });
+    assert.equal(tallyOf(site).add('a'), 1);
+    await site.reconfigure({ size: 2 });
+    assert.equal(tallyOf(site).add('a'), 2);
+    assert.deepEqual(heard, [7], 'the others keep their options');
+  });
+
+  test('says so when other options wait for a restart', async (t) => {
+    const filing = definePlugin({
+      name: 'filing',
+      options: z.strictObject({ size: z.int().default(1) }),
+      setup: async ({ folder }) => void (await folder('filing')),
+    });
+    const site = await drive(filing, { test: t });
+    await assert.rejects(site.reconfigure({ size: 2 }), /filing takes them by a restart\. It keeps files of its own/);
+  });
+
   test('runs a command as the terminal does', async (t) => {
     const site = await drive(counting, { test: t, options: { step: 4 } });
     assert.deepEqual(await site.command(['tally', 'anna'], { answers: ['yes'] }), {
