@@ -12,9 +12,9 @@ export interface ListedPlugin {
   readonly targets: readonly string[];
   /** How many. */
   readonly endpoints: number;
-  /** What it did not do as it should, last. */
   /** Why only a restart brings its newest code or options into force. */
   readonly waiting: string | null;
+  /** What it did not do as it should, last. */
   readonly lastFault: { readonly at: string; readonly where: string; readonly message: string } | null;
 }
 
@@ -50,11 +50,11 @@ export function listText({ source, plugins, hooks }: PluginList): string {
 
 function pluginLines(plugin: ListedPlugin, providers: ReadonlyMap<string, string>): readonly string[] {
   const { name, from, state, needs, uses, provides, targets, endpoints, waiting, lastFault } = plugin;
-  const lent = (ids: readonly string[]) => ids.map((id) => `${id} (${providers.get(id) ?? 'server'})`);
+  const lent = (id: string) => `${providers.get(id) ?? 'nobody'} (${wordOf(id)})`;
   const rows: readonly (readonly [string, readonly string[]])[] = [
-    ['needs', lent(needs)],
-    ['uses', lent(uses.filter((id) => providers.has(id) || id.startsWith('postern.')))],
-    ['provides', provides],
+    ['needs', needs.filter((id) => providers.has(id) || !isOurs(id)).map(lent)],
+    ['uses', uses.filter((id) => providers.has(id)).map(lent)],
+    ['provides', provides.map(wordOf)],
     ['targets', targets],
     ['endpoints', endpoints === 0 ? [] : [String(endpoints)]],
     ['waiting', waiting === null ? [] : [waiting]],
@@ -63,6 +63,11 @@ function pluginLines(plugin: ListedPlugin, providers: ReadonlyMap<string, string
   const heading = [name, ...(from === null ? [] : [from]), ...(state === 'running' ? [] : [state])].join('  ');
   return [heading, ...rows.filter(([, list]) => list.length > 0).map(([key, list]) => row(key, list))];
 }
+
+/** What no plugin provides of these, the server itself lends: nothing that an operator could change. */
+const isOurs = (id: string): boolean => id.startsWith('postern.');
+
+const wordOf = (id: string): string => id.replace(/^postern\./, '');
 
 const row = (key: string, list: readonly string[]): string => `  ${key.padEnd(10)} ${list.join(', ')}`;
 

@@ -36,6 +36,7 @@ describe('postern plugin list', () => {
         plugin('broken', {
           from: 'broken.mjs',
           state: 'failed',
+          needs: ['example.spring', 'postern.directory'],
           lastFault: { at: '2030-01-01T12:00:00.000Z', where: 'setup', message: 'no luck' },
         }),
       ],
@@ -50,16 +51,16 @@ describe('postern plugin list', () => {
       `The server runs these plugins, in the order of their start:
 
 users
-  needs      postern.configuration (server)
-  provides   postern.directory
+  provides   directory
   endpoints  7
 
 greylist  ./greylist  shadow
-  uses       postern.directory (users)
+  uses       users (directory)
   targets    later
   waiting    It owns a folder.
 
 broken  broken.mjs  failed
+  needs      nobody (example.spring), users (directory)
   fault      setup, 2030-01-01T12:00:00.000Z: no luck
 
 Hooks, in the order they are asked:
