@@ -2,9 +2,10 @@ import type { Clock } from '../../core/clock.js';
 import type { HopFinder, HopSearch, NextHop, NoRoute } from '../../core/dns/next-hop.js';
 import type { ClientCredentials, Destination as Server, TlsPolicy } from '../../core/smtp/client/destination.js';
 import { readDestination, type Destination } from './destination-key.js';
+import { domainTls } from './domain-tls.js';
 import { findNamedServers } from './named-servers.js';
 import type { ClientQueueSettings, Route } from './options.js';
-import { covers, siteOfRoute, siteOfSearch } from './site-key.js';
+import { siteOfRoute, siteOfSearch } from './site-key.js';
 
 /** Servers for a destination, best first, ready to be dialled. */
 export interface Servers {
@@ -88,7 +89,7 @@ export class NextHops {
     const allowPrivate = settings().allowPrivateAddresses;
     const search = await finder.forDomain(destination.domain, { allowPrivate });
     const site = siteOfSearch(search, destination.domain, settings());
-    const tls = this.#tls(destination.domain);
+    const tls = domainTls(destination.domain, settings());
     return this.#servers(search, site, (hop) => this.#server(hop, { port: settings().port, protocol: 'smtp', tls }));
   }
 
@@ -111,13 +112,6 @@ export class NextHops {
     const { hostname, settings } = this.#input;
     const { localAddress } = settings();
     return { address, host, helloName: hostname, ...about, ...(localAddress !== undefined && { localAddress }) };
-  }
-
-  #tls(domain: string): TlsPolicy {
-    const { tls, requireTls } = this.#input.settings();
-    return requireTls.some((one) => covers(one.toLowerCase(), domain))
-      ? { mode: 'require', verify: true }
-      : { mode: tls, verify: tls === 'require' };
   }
 }
 

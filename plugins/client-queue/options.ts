@@ -150,7 +150,7 @@ export const ClientQueueOptions = z.strictObject({
   requireTls: z
     .array(z.string())
     .default([])
-    .describe('Domains whose servers must offer TLS with a valid certificate.'),
+    .describe('Domains whose servers must offer TLS with a valid certificate; `*.example.org` is for all below.'),
   port: port.default(25).describe('Port of servers that are found by MX.'),
   allowPrivateAddresses: z.boolean().default(false).describe('An MX may have a private or loopback address.'),
   localAddress: z.string().optional().describe('Local IP address of outgoing connections.'),

@@ -1,7 +1,7 @@
 import type { NoRoute } from '../../core/dns/next-hop.js';
 import type { Destination as Server } from '../../core/smtp/client/destination.js';
 import type { Hop } from '../../core/smtp/verdict.js';
-import type { DestinationControls } from './destination-controls.js';
+import type { DestinationControls, RecordedControl } from './destination-controls.js';
 import { readDestination } from './destination-key.js';
 import type { NextHops } from './next-hops.js';
 
@@ -14,15 +14,16 @@ export interface RelayExplanationInput {
 export function explainRelay({ hops, controls }: RelayExplanationInput) {
   return async ({ destination }: Hop): Promise<readonly string[]> => {
     const found = await hops.find(destination);
-    const control = controls.get(destination);
-    const pause =
-      control === undefined || control.suspendedUntil === null
-        ? []
-        : [
-            `${destination} is suspended: the mail waits until that ends${control.reason === null ? '' : ` (${control.reason})`}.`,
-          ];
-    return [`It goes into the queue, to be sent ${wayOf(destination)}.`, ...pause, ...serversOf(found)];
+    const keys = found.outcome === 'found' ? [destination, found.site] : [destination];
+    const pauses = keys.flatMap((key) => pauseOf(controls.get(key)));
+    return [`It goes into the queue, to be sent ${wayOf(destination)}.`, ...pauses, ...serversOf(found)];
   };
+}
+
+function pauseOf(control: RecordedControl | undefined): readonly string[] {
+  if (control === undefined || control.suspendedUntil === null) return [];
+  const { destination, reason } = control;
+  return [`${destination} is suspended: the mail waits until that ends${reason === null ? '' : ` (${reason})`}.`];
 }
 
 function wayOf(destination: string): string {

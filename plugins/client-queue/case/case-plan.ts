@@ -1,6 +1,7 @@
 import type { HopFinder, NextHop } from '../../../core/dns/next-hop.js';
 import type { TlsPolicy, ClientCredentials } from '../../../core/smtp/client/destination.js';
 import { problem } from '../../../core/problem.js';
+import { domainTls } from '../domain-tls.js';
 import type { ClientQueueSettings, Route } from '../options.js';
 import type { CaseDefinition } from './definition.js';
 import type { TargetList } from './target-list.js';
@@ -87,12 +88,12 @@ async function byDomain(
   const search = await finder.forDomain(domain, { signal, allowPrivate });
   if (search.outcome !== 'found')
     throw problem(search.permanent ? 'invalid' : 'unavailable', `There is no way to ${domain}: ${search.text}.`);
-  const isRequired = settings.requireTls.includes(domain);
+  const policy = domainTls(domain, settings);
   return {
-    servers: search.hops.map((hop) => ({ ...hop, port: 25 })),
+    servers: search.hops.map((hop) => ({ ...hop, port: settings.port })),
     protocol: 'smtp',
     // What the configuration requires no caller takes away.
-    tls: isRequired ? { mode: 'require', verify: true } : tlsOf(where, settings.tls, undefined),
+    tls: policy.mode === 'require' ? policy : tlsOf(where, policy.mode, undefined),
     auth: undefined,
     route: null,
   };

@@ -64,6 +64,30 @@ async function refusal(work: Promise<unknown>): Promise<string> {
   );
 }
 
+describe('a case that is sent by MX', () => {
+  const rcpt = ['bob@b.example.net'];
+  const names = { 'b.example.net': '127.0.0.1' };
+
+  test('goes to the configured port', async (t) => {
+    const sink = await sinkOf(t);
+    const result = await run({ envelopes: [{ ...envelope, rcpt }] }, { options: { port: sink.port }, names });
+    assert.deepEqual([result.outcome, sink.messages.length], ['delivered', 1]);
+  });
+
+  for (const [title, options] of [
+    ['for its domain', { requireTls: ['*.Example.net'] }],
+    ['for all', { tls: 'require' }],
+  ] as const) {
+    test(`is not sent without the TLS that is required ${title}, whatever the caller says`, async (t) => {
+      const sink = await sinkOf(t);
+      const where = { tls: 'never', envelopes: [{ ...envelope, rcpt }] };
+      const result = await run(where, { options: { port: sink.port, ...options }, names });
+      assert.deepEqual([result.outcome, sink.messages.length], ['failed', 0]);
+      assert.match(result.envelopes[0]?.recipients[0]?.response ?? '', /TLS is required/);
+    });
+  }
+});
+
 describe('a case that is sent now', () => {
   test('is delivered, and its transcript told', async (t) => {
     const sink = await sinkOf(t);
