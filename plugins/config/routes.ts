@@ -6,7 +6,7 @@ import { reloadEndpoint, shown } from './reload-endpoint.js';
 import { Summary, wordsOf } from './sync-endpoints.js';
 import type { Sync } from './sync.js';
 import type { SyncSummary } from './sync-status.js';
-import { originFilters, viewer, type Viewer } from './viewer.js';
+import { originFilters, viewer, type Viewer, type ViewerSection } from './viewer.js';
 
 const Item = z.object({
   key: z.string(),
@@ -70,11 +70,7 @@ export function configEndpoints({ configuration, reloading, sync, settings }: Co
         origins: originFilters.map((value) => ({ value, label: originLabels[value] })),
         maintenance: settings().maintenance,
         sync: { ...model.sync, ...wordsOf(model.sync) },
-        sections: model.sections.map(({ name, items }) => ({
-          name,
-          title: titles[name] ?? name.replace(/^plugins\./, 'Plugin '),
-          items: items.map((item) => rowOf(item, model.file)),
-        })),
+        sections: model.sections.map((section) => sectionOf(section, model)),
       }),
       handle: ({ query }): Model => ({
         ...viewer(configuration, query.q.trim(), query.origin),
@@ -83,6 +79,18 @@ export function configEndpoints({ configuration, reloading, sync, settings }: Co
       }),
     }),
   ];
+}
+
+/** Closed, so that all fit on a screen, unless something was looked for or waits to be seen. */
+function sectionOf({ name, items }: ViewerSection, { q, origin, file }: Model) {
+  const changed = items.filter(({ atStart, pending }) => atStart !== undefined || pending !== undefined).length;
+  return {
+    title: titles[name] ?? name.replace(/^plugins\./, 'Plugin '),
+    items: items.map((item) => rowOf(item, file)),
+    set: items.filter((item) => item.origin !== 'default').length,
+    changed,
+    open: q !== '' || origin !== 'all' || changed > 0,
+  };
 }
 
 const rowOf = (item: EffectiveValue, file: string | null) => ({
@@ -105,7 +113,14 @@ const originLabels: Readonly<Record<(typeof originFilters)[number], string>> = {
   generated: 'the machine',
 };
 
-const titles: Readonly<Record<string, string>> = { server: 'Server', http: 'HTTP', smtp: 'SMTP', log: 'Log' };
+const titles: Readonly<Record<string, string>> = {
+  server: 'Server',
+  http: 'HTTP',
+  smtp: 'SMTP',
+  dns: 'DNS',
+  log: 'Log',
+  watchdog: 'Watchdog',
+};
 
 /** The page names the file once, on its top. */
 const placeIn = (file: string | null, where: string | null): string | null =>

@@ -103,3 +103,22 @@ test('the page is for administrators, works by its form alone, and shows hostile
   assert.match(await site.page(`/config?q=${encodeURIComponent(hostile)}x`), /No key has all of these words/);
   assert.equal((await site.get('/config?origin=nowhere')).status, 400);
 });
+
+test('sections are closed until something is looked for, and say what of them is set', async (t) => {
+  const site = await openPluginSite(t, config, { configuration });
+  const sections = async (path: string): Promise<readonly (readonly [open: boolean, title: string])[]> =>
+    [...(await site.page(path)).matchAll(/<details class="section"( open)?>\s*<summary>(.*?)<\/summary>/g)].map(
+      ([, open, summary = '']) => [open !== undefined, summary.replace(/<[^>]+>/g, '')],
+    );
+  assert.deepEqual(await sections('/config'), [
+    [false, 'Server 1 key 1 set'],
+    [false, 'HTTP 2 keys 1 set'],
+    [false, 'SMTP 2 keys 2 set'],
+    [false, 'Plugin users 1 key'],
+    [false, 'Plugin site 1 key 1 set'],
+  ]);
+  for (const path of ['/config?q=port', '/config?origin=set']) {
+    const found = await sections(path);
+    assert.ok(found.length >= 2 && found.every(([open]) => open), path);
+  }
+});
