@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cp, mkdir, readFile, stat, symlink, writeFile } from 'node:fs/promises';
+import { stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { before, describe, test } from 'node:test';
+import { before, describe, test, type TestContext } from 'node:test';
 import { deliver, lines } from '../support/delivery.js';
 import { atEnd, suiteEnding } from '../support/ending.js';
 import { HttpClient } from '../support/http-client.js';
@@ -12,24 +12,27 @@ import { Output } from '../support/output.js';
 import { projectRoot } from '../support/project.js';
 import { adminPassword } from '../support/server-process.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
+import { lockOf, type Lock } from './installed-packages.js';
 import { npmOptions, packageTarball, run } from './package-tarball.js';
 import { Registry } from './registry.js';
 
 const suite = suiteEnding();
 const mostBytes = 3 * 1024 * 1024;
-const quiet = ['--prefer-offline', '--no-audit', '--no-fund', '--no-update-notifier'];
-/** What npm says when there is no network. */
-const unreachable = /ENOTCACHED|EAI_AGAIN|ENOTFOUND|ECONNREFUSED|ETIMEDOUT|ENETUNREACH|ECONNRESET/;
-
-interface Lock {
-  readonly packages: Readonly<Record<string, { readonly version: string; readonly dev?: boolean }>>;
-}
 
 describe('the package', () => {
   let tarball = '';
+  let registry: Registry;
   before(async () => {
     tarball = await packageTarball(suite);
+    registry = await Registry.start(suite, tarball);
   });
+
+  /** `npm install`, of a person who has nothing in a cache, and reaches no registry but ours. */
+  async function install(t: TestContext, words: readonly string[], cwd: string): Promise<void> {
+    const places = ['--registry', registry.url, '--cache', await temporaryFolder(t)];
+    const quiet = ['--no-audit', '--no-fund', '--no-update-notifier'];
+    await run('npm', ['install', ...places, ...quiet, ...words], { ...npmOptions, cwd });
+  }
 
   test('is small, and holds no test, no bench, no source and nothing of a developer', async (t) => {
     const { size } = await stat(tarball);
@@ -50,8 +53,8 @@ describe('the package', () => {
 
   test('is installed globally, starts in another folder, takes mail and shows it', async (t) => {
     const prefix = await temporaryFolder(t);
-    t.diagnostic(await install(tarball, prefix));
     const folder = await temporaryFolder(t);
+    await install(t, ['--global', '--prefix', prefix, tarball], folder);
     await writeFile(join(folder, 'postern.json5'), '{ smtp: { listeners: [{ port: 0 }] } }');
     const { PATH = '' } = process.env;
     const child = spawn(join(prefix, 'bin', 'postern'), ['start', '--http-port', '0'], {
@@ -79,18 +82,9 @@ describe('the package', () => {
   });
 
   test('brings the tested versions when it comes from a registry, overrides included', async (t) => {
-    const registry = await Registry.start(t, tarball);
     const site = await temporaryFolder(t);
     await writeFile(join(site, 'package.json'), '{ "name": "site", "version": "1.0.0", "private": true }');
-    const words = ['install', '--package-lock-only', '--registry', registry.url, ...quiet, 'postern'];
-    try {
-      await run('npm', words, { ...npmOptions, cwd: site });
-    } catch (error) {
-      const said = String((error as { stderr?: string }).stderr ?? error);
-      if (!unreachable.test(said)) throw error;
-      t.skip('no registry can be reached');
-      return;
-    }
+    await install(t, ['--package-lock-only', 'postern'], site);
     const wanted = await lockOf(join(projectRoot, 'package-lock.json'));
     const got = await lockOf(join(site, 'package-lock.json'));
     const versions = (lock: Lock, root: string) =>
@@ -104,28 +98,6 @@ describe('the package', () => {
   });
 });
 
-const lockOf = async (file: string): Promise<Lock> => JSON.parse(await readFile(file, 'utf8')) as Lock;
-
 async function namesIn(tarball: string): Promise<readonly string[]> {
   return (await run('tar', ['--list', '--gzip', `--file=${tarball}`])).stdout.trim().split('\n');
-}
-
-/** By npm; without a network by hand, with the dependencies of this checkout. Resolves with what was done. */
-async function install(tarball: string, prefix: string): Promise<string> {
-  try {
-    await run('npm', ['install', '--global', '--prefix', prefix, ...quiet, tarball], npmOptions);
-    return 'installed by npm';
-  } catch (error) {
-    if (!unreachable.test(String((error as { stderr?: string }).stderr ?? error))) throw error;
-  }
-  const place = join(prefix, 'lib', 'node_modules', 'postern');
-  await mkdir(join(prefix, 'bin'), { recursive: true });
-  await mkdir(place, { recursive: true });
-  await run('tar', ['--extract', '--gzip', '--strip-components=1', `--directory=${place}`, `--file=${tarball}`]);
-  const { packages } = await lockOf(join(place, 'npm-shrinkwrap.json'));
-  for (const path of Object.keys(packages).filter((name) => /^node_modules\/(?:@[^/]+\/)?[^/]+$/.test(name))) {
-    await cp(join(projectRoot, path), join(place, path), { recursive: true });
-  }
-  await symlink(join(place, 'dist', 'core', 'postern.cjs'), join(prefix, 'bin', 'postern'));
-  return 'no registry can be reached: unpacked, with the dependencies of this checkout';
 }
