@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { chmod, cp, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import { giveTo, mailAccount, skipWithoutRoot } from '../support/account.js';
+import { giveTo, isRoot, mailAccount } from '../support/account.js';
 import { deliver, lines } from '../support/delivery.js';
 import { atEnd } from '../support/ending.js';
 import { freePort } from '../support/free-port.js';
@@ -16,6 +16,7 @@ import { projectRoot } from '../support/project.js';
 import { adminPassword, ServerProcess } from '../support/server-process.js';
 import { temporaryFolder, type Ending } from '../support/temporary-folder.js';
 import { systemdFolder, UnitFile } from './unit-file.js';
+import { WriteTrace } from './write-trace.js';
 
 const service = new UnitFile('postern.service');
 const cli = join(projectRoot, 'dist', 'core', 'postern.cjs');
@@ -149,85 +150,95 @@ describe('the command of the service', () => {
     t.diagnostic(`refused: ${refused.join(', ') || 'none'}`);
   });
 
-  const asUnit =
-    skipWithoutRoot('a tree is made read-only') ||
-    skipWithout('setpriv') ||
-    skipWithout('systemd-socket-activate') ||
-    skipWithoutNamespaces();
+  const asUnit = tracing || skipWithout('setpriv') || skipWithout('systemd-socket-activate');
   test(
-    'runs under its own user in a read-only tree, on the socket that systemd hands over',
+    'runs under its own user on the socket that systemd hands over, and writes nowhere but where it may',
     { skip: asUnit },
     async (t) => {
       const folder = await temporaryFolder(t);
       await chmod(folder, 0o755);
-      const state = join(folder, 'state');
-      const account = mailAccount();
-      await mkdir(state, { mode: 0o700 });
-      await giveTo(account, state);
+      const [state, cache] = [join(folder, 'state'), join(folder, 'cache')];
+      for (const made of [state, cache]) {
+        await mkdir(made, { mode: 0o700 });
+        await giveTo(mailAccount(), made);
+      }
       const config = join(folder, 'postern.json5');
       await writeFile(config, `{ http: { port: 0 }, smtp: { listeners: [{ socket: 'smtp' }] } }`);
       const port = await freePort();
-      const command = service.command({
-        '/usr/local/bin/postern': [process.execPath, cli],
-        '/etc/postern/postern.json5': [config],
-        '/var/lib/postern': [state],
-      });
-      // A checkout may be where only root can read: so may this user, but not write.
-      const right = 'dac_read_search';
+      const trace = new WriteTrace(join(folder, 'trace'));
       const words = [
-        `--reuid=${account.uid}`,
-        `--regid=${account.gid}`,
-        '--clear-groups',
-        '--no-new-privs',
-        `--bounding-set=-all,+${right}`,
-        `--inh-caps=-all,+${right}`,
-        `--ambient-caps=-all,+${right}`,
+        ...trace.launcher,
+        ...asUser(),
         findPeer('systemd-socket-activate') ?? '',
         `--listen=127.0.0.1:${port}`,
         '--fdname=smtp',
         `--setenv=POSTERN_ADMIN_PASSWORD=${adminPassword}`,
-        ...command,
+        `--setenv=CACHE_DIRECTORY=${cache}`,
+        ...service.command({
+          '/usr/local/bin/postern': [process.execPath, cli],
+          '/etc/postern/postern.json5': [config],
+          '/var/lib/postern': [state],
+        }),
       ];
-      const child = spawn('unshare', ['--mount', 'sh', '-c', readOnlyTree, 'sh', state, 'setpriv', ...words], {
+      const child = spawn('sh', ['-c', 'exec "$@" 2>&1', 'sh', ...words], {
         cwd: '/',
+        detached: true,
         stdio: ['ignore', 'pipe', 'ignore'],
       });
       const output = new Output(child);
       const exit = once(child, 'exit');
       atEnd(t, async () => {
-        child.kill('SIGKILL');
+        if (child.exitCode === null && child.pid !== undefined) process.kill(-child.pid, 'SIGKILL');
         await exit;
       });
       await output.find(/^Listening on /m);
       await deliver(port, message);
       const [, http = ''] = await output.find(/^postern ready http=(\S+)/m);
-      assert.equal((await listMessages(HttpClient.admin(http))).length, 1);
-      const status = await readFile(`/proc/${child.pid}/status`, 'utf8');
-      assert.match(status, new RegExp(`^Uid:\\s+${account.uid}\\b`, 'm'));
+      const admin = HttpClient.admin(http);
+      assert.equal((await listMessages(admin)).length, 1);
+      for (const page of ['/', '/metrics', '/system/props', '/logs']) await admin.page(page);
+      const pid = pidIn(await readFile(join(state, 'postern.lock'), 'utf8'));
+      const status = await readFile(`/proc/${pid}/status`, 'utf8');
+      assert.match(status, new RegExp(`^Uid:\\s+${mailAccount().uid}\\b`, 'm'));
       assert.match(status, /^NoNewPrivs:\s+1$/m);
-      child.kill('SIGTERM');
+      process.kill(pid, 'SIGTERM');
       assert.deepEqual(await exit, [0, null]);
+      const paths = await trace.paths();
+      assert.ok(paths.includes(join(state, 'postern.lock')), paths.join(' '));
+      const mayWrite = (path: string) =>
+        path === '/dev/null' || [state, cache].some((place) => path === place || path.startsWith(`${place}/`));
+      assert.deepEqual(
+        paths.filter((path) => !mayWrite(path)),
+        [],
+      );
+      assert.deepEqual(
+        ['StateDirectory', 'CacheDirectory', 'ProtectSystem'].map((key) => service.one(key)),
+        ['postern', 'postern', 'strict'],
+      );
     },
   );
+
+  test('what would be written elsewhere is seen', { skip: tracing }, async (t) => {
+    const folder = await temporaryFolder(t);
+    const trace = new WriteTrace(join(folder, 'trace'));
+    const [program = '', ...words] = trace.launcher;
+    const script = 'echo x >a; mkdir b; ln -s /etc/passwd c; mv a d; rm d; cat /dev/zero | head -c 1; rmdir b';
+    spawnSync(program, [...words, 'sh', '-c', script], { cwd: folder });
+    const own = (await trace.paths()).filter((path) => !path.startsWith('/dev/'));
+    assert.deepEqual(own.toSorted(), ['a', 'b', 'c', 'd']);
+  });
 });
 
-const pidIn = (lock: string): number => (JSON.parse(lock) as { readonly pid: number }).pid;
-
-/** Where the tests run in a container, root may have no mounts of its own. */
-function skipWithoutNamespaces(): string | false {
-  return spawnSync('unshare', ['--mount', 'true']).status === 0 ? false : 'Nothing may be mounted here.';
+/** What makes a command run as the unit lets it. A checkout may be where only root can read: so may this user, but not write. */
+function asUser(): readonly string[] {
+  if (!isRoot()) return ['setpriv', '--no-new-privs'];
+  const { uid, gid } = mailAccount();
+  const right = 'dac_read_search';
+  const rights = [`--bounding-set=-all,+${right}`, `--inh-caps=-all,+${right}`, `--ambient-caps=-all,+${right}`];
+  return ['setpriv', `--reuid=${uid}`, `--regid=${gid}`, '--clear-groups', '--no-new-privs', ...rights];
 }
 
-/** A mount namespace of our own where nothing can be written but the folder that comes first. */
-const readOnlyTree = `set -e
-mount --make-rprivate /
-mount --bind "$1" "$1"
-awk '{ print $5 }' /proc/self/mountinfo | while read -r place; do
-  case $place in "$1" | /proc* | /sys* | /dev*) ;; *) mount -o remount,bind,ro "$place" ;; esac
-done
-! touch /usr/written /tmp/written 2>/dev/null
-shift
-exec "$@" 2>&1`;
+const pidIn = (lock: string): number => (JSON.parse(lock) as { readonly pid: number }).pid;
 
 /** Those of the calls whose names this strace knows; it refuses a list with another. */
 async function knownToStrace(test: Ending, calls: ReadonlySet<string>): Promise<readonly string[]> {
