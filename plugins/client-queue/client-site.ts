@@ -54,7 +54,7 @@ export function clientSite(input: ClientSiteInput): ClientSite {
     forgetFailures: input.forgetFailures,
     tellSenders: input.tellSenders,
     quarantineNote: async (uid) => {
-      const found = (await queue.quarantined()).find(({ name }) => name.includes(uid));
+      const found = (await queue.quarantined()).find(({ name }) => /^[0-9a-z]+-(.*)\.eml$/.exec(name)?.[1] === uid);
       return (
         found &&
         `This entry was found broken and set aside: ${found.reason}. Its files are kept in the quarantine of the queue.`

@@ -1,5 +1,6 @@
 import { parseDomain, type Address } from '../../core/mime/address.js';
 import { parseAddressLiteral } from '../../core/mime/domain.js';
+import { isProblem } from '../../core/problem.js';
 import { type NamedServers, readNamedServers } from './named-servers.js';
 import { parseSite } from './site-key.js';
 
@@ -29,6 +30,16 @@ export function parseDestination(written: string): string {
   if (site !== undefined) return site;
   if (/^(route|target):[a-z0-9][a-z0-9-]{0,62}$/.test(text) || readNamedServers(text) !== undefined) return text;
   return text.startsWith('[') ? parseAddressLiteral(text) : parseDomain(text);
+}
+
+/** The same of what is only looked up: what is no destination is not found. */
+export function spelledDestination(written: string): string {
+  try {
+    return parseDestination(written);
+  } catch (error) {
+    if (isProblem(error)) return written.toLowerCase();
+    throw error;
+  }
 }
 
 export interface RouteRules {

@@ -114,7 +114,8 @@ class RemoteAttempt {
       } catch (error) {
         if (!isClientFailure(error)) throw error;
         this.#unreached(error, server);
-        return error.step !== 'connect';
+        // A server that turns us away at its door costs little, and whether all of them do is to be known.
+        return error.step !== 'connect' && !(isOfDoor(error.step) && error.permanent);
       }
     }
   }
@@ -251,6 +252,7 @@ class RemoteAttempt {
   }
 }
 
+const isOfDoor = (step: ClientFailure['step']): boolean => step === 'greeting' || step === 'hello';
 const ofConnection: ReadonlySet<string> = new Set(['connect', 'timeout', 'closed', 'protocol', 'tls']);
 
 /** Another server may take the message: this one has not judged it, and does not have it. */

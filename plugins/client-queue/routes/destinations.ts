@@ -17,7 +17,7 @@ import {
   waitingDestinations,
 } from '../destination-answer.js';
 import type { DestinationControl } from '../destination-controls.js';
-import { parseDestination } from '../destination-key.js';
+import { parseDestination, spelledDestination } from '../destination-key.js';
 import { destinationPage } from '../destination-page.js';
 import { group, type QueueSite } from '../queue-site.js';
 import { siteLabel } from '../site-key.js';
@@ -107,7 +107,7 @@ const reading = (site: DestinationSite) =>
     view: 'destination.njk',
     cache: 'no-store',
     async handle({ params: { domain }, request }) {
-      const found = await oneDestination(domain.toLowerCase(), site);
+      const found = await oneDestination(spelledDestination(domain), site);
       if (found === undefined)
         throw problem('not-found', 'No mail waits for that destination, and nothing was said of it.');
       return request.representation === 'html' ? destinationPage(found) : found;
@@ -159,7 +159,7 @@ const clearing = ({ controls }: QueueSite) =>
     answer: ControlAnswer,
     cache: 'no-store',
     async handle({ params: { domain } }) {
-      const destination = domain.toLowerCase();
+      const destination = spelledDestination(domain);
       if (!(await controls.clear(destination)))
         throw problem('not-found', `${destination} is neither suspended nor limited.`);
       return respond({

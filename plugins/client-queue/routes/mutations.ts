@@ -220,7 +220,10 @@ function shownSelector({ selector, count }: Chosen): unknown {
   return count > 20 ? { uids: [...selector.uids.slice(0, 20), `and ${count - 20} more`] } : { uids: selector.uids };
 }
 
+/** Without a segment of dots, by which it might leave the queue. */
+const ownPath = /^\/client\/queue(?:\/(?!\.)[!-.0->@-[\]-~]+)+(?:\?[!-[\]-~]*)?$/;
+
 /** Own pages only. */
 function wayBack(path: string | undefined): string {
-  return path !== undefined && /^\/client\/queue\/[^\\]*$/.test(path) ? path : '/client/queue/list';
+  return path !== undefined && ownPath.test(path) ? path : '/client/queue/list';
 }

@@ -123,6 +123,16 @@ describe('several servers of a domain', () => {
     assert.equal((await ground.delivered({ to: ['bob@sink.example'] })).state, 'deferred');
   });
 
+  test('a no in the greeting of all of many servers is for good', async (t) => {
+    const port = await freePort();
+    await SmtpSink.start(t, { steps: { greeting: '554 5.3.2 Not I' } }, port);
+    const hops = { 'sink.example': ['127.0.0.1', '127.0.0.1', '127.0.0.1', '127.0.0.1'] };
+    const ground = await outboundGround(t, { hops, options: { port } });
+    assert.deepEqual(outcomes(await ground.delivered({ to: ['bob@sink.example'] })), [
+      'bob@sink.example bounced 554 5.3.2',
+    ]);
+  });
+
   test('nobody there: deferred with what was found, and the next message costs no call', async (t) => {
     const port = await freePort();
     const ground = await outboundGround(t, { options: { port } });

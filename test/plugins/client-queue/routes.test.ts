@@ -319,6 +319,16 @@ test('below /client', async (t) => {
     const done = await server.admin.request(path, { accept: 'text/html', headers, form: confirmed });
     assert.deepEqual([done.status, done.headers.get('location')?.split('&')[0]], [303, '/client/queue/list?q=x']);
     assert.equal((await ground.list()).total, 0);
+    for (const back of [
+      '//evil.example',
+      '/client/queue/../../logs',
+      '/client/queue/list\r\nX: y',
+      '/client/queue/\\x',
+    ]) {
+      const elsewhere = { uid: 'none', back, confirm: 'yes' };
+      const answer = await server.admin.request(path, { accept: 'text/html', headers, form: elsewhere });
+      assert.match(answer.headers.get('location') ?? '', /^\/client\/queue\/list\?notice=/);
+    }
   });
 
   await t.test('a bounce reaches the sender as a notification with the reason', async () => {
@@ -353,6 +363,7 @@ test('below /client', async (t) => {
   await t.test('a destination is suspended, limited and resumed', async () => {
     const path = '/client/destinations/route:dead';
     const Control = z.object({
+      destination: z.string(),
       suspended: z.boolean(),
       reason: z.string().nullable(),
       maxConnections: z.int().nullable(),
@@ -369,6 +380,11 @@ test('below /client', async (t) => {
     const named = { destination: 'Example.COM', suspendFor: 'ever' };
     assert.equal((await ground.call(Control, '/client/destinations', { json: named })).suspended, true);
     await ground.call(Control, '/client/destinations/example.com', { method: 'DELETE' });
+    const umlaut = '/client/destinations/b%C3%BCcher.example';
+    for (const method of ['PUT', 'GET', 'DELETE']) {
+      const options = method === 'PUT' ? { method, json: { suspendFor: 60 } } : { method };
+      assert.equal((await ground.call(Control, umlaut, options)).destination, 'xn--bcher-kva.example');
+    }
     assert.match(await ground.refusal('/client/destinations/example.com', {}), /^404 /);
     assert.match(await ground.refusal('/client/destinations', { json: { ...named, destination: '<b>' } }), /^422 /);
     const { site } = await ground.call(z.object({ site: z.string() }), path);
@@ -402,6 +418,10 @@ test('below /client', async (t) => {
     const text = 'Received: from a by b for <bob@sink.example>; now\r\nSubject: Lost <b>\r\n\r\nStill here.\r\n';
     await writeFile(join(folder, 'one-lost.eml'), `Return-Path: <ann@elsewhere.example>\r\n${text}`);
     await writeFile(join(folder, 'one-lost.eml.reason'), '{"reason":"No entry belongs to it.","at":1}\n');
+    await writeFile(join(folder, '01m80kprx0001q0gz4yj-some-retry.eml'), 'lost');
+    assert.match(await ground.refusal('/client/queue/some-retry', {}), /^404 This entry was found broken/);
+    assert.match(await ground.refusal('/client/queue/some', {}), /^404 The queue has no such entry/);
+    await rm(join(folder, '01m80kprx0001q0gz4yj-some-retry.eml'));
     await writeFile(join(folder, 'two-bytes'), Buffer.from([0, 255, 10]));
     await mkdir(join(folder, 'a-folder'));
     await symlink('/etc/hostname', join(folder, 'a-link'));
