@@ -1,3 +1,5 @@
+import type { AuditNote } from './http/endpoint.js';
+
 /**
  * The one error that may reach a peer. Everything else that is thrown is a local fault: over HTTP a 500 that
  * says nothing but its request id, over SMTP `451 4.3.0`.
@@ -52,6 +54,8 @@ export interface ProblemDetails {
   readonly errors?: readonly InvalidPlace[];
   /** Header fields of the HTTP answer: `WWW-Authenticate`, `Retry-After`, `Allow`. */
   readonly headers?: Readonly<Record<string, string>>;
+  /** For the audit log: what was refused, where the sentence says more than the status. */
+  readonly audit?: AuditNote;
   /** For the log only. */
   readonly cause?: unknown;
 }

@@ -6,7 +6,7 @@ import { giveOptions } from './new-options.js';
 import type { Plugin } from '../plugin.js';
 import { planPlugins, pluginDifferences, type PluginPlan } from './plugin-plan.js';
 import { describePlugin, indispensable, tokensOf, type Program } from './plugin-program.js';
-import { notStarted, refusedOptions, refusedPlugin } from './plugin-refusal.js';
+import { notStarted, placedSentence, refusedOptions, refusedPlugin } from './plugin-refusal.js';
 import { exchanged, type PresentPlugins } from './present-plugins.js';
 import { setUpPlugin, type SetupInput } from './plugin-setup.js';
 import { problem } from '../problem.js';
@@ -181,8 +181,8 @@ export class PluginHost {
     if (origin === undefined) throw notStarted(plugin, error);
     const { required } = origin.entry;
     const known = { name, required, replaces: origin.replaces, provides: tokensOf(provides) };
-    const reason = indispensable(known, program);
-    if (reason !== undefined) throw notStarted(plugin, error, reason);
+    const because = indispensable(known, program);
+    if (because !== undefined) throw notStarted(plugin, error, { origin, because });
     const failure = unstartedPlugin(plugin, origin, {
       options: program.options.get(name),
       cause: error,
@@ -237,7 +237,9 @@ export class PluginHost {
     const { name } = plugin;
     const old = running.find((one) => one.plugin.name === name);
     if (old?.plugin === plugin) return refusedOptions(name, error);
-    return refusedPlugin(name, (next.site.get(name) ?? site.get(name))?.entry, error, old !== undefined);
+    const origin = next.site.get(name) ?? site.get(name);
+    const why = placedSentence(error, origin);
+    return refusedPlugin({ name, entry: origin?.entry, why, runs: old !== undefined, cause: error });
   }
 
   /** Code that could not be loaded refuses, unless it is known to be broken just so. */
@@ -247,7 +249,7 @@ export class PluginHost {
       if (knownFailure(failed, unloadedPlugin(unloaded, '')) !== undefined) continue;
       const { entry, name, why } = unloaded;
       const runs = [...site.values()].some((origin) => origin.entry.from === entry.from);
-      throw refusedPlugin(name, entry, why, runs);
+      throw refusedPlugin({ name, entry, why, runs });
     }
   }
 

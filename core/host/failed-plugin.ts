@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { kitVersion } from '../kit-version.js';
 import type { Plugin } from '../plugin.js';
 import type { SiteOrigin } from './plugin-program.js';
-import { sentenceOf } from './plugin-refusal.js';
+import { placedSentence } from './plugin-refusal.js';
 import type { SiteEntry } from '../site/site-entry.js';
 import type { UnloadedSite } from '../site/site-plugins.js';
 import { isStartError } from '../start-error.js';
@@ -38,10 +38,11 @@ export const unloadedPlugin = ({ entry, name, fingerprint, why }: UnloadedSite, 
 
 export function unstartedPlugin(
   { name, kit }: Plugin,
-  { entry, fingerprint }: SiteOrigin,
+  origin: SiteOrigin,
   { options, cause, at }: Pick<FailedPlugin, 'options' | 'cause' | 'at'>,
 ): FailedPlugin {
-  const sentence = sentenceOf(cause);
+  const { entry, fingerprint } = origin;
+  const sentence = placedSentence(cause, origin);
   const why = isStartError(cause) ? sentence : `Plugin ${name} could not start: ${sentence}`;
   return { name, entry, where: 'setup', why, at, kit: String(kit), fingerprint, options, cause };
 }

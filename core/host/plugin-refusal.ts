@@ -1,5 +1,8 @@
+import { dirname } from 'node:path';
 import type { Plugin } from '../plugin.js';
-import { problem, type Problem } from '../problem.js';
+import { placeBelow } from '../plugin-tools/error-place.js';
+import type { SiteOrigin } from './plugin-program.js';
+import { isProblem, problem, type Problem } from '../problem.js';
 import { redactText } from '../redact.js';
 import type { SiteEntry } from '../site/site-entry.js';
 import { isStartError, startError, type StartError } from '../start-error.js';
@@ -7,9 +10,24 @@ import { isStartError, startError, type StartError } from '../start-error.js';
 export const sentenceOf = (error: unknown): string =>
   redactText(error instanceof Error ? error.message : String(error));
 
-/** @param because why the server does not run without it */
-export function notStarted({ name }: Plugin, error: unknown, because?: string): StartError {
-  const first = isStartError(error) ? error.message : `Plugin ${name} could not start: ${sentenceOf(error)}`;
+/** With the line of its code where it began, unless it is a sentence of ours. */
+export function placedSentence(error: unknown, origin: Pick<SiteOrigin, 'file'> | undefined): string {
+  const sentence = sentenceOf(error);
+  if (origin === undefined || isStartError(error) || isProblem(error)) return sentence;
+  const place = placeBelow(dirname(origin.file), error);
+  return place === undefined ? sentence : `${place}: ${sentence}`;
+}
+
+export interface NotStarted {
+  readonly origin?: SiteOrigin;
+  /** Why the server does not run without it. */
+  readonly because?: string;
+}
+
+export function notStarted({ name }: Plugin, error: unknown, { origin, because }: NotStarted = {}): StartError {
+  const first = isStartError(error)
+    ? error.message
+    : `Plugin ${name} could not start: ${placedSentence(error, origin)}`;
   if (because === undefined) return isStartError(error) ? error : startError(first, error);
   return startError(`${first.replace(/\.$/, '')}. The server does not start without it: ${because}.`, error);
 }
@@ -24,11 +42,21 @@ export function refusedOptions(name: string, cause: unknown): Problem {
   });
 }
 
-/** A reload that stops at a plugin of the site. @param runs whether an older one of it does */
-export function refusedPlugin(name: string, entry: SiteEntry | undefined, cause: unknown, runs: boolean): Problem {
+/** A plugin of the site at which a reload stops. */
+export interface RefusedPlugin {
+  readonly name: string;
+  readonly entry: SiteEntry | undefined;
+  /** A sentence that says why. */
+  readonly why: string;
+  /** Whether an older one of it runs. */
+  readonly runs: boolean;
+  readonly cause?: unknown;
+}
+
+export function refusedPlugin({ name, entry, why: told, runs, cause }: RefusedPlugin): Problem {
   const from = entry === undefined ? '' : ` (${entry.from})`;
   const after = runs ? ' The one that runs goes on.' : '';
-  const why = sentenceOf(cause).replace(/\.$/, '');
+  const why = told.replace(/\.$/, '').replace(new RegExp(`^Plugin ${name}(?:,| could not start:) `), '');
   const sentence = `${why.startsWith('Site plugin ') ? why : `The plugin ${name}${from} is refused: ${why}`}.${after}`;
   return problem('invalid', { detail: sentence, errors: [{ pointer: '/sitePlugins', message: sentence }], cause });
 }

@@ -129,6 +129,7 @@ export class Dispatcher {
         ctx.state.exchange.audit = response.audit;
         await write(response, () => endpoint.page?.(response.model, input) ?? asObject(response.model));
       } catch (error) {
+        if (isProblem(error)) ctx.state.exchange.audit = error.details.audit;
         const again = representation === 'html' ? endpoint.again : undefined;
         if (again === undefined || !isProblem(error) || error.problem !== 'invalid') throw error;
         const response = await again({ ...given, fields: fieldsOf(body), problem: error });

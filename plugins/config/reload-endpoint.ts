@@ -1,6 +1,8 @@
 import { z } from 'zod';
 import type { Difference, Reloading, ReloadOutcome } from '../../core/contracts/server.js';
 import { defineEndpoint, respond, type AnyEndpoint } from '../../core/http/endpoint.js';
+import { isProblem, problem } from '../../core/problem.js';
+import { redactText } from '../../core/redact.js';
 
 const keys = z.array(z.string());
 export const DryRun = z.boolean().optional().describe('Only tell what would change.');
@@ -38,12 +40,17 @@ export function reloadEndpoint(reloading: Reloading): AnyEndpoint {
       const wanted = query.dryRun === true || body.dryRun === true;
       // A form that was not confirmed gets the dry run as its question.
       const dryRun = wanted || !request.confirmed;
-      const outcome = await reloading.reload({ by: request.account?.username ?? request.remoteAddress, dryRun });
+      const action = dryRun ? 'config.reload, dry run' : 'config.reload';
+      const outcome = await reloading
+        .reload({ by: request.account?.username ?? request.remoteAddress, dryRun })
+        .catch((error: unknown) => {
+          throw audited(error, action);
+        });
       const page = request.representation === 'html';
       return respond<object>({
         model: page ? questionOf(outcome) : outcome,
         audit: {
-          action: dryRun ? 'config.reload, dry run' : 'config.reload',
+          action,
           selector: { changed: outcome.changed, restartRequired: outcome.restartRequired },
           counts: { changed: outcome.changed.length, restartRequired: outcome.restartRequired.length },
         },
@@ -52,6 +59,13 @@ export function reloadEndpoint(reloading: Reloading): AnyEndpoint {
       });
     },
   });
+}
+
+/** The audit log says what was refused, as it does of a reload by a signal. */
+function audited(error: unknown, action: string): unknown {
+  if (!isProblem(error)) return error;
+  const audit = { action, selector: { refused: redactText(error.message) } };
+  return problem(error.problem, { ...error.details, audit });
 }
 
 export function sentenceOf({ changed, restartRequired }: Pick<ReloadOutcome, 'changed' | 'restartRequired'>): string {

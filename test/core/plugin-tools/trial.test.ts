@@ -198,7 +198,7 @@ describe('postern plugin check', { concurrency: 2 }, () => {
     };
     const lines = told(await tried(t, { code: plugin('setup() {}'), config, files }));
     assert.match(lines[0] ?? '', /^warning - Site plugin \.\/lost\.mjs: there is no file/);
-    assert.match(lines[1] ?? '', /^warning - Plugin failing could not start: no luck/);
+    assert.match(lines[1] ?? '', /^warning - Plugin failing could not start: failing\.mjs:2:70: no luck/);
     assert.equal(lines.length, 2);
   });
 

@@ -86,7 +86,7 @@ suite('a start without a plugin of the site', () => {
     assert.match(seen.answers.join(), /250.*250/);
     for (const text of [said, seen.health]) {
       assert.match(text, /a\.mjs cannot be loaded/);
-      assert.match(text, /Plugin b could not start: no luck/);
+      assert.match(text, /Plugin b could not start: b\.mjs:1:\d+: no luck/);
       assert.match(text, /c needs example\.spring/);
     }
   });

@@ -63,6 +63,10 @@ async function mail(server: InProcessServer, client?: SmtpClient): Promise<strin
   return raw.trim();
 }
 
+interface AuditLine {
+  readonly selector?: { readonly refused?: string };
+}
+
 suite('a reload of a plugin of the site', () => {
   test('brings any changed file of it into force, and a session that is open goes on with what it began with', async (t) => {
     const server = await start(t, configOf(`'./site'`), {
@@ -98,13 +102,17 @@ suite('a reload of a plugin of the site', () => {
       [{ 'site/index.js': `await new Promise(() => {});` }, /it is not loaded after 1 s/],
       [
         { 'site/index.js': refusing('x').replace('setup({', 'setup() { throw new Error("no luck"); }, old({') },
-        /no luck/,
+        /"The plugin site \(\.\/site\) is refused: index\.js:7:\d+: no luck\. The one that runs goes on\."/,
       ],
       [
         { 'site/index.js': refusing('x').replace('setup({', 'setup() { return new Promise(() => {}); }, old({') },
         /it has not started after 1 s/,
       ],
       [{ 'site/index.js': refusing('x').replace(`'/site'`, `'/users'`) }, /GET \/users is mounted twice/],
+      [
+        { 'site/index.js': refusing('x').replace(`'mailFrom'`, `'mailTo'`) },
+        /The plugin site \(\.\/site\) is refused: hook of mailTo: there is no such stage/,
+      ],
       [{ 'site/index.js': refusing('x', `kit: '1.9',`) }, /written for version 1\.9 .*update Postern/],
     ];
     for (const [change, why] of broken) {
@@ -119,6 +127,20 @@ suite('a reload of a plugin of the site', () => {
     assert.equal((await reload(server)).status, 'unchanged');
     const { text } = await server.admin.request('/metrics/prometheus');
     assert.match(text, /^postern_site_total 0$/m);
+    const audit = await readFile(join(server.folder, 'data', 'logs', 'audit.log'), 'utf8');
+    const refusals = audit
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as AuditLine);
+    assert.match(refusals[0]?.selector?.refused ?? '', /^Site plugin \.\/site cannot be loaded/);
+    assert.match(refusals[3]?.selector?.refused ?? '', /^The plugin site .* is refused: .*no luck/);
+    await put(server, { 'site/index.js': 'export const = 1;' });
+    const page = await server.admin.request('/config/reload', {
+      form: {},
+      accept: 'text/html',
+      headers: { 'Sec-Fetch-Site': 'same-origin' },
+    });
+    assert.equal(page.text.split('cannot be loaded').length, 2, 'a page says it once');
   });
 
   test('adds and removes plugins without a restart', async (t) => {
