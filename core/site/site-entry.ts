@@ -24,7 +24,7 @@ export const SitePluginOption = z.union([
       .min(1)
       .max(600)
       .default(usualStartSeconds)
-      .describe('How long it may take to load, and to start, in seconds.'),
+      .describe('How long it may take to load, to start, and to take new options, in seconds.'),
   }),
 ]);
 
