@@ -20,6 +20,7 @@ import { ServerOptions, type ServerSettings } from './options.js';
 import { outlineOf, type Outline } from './outline.js';
 import { joinPath, type KeyPath } from './positions.js';
 import { refusal } from './refusal.js';
+import { checkAgainst } from './schema-check.js';
 import { resolveSecrets } from './secrets.js';
 
 /** What the command line may say of the configuration. */
@@ -70,7 +71,7 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
     for (const [key, sentence] of resolved.complaints) {
       complaints.push({ key: below(base, key), sentence, place: places.get(below(base, key)) });
     }
-    const checked = schema.safeParse(resolved.value);
+    const checked = checkAgainst(schema, resolved.value);
     const mistakes = checked.success ? [] : complaintsOf(checked.error, base, part, places);
     // Of a secret that is not there, nothing else is wrong.
     complaints.push(...mistakes.filter(({ key }) => !complaints.some((one) => one.key === key)));
@@ -165,7 +166,7 @@ function effective(
   const { plugins: _, ...core } = settings;
   const own = effectiveValues(core, ServerOptions.parse({}), outlineOf(ServerOptions), '', origins);
   const theirs = running.flatMap((plugin) => {
-    const usual = plugin.options.safeParse({});
+    const usual = checkAgainst(plugin.options, {});
     const base = joinPath('plugins', plugin.name);
     return effectiveValues(options.get(plugin.name), usual.data, outlineOf(plugin.options), base, origins);
   });

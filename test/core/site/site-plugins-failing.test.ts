@@ -120,6 +120,16 @@ suite('a start without a plugin of the site', () => {
         `${kit} export const p = definePlugin({ name: 'site', setup() {} });`,
         /postern\.json5:1:\d+: plugins\.site\.size: unknown key/,
       ],
+      [
+        `sitePlugins: ['./p.mjs'], plugins: { site: {} }`,
+        `${kit} export const p = definePlugin({ name: 'site', options: z.strictObject({}).refine(() => { throw new Error('no luck'); }), setup() {} });`,
+        /postern\.json5:1:\d+: plugins\.site: its schema cannot check it: no luck/,
+      ],
+      [
+        `sitePlugins: ['./p.mjs']`,
+        `${kit} export const p = definePlugin({ name: 'site', options: z.strictObject({}).refine(async () => true), setup() {} });`,
+        /plugins\.site: its schema cannot check it: .*Promise/,
+      ],
     ];
     for (const [config, code, why] of cases) {
       const folder = await site(t, config, { 'p.mjs': code });
