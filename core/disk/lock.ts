@@ -150,7 +150,17 @@ async function ownInfo(http: string | null): Promise<LockInfo> {
 async function isAlive(info: LockInfo): Promise<boolean> {
   if (info.bootId !== (await bootId())) return false;
   if (!exists(info.pid)) return false;
-  return info.processStart === (await processStart(info.pid));
+  return isSameStart(info.processStart, await processStart(info.pid));
+}
+
+/**
+ * What cannot be seen does not make another process of it: that of a service may have a right which this user lacks (ptrace(2)), or be
+ * hidden as a whole (`hidepid`).
+ */
+function isSameStart(noted: string | null, seen: string | null): boolean {
+  if (noted === null || seen === null) return seen === null;
+  const [[namespace, ticks], [seenNamespace, seenTicks]] = [noted.split(' '), seen.split(' ')];
+  return ticks === seenTicks && (seenNamespace === '' || namespace === seenNamespace);
 }
 
 function exists(pid: number): boolean {

@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
-import { writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { describe, test } from 'node:test';
+import { giveTo, mailAccount, skipWithoutRoot } from '../support/account.js';
 import { HttpClient } from '../support/http-client.js';
+import { skipWithout } from '../support/peers.js';
 import { runPostern, ServerProcess, type CommandResult } from '../support/server-process.js';
 import { temporaryFolder, type Ending } from '../support/temporary-folder.js';
 
@@ -91,4 +94,25 @@ describe('the postern command', { concurrency: 2 }, () => {
       assert.match(stderr, words);
     }
   });
+});
+
+const asRoot = skipWithoutRoot('a server is given a right') || skipWithout('setpriv');
+
+test('beside a server with a right that this user lacks, as systemd gives it', { skip: asRoot }, async (t) => {
+  const folder = await temporaryFolder(t);
+  await chmod(folder, 0o755);
+  await mkdir(join(folder, 'data'), { mode: 0o700 });
+  const account = mailAccount();
+  await giveTo(account, join(folder, 'data'));
+  const right = (word: string) => (word.endsWith('+dac_override') ? `${word},+net_bind_service` : word);
+  const server = await ServerProcess.start(t, { folder, launcher: account.launcher.map(right) });
+  const postern = (words: string, input = '') =>
+    runPostern(words.split(' '), { cwd: folder, input, launcher: account.launcher });
+  succeeds(await postern('user add anna@localhost', 'correct horse battery\n'));
+  const { pid } = JSON.parse(await readFile(join(folder, 'data', 'postern.lock'), 'utf8')) as { pid: number };
+  assert.equal(pid, server.pid);
+  const { stdout } = await postern('doctor');
+  assert.match(stdout, /ok +The server \(process \d+, started [^)]*\)\s+answers/);
+  assert.match(stdout, /ok +Somebody listens on 127\.0\.0\.1:\d+; which process, this user/);
+  await HttpClient.admin(server.http).json('/users/anna@localhost');
 });

@@ -48,6 +48,15 @@ test('a pid that now belongs to another process does not count as the owner', as
   await (await lockFolder(folder, { http: null })).release();
 });
 
+test('a pid whose namespace is another one belongs to another process', async (t) => {
+  const folder = await temporaryFolder(t);
+  const { processStart = '' } = (await changed(folder, {})) as { processStart?: string };
+  const elsewhere = processStart.replace(/^\S+/, 'pid:[1]');
+  assert.notEqual(elsewhere, processStart);
+  await writeFile(join(folder, lockFile), JSON.stringify(await changed(folder, { processStart: elsewhere })));
+  assert.equal(await readLock(folder), undefined);
+});
+
 test('a lock from before a restart of the machine does not count', async (t) => {
   const folder = await temporaryFolder(t);
   await writeFile(join(folder, lockFile), JSON.stringify(await changed(folder, { bootId: 'another boot' })));
