@@ -48,6 +48,10 @@ export class LiveConfiguration implements Configuration {
     return this.#current.relayNetworks;
   }
 
+  get nameServers(): readonly string[] {
+    return this.#current.settings.dns.servers;
+  }
+
   files(): readonly ConfigurationFile[] {
     return this.#current.files();
   }

@@ -48,6 +48,8 @@ export interface Configuration {
   /** Local domains, canonical. */
   readonly domains: readonly string[];
   readonly relayNetworks: readonly string[];
+  /** Name servers that are configured for the whole server; none: those of the system. */
+  readonly nameServers?: readonly string[];
   /** Every key with value, origin and description; secrets masked. */
   effective(): readonly EffectiveValue[];
   /** The files that the configuration was read from. */

@@ -1,3 +1,4 @@
+import { z } from 'zod';
 import { systemClock } from '../clock.js';
 import type { LoadedConfiguration } from '../config/load.js';
 import { SystemResolver } from '../dns/system-resolver.js';
@@ -30,14 +31,28 @@ export async function doctor(call: DoctorCall, surroundings: Surroundings): Prom
 export async function dialOut(domain: string, call: DoctorCall, surroundings: Surroundings): Promise<number> {
   const configuration = await configure(call.options, surroundings);
   const { hostname } = configuration;
-  const resolver = resolverFor(configuration);
-  const found = await outboundFindings({ domain, hostname, resolver, clock: systemClock });
+  const found = await outboundFindings({
+    domain,
+    hostname,
+    resolver: relayResolver(configuration),
+    clock: systemClock,
+  });
   const findings = found.map((finding) => presentable({ group: 'Mail', check: 'outbound', ...finding }));
   return tell(findings, call, surroundings);
 }
 
-const resolverFor = ({ settings }: LoadedConfiguration): SystemResolver =>
-  new SystemResolver({ ...settings.dns, timeoutMs: 1500, tries: 2, totalMs: 5000 });
+const resolverFor = ({ settings }: LoadedConfiguration): SystemResolver => resolverOf(settings.dns.servers);
+
+const RelayOptions = z.object({ resolver: z.object({ servers: z.array(z.string()).optional() }) });
+
+/** That of the queue, which may have name servers to itself. */
+function relayResolver({ options, settings }: LoadedConfiguration): SystemResolver {
+  const relay = RelayOptions.safeParse(options.get('client-queue')).data;
+  return resolverOf(relay?.resolver.servers ?? settings.dns.servers);
+}
+
+const resolverOf = (servers: readonly string[]): SystemResolver =>
+  new SystemResolver({ servers, timeoutMs: 1500, tries: 2, totalMs: 5000 });
 
 function tell(
   findings: readonly ReportedFinding[],

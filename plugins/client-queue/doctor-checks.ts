@@ -13,6 +13,7 @@ import {
 } from '../../core/contracts/doctor-check.js';
 import { faultCode, isMissing } from '../../core/disk/fault.js';
 import { isDnsFailure } from '../../core/dns/failure.js';
+import { SystemResolver } from '../../core/dns/system-resolver.js';
 import type { ClientQueueSettings } from './options.js';
 
 type Input = DoctorInput<ClientQueueSettings>;
@@ -63,6 +64,38 @@ async function quarantined(data: string): Promise<readonly Finding[]> {
   if (count === 0) return [];
   const is = `${count} file(s) of the queue could not be understood and lie in ${folder}.`;
   return [advice(is, 'Each has a file .reason beside it; look at them, then remove them.')];
+}
+
+/** A name server that hangs shall not hang the look. */
+const longestLookMs = 4000;
+
+/** Whether the name servers answer that the queue has to itself; the others are looked at for the whole server. */
+export const resolverCheck: DoctorCheck<ClientQueueSettings> = {
+  group: 'DNS',
+  name: 'queue-resolver',
+  run: async (input) =>
+    Promise.all((input.options.resolver.servers ?? []).map((server) => serverFinding(server, input))),
+};
+
+async function serverFinding(server: string, { options, configuration, signal }: Input): Promise<Finding> {
+  const name = [...configuration.domains, configuration.hostname].find((one) => one.includes('.'));
+  if (name === undefined) return skipped(`The name server ${server} is not asked: no domain here is in the DNS.`);
+  const { timeoutMs } = options.resolver;
+  const resolver = new SystemResolver({ servers: [server], timeoutMs, tries: 1, totalMs: longestLookMs });
+  try {
+    await resolver.resolveMx(name, { signal });
+  } catch (error) {
+    const kind = isDnsFailure(error) ? error.kind : 'servfail';
+    if (kind !== 'nxdomain' && kind !== 'nodata') {
+      const how = kind === 'timeout' ? 'in time' : 'with an answer';
+      const is = `The name server ${server}, which the queue asks where mail goes, does not answer ${how} when it is asked for ${name}.`;
+      return trouble(
+        is,
+        'Mend plugins.client-queue.resolver, or leave it out: dns.servers counts then, or the system.',
+      );
+    }
+  }
+  return fine(`The name server ${server}, which the queue asks where mail goes, answers.`);
 }
 
 /** Whether what is signed with can be verified by whoever gets it. */

@@ -10,7 +10,7 @@ import { parseNetworks } from '../../core/smtp/networks.js';
 import { clientSite } from './client-site.js';
 import { openDestinationControls } from './destination-controls.js';
 import { MailFinder } from './mail-finder.js';
-import { dkimCheck, queueCheck } from './doctor-checks.js';
+import { dkimCheck, queueCheck, resolverCheck } from './doctor-checks.js';
 import { ClientQueueOptions, type ClientQueueSettings } from './options.js';
 import { Outbound } from './outbound.js';
 import { OutboundSettings } from './outbound-settings.js';
@@ -31,7 +31,7 @@ export const clientQueue = definePlugin({
   options: ClientQueueOptions,
   needs: { configuration, lifecycle, localDelivery, submission },
   provides: { relayQueue },
-  checks: [queueCheck, dkimCheck],
+  checks: [queueCheck, resolverCheck, dkimCheck],
   async setup(context, { options, configuration, lifecycle, localDelivery, submission }) {
     const { clock, log, smtp, metrics, onClose } = context;
     const { data, hostname } = configuration;
@@ -40,7 +40,7 @@ export const clientQueue = definePlugin({
     onClose(() => queue.close());
     queue.onOutcome((outcome) => smtp.tell(() => toldOutcome(outcome)));
     const controls = await openDestinationControls({ file: join(data, 'destinations.json'), clock });
-    const finder = new MailFinder(options.resolver, hostname, clock);
+    const finder = new MailFinder(options.resolver, configuration, clock);
     const outbound = new Outbound({
       queue,
       controls,
@@ -55,12 +55,12 @@ export const clientQueue = definePlugin({
     });
     onClose(() => outbound.stop());
 
+    follow(configuration, onClose, () => {
+      if (finder.prepare()()) outbound.forgetFailures();
+    });
     const authority = relayAuthority(configuration, onClose);
-    smtp.on(
-      'rcptTo',
-      { order: 'route', before: 'users' },
-      relayHook({ ...authority, rules: () => settings.rules, local: localDelivery }),
-    );
+    const hook = relayHook({ ...authority, rules: () => settings.rules, local: localDelivery });
+    smtp.on('rcptTo', { order: 'route', before: 'users' }, hook);
     const targets = queueTargets({
       queue,
       local: localDelivery,
@@ -163,6 +163,11 @@ function rhythm(clock: PluginContext['clock'], seconds: () => number): () => boo
   };
 }
 
+function follow(configuration: Configuration, onClose: PluginContext['onClose'], changed: () => void): void {
+  const unwatch = configuration.watch?.(changed);
+  onClose(() => unwatch?.());
+}
+
 /** Who may relay what, as the configuration says now. */
 function relayAuthority(configuration: Configuration, onClose: PluginContext['onClose']) {
   const read = () => ({
@@ -170,9 +175,8 @@ function relayAuthority(configuration: Configuration, onClose: PluginContext['on
     networks: parseNetworks(configuration.relayNetworks),
   });
   let known = read();
-  const unwatch = configuration.watch?.(() => {
+  follow(configuration, onClose, () => {
     known = read();
   });
-  onClose(() => unwatch?.());
   return { localDomains: () => known.domains, relayNetworks: () => known.networks };
 }

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../../core/clock.js';
+import type { Configuration } from '../../core/contracts/server.js';
 import { CachingResolver } from '../../core/dns/caching-resolver.js';
 import { MailRoutes } from '../../core/dns/mail-routes.js';
 import type { HopFinder, HopSearch, SearchOptions } from '../../core/dns/next-hop.js';
@@ -9,28 +10,45 @@ import type { ClientQueueSettings } from './options.js';
 
 type ResolverSettings = ClientQueueSettings['resolver'];
 
-/** Finds servers by the resolver that is configured now. */
+/** A resolver without name servers of its own asks those of the whole server, as they are now. */
+type Surroundings = Pick<Configuration, 'hostname' | 'nameServers'>;
+
+/** Whom it asks. */
+interface Asked {
+  readonly servers: readonly string[];
+  readonly timeoutMs: number;
+}
+
+/** Finds servers by the name servers that are configured now. */
 export class MailFinder implements HopFinder {
-  readonly #hostname: string;
+  readonly #surroundings: Surroundings;
   readonly #clock: Clock;
   #settings: ResolverSettings;
+  #asked: Asked;
   #routes: MailRoutes;
 
   /** @throws Problem `invalid` when a name server has no usable address */
-  constructor(settings: ResolverSettings, hostname: string, clock: Clock) {
-    this.#hostname = hostname;
+  constructor(settings: ResolverSettings, surroundings: Surroundings, clock: Clock) {
+    this.#surroundings = surroundings;
     this.#clock = clock;
     this.#settings = settings;
-    this.#routes = this.#made(settings);
+    this.#asked = this.#askedBy(settings);
+    this.#routes = this.#made(this.#asked);
   }
 
-  /** Makes ready for another resolver; what it gives puts that in force. @throws as the constructor */
-  prepare(settings: ResolverSettings): () => void {
-    if (isDeepStrictEqual(settings, this.#settings)) return () => undefined;
-    const routes = this.#made(settings);
+  /**
+   * Makes ready for other settings, or for other name servers of the whole server; what it gives puts that in force, and says whether others
+   * are asked now. @throws as the constructor
+   */
+  prepare(settings: ResolverSettings = this.#settings): () => boolean {
+    const asked = this.#askedBy(settings);
+    const routes = isDeepStrictEqual(asked, this.#asked) ? undefined : this.#made(asked);
     return () => {
       this.#settings = settings;
+      if (routes === undefined) return false;
+      this.#asked = asked;
       this.#routes = routes;
+      return true;
     };
   }
 
@@ -42,9 +60,12 @@ export class MailFinder implements HopFinder {
     return this.#routes.forHosts(hosts, options);
   }
 
-  #made({ servers, timeoutMs }: ResolverSettings): MailRoutes {
-    const system = new SystemResolver({ timeoutMs, ...(servers !== undefined && { servers }) });
-    const resolver = new CachingResolver(system, {}, this.#clock);
-    return new MailRoutes({ resolver, ownNames: [this.#hostname], ownAddresses });
+  #askedBy({ servers, timeoutMs }: ResolverSettings): Asked {
+    return { servers: servers ?? this.#surroundings.nameServers ?? [], timeoutMs };
+  }
+
+  #made(asked: Asked): MailRoutes {
+    const resolver = new CachingResolver(new SystemResolver(asked), {}, this.#clock);
+    return new MailRoutes({ resolver, ownNames: [this.#surroundings.hostname], ownAddresses });
   }
 }

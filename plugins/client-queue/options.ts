@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { secret } from '../../core/config/outline.js';
+import { nameServer } from '../../core/dns/options.js';
 import { replyCategories } from './reply-classification.js';
 
 const seconds = (fallback: number, description: string) =>
@@ -157,11 +158,13 @@ export const ClientQueueOptions = z.strictObject({
   resolver: z
     .strictObject({
       servers: z
-        .array(z.string())
+        .array(nameServer)
         .min(1)
         .optional()
-        .describe('DNS servers, `address` or `address:port`. Those of the system when absent.'),
-      timeoutMs: z.int().min(100).default(5000),
+        .describe(
+          'Name servers that are asked where mail goes, `address` or `address:port`. Those of `dns.servers` when absent.',
+        ),
+      timeoutMs: z.int().min(100).default(5000).describe('How long one of them is waited for at a time. Milliseconds.'),
     })
     .prefault({}),
   dkim: z.record(z.string(), DkimKey).default({}).describe('Mail from these domains is signed.'),

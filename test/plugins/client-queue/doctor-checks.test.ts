@@ -3,9 +3,10 @@ import { generateKeyPairSync, type KeyObject } from 'node:crypto';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test, type TestContext } from 'node:test';
+import { DnsServer } from '../../support/dns-server.js';
 import { HandClock } from '../../support/hand-clock.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
-import { queueCheck } from '../../../plugins/client-queue/doctor-checks.js';
+import { queueCheck, resolverCheck } from '../../../plugins/client-queue/doctor-checks.js';
 import { ClientQueueOptions } from '../../../plugins/client-queue/options.js';
 import { Examined } from '../../core/doctor/examined.js';
 import { SystemResolver } from '../../../core/dns/system-resolver.js';
@@ -42,6 +43,26 @@ describe('what the doctor finds of mail that goes out', () => {
     const [file, record] = await signed(t, privateKey, [`v=DKIM1; p=${der}`], 0o644);
     assert.match(file ?? '', /^problem: Everybody on this machine may read the DKIM key .* → chmod o-rwx/);
     assert.match(record ?? '', /^ok: /);
+  });
+
+  test('name servers that the queue has to itself: each is asked', async (t) => {
+    const answering = await DnsServer.start(t, { 'acme.org': { MX: [[10, 'mx.acme.org']] } });
+    const knowing = await DnsServer.start(t, {});
+    const broken = await DnsServer.start(t, { 'acme.org': { rcode: 'SERVFAIL' } });
+    const look = async (servers: readonly string[] | undefined, domains = ['localhost', 'acme.org']) =>
+      (
+        await resolverCheck.run({
+          options: ClientQueueOptions.parse({ resolver: { servers } }),
+          configuration: { hostname: 'mail', data: '/', folder: '/', domains },
+          owner: undefined,
+          resolver: new SystemResolver(),
+          clock: new HandClock(),
+          signal: new AbortController().signal,
+        })
+      ).map(({ state }) => state);
+    assert.deepEqual(await look([answering, knowing, broken].map(({ address }) => address)), ['ok', 'ok', 'problem']);
+    assert.deepEqual(await look([answering.address], ['localhost']), ['skipped']);
+    assert.deepEqual(await look(undefined), []);
   });
 
   test('the queue: what is held, what is old, what lies in quarantine, and a server that cannot be asked', async (t) => {

@@ -51,3 +51,25 @@ test('resolver, bounds and housekeeping change while the queue is open, and what
   await sink.until(({ messages }) => messages.length === 2);
   while ((await admin.request(`/client/queue/${second.uid}`)).status !== 404) await pause(100);
 });
+
+test('without name servers of its own the queue asks those of the server, also when a reload brings others', async (t) => {
+  const sink = await SmtpSink.start(t);
+  const broken = await DnsServer.start(t, { 'far.example': { rcode: 'SERVFAIL' } });
+  const good = await DnsServer.start(t, {
+    'far.example': { MX: [[10, 'mx.far.example']] },
+    'mx.far.example': { A: ['127.0.0.1'] },
+  });
+  const configured = ({ address }: DnsServer) => {
+    const plugins = JSON.stringify({ 'client-queue': { port: sink.port, tls: 'never', allowPrivateAddresses: true } });
+    return `{ dns: { servers: ['${address}'] }, plugins: ${plugins}, smtp: { listeners: ${freeListeners} } }`;
+  };
+  const { admin, folder } = await startInProcess(t, configured(broken));
+  const envelopes = [{ mail: 'ann@example.org', rcpt: ['bob@far.example'], subject: 'Hello', text: 'Hi' }];
+  const { uid } = Queued.parse(await admin.json('/client/queue', { json: { envelopes } }, 202));
+  const state = async () => Entry.parse(await admin.json(`/client/queue/${uid}`)).state;
+  while ((await state()) !== 'deferred') await pause(20);
+  await writeFile(join(folder, 'postern.json5'), configured(good));
+  await admin.json('/config/reload', { method: 'POST', json: {} });
+  await admin.json('/client/queue/retry', { json: { uids: [uid] } });
+  await sink.until(({ messages }) => messages.length === 1);
+});
