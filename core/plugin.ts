@@ -8,6 +8,7 @@ import type { HealthCheck } from './health.js';
 import type { AnyEndpoint, Role } from './http/endpoint.js';
 import { kitVersion } from './kit-version.js';
 import type { Log } from './log.js';
+import { definitionKeys } from './plugin-keys.js';
 import type { Services, ServiceValues } from './service.js';
 import type { Hook, HookOptions, Stage, WatchedEvent, Watcher } from './smtp/hook.js';
 import type { Outcome } from './smtp/outcome.js';
@@ -135,6 +136,8 @@ export interface Plugin {
   readonly commands: readonly PluginCommand[];
   readonly checks: readonly PluginCheck[];
   readonly reload: 'replace' | 'restart' | undefined;
+  /** Keys of its declaration that mean nothing; absent where the declaration was not made by `definePlugin`. */
+  readonly unknownKeys?: readonly string[];
   readonly setup: (context: PluginContext, given: Readonly<Record<string, unknown>>) => unknown;
 }
 
@@ -163,6 +166,7 @@ export function definePlugin<
     commands: definition.commands ?? [],
     checks: definition.checks ?? [],
     reload,
+    unknownKeys: Object.keys(definition).filter((key) => !definitionKeys.includes(key)),
     // What is no function is not wrapped, so that it can be seen and refused.
     setup:
       typeof definition.setup === 'function'

@@ -9,6 +9,7 @@ import { openAccounts, ownerUsername, type Accounts } from '../http/accounts.js'
 import { openLog } from '../log.js';
 import { configure } from '../main.js';
 import type { Plugin } from '../plugin.js';
+import { definitionKeys } from '../plugin-keys.js';
 import { siteEntry } from '../site/site-entry.js';
 import { entryOf } from '../site/site-files.js';
 import { loadSitePlugin, loadSitePlugins, type SiteModule } from '../site/site-plugins.js';
@@ -69,6 +70,10 @@ export class Trial {
     for (const plugin of own)
       for (const message of declarationComplaints(plugin, ownCommands)) this.#error(`${plugin.name}, ${message}`);
     if (this.#findings.length > 0) return;
+    for (const { name, unknownKeys = [] } of own) {
+      for (const key of unknownKeys)
+        this.#warning(`${name}, ${key}: no such key is known; keys: ${definitionKeys.join(', ')}.`);
+    }
     this.#begin('configuration');
     const configuration = await this.#configure(module);
     for (const { why } of configuration.unloaded) this.#warning(why);

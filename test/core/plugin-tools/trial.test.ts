@@ -191,6 +191,12 @@ describe('postern plugin check', { concurrency: 2 }, () => {
     }
   });
 
+  test('warns of a key of the declaration that means nothing', async (t) => {
+    const lines = told(await tried(t, { code: plugin("reloads: 'replace', setup() {}") }));
+    assert.equal(lines.length, 1);
+    assert.match(lines[0] ?? '', /^warning - subject, reloads: no such key is known; keys: name, .*reload, setup\.$/);
+  });
+
   test('warns of other plugins of the site that fail, which is no mistake of this one', async (t) => {
     const config = "{ sitePlugins: ['./lost.mjs', './failing.mjs'] }";
     const files = {
