@@ -37,8 +37,19 @@ export function shareDataFolder(
   return inFolder(data, async () => {
     await checkFormat(data);
     const owner = await ownerOf(data);
-    return { owner, lock: owner === undefined ? await lockFolder(data, { http: null }) : undefined };
+    if (owner !== undefined) return { owner, lock: undefined };
+    await refuseRoot(data);
+    return { owner, lock: await lockFolder(data, { http: null }) };
   });
+}
+
+/** Root may write there, and then the server of that user could not read it. Throws a start error. */
+async function refuseRoot(data: string): Promise<void> {
+  const { uid } = await stat(data);
+  if (process.getuid?.() !== 0 || uid === 0) return;
+  throw startError(
+    `The data folder ${data} belongs to user ${uid}, whose server could not read what root writes: run this as that user (sudo -u '#${uid}' postern …), or start the server first.`,
+  );
 }
 
 /** What the operating system refuses becomes a sentence. */

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { giveTo, mailAccount, skipWithoutRoot } from '../support/account.js';
@@ -116,3 +116,22 @@ test('beside a server with a right that this user lacks, as systemd gives it', {
   assert.match(stdout, /ok +Somebody listens on 127\.0\.0\.1:\d+; which process, this user/);
   await HttpClient.admin(server.http).json('/users/anna@localhost');
 });
+
+test(
+  'root writes nothing into the folder of another user',
+  { skip: skipWithoutRoot('a folder is given away') },
+  async (t) => {
+    const folder = await temporaryFolder(t);
+    await mkdir(join(folder, 'data'), { mode: 0o700 });
+    await giveTo(mailAccount(), join(folder, 'data'));
+    const added = await runPostern(['user', 'add', 'anna@localhost'], {
+      cwd: folder,
+      input: 'correct horse battery\n',
+    });
+    fails(
+      added,
+      /belongs to user \d+, whose server could not read what root writes: run this as that user \(sudo -u '#\d+'/,
+    );
+    assert.deepEqual(await readdir(join(folder, 'data')), []);
+  },
+);
