@@ -54,10 +54,10 @@ async function resolverFinding(lookups: Dns, name: string | undefined): Promise<
   const failed = [mx, address].filter(({ status }) => status === 'failed');
   if (failed.length < 2) return fine('The name servers answer.');
   const how = failed.some((answer) => answer.status === 'failed' && answer.reason === 'timeout')
-    ? 'in time'
-    : 'with an answer';
+    ? 'do not answer in time'
+    : 'fail';
   return trouble(
-    `The name servers do not answer ${how} when they are asked for ${name}.`,
+    `The name servers ${how} when they are asked for ${name}.`,
     'Look at /etc/resolv.conf, and whether this machine may send to port 53. Mail to other servers waits meanwhile.',
   );
 }

@@ -112,8 +112,8 @@ async function beforeStart(place: Place, sockets: readonly ListeningSocket[] | u
     }
     case 'EACCES':
       return trouble(
-        `${is}: ports below 1024 need a right that this user does not have.`,
-        'Let systemd hand over the socket, give its unit AmbientCapabilities=CAP_NET_BIND_SERVICE, or choose a port above 1023.',
+        `${is}: ports below 1024 need a right that this user does not have here.`,
+        'The unit in deploy/systemd gives it to the server: start it, and look again. Else let systemd hand over the socket, or choose a port above 1023.',
       );
     case 'EADDRNOTAVAIL':
       return trouble(
