@@ -48,12 +48,20 @@ export interface InvalidPlace {
   readonly message: string;
 }
 
+/** A page of this server, by its path. */
+export interface Page {
+  readonly href: string;
+  readonly title: string;
+}
+
 export interface ProblemDetails {
   /** A sentence for the peer. Never a path, a stack or an operating system message. */
   readonly detail?: string;
   readonly errors?: readonly InvalidPlace[];
   /** Header fields of the HTTP answer: `WWW-Authenticate`, `Retry-After`, `Allow`. */
   readonly headers?: Readonly<Record<string, string>>;
+  /** Pages that may have been meant. */
+  readonly instead?: readonly Page[];
   /** For the audit log: what was refused, where the sentence says more than the status. */
   readonly audit?: AuditNote;
   /** For the log only. */

@@ -15,6 +15,7 @@ import { parseFields, type Fields } from './request-target.js';
 import { schemaOf } from './route.js';
 import type { KeptAnswers } from './idempotency.js';
 import { onlyOnce } from './only-once.js';
+import { namesake, wrongMethod } from './other-ways.js';
 import type { Found, MatchedRoute, RouteTable } from './route-table.js';
 import type { Uploads } from './uploads.js';
 import { validate } from './validation.js';
@@ -67,12 +68,17 @@ export class Dispatcher {
     const matched = found.routes.get(method);
     if (matched === undefined) {
       await this.#admitToAny(ctx, found);
-      throw problem('method-not-allowed', { detail: `Allowed here: ${found.allow}.`, headers: { Allow: found.allow } });
+      throw wrongMethod(method, ctx.path, found, this.#parts.table());
     }
     ctx.state.exchange.route = matched.route;
     ctx.state.exchange.params = matched.params;
     await this.#parts.access.admit(ctx, this.#gate(ctx, method, matched));
-    await this.#answer(ctx, matched, form);
+    try {
+      await this.#answer(ctx, matched, form);
+    } catch (error) {
+      const meant = isProblem(error) && error.problem === 'not-found' ? namesake(ctx.path, method, found) : undefined;
+      throw meant === undefined ? error : wrongMethod(method, ctx.path, meant, this.#parts.table());
+    }
   };
 
   #gate(ctx: Context, method: Method, { route }: MatchedRoute) {

@@ -19,6 +19,7 @@ const ProblemSchema = z
     detail: z.string().optional(),
     requestId: z.string(),
     errors: z.array(z.object({ pointer: z.string(), message: z.string() })).optional(),
+    instead: z.array(z.object({ href: z.string(), title: z.string() })).optional(),
   })
   .meta({ id: 'Problem', description: 'RFC 9457' });
 

@@ -53,6 +53,24 @@ export class RouteTable {
     };
   }
 
+  /** A page at an address above, or the one with the shortest address below it: who asks for what is no page may mean that. */
+  pageNear(path: string): Route | undefined {
+    for (let above = path; above !== ''; above = above.slice(0, above.lastIndexOf('/'))) {
+      const near = this.#pages.filter(
+        ({ endpoint }) => endpoint.path === above || endpoint.path.startsWith(`${above}/`),
+      );
+      if (near.length > 0) return near.reduce((one, other) => (nearer(other, one) ? other : one));
+    }
+    return undefined;
+  }
+
+  get #pages(): readonly Route[] {
+    return [...this.#byName.values()].filter(
+      ({ endpoint: { method, path }, produces }) =>
+        method === 'GET' && produces.includes('html') && !path.includes('{'),
+    );
+  }
+
   get #prepared(): Router {
     this.#router ??= routerOf(this.#byName);
     return this.#router;
@@ -88,7 +106,9 @@ function toRouterPath(path: string): string {
     .join('');
 }
 
-function allowed(methods: readonly Method[]): string {
+const nearer = ({ endpoint: one }: Route, { endpoint: other }: Route): boolean => one.path.length < other.path.length;
+
+export function allowed(methods: readonly Method[]): string {
   const all = methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]));
   return [...all, 'OPTIONS'].join(', ');
 }

@@ -118,6 +118,17 @@ export function demonstration(): { readonly endpoints: readonly AnyEndpoint[]; r
       },
     }),
     defineEndpoint({
+      method: 'POST',
+      path: '/items/clear',
+      summary: 'Remove all items at once',
+      group: 'Demo',
+      access: 'admin',
+      handle: () => {
+        items.clear();
+        return {};
+      },
+    }),
+    defineEndpoint({
       method: 'GET',
       path: '/items/{name}',
       summary: 'One item',

@@ -65,6 +65,25 @@ test('htmx gets a toast with the same sentence', async () => {
   assert.doesNotMatch(html, /<html|<title/);
 });
 
+test('405 says what the address is for, and which page may be meant', async () => {
+  const answer = await opened.get('/notes');
+  assert.equal(answer.status, 405);
+  assert.equal(answer.headers.get('allow'), 'POST, OPTIONS');
+  const { detail, instead } = (await answer.json()) as Record<string, unknown>;
+  assert.deepEqual([detail, instead], ['This address is not for GET. POST: Add a note.', undefined]);
+  const clear = await opened.get('/items/clear');
+  assert.deepEqual([clear.status, clear.headers.get('allow')], [405, 'POST, OPTIONS'], 'no item has that name');
+  const said = (await clear.json()) as Record<string, unknown>;
+  assert.equal(said['detail'], 'This address is not for GET. POST: Remove all items at once.');
+  assert.deepEqual(said['instead'], [{ href: '/items', title: 'List the items' }]);
+  const html = await (await opened.get('/items/clear', { headers: page })).text();
+  assert.match(html, /<a [^>]*href="\/items"[^>]*>List the items<\/a>/);
+  await opened.get('/items', { method: 'POST', body: new URLSearchParams({ name: 'clear' }) });
+  assert.equal((await opened.get('/items/clear')).status, 200, 'an item has that name');
+  await opened.get('/items/clear', { method: 'DELETE' });
+  assert.equal((await opened.get('/items/none', { method: 'DELETE' })).status, 404);
+});
+
 test('405 names the methods, OPTIONS too, and neither speaks of other origins', async () => {
   const answer = await opened.get('/items', {
     method: 'PATCH',

@@ -307,6 +307,14 @@ test('below /client', async (t) => {
     assert.equal((await ground.entry(uids[1] ?? '')).state, 'deleted');
   });
 
+  await t.test('who opens an address that is for POST is told so, and shown to the queue', async () => {
+    for (const path of ['/client/queue', '/client/queue/retry', '/client/queue/quarantine/none/queue']) {
+      const { status, text } = await server.admin.request(path);
+      assert.equal(status, 405);
+      assert.match(text, /This address is not for GET\. POST: .*"href":"\/client\/queue\/(list|quarantine)"/);
+    }
+  });
+
   await t.test('a form is shown what it will touch, and asked', async () => {
     const path = '/client/queue/delete';
     const headers = { 'Sec-Fetch-Site': 'same-origin' };
