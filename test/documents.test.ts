@@ -51,6 +51,17 @@ describe('the documents', () => {
     assert.deepEqual(unknown, []);
   });
 
+  test('what they name below deploy/ is there', () => {
+    const named = documents.flatMap((document) =>
+      [...read(document).matchAll(/\bdeploy\/[\w.][\w./-]*\w/g)].map(([path]) => ({ document, path })),
+    );
+    assert.ok(named.length > 10);
+    assert.deepEqual(
+      named.filter(({ path }) => !existsSync(join(projectRoot, path))),
+      [],
+    );
+  });
+
   test('the README fits on three screens', () => {
     assert.ok(read('README.md').split('\n').length <= 150);
   });
