@@ -50,4 +50,4 @@ if [ -d queue ]; then
 fi
 # Users last, so that every mailbox that was copied belongs to a user who was copied.
 take --exclude=/mail --exclude=/queue --exclude=/spool --exclude=/spool-log --exclude=/uploads --exclude=/drafts \
-  --exclude=/cache --exclude=/logs --exclude=/heapdumps --exclude='/postern.lock*' --exclude='/.*' ./
+  --exclude=/cache --exclude=/logs --exclude=/heapdumps --exclude=/lost+found --exclude='/postern.lock*' --exclude='/.*' ./

@@ -2,6 +2,7 @@ import type { Stats } from 'node:fs';
 import { lstat, readdir, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import type { EffectiveValue } from '../contracts/server.js';
 import { advice, fine, skipped, trouble, type Finding } from '../contracts/doctor-check.js';
 import { placeOf } from '../site/site-plugins.js';
 import { isPem } from '../smtp/tls-material.js';
@@ -30,10 +31,19 @@ async function secretsInFile({ configuration }: Patient): Promise<readonly Findi
   const { file } = configuration;
   if (file === null) return [];
   const leaves = configuration.leaves();
-  const secrets = configuration
-    .effective()
-    .filter(({ secret, origin, where }) => secret && origin === 'file' && where?.startsWith(`${file}:`) === true)
-    .filter(({ key }) => !namesKeyFile(key, leaves.get(key)));
+  const secrets = configuration.effective().filter(({ secret, origin }) => secret && origin === 'file');
+  const written = secrets.filter(
+    ({ key, where }) => where?.startsWith(`${file}:`) === true && !namesKeyFile(key, leaves.get(key)),
+  );
+  const elsewhere = secrets.flatMap(({ where }) => (where !== null && isFileOfSecret(where) ? [where] : []));
+  const findings = await Promise.all([inConfiguration(file, written), ...[...new Set(elsewhere)].map(inFileOfItsOwn)]);
+  return findings.flat();
+}
+
+/** Other places have a line behind the path. */
+const isFileOfSecret = (where: string): boolean => !/:\d+$/.test(where);
+
+async function inConfiguration(file: string, secrets: readonly EffectiveValue[]): Promise<readonly Finding[]> {
   if (secrets.length === 0) return [fine('There is no secret in the configuration file.')];
   const { mode } = await stat(file);
   const keys = secrets.map(({ key }) => key).join(', ');
@@ -45,6 +55,12 @@ async function secretsInFile({ configuration }: Patient): Promise<readonly Findi
       `chmod o-r ${file}, or name them by { file: "…" } or { env: "…" }.`,
     ),
   ];
+}
+
+async function inFileOfItsOwn(path: string): Promise<readonly Finding[]> {
+  const { mode } = await stat(path);
+  if ((mode & readableByAll) === 0) return [];
+  return [advice(`Everybody on this machine may read ${path}, which holds a secret.`, `chmod o-r ${path}`)];
 }
 
 /** The private key of a listener may stand there itself, or the path of its file, which is no secret. */

@@ -11,6 +11,8 @@ import type { CoreCheck, Patient } from './patient.js';
 /** Entries whose rights are looked at; mailboxes hold more. */
 const mostEntries = 5000;
 const othersMay = 0o077;
+/** The file system's own, where the folder is the top of one. */
+const lostAndFound = 'lost+found';
 /** Folders that messages are linked or renamed between. */
 const together = ['spool', 'spool-log', 'uploads', 'mail', 'queue', 'drafts'];
 
@@ -98,6 +100,7 @@ async function lookThrough(data: string, uid: number) {
     for (const entry of await readdir(folder, { withFileTypes: true }).catch(() => [])) {
       if (looked >= mostEntries) return { looked, open, foreign, complete: false };
       const path = join(folder, entry.name);
+      if (path === join(data, lostAndFound)) continue;
       const stats = await lstat(path).catch(() => undefined);
       if (stats === undefined) continue;
       looked += 1;

@@ -136,7 +136,7 @@ describe('backup.sh', { skip: skipWithout('rsync') }, () => {
     const folder = await temporaryFolder(t);
     const data = join(folder, 'data');
     await mkdir(join(data, 'mail', 'localhost', 'a'), { recursive: true, mode: 0o700 });
-    for (const name of ['spool', 'cache', 'logs', 'uploads', 'heapdumps']) {
+    for (const name of ['spool', 'cache', 'logs', 'uploads', 'heapdumps', 'lost+found']) {
       await mkdir(join(data, name));
       await writeFile(join(data, name, 'x'), '');
     }

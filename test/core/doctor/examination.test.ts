@@ -127,6 +127,21 @@ describe('an examination', { concurrency: 4 }, () => {
     assert.match(await look({ POSTERN_ADMIN_PASSWORD: 'x7!fq9-oRm2-Lk81' }), /^ok: 1 account/);
   });
 
+  test('a file of its own that everybody may read is no place for a secret', async (t) => {
+    const folder = await temporaryFolder(t);
+    const place = join(folder, 'password');
+    await writeFile(place, 'x7!fq9-oRm2-Lk81', { mode: 0o640 });
+    const account = `{ username: 'ops', role: 'admin', password: { file: 'password' } }`;
+    const config = `{ http: { port: 0, accounts: [${account}] }, smtp: { listeners: [{ port: 0 }] } }`;
+    const look = async () => (await Examined.of(t, config, { folder })).of('secrets').join();
+    assert.equal(await look(), 'ok: There is no secret in the configuration file.');
+    await chmod(place, 0o644);
+    assert.match(
+      await look(),
+      /advice: Everybody on this machine may read \S+\/password, which holds a secret\. → chmod o-r/,
+    );
+  });
+
   test('the path of a key file is no secret, the key itself is one', async (t) => {
     const folder = await temporaryFolder(t);
     const { cert, key } = selfSigned('localhost');

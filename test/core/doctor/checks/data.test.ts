@@ -50,6 +50,9 @@ describe('what the doctor finds in the data folder', () => {
     const data = join(folder, 'data');
     await mkdir(data, { mode: 0o700 });
     await writeFile(join(data, 'users.json'), '{"users":[]}', { mode: 0o600 });
+    await mkdir(join(data, 'lost+found'));
+    await chown(join(data, 'lost+found'), 4711, 4711);
+    assert.match((await Examined.of(t, config, { folder })).of('rights').join(), /^ok: /);
     await chown(join(data, 'users.json'), 4711, 4711);
     assert.match(
       (await Examined.of(t, config, { folder })).of('rights').join(),
