@@ -63,7 +63,7 @@ export interface PluginContext {
   readonly health: { check(component: string, check: HealthCheck): void };
   /** Runs `task` every `seconds`, never two at once; a failure is logged. */
   readonly every: (seconds: number, task: () => void | Promise<void>) => void;
-  /** A folder below the data folder that is the plugin's own: `data/<folder>`, made 0700. */
+  /** A folder below the data folder that is the plugin's own: `data/<folder>`, made 0700. Rejects when it is another's. */
   readonly folder: (name: string) => Promise<string>;
   /** Runs when the plugin stops, the last registered first. */
   readonly onClose: (release: () => void | Promise<void>) => void;

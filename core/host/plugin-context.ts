@@ -1,11 +1,10 @@
-import { join } from 'node:path';
 import type { Clock } from '../clock.js';
-import { makeFolder } from '../disk/folder.js';
 import type { HealthRegistry } from '../health-registry.js';
 import type { HttpShell } from '../http/shell.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
 import type { PluginContext } from '../plugin.js';
+import { PluginFolders } from './plugin-folders.js';
 import type { ContextFactory } from './running-plugin.js';
 import type { Hook, HookOptions, Stage } from '../smtp/hook.js';
 import type { Pipeline } from '../smtp/pipeline.js';
@@ -27,6 +26,7 @@ export interface ContextParts {
 
 export function contextFactory(parts: ContextParts): ContextFactory {
   const { clock, timers, pipeline, http, health } = parts;
+  const folders = new PluginFolders(parts.data);
   return (plugin, registrations, onClose) => {
     const { name, views, assets } = plugin;
     const log = parts.log.child({ plugin: name });
@@ -66,11 +66,7 @@ export function contextFactory(parts: ContextParts): ContextFactory {
         const run = marked(seconds, task);
         registrations.add(() => repeat(seconds, run, { timers, log }));
       },
-      folder: async (folder) => {
-        const path = join(parts.data, folder);
-        await makeFolder(path);
-        return path;
-      },
+      folder: (folder) => folders.open(name, folder, onClose),
       onClose,
     };
     return context;

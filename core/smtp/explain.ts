@@ -40,6 +40,19 @@ export class PipelineExplaining implements Explaining {
   async explain(question: ExplainQuestion): Promise<Explanation> {
     const asked = readQuestion(question);
     const chain = this.#input.pipeline.snapshot();
+    chain.hold();
+    try {
+      return await this.#explain(chain, question, asked);
+    } finally {
+      chain.letGo();
+    }
+  }
+
+  async #explain(
+    chain: FrozenChain,
+    question: ExplainQuestion,
+    asked: ReturnType<typeof readQuestion>,
+  ): Promise<Explanation> {
     const session = this.#session(question);
     const transaction = transactionOf(session, asked);
     const stages = await this.#before(chain, transaction, question);

@@ -42,10 +42,15 @@ export class PipelineDelivery implements LocalDelivery {
   }
 
   async deliver(parcel: Parcel): Promise<readonly RecipientOutcome[]> {
+    return this.#holding((chain) => this.#deliver(chain, parcel));
+  }
+
+  /** What leaves the pipeline meanwhile is not released before the end. */
+  async #holding<T>(work: (chain: Chain) => T | Promise<T>): Promise<T> {
     const chain = this.#input.pipeline.snapshot();
     chain.hold();
     try {
-      return await this.#deliver(chain, parcel);
+      return await work(chain);
     } finally {
       chain.letGo();
     }
@@ -79,7 +84,7 @@ export class PipelineDelivery implements LocalDelivery {
   }
 
   async route(transaction: Transaction, address: Address): Promise<Hop | undefined> {
-    const decision = await this.#input.pipeline.snapshot().route({ transaction, address });
+    const decision = await this.#holding((chain) => chain.route({ transaction, address }));
     return decision.outcome === 'pass' ? decision.hop : undefined;
   }
 
