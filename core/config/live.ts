@@ -2,12 +2,15 @@ import type { Configuration, ConfigurationFile, Difference, EffectiveValue, Watc
 import type { Log } from '../log.js';
 import { codeOf } from '../site/site-code.js';
 import { siteEntry } from '../site/site-entry.js';
+import { within } from '../time-limit.js';
 import type { LoadedConfiguration } from './load.js';
 import { masked } from './masked.js';
 import type { KeyPath } from './positions.js';
 import { differingKeys, waitsForRestart } from './restart.js';
 
 type Watcher = () => void | Promise<void>;
+
+const mostWatchingMs = 60_000;
 
 /** The configuration of a running server: the values in force, beside those that it started with. */
 export class LiveConfiguration implements Configuration {
@@ -91,16 +94,16 @@ export class LiveConfiguration implements Configuration {
     this.#current = next;
   }
 
-  /** Tells all watchers; the first that throws ends it. */
+  /** Tells all watchers; the first that throws, or does not end, ends it. */
   async tell(): Promise<void> {
-    for (const watcher of this.#watchers) await watcher();
+    for (const watcher of this.#watchers) await ask(watcher);
   }
 
   /** Tells all watchers that the old values are back; what they throw is logged. */
   async tellBack(): Promise<void> {
     for (const watcher of this.#watchers) {
       try {
-        await watcher();
+        await ask(watcher);
       } catch (error) {
         this.#log.error({ err: error }, 'a watcher of the configuration could not go back to the old values');
       }
@@ -125,6 +128,12 @@ export class LiveConfiguration implements Configuration {
     };
     return [...describe(live, this.#current, false), ...describe(waiting, this.started, true)];
   }
+}
+
+/** Nobody else is reloaded as long as one takes. */
+async function ask(watcher: Watcher): Promise<void> {
+  const told = Promise.resolve(watcher());
+  await within(mostWatchingMs, told, `a watcher of the configuration has not ended after ${mostWatchingMs / 1000} s`);
 }
 
 const byKey = (configuration: LoadedConfiguration): ReadonlyMap<KeyPath, EffectiveValue> =>

@@ -1,0 +1,26 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { LiveConfiguration } from '../../../core/config/live.js';
+import { loadConfiguration } from '../../../core/config/load.js';
+import { supplyOf } from '../../../core/host/plugin-supply.js';
+import { recordingLog, type LogLine } from '../smtp/test-engine.js';
+import { temporaryFolder } from '../../support/temporary-folder.js';
+
+test('a watcher that never ends refuses a reload in its time, and does not hold up the way back', async (t) => {
+  const plugins = () => Promise.resolve(supplyOf([], { modules: [], unloaded: [] }));
+  const loaded = await loadConfiguration({ overrides: {}, cwd: await temporaryFolder(t), env: {}, plugins });
+  const lines: LogLine[] = [];
+  const live = new LiveConfiguration(loaded, recordingLog(lines));
+  const told: string[] = [];
+  live.watch(() => new Promise<void>(() => undefined));
+  live.watch(() => void told.push('the other'));
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const telling = live.tell();
+  t.mock.timers.tick(60_000);
+  await assert.rejects(telling, /a watcher of the configuration has not ended after 60 s/);
+  const back = live.tellBack();
+  t.mock.timers.tick(60_000);
+  await back;
+  assert.deepEqual(told, ['the other']);
+  assert.match(lines.map(({ message }) => message).join(), /could not go back to the old values/);
+});
