@@ -154,7 +154,10 @@ export const ClientQueueOptions = z.strictObject({
     .describe('Domains whose servers must offer TLS with a valid certificate; `*.example.org` is for all below.'),
   port: port.default(25).describe('Port of servers that are found by MX.'),
   allowPrivateAddresses: z.boolean().default(false).describe('An MX may have a private or loopback address.'),
-  localAddress: z.string().optional().describe('Local IP address of outgoing connections.'),
+  localAddress: z
+    .union([z.ipv4(), z.ipv6()], 'must be an IP address')
+    .optional()
+    .describe('Local IP address of outgoing connections.'),
   resolver: z
     .strictObject({
       servers: z

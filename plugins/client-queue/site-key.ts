@@ -67,7 +67,13 @@ export function covers(rule: string, name: string): boolean {
   return rule.startsWith('*.') ? name.endsWith(rule.slice(1)) : rule === name;
 }
 
+/** A site has no more names than that: a domain may name hundreds of servers. */
+const mostNamed = 10;
+
 /** Sorted, each once. A name without a dot gets one behind it: the names of configured sites have none. */
 function servers(hosts: readonly string[]): string {
-  return [...new Set(hosts.map((host) => (/[.:]/.test(host) ? host : `${host}.`)))].sort().join(',');
+  return [...new Set(hosts.map((host) => (/[.:]/.test(host) ? host : `${host}.`)))]
+    .sort()
+    .slice(0, mostNamed)
+    .join(',');
 }

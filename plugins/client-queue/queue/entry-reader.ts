@@ -6,6 +6,7 @@ import { statesOf, testOf } from './entry-filter.js';
 import { PageSelection, summaryOf } from './entry-list.js';
 import type { Ledger } from './ledger.js';
 import { isOpen, type QueuedEntry } from './queued-entry.js';
+import { attemptsOf } from './snapshot-writer.js';
 import type { Snapshots } from './snapshots.js';
 import { Tally } from './statistics.js';
 import { StoredAttempt } from './stored-envelope.js';
@@ -27,7 +28,7 @@ export class EntryReader {
 
   async entry(entry: QueuedEntry): Promise<Entry> {
     const { notices, pending, discardAt } = entry.details;
-    const history = History.safeParse(JSON.parse(await this.#snapshots.history(entry)));
+    const history = History.safeParse(attemptsOf(await this.#snapshots.history(entry)));
     return {
       ...summaryOf(entry),
       accepted: entry.accepted,

@@ -16,6 +16,10 @@ export type PickOptions = Pick<ClaimOptions, 'now' | 'limit' | 'room' | 'sites'>
 /** So many recipients may become ready in one go: more would hold up everybody else. */
 const mostRipened = 5000;
 
+/** Of a site without room so many destinations are looked at so often: they may have other servers by now. Milliseconds. */
+const mostReseated = 64;
+const reseatedMs = 1000;
+
 /** Who waits for which destination until when. Nothing in it is ever searched from end to end. */
 export class Schedule {
   readonly #byName = new Map<string, DestinationSchedule>();
@@ -92,7 +96,9 @@ export class Schedule {
       const again: SiteRow[] = [];
       for (const row of rows) {
         if (picked.length >= limit) break;
-        const one = pass.siteRoom.left(row.site) > 0 ? this.#pickFrom(row, pass) : undefined;
+        const hasRoom = pass.siteRoom.left(row.site) > 0;
+        if (!hasRoom) this.#reseat(row, pass);
+        const one = hasRoom ? this.#pickFrom(row, pass) : undefined;
         if (one === undefined) continue;
         picked.push(one);
         pass.siteRoom.use(row.site);
@@ -125,6 +131,20 @@ export class Schedule {
       this.#rows.set(site, row);
     }
     row.add(destination);
+  }
+
+  /** Who waits for room here and has moved need not wait for it. */
+  #reseat(row: SiteRow, { now, sites }: Pass): void {
+    if (Math.abs(now - row.lookedAt) < reseatedMs) return;
+    row.lookedAt = now;
+    for (let looks = Math.min(row.size, mostReseated); looks > 0; looks -= 1) {
+      const destination = row.take();
+      if (destination === undefined) break;
+      if (destination.ready === 0) this.#leave(destination);
+      else if (sites.of(destination.name) === row.site) row.add(destination);
+      else this.#sit(destination, sites);
+    }
+    if (row.size === 0) this.#rows.delete(row.site);
   }
 
   #leave(destination: DestinationSchedule): void {

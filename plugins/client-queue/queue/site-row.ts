@@ -6,6 +6,8 @@ const patience = 64;
 /** Destinations of one site with somebody who is due; they take turns. */
 export class SiteRow {
   readonly site: string;
+  /** When it was last seen to whether all of them still belong here. */
+  lookedAt = 0;
   #destinations: DestinationSchedule[] = [];
   /** Those in front of it are gone. */
   #head = 0;

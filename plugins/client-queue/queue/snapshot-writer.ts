@@ -94,11 +94,20 @@ async function writeEntries({ files, entries, before, upTo }: SnapshotInput, fd:
   return { bytes, places };
 }
 
+/** What a history says; nothing where the disk has spoilt it, for mail does not hang on it. */
+export function attemptsOf(history: string): readonly unknown[] {
+  try {
+    const known: unknown = JSON.parse(history);
+    return Array.isArray(known) ? known : [];
+  } catch {
+    return [];
+  }
+}
+
 /** The newest attempts of an older history, a JSON array, and of what came behind it. */
 export function joinHistory(old: string, recent: readonly string[]): string {
   if (recent.length === 0) return old;
-  const known: unknown = JSON.parse(old);
-  const texts = Array.isArray(known) ? known.map((attempt) => JSON.stringify(attempt)) : [];
+  const texts = attemptsOf(old).map((attempt) => JSON.stringify(attempt));
   return `[${[...texts, ...recent].slice(-keptAttempts).join(',')}]`;
 }
 

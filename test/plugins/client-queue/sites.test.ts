@@ -26,6 +26,13 @@ describe('the site of a destination', () => {
     assert.equal(siteOfSearch(search, 'example.net', settings), 'site:mx1.example.net,mx2.example.net');
   });
 
+  test('of very many servers is called by some of them', () => {
+    const names = Array.from({ length: 500 }, (_, n) => `mx${String(n).padStart(3, '0')}.example.net`);
+    const key = siteOfSearch(found(names.join(','), ...names), 'example.net', settings);
+    assert.equal(key, `site:${names.slice(0, 10).join(',')}`);
+    assert.equal(parseDestination(key), key);
+  });
+
   test('is a configured one when all of its best servers belong to that', () => {
     const both = found('mx.big.example,x.mail.big.example', 'mx.big.example', 'x.mail.big.example');
     assert.equal(siteOfSearch(both, 'a.example', settings), 'site:big');

@@ -63,6 +63,26 @@ export function leasing(open: OpenQueueGround): void {
     assert.equal(ground.queue.nextDue(), null);
   });
 
+  test('a destination that has moved to other servers waits no longer for the room of its old ones', async (t) => {
+    const ground = await open(t);
+    const names = Array.from({ length: 100 }, (_, n) => `d${n}.example`);
+    for (const name of names) await accept(ground, { to: [`a@${name}`] });
+    const moved = new Set<string>();
+    const sites = {
+      of: (name: string) => (moved.has(name) ? 'new' : 'full'),
+      room: (site: string) => (site === 'full' ? 0 : 100),
+    };
+    const claim = () => ground.queue.claim(claiming(ground.clock.now(), { sites }));
+    assert.deepEqual(await claim(), []);
+    for (const name of names.slice(50)) moved.add(name);
+    let found = 0;
+    for (let tries = 0; tries < 10; tries += 1) {
+      ground.clock.advance(1);
+      found += (await claim()).length;
+    }
+    assert.equal(found, 50);
+  });
+
   test('senders take turns, however many messages one of them has', async (t) => {
     const ground = await open(t);
     for (let n = 0; n < 20; n++) await accept(ground, { sender: 'loud@home.example' });

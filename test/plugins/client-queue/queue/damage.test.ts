@@ -5,8 +5,9 @@ import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { isProblem } from '../../../../core/problem.js';
 import { isStartError } from '../../../../core/start-error.js';
-import { claiming } from '../../../support/queue-entries.js';
-import { accept, entryOf } from '../../../support/relay-queue/ground.js';
+import { claiming, settlement } from '../../../support/queue-entries.js';
+import { accept, claimOne, entryOf } from '../../../support/relay-queue/ground.js';
+import { until } from '../../../support/until.js';
 import { bodiesOf, fileQueueGround, type FileQueueGround } from './queue-ground.js';
 
 /** Entries of which the first are in a snapshot and the others in the journal. */
@@ -46,6 +47,30 @@ test('nothing is damaged: every entry is there', async (t) => {
   const { ground, uids } = await filled(t);
   await ground.afterCrash();
   assert.deepEqual(await holdTo(ground, uids), { kept: uids.length, aside: 0 });
+});
+
+test('attempts that the disk spoils while the queue is open are forgotten, and nothing else suffers', async (t) => {
+  const ground = await fileQueueGround(t, { journalBytes: 1, segmentBytes: 64 * 1024 });
+  const { uid } = await accept(ground);
+  const attempt = async (): Promise<void> => {
+    const lease = await claimOne(ground);
+    await ground.queue.settle(lease, settlement(lease, 'bounced', { at: ground.clock.now() }));
+  };
+  await attempt();
+  const path = await until('the attempt in a snapshot', async () => {
+    await accept(ground);
+    const [found = ''] = await snapshotsOf(ground);
+    return found !== '' && (await readFile(found)).includes('"destination":"one.example"') ? found : undefined;
+  });
+  const bytes = await readFile(path);
+  bytes.fill('X', bytes.indexOf('"destination":"one.example"'));
+  await writeFile(path, bytes);
+  assert.deepEqual((await entryOf(ground.queue, uid)).history, []);
+  assert.equal((await ground.queue.notices(9)).length, 1);
+  await attempt();
+  assert.equal((await ground.queue.notices(9)).length, 2);
+  await ground.queue.noticed(uid, ['1']);
+  assert.equal((await entryOf(await ground.reopen(), uid)).state, 'bounced');
 });
 
 test('a damaged line of the snapshot costs its entry, whose message is set aside', async (t) => {

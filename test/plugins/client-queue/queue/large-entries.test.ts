@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { claiming, settlement } from '../../../support/queue-entries.js';
 import { accept, claimOne, entryOf } from '../../../support/relay-queue/ground.js';
+import { until } from '../../../support/until.js';
 import { fileQueueGround } from './queue-ground.js';
 
 const many = Array.from({ length: 100 }, (_, n) => `recipient-${n}@one.example`);
@@ -42,8 +43,7 @@ test('a refused record of many recipients does not keep the queue from going on'
   const lease = await claimOne(ground);
   ground.files.order({ call: 'write', code: 'ENOSPC' });
   const settling = queue.settle(lease, settlement(lease, 'deferred', { at: clock.now(), text: 'Later. '.repeat(100) }));
-  await new Promise((resolve) => setTimeout(resolve, 20));
-  assert.match(queue.complaint() ?? '', /cannot be written/);
+  assert.match(await until('a complaint', () => queue.complaint()), /cannot be written/);
   ground.files.order();
   await settling;
   assert.equal(queue.complaint(), undefined);
