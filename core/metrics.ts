@@ -6,6 +6,7 @@ import { processMetrics } from './metrics/process.js';
 import { capSeries } from './metrics/series.js';
 import { tallyChildren } from './metrics/tally.js';
 import type { PluginContext } from './plugin.js';
+import { within } from './time-limit.js';
 
 export interface MetricsOptions {
   /** Sets of label values that one metric may have; later ones are counted as `other`. */
@@ -18,6 +19,7 @@ export interface MetricsOptions {
 export type MetricsScope = PluginContext['metrics'] & { undo(): void };
 
 const PREFIX = 'postern_';
+const mostCollectingMs = 5000;
 
 type Metric = Counter | Gauge | Histogram;
 
@@ -140,9 +142,9 @@ export class Metrics {
     this.#registry.removeSingleMetric(PREFIX + name);
   }
 
-  /** One metric that cannot be collected does not take the others with it. */
+  /** One metric that cannot be collected, or not in time, does not take the others with it. */
   async #collect(): Promise<readonly CollectedMetric[]> {
-    const own = [...this.#registered.values()].map(async ({ metric }) => [await metric.get()]);
+    const own = [...this.#registered.values()].map(async (registered) => [await inTime(registered)]);
     const collected = await Promise.allSettled([
       ...own,
       ...(this.#options.process ? [processMetrics().getMetricsAsJSON()] : []),
@@ -151,6 +153,16 @@ export class Metrics {
       result.status === 'fulfilled' ? result.value : [],
     );
   }
+}
+
+/** What a plugin does to collect a gauge may never end; nothing else can. */
+function inTime({ metric, name, collectors }: Registered): ReturnType<Metric['get']> {
+  if (collectors.size === 0) return metric.get();
+  return within(
+    mostCollectingMs,
+    metric.get(),
+    `the metric ${name} is not collected after ${mostCollectingMs / 1000} s`,
+  );
 }
 
 const familyOf = ({ name, values }: CollectedMetric): MetricFamily => ({

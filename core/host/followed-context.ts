@@ -56,6 +56,11 @@ export function followedContext(context: PluginContext, follower: PluginFollower
       on: followedHooks(smtp, inFlight),
       watch: (event, watcher) => smtp.watch(event, follow(`watcher ${event}`, watcher)),
     },
+    metrics: {
+      ...context.metrics,
+      gauge: (name, help, labels, collect) =>
+        context.metrics.gauge(name, help, labels, collect && follow(`metric ${name}`, collect)),
+    },
     health: {
       check: (component, check) => context.health.check(component, follow(`health check ${component}`, check)),
     },

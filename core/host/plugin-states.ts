@@ -50,11 +50,16 @@ export class PluginStates implements PluginsOverview {
     for (const [name, one] of now) if (this.#known.get(name) !== one) faults.forget(name);
     this.#known = now;
     for (const undo of this.#checks.values()) undo();
+    this.#checks = new Map();
     const wanted = program.plugins.map(({ name }) => name).filter((name) => program.site.has(name));
     const names = new Set([...wanted, ...failed.map(({ name }) => name)]);
-    this.#checks = new Map(
-      [...names].map((name) => [name, health.check('core', `plugin ${name}`, () => this.#report(name))]),
-    );
+    // One by one: when a name is taken, those before it are known to be undone.
+    for (const name of names) {
+      this.#checks.set(
+        name,
+        health.check('core', `plugin ${name}`, () => this.#report(name)),
+      );
+    }
   }
 
   #report(name: string) {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
 import { Metrics } from '../../core/metrics.js';
 import { nameComplaint, type MetricKind } from '../../core/metrics/name.js';
 import { skipWithout } from '../support/peers.js';
@@ -192,4 +193,16 @@ test('children that are made for each count are added up, however many there are
     ['k2', 1666],
   ] as const)
     assert.ok(text.includes(`postern_mails_total{kind="${kind}"} ${count}\n`), text);
+});
+
+test('a gauge whose collect never ends is left out in its time', async (t) => {
+  const metrics = own();
+  metrics.scope('hanging').gauge('hanging_entries', 'Entries.', [], () => new Promise<void>(() => undefined));
+  metrics.scope('well').gauge('well_entries', 'Entries.', [], (gauge) => gauge.set(3));
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const text = textOf(metrics);
+  await turn();
+  t.mock.timers.tick(5000);
+  assert.match(await text, /^postern_well_entries 3$/m);
+  assert.doesNotMatch(await text, /hanging/);
 });

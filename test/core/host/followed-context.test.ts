@@ -46,6 +46,19 @@ suite('what a plugin does wrong is counted', () => {
     assert.deepEqual(stateOfSubject(), [2, 'GET /rejects', 'no luck either']);
   });
 
+  test('in what collects a gauge', async (t) => {
+    const site = await drive(
+      pluginThat(({ metrics }) => {
+        metrics.gauge('subject_things', 'Things.', [], () => {
+          throw new Error('no luck');
+        });
+      }),
+      { test: t, beside: [looking] },
+    );
+    await assert.rejects(site.metric('subject_things'), /There is no metric/);
+    assert.deepEqual(stateOfSubject(), [1, 'metric subject_things', 'no luck']);
+  });
+
   test('in a health check', async (t) => {
     const site = await drive(
       pluginThat(({ health }) => {

@@ -179,6 +179,21 @@ suite('a reload of a plugin of the site', () => {
     assert.deepEqual((await reload(server)).restartRequired, ['sitePlugins.owner']);
   });
 
+  test('is refused wholly when its name in health is taken, again and again', async (t) => {
+    const taking = `import { definePlugin } from 'postern/plugin';
+      export const taking = definePlugin({ name: 'taking', setup({ health }) { health.check('plugin site', () => ({ status: 'up' })); } });`;
+    const files = { 'site/index.js': refusing('one'), 'site/words.js': words('alpha'), 'taking.mjs': taking };
+    const another = `import { definePlugin } from 'postern/plugin'; export const a = definePlugin({ name: 'another', setup() {} });`;
+    const server = await start(t, configOf(`'./taking.mjs', './another.mjs'`), { ...files, 'another.mjs': another });
+    await put(server, { 'postern.json5': configOf(`'./taking.mjs', './another.mjs', './site'`) });
+    for (const attempt of ['the first', 'the second']) {
+      const { status, text } = await server.admin.request('/config/reload', { method: 'POST', json: {} });
+      assert.equal(status, 422, text);
+      assert.match(text, /plugin site.*is already checked by taking/, attempt);
+      assert.equal((await healthOf(server, 'plugin another'))?.status, 'up', attempt);
+    }
+  });
+
   test('is refused wholly when something later refuses', async (t) => {
     const files = { 'site/index.js': refusing('one'), 'site/words.js': words('alpha') };
     const server = await start(t, configOf(`'./site'`), files);
