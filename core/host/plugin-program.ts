@@ -6,7 +6,7 @@ import type { UnloadedSite } from '../site/site-plugins.js';
 /** Where a plugin of the site comes from. */
 export interface SiteOrigin {
   readonly entry: SiteEntry;
-  /** Of the module that exports it. */
+  /** Of the module that exports it; empty for a plugin that a test drives. */
   readonly file: string;
   readonly fingerprint: string;
   /** Whether it takes the place of one that comes with the server. */

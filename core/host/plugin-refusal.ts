@@ -13,7 +13,7 @@ export const sentenceOf = (error: unknown): string =>
 /** With the line of its code where it began, unless it is a sentence of ours. */
 export function placedSentence(error: unknown, origin: Pick<SiteOrigin, 'file'> | undefined): string {
   const sentence = sentenceOf(error);
-  if (origin === undefined || isStartError(error) || isProblem(error)) return sentence;
+  if (origin === undefined || origin.file === '' || isStartError(error) || isProblem(error)) return sentence;
   const place = placeBelow(dirname(origin.file), error);
   return place === undefined ? sentence : `${place}: ${sentence}`;
 }
