@@ -73,7 +73,10 @@ export interface QueueStatistics {
   readonly quarantined: number;
 }
 
-export type Selector = { readonly uids: readonly string[] } | { readonly filter: EntryFilter };
+export type Selector =
+  | { readonly uids: readonly string[] }
+  /** With `expect`: only while the filter lets so many through. */
+  | { readonly filter: EntryFilter; readonly expect?: number | undefined };
 
 export type Mutation =
   | { readonly operation: 'retry'; readonly at?: number }

@@ -61,7 +61,10 @@ export interface RelayQueue {
   list(options: ListOptions): Promise<EntryPage>;
   count(filter: EntryFilter): Promise<number>;
   statistics(now: number): Promise<QueueStatistics>;
-  /** Every entry has its old state or its new one, whatever happens; a repetition is harmless. */
+  /**
+   * Every entry has its old state or its new one, whatever happens; a repetition is harmless.
+   * @throws Problem `conflict` when the selector chooses another number than it expects
+   */
   mutate(selector: Selector, mutation: Mutation, now: number): Promise<MutationResult>;
   /** So many notices that nobody has sent yet, and all others of the same entries. What was given and stays comes behind the rest. */
   notices(limit: number): Promise<readonly { readonly entry: Entry; readonly notice: Notice }[]>;

@@ -86,8 +86,8 @@ class RemoteAttempt {
     let sessions = 0;
     for (const server of found.servers) {
       if (this.#open.length === 0 || sessions === mostSessions || this.#untried) break;
-      // An operator who asks for a try wants a call.
-      const known = this.#lease.manual ? undefined : this.#ground.dead.get(server.address, server.port);
+      // An operator who asks for a try wants a call; one for all that he has asked for.
+      const known = this.#ground.dead.get(server.address, server.port, this.#lease.manual);
       if (known !== undefined) this.#failures.push({ failure: known, server });
       else if (await this.#send(server, found.site, content)) sessions += 1;
     }
@@ -197,7 +197,8 @@ class RemoteAttempt {
       this.#untried = true;
       return;
     }
-    if (failure.step === 'connect') this.#ground.dead.add(server.address, server.port, failure);
+    const { manual } = this.#lease;
+    if (failure.step === 'connect') this.#ground.dead.add(server.address, server.port, failure, manual);
     else this.#reached = true;
     this.#failures.push({ failure, server });
   }

@@ -26,7 +26,7 @@ export async function chosenBy({ uid, uids, filter, expect }: Selection, queue: 
   }
   if (uids !== undefined && uids.length > mostSelected)
     throw problem('too-large', `One call takes at most ${mostSelected} uids. Choose by filter.`);
-  const selector = filter === undefined ? { uids: [...new Set(uids ?? [uid ?? ''])] } : { filter };
+  const selector = filter === undefined ? { uids: [...new Set(uids ?? [uid ?? ''])] } : { filter, expect };
   const count = 'filter' in selector ? await queue.count(selector.filter) : selector.uids.length;
   if (expect !== undefined && expect !== count)
     throw problem('conflict', `The selection has ${count} entries now, not ${expect}. Look at the list again.`);

@@ -180,8 +180,15 @@ export class FileRelayQueue implements OpenedRelayQueue {
 
   async mutate(selector: Selector, mutation: Mutation, now: number): Promise<MutationResult> {
     if (this.#closed) throw problem('unavailable', 'The queue is closing.');
-    const uids = 'uids' in selector ? selector.uids : await this.#reader.matching(selector.filter);
-    return mutateAll(this.#ledger, uids, mutation, now);
+    return mutateAll(this.#ledger, await this.#chosen(selector), mutation, now);
+  }
+
+  async #chosen(selector: Selector): Promise<readonly string[]> {
+    if ('uids' in selector) return selector.uids;
+    const { filter, expect } = selector;
+    const uids = await this.#reader.matching(filter);
+    if (expect === undefined || expect === uids.length) return uids;
+    throw problem('conflict', `${uids.length} entries match now, not ${expect}.`);
   }
 
   async notices(limit: number): Promise<readonly { readonly entry: Entry; readonly notice: Notice }[]> {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { isProblem } from '../../../core/problem.js';
 import { claiming, settlement } from '../queue-entries.js';
 import { accept, claimOne, entryOf, type OpenQueueGround } from './ground.js';
 
@@ -109,6 +110,20 @@ export function mutating(open: OpenQueueGround): void {
       assert.equal((await queue.notices(9)).length, operation === 'bounce' ? 1 : 0);
     });
   }
+
+  test('nothing is done when a filter lets through another number than was expected', async (t) => {
+    const ground = await open(t);
+    const { queue, clock } = ground;
+    const filter = { domain: 'one.example' };
+    for (let n = 0; n < 3; n += 1) await accept(ground);
+    await assert.rejects(
+      queue.mutate({ filter, expect: 2 }, { operation: 'delete' }, clock.now()),
+      (error) => isProblem(error) && error.problem === 'conflict',
+    );
+    assert.equal(queue.size, 3);
+    await queue.mutate({ filter, expect: 3 }, { operation: 'delete' }, clock.now());
+    assert.equal(queue.size, 0);
+  });
 
   test('what an operator holds is kept for him, though its attempt would have had it discarded some day', async (t) => {
     const ground = await open(t);

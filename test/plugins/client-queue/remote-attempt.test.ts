@@ -1,0 +1,53 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Lease } from '../../../core/contracts/queue-lease.js';
+import { clientFailure } from '../../../core/smtp/client/failure.js';
+import { DeadHosts } from '../../../plugins/client-queue/dead-hosts.js';
+import { attemptRemotely } from '../../../plugins/client-queue/remote-attempt.js';
+import { ReplyClassification } from '../../../plugins/client-queue/reply-classification.js';
+import { HandClock } from '../../support/hand-clock.js';
+import { newEntry } from '../../support/queue-entries.js';
+
+test('a dead server is called once for all that an operator wants to have tried, and not for the rest', async () => {
+  const clock = new HandClock();
+  const dead = new DeadHosts(clock);
+  const classification = new ReplyClassification();
+  const [address, port] = ['192.0.2.1', 25];
+  const server = { address, port, protocol: 'smtp', helloName: 'mail.example.org', tls: { mode: 'never' } } as const;
+  let calls = 0;
+  const attempt = async (manual: boolean): Promise<string> => {
+    const entry = newEntry(clock.now());
+    const recipients = [{ index: 0, address: 'rcpt@one.example', attempts: 0 }];
+    const lease: Lease = { uid: entry.uid, recipients, destination: 'one.example', entry, token: 1, manual };
+    const { verdicts } = await attemptRemotely(lease, 1, {
+      pool: {
+        lease: () => {
+          calls += 1;
+          const refused = { code: 451, status: '4.4.1', text: 'Connection refused' };
+          return Promise.reject(clientFailure({ kind: 'connect', step: 'connect', ...refused }));
+        },
+      },
+      hops: { find: () => Promise.resolve({ outcome: 'found', site: 'site:mx', servers: [server] }) },
+      dead,
+      classification: () => classification,
+      clock,
+      signal: new AbortController().signal,
+      sessions: new Set(),
+      content: () => Promise.resolve({ source: Buffer.from('x') }),
+    });
+    return `${verdicts.get(0)?.action} ${verdicts.get(0)?.status}`;
+  };
+  for (const [manual, called] of [
+    [false, 1],
+    [false, 1],
+    [true, 2],
+    [true, 2],
+    [false, 2],
+  ] as const) {
+    assert.equal(await attempt(manual), 'defer 4.4.1');
+    assert.equal(calls, called);
+  }
+  clock.advance(121);
+  await attempt(true);
+  assert.equal(calls, 3);
+});
