@@ -1,4 +1,11 @@
+import { z } from 'zod';
 import { startError } from './start-error.js';
+
+/** The name of one, as an option: printable ASCII without colons (systemd.socket(5)). */
+export const SocketName = z
+  .string()
+  .regex(/^[\x21-\x39\x3b-\x7e]{1,255}$/, 'must be a name as FileDescriptorName= of a socket unit has it')
+  .describe('Name of a socket that the service manager hands over (systemd); host and port are not used.');
 
 /** The first descriptor that a service manager hands over (sd_listen_fds(3)). */
 const firstDescriptor = 3;

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { secret } from '../config/outline.js';
+import { SocketName } from '../inherited-sockets.js';
 
 const name = z
   .string()
@@ -89,11 +90,7 @@ const HttpLimits = z.strictObject({
 export const HttpOptions = z.strictObject({
   host: z.string().min(1).default('127.0.0.1').describe('Address to listen on.'),
   port: z.int().min(0).max(65_535).default(8080).describe('Port to listen on; 0 takes any free one.'),
-  socket: z
-    .string()
-    .regex(/^[\x21-\x39\x3b-\x7e]{1,255}$/, 'must be a name as FileDescriptorName= of a socket unit has it')
-    .optional()
-    .describe('Name of a socket that the service manager hands over (systemd); host and port are not used.'),
+  socket: SocketName.optional(),
   publicUrls: z
     .array(z.url({ protocol: /^https?$/ }))
     .default([])

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { secret } from '../config/outline.js';
+import { SocketName } from '../inherited-sockets.js';
 import type { ListenerMode } from './transaction.js';
 
 const usualPorts: Readonly<Record<ListenerMode, number>> = { mx: 2525, submission: 2587, lmtp: 2424 };
@@ -30,11 +31,7 @@ export const ListenerOptions = z
       .min(3)
       .optional()
       .describe('File descriptor of a socket that listens already (socket activation); host and port are not used.'),
-    socket: z
-      .string()
-      .regex(/^[\x21-\x39\x3b-\x7e]{1,255}$/, 'must be a name as FileDescriptorName= of a socket unit has it')
-      .optional()
-      .describe('Name of a socket that the service manager hands over (systemd); host and port are not used.'),
+    socket: SocketName.optional(),
     mode: z
       .enum(['mx', 'submission', 'lmtp'])
       .default('mx')
