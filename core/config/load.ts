@@ -215,7 +215,7 @@ function sharedPlaceComplaints({ http, smtp }: ServerSettings, places: LayeredCo
   return sharedPlaces<Place & { readonly key: KeyPath; readonly who: string }>([pages, ...listeners]).map(
     ([taken, { key, ...again }]) => {
       const elsewhere = taken.host === again.host ? '' : `, on ${taken.host}`;
-      const sentence = `cannot listen on ${placeText(again)}: ${taken.who} does${elsewhere}; name another port.`;
+      const sentence = `cannot listen on ${placeText(again)}: ${taken.who} does${elsewhere}; name another place.`;
       return { key, sentence, place: places.get(key) };
     },
   );

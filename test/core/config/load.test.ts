@@ -158,7 +158,7 @@ suite('a configuration that is refused says where and what', () => {
 
   test('who would listen where another does is told, however the address is written', async () => {
     const shared: readonly (readonly [listeners: string, told: string])[] = [
-      [`{ port: 25 }, { port: 25 }`, '1: cannot listen on 127.0.0.1 port 25: the listener mx does; name another port.'],
+      [`{ port: 25 }, { port: 25 }`, '1: cannot listen on 127.0.0.1 port 25: the listener mx does; name another place.'],
       [`{ port: 25 }, { host: '0.0.0.0', port: 25 }`, '1: cannot listen on 0.0.0.0 port 25: the listener mx does, on'],
       [`{ host: '::', port: 25 }, { port: 25 }`, '1: cannot listen on 127.0.0.1 port 25: the listener mx does, on ::;'],
       [`{ host: '::1', port: 25 }, { host: '0:0::1', port: 25 }`, '1: cannot listen on 0:0::1 port 25: '],
