@@ -8,11 +8,13 @@ import { placesOf } from '../config/refusal.js';
 import { openAccounts, ownerUsername, type Accounts } from '../http/accounts.js';
 import { openLog } from '../log.js';
 import { configure } from '../main.js';
+import type { ExplainQuestion } from '../contracts/explaining.js';
 import type { Plugin } from '../plugin.js';
 import { definitionKeys } from '../plugin-keys.js';
 import { siteEntry } from '../site/site-entry.js';
 import { entryOf } from '../site/site-files.js';
 import { loadSitePlugin, loadSitePlugins, type SiteModule } from '../site/site-plugins.js';
+import { PipelineExplaining } from '../smtp/explain.js';
 import { isStartError, startError } from '../start-error.js';
 import { HttpCaller, type HttpAnswer } from '../testing/http-caller.js';
 import { declarationComplaints } from './declaration.js';
@@ -115,9 +117,11 @@ export class Trial {
   }
 
   async #lookAt(own: readonly Plugin[], configuration: LoadedConfiguration, app: App): Promise<void> {
+    const names = new Set(own.map(({ name }) => name));
+    this.#begin('hooks');
+    await this.#askHooks(names, configuration, app);
     this.#begin('pages');
     const known = new Set(['core', ...configuration.plugins.map(({ name }) => name)]);
-    const names = new Set(own.map(({ name }) => name));
     for (const hook of app.pipeline.describe().filter(({ plugin }) => names.has(plugin))) {
       for (const other of [...hook.before, ...hook.after].filter((name) => !known.has(name))) {
         this.#warning(`The hook of ${hook.stage} wants to be before or after ${other}: no plugin of that name runs.`);
@@ -129,6 +133,24 @@ export class Trial {
       if (!names.has(plugin) || method !== 'GET' || path.includes('{')) continue;
       if (formats.includes('json')) await this.#call(call, `GET ${path}`, 'application/json');
       if (formats.includes('html')) await this.#call(call, `GET ${path}`, 'text/html');
+    }
+  }
+
+  /** Up to the recipient, about a mail that nobody sends. What they answer is theirs; that it is an answer is not. */
+  async #askHooks(names: ReadonlySet<string>, { domains }: LoadedConfiguration, app: App): Promise<void> {
+    const [before, tried] = [this.#log.length, this.#tried.size];
+    const explaining = new PipelineExplaining({
+      pipeline: app.pipeline,
+      clock: systemClock,
+      listenerName: (mode) => mode,
+    });
+    await explaining.explain(sampleMail(domains[0] ?? 'localhost'));
+    const faults = this.#log.slice(before).map(faultOf);
+    for (const { plugin = '', stage, why, err } of faults.filter(({ msg }) => msg === 'a hook failed')) {
+      if (!names.has(plugin)) continue;
+      const message = `The hook of ${stage ?? ''} fails: ${why ?? ''}${err?.message === undefined ? '' : `: ${err.message}`}`;
+      const place = placeBelow(this.#folder(), err?.stack ?? '');
+      this.#find(this.#tried.size > tried ? 'warning' : 'error', message, place);
     }
   }
 
@@ -231,7 +253,22 @@ function caller(app: App): (path: string, accept: string) => Promise<HttpAnswer>
   return (path, accept) => http.call('GET', path, { accept, headers: { authorization } });
 }
 
+const sampleMail = (domain: string): ExplainQuestion => ({
+  ip: '192.0.2.1',
+  ehlo: 'client.example',
+  mode: 'mx',
+  authenticated: null,
+  tls: false,
+  mail: 'anna@example.com',
+  rcpt: [`postmaster@${domain}`],
+});
+
 interface LoggedFault {
+  readonly msg?: string;
+  readonly plugin?: string;
+  /** Of a hook. */
+  readonly stage?: string;
+  readonly why?: string;
   readonly err?: { readonly message?: string; readonly stack?: string };
 }
 

@@ -11,6 +11,7 @@ export const trialSteps = {
   load: 'its code was loaded',
   configuration: 'the configuration was read',
   setup: 'its setup ran',
+  hooks: 'its hooks were asked',
   pages: 'its pages were made',
   stop: 'it was stopped',
 } as const;

@@ -18,6 +18,7 @@ const stagesOf: Readonly<Record<Kind, readonly Stage[]>> = {
 
 /** What a hook has answered, or a sentence that says why it is no verdict. Nothing of the value is trusted. */
 export function checkVerdict(value: unknown, stage: Stage): Verdict | string {
+  if (value === undefined) return 'it answers nothing; a hook without an opinion ends with return next()';
   if (!isVerdict(value)) return 'the answer is not a verdict';
   if (!Object.hasOwn(stagesOf, value.kind)) return `there is no verdict ${JSON.stringify(value.kind)}`;
   if (!stagesOf[value.kind].includes(stage)) return `${value.kind} means nothing in stage ${stage}`;

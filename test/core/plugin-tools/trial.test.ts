@@ -106,6 +106,18 @@ const mistakes: Readonly<Record<string, Subject & { readonly says: RegExp }>> = 
     code: mounting("access: 'reed', handle: () => ({})"),
     says: /^error - Plugin subject, endpoint GET \/subject: there is no access "reed"/,
   },
+  'a hook that forgets to answer': {
+    code: plugin(
+      "setup({ smtp }) { smtp.on('rcptTo', ({ address }) => { if (address.local === 'spam') return next(); }); }",
+    ),
+    says: /^error - The hook of rcptTo fails: it answers nothing; a hook without an opinion ends with return next\(\)$/,
+  },
+  'a hook that throws': {
+    code: plugin(
+      "setup({ smtp }) {\n  smtp.on('mailFrom', async ({ transaction }) =>\n    transaction.sender.address); }",
+    ),
+    says: /^error index\.js:4:\d+ The hook of mailFrom fails: threw: Cannot read properties of undefined/,
+  },
   'a path that is taken': {
     code: mounting("path: '/users', handle: () => ({})"),
     says: /^error - GET \/users is mounted twice, by the plugins users and subject\.$/,
