@@ -44,25 +44,27 @@ function hasChosen({ configuration, env }: Doors): boolean {
 
 function pages(patient: Doors): readonly Finding[] {
   const { host, publicUrls, socket } = patient.configuration.settings.http;
-  if (socket !== undefined)
-    return [fine('The socket of the pages comes from the service manager, which says who reaches it.')];
+  if (socket !== undefined) {
+    const is = `The socket ${socket} of the pages comes from the service manager, which says who reaches it.`;
+    return [...unchosen(patient, `http.socket ${socket}`), fine(is)];
+  }
   if (isLoopbackHost(host)) return [fine(`The pages listen on ${host}: only this machine reaches them.`)];
   const secure = publicUrls.find((url) => url.startsWith('https:'));
-  const findings: Finding[] = [];
-  // One that runs has been given a password.
-  if (!hasChosen(patient) && ownerLock(patient) === undefined) {
-    const is = `Other machines may reach the pages (http.host ${host}), and nobody chose who may sign in: the server will not start, ${unlessGiven}.`;
-    findings.push(trouble(is, 'Add an account to http.accounts, set POSTERN_ADMIN_PASSWORD, or listen on 127.0.0.1.'));
-  }
-  findings.push(
+  const openness =
     secure === undefined
       ? advice(
           `Other machines may reach the pages (http.host ${host}), where passwords go in clear.`,
           'Listen on 127.0.0.1 behind a proxy that does TLS, and name its address in http.publicUrls.',
         )
-      : fine(`The pages listen on ${host}, and browsers come by ${secure}. Let only the proxy reach the port.`),
-  );
-  return findings;
+      : fine(`The pages listen on ${host}, and browsers come by ${secure}. Let only the proxy reach the port.`);
+  return [...unchosen(patient, `http.host ${host}`), openness];
+}
+
+/** A server that runs has been given a password. */
+function unchosen(patient: Doors, place: string): readonly Finding[] {
+  if (hasChosen(patient) || ownerLock(patient) !== undefined) return [];
+  const is = `Other machines may reach the pages (${place}), and nobody chose who may sign in: the server will not start, ${unlessGiven}.`;
+  return [trouble(is, 'Add an account to http.accounts, set POSTERN_ADMIN_PASSWORD, or listen on 127.0.0.1.')];
 }
 
 function publicPages({ configuration }: Doors): readonly Finding[] {
@@ -81,7 +83,9 @@ function accounts(patient: Doors): readonly Finding[] {
   const { configuration, env } = patient;
   const configured: readonly ConfiguredAccount[] = configuration.settings.http.accounts ?? [];
   const given: readonly (readonly [name: string, password: string])[] = [
-    ...configured.flatMap(({ username, password }) => (password === undefined ? [] : [[username, password] as const])),
+    ...[...configured, ...configuration.settings.http.access].flatMap(({ username, password }) =>
+      username === undefined || password === undefined ? [] : [[username, password] as const],
+    ),
     ...(env['POSTERN_ADMIN_PASSWORD'] ? [['admin', env['POSTERN_ADMIN_PASSWORD']] as const] : []),
   ];
   const findings = given.flatMap(([name, password]) => weakness(name, password));

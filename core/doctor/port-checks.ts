@@ -70,11 +70,14 @@ async function smtpPortsNow({ owner }: Patient): Promise<ReadonlyMap<number, num
 async function ports(patient: Patient): Promise<readonly Finding[]> {
   const sockets = await listeningSockets();
   const pid = ownerLock(patient)?.pid;
+  const starting = patient.owner.state === 'starting';
   return Promise.all(
     (await placesOf(patient)).map(async (place) => {
       if (place.handedOver) return skipped(`${place.who}: its socket comes from the service manager.`);
       if (place.port === 0) return skipped(`${place.who}: it takes any port that is free.`);
-      return pid === undefined ? beforeStart(place, sockets) : whileRunning(place, pid, sockets);
+      if (pid === undefined) return beforeStart(place, sockets);
+      const found = await whileRunning(place, pid, sockets);
+      return starting && found.state === 'problem' ? skipped(`${place.who}: the server is still starting.`) : found;
     }),
   );
 }

@@ -32,7 +32,7 @@ export function nodeVersion(running: string): Finding {
 }
 
 function compareVersions(one: string, other: string): number {
-  const [a, b] = [one, other].map((version) => version.split('.').map(Number));
+  const [a, b] = [one, other].map((version) => version.split('.').map((part) => Number.parseInt(part, 10)));
   for (let part = 0; part < 3; part += 1) {
     const difference = (a?.[part] ?? 0) - (b?.[part] ?? 0);
     if (difference !== 0) return difference;

@@ -112,6 +112,14 @@ describe('an examination', { concurrency: 4 }, () => {
     assert.match(examined.of('relay-networks').join(), /^problem: 128\.0\.0\.0\/1 may send/);
     const unchosen = await Examined.of(t, `{ http: { host: '0.0.0.0', port: 0 }, smtp: { listeners: [{ port: 0 }] } }`);
     assert.match(unchosen.of('pages')[0] ?? '', /^problem: .*nobody chose who may sign in/);
+    const handed = await Examined.of(t, `{ http: { socket: 'http' }, smtp: { listeners: [{ port: 0 }] } }`);
+    assert.match(handed.of('pages')[0] ?? '', /^problem: .*\(http\.socket http\), and nobody chose who may sign in/);
+    const rule = `{ match: '/metrics/*', username: 'scraper', password: 'metrics' }`;
+    const scraped = await Examined.of(
+      t,
+      `{ http: { port: 0, access: [${rule}] }, smtp: { listeners: [{ port: 0 }] } }`,
+    );
+    assert.match(scraped.of('accounts').join(), /^advice: The password of the account scraper has less than 12/);
   });
 
   test('the password of admin may be given where the server starts', async (t) => {
@@ -163,6 +171,7 @@ describe('an examination', { concurrency: 4 }, () => {
     assert.equal(nodeVersion('18.99.99').state, 'problem');
     assert.equal(nodeVersion('20.19.0').state, 'ok');
     assert.equal(nodeVersion('24.0.0').state, 'ok');
+    assert.equal(nodeVersion('20.19.0-rc.1').state, 'ok');
   });
 });
 

@@ -56,6 +56,13 @@ describe('what the doctor finds at the ports', () => {
       await mkdir(join(folder, 'data'), { mode: 0o700 });
       const lock = await lockFolder(join(folder, 'data'), { http: null });
       t.after(() => lock.release());
+      const early = `{ http: { port: ${await freePort()} }, smtp: { listeners: [{ port: ${await freePort()} }] } }`;
+      assert.deepEqual((await Examined.of(t, early, { folder })).of('ports'), [
+        'skipped: The pages: the server is still starting.',
+        'skipped: The SMTP listener mx: the server is still starting.',
+      ]);
+      // Nobody answers there: it has become silent.
+      await lock.update({ http: 'http://127.0.0.1:9', token: 'x' });
       const listeners = `[{ host: '${name}', port: ${port} }, { name: 'else', host: '127.0.0.7', port: ${port} }]`;
       const config = `{ http: { port: 0 }, smtp: { listeners: ${listeners} } }`;
       const found = (await Examined.of(t, config, { folder })).of('ports');
