@@ -54,6 +54,8 @@ export interface FileRelayQueueInput {
   readonly quarantine: Quarantine;
   readonly ground: ChangeGround;
   readonly loaded: Loaded;
+  /** The journal was found in many files: each process that died has left one. */
+  readonly crowded: boolean;
 }
 
 /** The relay queue on the disk of one server: see docs/on-disk.md. */

@@ -90,6 +90,7 @@ export async function openRelayQueue(options: RelayQueueOptions): Promise<Opened
   await bodies.open();
   const journalFolder = join(folder, 'journal');
   const asideBefore = await countIn(files, join(journalFolder, 'aside'));
+  const segments = await countIn(files, journalFolder);
   const journal = await Journal.open(journalFolder, { files, log, segmentBytes, mostSegments });
   const ground = changeGround();
   const loaded = await loadEntries({ folder, files, journal, quarantine, ground });
@@ -105,6 +106,7 @@ export async function openRelayQueue(options: RelayQueueOptions): Promise<Opened
     bodies,
     quarantine,
     ground,
+    crowded: segments >= mostSegments / 4,
     loaded: { ...loaded, whole },
   });
   await queue.start();

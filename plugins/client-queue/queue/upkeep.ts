@@ -75,6 +75,7 @@ export class Upkeep {
     }
     if (!loaded.whole) log.error('the journal of the queue is damaged: what is found without an entry is set aside');
     await this.#change((entry) => this.#atStart(entry));
+    if (this.#input.crowded) await this.#input.ledger.snapshot();
   }
 
   *#atStart(entry: QueuedEntry): Generator<Change> {

@@ -171,6 +171,24 @@ test('what was delivered before a crash is not sent again, and its message goes'
   assert.deepEqual(await bodiesOf(ground.folder), []);
 });
 
+test('a journal that was left in many files is made one again at the start', async (t) => {
+  const ground = await fileQueueGround(t, { segmentBytes: 64 * 1024, mostSegments: 16 });
+  const { uid } = await accept(ground);
+  const snapshots = async () => (await readdir(ground.folder)).filter((name) => name.startsWith('snapshot-'));
+  const crashes = async (count: number): Promise<void> => {
+    for (let crash = 0; crash < count; crash += 1) {
+      await ground.queue.housekeep(ground.clock.now());
+      await ground.afterCrash();
+    }
+  };
+  await crashes(2);
+  assert.deepEqual(await snapshots(), [], 'a few are nothing to see to');
+  await crashes(3);
+  assert.equal((await snapshots()).length, 1);
+  await crashes(1);
+  await entryOf(ground.queue, uid);
+});
+
 test('the journal is brought into snapshots again and again, and nothing is lost or doubled', async (t) => {
   const ground = await fileQueueGround(t, { journalBytes: 20_000, segmentBytes: 64 * 1024, mostSegments: 8 });
   const uids: string[] = [];
