@@ -73,6 +73,8 @@ export interface Instead {
   readonly observe?: HookObserver;
   /** How long a hook without a limit of its own may take. */
   readonly timeLimitMs?: number;
+  /** Whom listeners that are never opened tell how they are. */
+  readonly listenerHealth?: HealthRegistry;
 }
 
 /** A server with its plugins started. */
@@ -107,7 +109,7 @@ export async function createApp(input: AppInput): Promise<App> {
   const closeSpool = watchOver(spool, health);
   const audit = openAudit(input);
   const http = openHttp(input, metrics, audit);
-  const smtp = openSmtp(input, { spool, pipeline, metrics, health });
+  const smtp = openSmtp(input, { spool, pipeline, metrics, health: instead.listenerHealth ?? health });
   const reload = new Reload({ ...input, live, plugins: () => plugins, following, http, audit, smtp, log });
   const plugins = new PluginHost({
     program: input.configuration,

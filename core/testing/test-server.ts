@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { createApp, type App } from '../app.js';
 import { loadConfiguration, type LoadedConfiguration } from '../config/load.js';
 import type { Resolver } from '../dns/resolver.js';
+import { HealthRegistry } from '../health-registry.js';
 import { openAccounts } from '../http/accounts.js';
 import { openLog, type OpenedLog } from '../log.js';
 import type { Plugin } from '../plugin.js';
@@ -133,6 +134,7 @@ async function openApp(
     timers: clock,
     resolver,
     observe: record.observe,
+    listenerHealth: new HealthRegistry({ clock }),
     ...(timeLimitMs !== undefined && { timeLimitMs }),
   };
   return createApp({ configuration, load: () => load(folder, input), accounts, log, clock, instead });

@@ -71,6 +71,8 @@ describe('a driven site', () => {
     assert.equal(await site.metric('counting_size_bytes_count'), 3);
     assert.equal(await site.metric('counting_size_bytes_sum'), 4);
     assert.deepEqual(site.health('counting'), { status: 'up', why: null });
+    const unwell = Object.entries(site.health()).filter(([, { status }]) => status !== 'up');
+    assert.deepEqual(unwell, [], 'listeners that are never opened are no part of it');
     assert.deepEqual(
       site.log.map(({ level, msg, name, time }) => [level, msg, name, time]),
       ['a', 'bb', 'a'].map((name) => ['info', 'counted', name, '2030-01-01T12:00:00.000Z']),
