@@ -16,7 +16,8 @@ export async function codeOf(entries: readonly SiteEntry[], folder: string): Pro
       for (const path of paths) folders.add(dirname(path));
     } catch (error) {
       hash.update(error instanceof Error ? error.message : String(error));
-      folders.add(dirname(resolve(folder, from)));
+      const place = resolve(folder, from);
+      folders.add(dirname(place)).add(place);
     }
   }
   return { folders: [...folders].filter((path) => existsSync(path)), digest: hash.digest('hex') };

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { watch, type FSWatcher } from 'node:fs';
+import { statSync, watch, type FSWatcher } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { WatchedCode } from '../../core/contracts/server.js';
@@ -16,14 +16,20 @@ export interface FileWatchInput {
   readonly quietMs: number;
 }
 
+interface Watched {
+  readonly watcher: FSWatcher;
+  /** Another folder of the same name is another one: the system goes on watching that which was there. */
+  readonly inode: bigint;
+}
+
 /**
- * Notices when the configuration file or code of the site gets another content. Folders are watched, because editors, ConfigMaps and `mv` put another file in
- * the place of the old one.
+ * Notices when the configuration file or code of the site gets another content. Folders are watched, because editors,
+ * ConfigMaps and `mv` put another file in the place of the old one.
  */
 export class FileWatch {
   readonly #input: FileWatchInput;
   /** By their folders; none while nothing is watched. */
-  #watchers: ReadonlyMap<string, FSWatcher> = new Map();
+  #watchers: ReadonlyMap<string, Watched> = new Map();
   #timer: NodeJS.Timeout | undefined;
   #digest: string | undefined;
   #looking = Promise.resolve();
@@ -40,15 +46,21 @@ export class FileWatch {
 
   stop(): void {
     clearTimeout(this.#timer);
-    for (const watcher of this.#watchers.values()) watcher.close();
+    for (const { watcher } of this.#watchers.values()) watcher.close();
     this.#watchers = new Map();
   }
 
   /** Watches these folders, and no others. */
   #follow(folders: readonly string[]): void {
     const old = this.#watchers;
-    this.#watchers = new Map(folders.map((folder) => [folder, old.get(folder) ?? this.#watch(folder)]));
-    for (const [folder, watcher] of old) if (!this.#watchers.has(folder)) watcher.close();
+    const now = new Map<string, Watched>();
+    const found = folders.map((folder) => [folder, statSync(folder, { bigint: true }).ino] as const);
+    for (const [folder, inode] of found) {
+      const known = old.get(folder);
+      now.set(folder, known?.inode === inode ? known : { watcher: this.#watch(folder), inode });
+    }
+    this.#watchers = now;
+    for (const [folder, known] of old) if (now.get(folder) !== known) known.watcher.close();
   }
 
   #watch(folder: string): FSWatcher {
