@@ -49,9 +49,10 @@ export function unstartedPlugin(
 
 /** The same failure, since when it is known; undefined when it is new. What is known is no reason to refuse anything. */
 export function knownFailure(known: readonly FailedPlugin[], failure: FailedPlugin): FailedPlugin | undefined {
-  const { entry, where, fingerprint, options } = failure;
+  const { name, entry, where, fingerprint, options } = failure;
   const before = known.find(
     (one) =>
+      one.name === name &&
       one.entry.from === entry.from &&
       one.where === where &&
       one.fingerprint === fingerprint &&

@@ -76,6 +76,28 @@ suite('a change of the plugins', () => {
     assert.deepEqual(seen, [2, 1, 3]);
   });
 
+  test('that fails as another plugin of the same module did is refused, and the one that runs goes on', async () => {
+    const picky = (name: string) =>
+      definePlugin({
+        name,
+        options: sized,
+        setup({ http }, { options: { size } }) {
+          if (size === 2) throw new Error('two');
+          http.navigate(link(`${name} ${size}`));
+        },
+      });
+    const plugins = [picky('one'), picky('other')];
+    const program = (sizes: readonly [number, number]) =>
+      siteProgram(plugins, '1', { one: { size: sizes[0] }, other: { size: sizes[1] } });
+    const { host, inForce } = hostOf([], { program: program([2, 1]) });
+    await host.start();
+    assert.deepEqual(inForce, ['other 1']);
+    await assert.rejects(host.bring(program([2, 2])), /The plugin other refuses its options: two/);
+    assert.deepEqual(inForce, ['other 1']);
+    (await host.bring(program([2, 3]))).commit();
+    assert.deepEqual(inForce, ['other 3']);
+  });
+
   test('that is taken back brings all of the old one back, also when it had asked for what it could not have', async () => {
     let ask = (): void => undefined;
     const greedy = definePlugin({
