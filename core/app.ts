@@ -1,5 +1,6 @@
 import { join } from 'node:path';
-import { lend, PluginHost } from './host/boot.js';
+import { PluginHost } from './host/boot.js';
+import { lend } from './host/lent-service.js';
 import type { Clock } from './clock.js';
 import { LiveConfiguration } from './config/live.js';
 import type { LoadedConfiguration } from './config/load.js';

@@ -2,6 +2,7 @@ import { bootOrder, missingService, withoutMissing } from './boot-order.js';
 import type { Clock } from '../clock.js';
 import type { Difference } from '../contracts/server.js';
 import { knownFailure, unloadedPlugin, unstartedPlugin, type FailedPlugin } from './failed-plugin.js';
+import type { Lent } from './lent-service.js';
 import { giveOptions } from './new-options.js';
 import type { Plugin } from '../plugin.js';
 import { planPlugins, pluginDifferences, type PluginPlan } from './plugin-plan.js';
@@ -13,16 +14,7 @@ import { problem } from '../problem.js';
 import type { RunningPlugin } from './running-plugin.js';
 import type { Service } from '../service.js';
 import { SettlingPlugins } from './settling-plugins.js';
-
-/** A service that core itself lends. */
-export interface Lent {
-  readonly token: Service<unknown>;
-  readonly value: unknown;
-}
-
-export function lend<T>(token: Service<T>, value: T): Lent {
-  return { token, value };
-}
+import { isStartError } from '../start-error.js';
 
 export interface HostInput extends SetupInput {
   readonly program: Program;
@@ -236,7 +228,7 @@ export class PluginHost {
     const { running, site } = this.#present;
     const { name } = plugin;
     const old = running.find((one) => one.plugin.name === name);
-    if (old?.plugin === plugin) return refusedOptions(name, error);
+    if (old?.plugin === plugin && !isStartError(error)) return refusedOptions(name, error);
     const origin = next.site.get(name) ?? site.get(name);
     const why = placedSentence(error, origin);
     return refusedPlugin({ name, entry: origin?.entry, why, runs: old !== undefined, cause: error });

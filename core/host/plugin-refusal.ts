@@ -53,10 +53,13 @@ export interface RefusedPlugin {
   readonly cause?: unknown;
 }
 
+/** How our own sentences begin that name the plugin by themselves. */
+const ownName = (name: string): RegExp => new RegExp(`^Plugin ${name}(?:,| could not start:) `);
+
 export function refusedPlugin({ name, entry, why: told, runs, cause }: RefusedPlugin): Problem {
   const from = entry === undefined ? '' : ` (${entry.from})`;
   const after = runs ? ' The one that runs goes on.' : '';
-  const why = told.replace(/\.$/, '').replace(new RegExp(`^Plugin ${name}(?:,| could not start:) `), '');
+  const why = told.replace(/\.$/, '').replace(ownName(name), '').replace(`Plugin ${name} `, 'it ');
   const sentence = `${why.startsWith('Site plugin ') ? why : `The plugin ${name}${from} is refused: ${why}`}.${after}`;
   return problem('invalid', { detail: sentence, errors: [{ pointer: '/sitePlugins', message: sentence }], cause });
 }

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { pino } from 'pino';
-import { lend, type Lent } from '../../core/host/boot.js';
+import { lend, type Lent } from '../../core/host/lent-service.js';
 import type { Clock } from '../../core/clock.js';
 import { lifecycle } from '../../core/contracts/lifecycle.js';
 import { serverLog } from '../../core/contracts/server-log.js';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { z } from 'zod';
-import { definePlugin, type Plugin } from '../../../core/plugin.js';
+import { definePlugin, service, type Plugin } from '../../../core/plugin.js';
 import { hostOf, link, siteProgram } from './host-ground.js';
 
 const sized = z.strictObject({ size: z.number().default(1) });
@@ -96,6 +96,19 @@ suite('a change of the plugins', () => {
     assert.deepEqual(inForce, ['other 1']);
     (await host.bring(program([2, 3]))).commit();
     assert.deepEqual(inForce, ['other 3']);
+  });
+
+  test('that takes away what one needs that stays is refused, and says so', async () => {
+    const spring = service<string>('test.spring');
+    const lender = definePlugin({ name: 'lender', provides: { spring }, setup: () => ({ spring: 'a spring' }) });
+    const holder = definePlugin({ name: 'holder', needs: { spring }, setup: () => {} });
+    const { host } = hostOf([], { program: siteProgram([lender, holder], '1') });
+    await host.start();
+    await assert.rejects(
+      host.bring(siteProgram([holder], '1')),
+      /^Problem: The plugin holder \(\.\/site\) is refused: it needs test\.spring, and no plugin that is switched on provides it\. The one that runs goes on\.$/,
+    );
+    assert.equal(host.present.running.length, 2);
   });
 
   test('that is taken back brings all of the old one back, also when it had asked for what it could not have', async () => {
