@@ -149,27 +149,31 @@ async function ownInfo(http: string | null): Promise<LockInfo> {
 
 async function isAlive(info: LockInfo): Promise<boolean> {
   if (info.bootId !== (await bootId())) return false;
-  if (!exists(info.pid)) return false;
-  return isSameStart(info.processStart, await processStart(info.pid));
+  const whose = ownerOfProcess(info.pid);
+  if (whose === 'nobody') return false;
+  return isSameStart(info.processStart, await processStart(info.pid), whose);
+}
+
+type ProcessOwner = 'me' | 'somebody' | 'nobody';
+
+function ownerOfProcess(pid: number): ProcessOwner {
+  try {
+    process.kill(pid, 0);
+    return 'me';
+  } catch (error) {
+    return error instanceof Error && (error as NodeJS.ErrnoException).code === 'EPERM' ? 'somebody' : 'nobody';
+  }
 }
 
 /**
- * What cannot be seen does not make another process of it: that of a service may have a right which this user lacks (ptrace(2)), or be
- * hidden as a whole (`hidepid`).
+ * What cannot be seen does not make another process of it. Of a service with a right that this user lacks, the namespace is hidden
+ * (ptrace(2)); with `hidepid` all of it is, but not that it is a process of this user.
  */
-function isSameStart(noted: string | null, seen: string | null): boolean {
-  if (noted === null || seen === null) return seen === null;
+function isSameStart(noted: string | null, seen: string | null, whose: ProcessOwner): boolean {
+  if (noted === null) return seen === null;
+  if (seen === null) return whose === 'me';
   const [[namespace, ticks], [seenNamespace, seenTicks]] = [noted.split(' '), seen.split(' ')];
   return ticks === seenTicks && (seenNamespace === '' || namespace === seenNamespace);
-}
-
-function exists(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return error instanceof Error && (error as NodeJS.ErrnoException).code === 'EPERM';
-  }
 }
 
 /** Null where the system does not tell. */
