@@ -43,12 +43,23 @@ export async function writeDurable(
 
 /** The same for a file that is open; its descriptor is closed whatever happens. */
 export async function writeDurableTo(files: FileLayer, fd: number, data: readonly Buffer[] | Readable): Promise<void> {
-  try {
+  await makeDurable(files, fd, async () => {
     if (data instanceof Readable) {
       for await (const chunk of data as AsyncIterable<Buffer>) await writeAll(files, fd, [chunk]);
     } else {
       await writeAll(files, fd, data);
     }
+  });
+}
+
+/** The same, written by calls that block. */
+export async function writeDurableNow(files: FileLayer, fd: number, data: readonly Buffer[]): Promise<void> {
+  await makeDurable(files, fd, () => files.writeNow(fd, data));
+}
+
+async function makeDurable(files: FileLayer, fd: number, write: () => Promise<void>): Promise<void> {
+  try {
+    await write();
     await files.fsync(fd);
   } catch (error) {
     await files.close(fd).catch(() => undefined);

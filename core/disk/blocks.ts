@@ -15,6 +15,7 @@ export function isWorthKeeping(piece: Buffer): boolean {
  */
 export class Blocks {
   #full: Buffer[] = [];
+  #fullBytes = 0;
   #block = Buffer.alloc(0);
   #used = 0;
   #nextBytes = firstBlockBytes;
@@ -23,7 +24,7 @@ export class Blocks {
   add(chunk: Buffer): void {
     if (isWorthKeeping(chunk)) {
       this.#closeBlock();
-      this.#full.push(chunk);
+      this.#addFull(chunk);
       return;
     }
     let at = 0;
@@ -42,9 +43,19 @@ export class Blocks {
   }
 
   #closeBlock(): void {
-    if (this.#used > 0) this.#full.push(this.#block.subarray(0, this.#used));
+    if (this.#used > 0) this.#addFull(this.#block.subarray(0, this.#used));
     this.#block = this.#block.subarray(this.#used);
     this.#used = 0;
+  }
+
+  #addFull(block: Buffer): void {
+    this.#full.push(block);
+    this.#fullBytes += block.length;
+  }
+
+  /** Bytes in the blocks that are full. */
+  get fullBytes(): number {
+    return this.#fullBytes;
   }
 
   /** What is gathered, which stays. */
@@ -56,6 +67,7 @@ export class Blocks {
   takeFull(): readonly Buffer[] {
     const full = this.#full;
     this.#full = [];
+    this.#fullBytes = 0;
     return full;
   }
 
@@ -63,6 +75,7 @@ export class Blocks {
   takeAll(): readonly Buffer[] {
     const all = this.all();
     this.#full = [];
+    this.#fullBytes = 0;
     this.#block = Buffer.alloc(0);
     this.#used = 0;
     return all;

@@ -39,9 +39,10 @@ export interface FileLayer {
   close(fd: number): Promise<void>;
   link(existing: string, path: string): Promise<void>;
   /**
-   * Creates a file with these bytes, writes all of them to an open one, gives a file one more name, or another: blocking, for
+   * Opens, creates a file with these bytes, writes all of them to an open one, gives a file one more name, or another: blocking, for
    * many small files that are not fsynced. The memory of the system answers in less time than it takes to hand such a call to a thread.
    */
+  openNow(path: string, flags: string | number, mode?: number): Promise<number>;
   createNow(path: string, buffers: readonly Buffer[]): Promise<void>;
   writeNow(fd: number, buffers: readonly Buffer[]): Promise<void>;
   linkNow(existing: string, path: string): Promise<void>;
@@ -94,6 +95,7 @@ export const nodeFiles: FileLayer = {
   // Not worth a thread: whoever closes has fsynced or given up, so there is nothing left to wait for.
   close: (fd) => now(() => closeSync(fd)),
   link: (existing, path) => done((then) => link(existing, path, then)),
+  openNow: (path, flags, mode) => now(() => openSync(path, flags, mode)),
   createNow: (path, buffers) => now(() => createFile(path, buffers)),
   writeNow: (fd, buffers) => now(() => writeToFile(fd, buffers)),
   linkNow: (existing, path) => now(() => linkSync(existing, path)),

@@ -31,7 +31,7 @@ export interface SpoolOptions {
   readonly durability?: Durability;
   readonly clock?: Clock;
   readonly files?: FileLayer;
-  /** Larger messages are written while they arrive; smaller ones at once, when they must be durable. */
+  /** Larger messages are files, written while they arrive, so many bytes at a time; smaller ones go into the log, or are written at once when they must be durable. */
   readonly memoryBytes?: number;
   /** So much of a message may wait for the disk before its sender has to. */
   readonly backlogBytes?: number;
@@ -52,7 +52,7 @@ export interface SpoolOptions {
 }
 
 const defaults = {
-  memoryBytes: 64 * 1024,
+  memoryBytes: 256 * 1024,
   backlogBytes: 512 * 1024,
   headBytes: 256 * 1024,
   reserveBytes: 16 * 1024 * 1024,
@@ -62,8 +62,8 @@ const defaults = {
   checkpointBytes: 32 * 1024 * 1024,
 };
 
-/** Messages of no more bytes go into the log; larger ones are files. */
-const logMemoryBytes = 256 * 1024;
+/** So many messages on their way at once are no crowd. */
+const few = 2;
 
 /** The spool that keeps each message in a file, which a record of the commit log may make durable. */
 export class FileSpool implements Spool {
@@ -84,7 +84,7 @@ export class FileSpool implements Spool {
     commits: CommitLog | undefined,
   ) {
     const inUse = options.durability === 'log' && commits !== undefined;
-    const settings = { ...defaults, ...(inUse && { memoryBytes: logMemoryBytes }), ...options };
+    const settings = { ...defaults, ...options };
     const clock = options.clock ?? systemClock;
     this.#headBytes = settings.headBytes;
     this.#reserveBytes = settings.reserveBytes;
@@ -99,6 +99,7 @@ export class FileSpool implements Spool {
       this.#messages = new MessageLog({ ...shared, commits, root, inUse, checkpointBytes, checkpointMs });
     }
     this.#ready = new ReadyFiles({ files, freshPath });
+    const brief = new Slots(settings.openWhileSyncing);
     this.#ground = {
       files,
       naming: namingsOf(files),
@@ -107,7 +108,8 @@ export class FileSpool implements Spool {
       ready: this.#ready,
       reaper: new Reaper((path) => remove(files, path, options.log)),
       lasting: new Slots(settings.openWhileReceiving),
-      brief: new Slots(settings.openWhileSyncing),
+      brief,
+      crowded: () => brief.taken + (this.#messages?.placing.count ?? 0) > few,
       memoryBytes: settings.memoryBytes,
       backlogBytes: settings.backlogBytes,
       failed: (error) => this.#health.failed(error),

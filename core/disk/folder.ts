@@ -50,7 +50,7 @@ export class FolderSync {
 
   async #open(folder: string, flush: Flush): Promise<number> {
     try {
-      return await this.#files.open(folder, 'r');
+      return await this.#files.openNow(folder, 'r');
     } catch (error) {
       flush.started = true;
       throw error;

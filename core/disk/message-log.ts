@@ -23,6 +23,7 @@ import {
   type RestorationGround,
 } from './restoration.js';
 import type { Placement } from './spool.js';
+import { UnderWay } from './under-way.js';
 
 export interface MessageLogInput extends RestorationGround {
   readonly commits: CommitLog;
@@ -53,7 +54,8 @@ export class MessageLog {
   readonly #input: MessageLogInput;
   #find: FindPlaced;
   #ready = false;
-  readonly #placing = new Set<Promise<unknown>>();
+  /** What is being placed: a checkpoint waits for it. */
+  readonly placing = new UnderWay();
   /** Messages without a file, in the order of their records. */
   readonly #kept = new Set<LoggedMessage>();
   #keptBytes = 0;
@@ -85,16 +87,6 @@ export class MessageLog {
   /** True when it takes a message of that size that has no file. */
   keeps(size: number): boolean {
     return this.takes(size) && !this.#failed && this.#keptBytes + size <= mostKeptBytes;
-  }
-
-  /** A checkpoint waits for what is being placed. */
-  async placing<T>(work: Promise<T>): Promise<T> {
-    this.#placing.add(work);
-    try {
-      return await work;
-    } finally {
-      this.#placing.delete(work);
-    }
   }
 
   /** Resolves with the number of the record when the message is durable, and its files may be written. Throws as the log does. */
@@ -151,7 +143,7 @@ export class MessageLog {
     this.#bytes = 0;
     try {
       const { last, wanted } = commits;
-      await Promise.allSettled(this.#placing);
+      await this.placing.settled();
       const newest = this.#closing || commits.full ? last : this.#behindYoung(last);
       this.#seen = last;
       if (wanted) {

@@ -34,6 +34,8 @@ export interface PlacingGround {
   readonly log: Log;
   /** Absent: every message is a durable file before it is placed. */
   readonly messages?: MessageLog | undefined;
+  /** Several messages are on their way: a call that blocks may be held up. */
+  readonly crowded: () => boolean;
   /** A fresh path in the spool, for the copy that stands in for a link. */
   readonly freshPath: () => string;
 }
@@ -72,7 +74,7 @@ export class Placing {
   async #place(placements: readonly Placement[]): Promise<void> {
     const log = this.#log;
     if (log === undefined) await this.#placeFile(placements);
-    else await log.placing(this.#placeByLog(log, placements));
+    else await log.placing.add(this.#placeByLog(log, placements));
   }
 
   /** Undefined when it must be placed. */
@@ -80,7 +82,7 @@ export class Placing {
     const log = this.#log;
     const { memory, size } = this.#file;
     if (log === undefined || memory === undefined || !log.keeps(size)) return undefined;
-    const kept = await log.placing(
+    const kept = await log.placing.add(
       log.keep(placement, Buffer.concat(memory, size), stored).catch((error: unknown) => this.#refused(log, error)),
     );
     if (kept === undefined) return undefined;
@@ -97,11 +99,10 @@ export class Placing {
 
   async #placeFile(placements: readonly Placement[]): Promise<void> {
     await this.#file.sync();
-    await this.#nameAll(placements, this.#ground.naming.threads);
+    const { naming, folders, crowded } = this.#ground;
+    await this.#nameAll(placements, crowded() ? naming.threads : naming.now);
     try {
-      await jointly(
-        [...new Set(placements.map(({ folder }) => folder))].map((path) => this.#ground.folders.sync(path)),
-      );
+      await jointly([...new Set(placements.map(({ folder }) => folder))].map((path) => folders.sync(path)));
     } catch (error) {
       await this.#takeBack(placements, 'not durable, not removable');
       throw error;

@@ -10,6 +10,8 @@ import { randomPiece } from './random-piece.js';
 export const segmentHeaderBytes = 32;
 const magic = Buffer.from('PSTNLOG1');
 const sumAt = 28;
+/** So much is written without a thread. */
+const littleBytes = 256 * 1024;
 
 export interface SegmentHeader {
   readonly mark: Buffer;
@@ -74,7 +76,9 @@ export class Segment {
     const all = this.#header === undefined ? parts : [this.#header, ...parts];
     this.#header = undefined;
     this.#used += bytes;
-    await writeAll(this.#files, this.#fd, all);
+    // No block map changes, so that a little is in the memory of the system before a thread would have begun.
+    if (bytes <= littleBytes) await this.#files.writeNow(this.#fd, all);
+    else await writeAll(this.#files, this.#fd, all);
     await this.#files.fdatasync(this.#fd);
   }
 

@@ -8,6 +8,10 @@ export class Slots {
     this.#limit = limit;
   }
 
+  get taken(): number {
+    return this.#taken;
+  }
+
   /** Resolves when a place is free; who takes one gives it back by `free`. */
   take(): Promise<void> | undefined {
     if (this.#taken < this.#limit) {

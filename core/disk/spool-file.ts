@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import type { FileLayer } from './file-layer.js';
 import { writeAll } from './file-layer.js';
-import { writeDurable, writeDurableTo } from './atomic.js';
+import { writeDurableNow, writeDurableTo } from './atomic.js';
 import { Blocks } from './blocks.js';
 import type { ReadyFile, ReadyFiles } from './ready-files.js';
 import type { Reaper } from './reaper.js';
@@ -16,8 +16,13 @@ export interface SpoolGround {
   readonly lasting: Slots;
   /** Open files that last as long as the disk takes. */
   readonly brief: Slots;
-  /** Up to so many bytes stay in memory, and their file is written at once when it must be durable. */
+  /** Up to so many bytes stay in memory, and their file is written at once when it must be durable; more are written so many at a time. */
   readonly memoryBytes: number;
+  /**
+   * Several messages are on their way to their places. Else nothing holds up a call that blocks, and it has answered before a thread would
+   * have woken up.
+   */
+  readonly crowded: () => boolean;
   /** A path in the spool that nobody has had. */
   readonly freshPath: () => string;
   /** More bytes than that are waiting for the disk: the writer is told to wait. */
@@ -67,7 +72,8 @@ export class SpoolFile {
     if (this.#failure !== undefined) return Promise.reject(this.#failure);
     this.#blocks.add(chunk);
     this.#size += chunk.length;
-    if (!this.#spilled && this.#size <= this.#ground.memoryBytes) return;
+    const { memoryBytes } = this.#ground;
+    if (this.#spilled ? this.#blocks.fullBytes < memoryBytes : this.#size <= memoryBytes) return;
     this.#enqueue(this.#blocks.takeFull());
     if (this.#backlog > this.#ground.backlogBytes) return this.#room();
   }
@@ -156,9 +162,10 @@ export class SpoolFile {
 
   /** Its name is this file's from now on. */
   #takeReady(): ReadyFile | undefined {
-    const ready = this.#path === undefined ? this.#ground.ready.take() : undefined;
-    this.#path = ready?.path ?? this.#path;
-    return ready;
+    const { ready, crowded } = this.#ground;
+    const file = this.#path === undefined && crowded() ? ready.take() : undefined;
+    this.#path = file?.path ?? this.#path;
+    return file;
   }
 
   async #storeMemory(): Promise<void> {
@@ -179,10 +186,11 @@ export class SpoolFile {
     );
   }
 
-  #writeDurable(files: FileLayer): Promise<void> {
-    const ready = this.#takeReady();
+  async #writeDurable(files: FileLayer): Promise<void> {
+    const { path = this.path, fd } = this.#takeReady() ?? {};
     const blocks = this.#blocks.all();
-    return ready === undefined ? writeDurable(files, this.path, blocks) : writeDurableTo(files, ready.fd, blocks);
+    if (this.#ground.crowded()) await writeDurableTo(files, fd ?? (await files.open(path, 'wx', 0o600)), blocks);
+    else await writeDurableNow(files, fd ?? (await files.openNow(path, 'wx', 0o600)), blocks);
   }
 
   async #briefly(work: (files: FileLayer) => Promise<void>): Promise<void> {

@@ -27,19 +27,19 @@ const sentences = {
 /** All of them meet a small message; the first ones a large one too. */
 const faults: Readonly<Record<'file' | 'log', readonly DiskFault[]>> = {
   file: [
-    { call: 'writev', code: 'ENOSPC', by: 'pool' },
-    { call: 'writev', code: 'EDQUOT', by: 'pool' },
-    { call: 'openat', code: 'EMFILE', by: 'pool' },
-    { call: 'openat', code: 'EROFS', by: 'pool' },
+    { call: 'writev', code: 'ENOSPC', by: 'main' },
+    { call: 'writev', code: 'EDQUOT', by: 'main' },
+    { call: 'openat', code: 'EMFILE', by: 'main' },
+    { call: 'openat', code: 'EROFS', by: 'main' },
     { call: 'fsync', code: 'EIO', by: 'pool' },
     { call: 'fsync', code: 'EDQUOT', by: 'pool' },
-    { call: 'rename', code: 'EIO', by: 'pool' },
-    { call: 'rename', code: 'ENOSPC', by: 'pool' },
+    { call: 'rename', code: 'EIO', by: 'main' },
+    { call: 'rename', code: 'ENOSPC', by: 'main' },
   ],
   log: [
-    { call: 'writev', code: 'ENOSPC', by: 'pool' },
-    { call: 'writev', code: 'EDQUOT', by: 'pool' },
-    { call: 'writev', code: 'EIO', by: 'pool' },
+    { call: 'writev', code: 'ENOSPC', by: 'main' },
+    { call: 'writev', code: 'EDQUOT', by: 'main' },
+    { call: 'writev', code: 'EIO', by: 'main' },
     { call: 'fdatasync', code: 'EIO', by: 'pool' },
     { call: 'fdatasync', code: 'EIO', by: 'pool', when: '1' },
     { call: 'fdatasync', code: 'EDQUOT', by: 'pool', when: '1' },
@@ -140,7 +140,8 @@ for (const durability of ['file', 'log'] as const) {
           const reply = await refusal(server.smtpPort, ledger);
           assert.equal(reply.code, replies[fault.code], `${what}: ${reply.raw}`);
           assert.doesNotMatch(reply.raw, /\/|E[A-Z]{2,}/, what);
-          const sentence = sentences[fault.code];
+          // Where no writev of the main thread works, no answer by HTTP comes through either.
+          const sentence = fault.call === 'writev' ? undefined : sentences[fault.code];
           if (sentence !== undefined) {
             const why = await degraded(server);
             assert.ok(

@@ -77,6 +77,10 @@ export class FaultyFiles implements FileLayer {
     return fd;
   }
 
+  async openNow(path: string, flags: string | number, mode?: number): Promise<number> {
+    return this.open(path, flags, mode);
+  }
+
   async read(fd: number, buffer: Buffer, position: number | null): Promise<number> {
     await this.#before('read', this.#pathOf(fd));
     return nodeFiles.read(fd, buffer, position);

@@ -29,13 +29,16 @@ export class ForgetfulFiles extends FaultyFiles {
   }
 
   override write(fd: number, buffers: readonly Buffer[]): Promise<number> {
+    return this.#powered(async () => this.#note(fd, await super.write(fd, buffers)));
+  }
+
+  override writeNow(fd: number, buffers: readonly Buffer[]): Promise<void> {
     return this.#powered(async () => {
-      const written = await super.write(fd, buffers);
-      const from = this.#positions.get(fd) ?? 0;
-      const { dirty } = this.#imageOf(this.opened.get(fd));
-      for (let page = Math.floor(from / pageBytes); page * pageBytes < from + written; page += 1) dirty.add(page);
-      this.#positions.set(fd, from + written);
-      return written;
+      await super.writeNow(fd, buffers);
+      this.#note(
+        fd,
+        buffers.reduce((sum, { length }) => sum + length, 0),
+      );
     });
   }
 
@@ -83,6 +86,15 @@ export class ForgetfulFiles extends FaultyFiles {
     } finally {
       this.#underWay -= 1;
     }
+  }
+
+  /** So many bytes were written behind those that were. */
+  #note(fd: number, written: number): number {
+    const from = this.#positions.get(fd) ?? 0;
+    const { dirty } = this.#imageOf(this.opened.get(fd));
+    for (let page = Math.floor(from / pageBytes); page * pageBytes < from + written; page += 1) dirty.add(page);
+    this.#positions.set(fd, from + written);
+    return written;
   }
 
   #imageOf(path = 'a closed descriptor'): Image {

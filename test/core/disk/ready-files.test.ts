@@ -10,7 +10,7 @@ import { until } from '../../support/until.js';
 import { FaultyFiles } from './faulty-files.js';
 import { openGround, received, whole, contentOf } from './spool-ground.js';
 
-const windowMs = 40;
+const windowMs = 150;
 
 async function open(t: TestContext) {
   const folder = await temporaryFolder(t);
