@@ -10,16 +10,18 @@ import type { KeptMessage, Placement, SpooledMessage } from '../../../core/disk/
 import type { Log } from '../../../core/log.js';
 import { problem } from '../../../core/problem.js';
 import type { QueuedEntry } from './queued-entry.js';
-import { readAt, readWhole } from './whole-file.js';
+import { FileStream } from './file-stream.js';
+import { readWhole } from './whole-file.js';
 
 export const shards: readonly string[] = '0123456789abcdef'.split('');
 export const bodySuffix = '.eml';
 const uidPattern = /^[0-9A-Za-z][0-9A-Za-z_-]{0,127}$/;
 /** Larger messages are not given in one piece. */
 const smallBytes = 128 * 1024;
-const pieceBytes = 64 * 1024;
 /** A stop waits for removals for so long. */
 const patienceMs = 1000;
+
+const damaged = () => problem('not-found', 'The message is damaged.');
 
 export interface BodiesInput {
   readonly folder: string;
@@ -110,7 +112,7 @@ export class Bodies {
     if (entry.size > smallBytes) return undefined;
     return this.#found(async () => {
       const bytes = await readWhole(this.#input.files, this.path(entry.uid), entry.traceOffset);
-      if (bytes.length !== entry.size) throw problem('not-found', 'The message is damaged.');
+      if (bytes.length !== entry.size) throw damaged();
       return bytes;
     });
   }
@@ -120,9 +122,10 @@ export class Bodies {
     const bytes = await this.bytes(entry);
     if (bytes !== undefined) return Readable.from([bytes], { objectMode: false });
     return this.#found(async () => {
-      if ((await this.complaint(entry)) !== undefined) throw problem('not-found', 'The message is damaged.');
+      if ((await this.complaint(entry)) !== undefined) throw damaged();
       const fd = await this.#input.files.open(this.path(entry.uid), 'r');
-      return Readable.from(pieces(this.#input.files, fd, entry), { objectMode: false });
+      const { traceOffset, size } = entry;
+      return new FileStream(this.#input.files, { fd, from: traceOffset, to: traceOffset + size, short: damaged });
     });
   }
 
@@ -167,18 +170,4 @@ export class Bodies {
  */
 function shardOf(uid: string): string {
   return shards[crc32(uid.slice(0, 8)) % shards.length] ?? '0';
-}
-
-async function* pieces(files: FileLayer, fd: number, { traceOffset, size }: QueuedEntry): AsyncGenerator<Buffer> {
-  try {
-    const end = traceOffset + size;
-    for (let at = traceOffset; at < end;) {
-      const piece = await readAt(files, fd, at, Math.min(pieceBytes, end - at));
-      if (piece.length === 0) throw problem('not-found', 'The message is damaged.');
-      at += piece.length;
-      yield piece;
-    }
-  } finally {
-    await files.close(fd);
-  }
 }

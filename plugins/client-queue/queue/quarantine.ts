@@ -1,6 +1,6 @@
 import { constants } from 'node:fs';
 import { basename, join } from 'node:path';
-import { Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { z } from 'zod';
 import type { Quarantined } from '../../../core/contracts/relay-queue.js';
 import type { Clock } from '../../../core/clock.js';
@@ -9,7 +9,8 @@ import { isMissing } from '../../../core/disk/fault.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import { folderSyncOf, makeFolder } from '../../../core/disk/folder.js';
 import { uniqueId } from '../../../core/disk/id.js';
-import { readAt, readWhole } from './whole-file.js';
+import { FileStream } from './file-stream.js';
+import { readWhole } from './whole-file.js';
 import type { Log } from '../../../core/log.js';
 import { problem } from '../../../core/problem.js';
 
@@ -23,7 +24,6 @@ export interface QuarantineInput {
 const Reason = z.object({ reason: z.string(), at: z.number() });
 const reasonSuffix = '.reason';
 const noReason = 'Nobody has written down why.';
-const pieceBytes = 64 * 1024;
 /** So many are listed; the rest is counted. */
 const mostListed = 1000;
 
@@ -93,7 +93,7 @@ export class Quarantine {
     const { path, size } = await this.#plainFile(name);
     // Whatever has come into its place since is not followed.
     const fd = await files.open(path, constants.O_RDONLY | constants.O_NOFOLLOW);
-    return Readable.from(pieces(files, fd, size), { objectMode: false });
+    return new FileStream(files, { fd, from: 0, to: size });
   }
 
   /** Durable when it resolves. @throws as `read` */
@@ -144,18 +144,5 @@ export class Quarantine {
       if (isMissing(error)) return [];
       throw error;
     }
-  }
-}
-
-async function* pieces(files: FileLayer, fd: number, size: number): AsyncGenerator<Buffer> {
-  try {
-    for (let at = 0; at < size;) {
-      const piece = await readAt(files, fd, at, Math.min(pieceBytes, size - at));
-      if (piece.length === 0) return;
-      at += piece.length;
-      yield piece;
-    }
-  } finally {
-    await files.close(fd);
   }
 }
