@@ -54,15 +54,12 @@ const mostRemembered = 500;
 
 /** Tells what a reply means. The default is its first digit (RFC 5321 §4.2.1); whatever is no reply is temporary. */
 export class ReplyClassification {
-  readonly #rules: readonly CompiledRule[];
+  readonly #operatorRules: readonly CompiledRule[];
   readonly #remembered = new Map<string, ReplyExplanation>();
 
   /** @throws Problem `invalid` for a pattern that cannot be read */
   constructor(operatorRules: readonly ReplyRule[] = []) {
-    this.#rules = [...operatorRules, ...replyRules].map((rule) => ({
-      ...rule,
-      compiled: compilePattern(rule.pattern, { ignoreCase: true }),
-    }));
+    this.#operatorRules = operatorRules.map(compiled);
   }
 
   explain(code: number, status: string | null, text: string, step: ClientStep | null): ReplyExplanation {
@@ -80,9 +77,9 @@ export class ReplyClassification {
     const byDigit = digitOf(code, line, step);
     if (byDigit.action === 'deliver') return { ...byDigit, category: 'other', rule: null, retryAfter: null };
     const digit = byDigit.action === 'bounce' ? '5' : '4';
-    const rule = this.#rules.find(
-      ({ compiled, codes }) => (codes === undefined || codes === digit) && compiled.occursIn(line),
-    );
+    const fits = ({ compiled, codes }: CompiledRule): boolean =>
+      (codes === undefined || codes === digit) && compiled.occursIn(line);
+    const rule = this.#operatorRules.find(fits) ?? ownRules().find(fits);
     const action = rule?.action ?? byDigit.action;
     return {
       action,
@@ -92,6 +89,18 @@ export class ReplyClassification {
       because: rule?.action === undefined ? byDigit.because : `The rule "${rule.name}" says so.`,
     };
   }
+}
+
+function compiled(rule: ReplyRule): CompiledRule {
+  return { ...rule, compiled: compilePattern(rule.pattern, { ignoreCase: true }) };
+}
+
+let own: readonly CompiledRule[] | undefined;
+
+/** Compiled when the first reply is looked at: a start need not wait for it. */
+function ownRules(): readonly CompiledRule[] {
+  own ??= replyRules.map(compiled);
+  return own;
 }
 
 /** Steps whose refusal says nothing about the mail: another server, or another day, may take it. */
