@@ -1,3 +1,4 @@
+import { heldBy } from '../http/endpoint-hold.js';
 import { asProblem } from '../http/failure.js';
 import type { InFlight } from './in-flight.js';
 import type { PluginContext } from '../plugin.js';
@@ -47,7 +48,9 @@ export function followedContext(context: PluginContext, follower: PluginFollower
         http.mount(
           endpoints.map((endpoint) => {
             const { method, path, handle } = endpoint;
-            return { ...endpoint, handle: follow(`${method} ${path}`, handle, isOurFault) };
+            return heldBy({ ...endpoint, handle: follow(`${method} ${path}`, handle, isOurFault) }, () =>
+              inFlight.hold(),
+            );
           }),
         ),
     },

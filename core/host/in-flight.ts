@@ -19,6 +19,12 @@ export class InFlight {
     for (const resume of waiting) resume();
   }
 
+  /** Begins; what is returned ends it. */
+  hold(): () => void {
+    this.begin();
+    return () => this.end();
+  }
+
   /** Gives back what it is given; a promise counts until it settles. */
   track<T>(result: T): T {
     if (result instanceof Promise) {

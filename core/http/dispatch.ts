@@ -5,6 +5,7 @@ import { isPageForm, isResponse, writeAnswer } from './answer.js';
 import { bodyType, isForm, readBody, readFields, type ReadBody } from './body.js';
 import { askToConfirm } from './confirmation.js';
 import type { HandlerInput, Method, Representation, Response } from './endpoint.js';
+import { holdAll } from './endpoint-hold.js';
 import { namesTag } from './entity-tag.js';
 import { wantsFragment, type Context } from './exchange.js';
 import { negotiate, prefersHtml } from './negotiation.js';
@@ -54,6 +55,15 @@ export class Dispatcher {
       if ((await this.#parts.access.identify(ctx)) === null) throw unauthorized('Postern');
       throw problem('not-found', 'There is nothing at this address.');
     }
+    const letGo = holdAll([...found.routes.values()].map(({ route }) => route.endpoint));
+    try {
+      await this.#dispatch(ctx, found);
+    } finally {
+      letGo();
+    }
+  };
+
+  async #dispatch(ctx: Context, found: Found): Promise<void> {
     // The stage that compresses has put its own name there.
     ctx.res.setHeader('Vary', 'Accept-Encoding, Accept, HX-Request');
     if (ctx.method === 'OPTIONS') {
@@ -79,7 +89,7 @@ export class Dispatcher {
       const meant = isProblem(error) && error.problem === 'not-found' ? namesake(ctx.path, method, found) : undefined;
       throw meant === undefined ? error : wrongMethod(method, ctx.path, meant, this.#parts.table());
     }
-  };
+  }
 
   #gate(ctx: Context, method: Method, { route }: MatchedRoute) {
     return this.#parts.rules().gate(method, ctx.path, route.endpoint);

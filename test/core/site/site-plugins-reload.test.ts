@@ -1,4 +1,8 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { request, type IncomingMessage } from 'node:http';
+import { text } from 'node:stream/consumers';
+import { setTimeout as pause } from 'node:timers/promises';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { suite, test, type TestContext } from 'node:test';
@@ -141,6 +145,33 @@ suite('a reload of a plugin of the site', () => {
       headers: { 'Sec-Fetch-Site': 'same-origin' },
     });
     assert.equal(page.text.split('cannot be loaded').length, 2, 'a page says it once');
+  });
+
+  test('keeps the old one for a request whose body is still on its way', async (t) => {
+    const taking = (word: string) => `import { defineEndpoint, definePlugin, z } from 'postern/plugin';
+      export const site = definePlugin({ name: 'site', setup({ http, onClose }) {
+        let open = true;
+        onClose(() => { open = false; });
+        http.mount([defineEndpoint({ method: 'POST', path: '/site', summary: 'x', group: 'Site', access: 'public',
+          body: { kind: 'fields', schema: z.object({ a: z.int() }) }, handle: () => ({ word: '${word}', open }) })]);
+      } });`;
+    const server = await start(t, configOf(`'./site'`), { 'site/index.js': taking('one') });
+    const asking = request(`${server.base}/site`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json', 'Content-Length': 7, Expect: '100-continue' },
+    });
+    asking.flushHeaders();
+    await once(asking, 'continue');
+    asking.write('{"a"');
+    await pause(50);
+    await put(server, { 'site/index.js': taking('two') });
+    await reload(server);
+    await pause(50);
+    asking.end(':1}');
+    const [answer] = (await once(asking, 'response')) as [IncomingMessage];
+    assert.deepEqual(JSON.parse(await text(answer)), { word: 'one', open: true });
+    const next = await server.admin.json('/site', { json: { a: 1 } });
+    assert.deepEqual(next, { word: 'two', open: true });
   });
 
   test('adds and removes plugins without a restart', async (t) => {
