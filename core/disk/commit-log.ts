@@ -1,6 +1,6 @@
 import type { Log } from '../log.js';
 import type { FileLayer } from './file-layer.js';
-import { LogFolder, type FreeSegment, type SealedSegment } from './log-folder.js';
+import { LogFolder, type FoundSegments, type FreeSegment, type SealedSegment } from './log-folder.js';
 import { AppendFailed, LogFull } from './log-failure.js';
 import { bytesOf, recordHeader, recordHeaderBytes, type LogRecord } from './log-record.js';
 import { clearSegment, Segment, segmentHeaderBytes } from './segment.js';
@@ -51,14 +51,14 @@ export class CommitLog {
   #flushing: Promise<void> | undefined;
   #next: number;
   #acknowledged: number;
-  #released = 0;
+  #released: number;
   #full = false;
   /** Newest record that is not about releasing. */
-  #newest = 0;
+  #newest: number;
 
   private constructor(
     folder: LogFolder,
-    found: { readonly free: readonly FreeSegment[]; readonly sealed: readonly SealedSegment[] },
+    found: FoundSegments & { readonly released: number; readonly newest: number },
     { files, segmentBytes, mostSegments }: CommitLogOptions & typeof defaults,
   ) {
     this.#folder = folder;
@@ -67,6 +67,8 @@ export class CommitLog {
     this.#largest = segmentBytes - segmentHeaderBytes - recordHeaderBytes - keptForSmall;
     this.#free = found.free.filter(({ capacity }) => capacity >= segmentBytes);
     this.#sealed = [...found.sealed];
+    this.#released = found.released;
+    this.#newest = found.newest;
     this.#acknowledged = Math.max(0, ...found.sealed.map(({ last }) => last));
     this.#next = this.#acknowledged + 1;
   }
@@ -75,18 +77,13 @@ export class CommitLog {
   static async open(folder: string, options: CommitLogOptions): Promise<CommitLog> {
     const settings = { ...defaults, ...options };
     const logFolder = new LogFolder(folder, settings.files, settings.log, settings.segmentBytes);
-    const opened = new CommitLog(logFolder, await logFolder.open(), settings);
-    await opened.#readReleases();
-    return opened;
-  }
-
-  async #readReleases(): Promise<void> {
-    for (const segment of this.#sealed) {
-      for (const { kind, number, payload } of await this.#folder.records(segment.path)) {
-        if (kind === releaseKind) this.#released = Math.max(this.#released, payload.readUIntLE(0, numberBytes));
-        else this.#newest = Math.max(this.#newest, number);
-      }
-    }
+    let released = 0;
+    let newest = 0;
+    const found = await logFolder.open(({ kind, number, payload }) => {
+      if (kind === releaseKind) released = Math.max(released, payload.readUIntLE(0, numberBytes));
+      else newest = Math.max(newest, number);
+    });
+    return new CommitLog(logFolder, { ...found, released, newest }, settings);
   }
 
   /** Number of the newest record that is durable; 0 before the first. */

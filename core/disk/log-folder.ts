@@ -50,8 +50,8 @@ export class LogFolder {
     this.#segmentBytes = segmentBytes;
   }
 
-  /** Looks at every file. What is no segment of ours is set aside. */
-  async open(): Promise<FoundSegments> {
+  /** Looks at every file, and shows each record that can be read. What is no segment of ours is set aside. */
+  async open(visit: (record: LogRecord) => void): Promise<FoundSegments> {
     await makeFolder(this.#path, this.#files);
     const free: FreeSegment[] = [];
     const sealed: SealedSegment[] = [];
@@ -59,7 +59,7 @@ export class LogFolder {
       if (name === asideName) continue;
       if (unfinishedName.test(name)) await this.#removeUnfinished(join(this.#path, name));
       else {
-        const found = segmentName.test(name) ? await this.#inspect(join(this.#path, name)) : undefined;
+        const found = segmentName.test(name) ? await this.#inspect(join(this.#path, name), visit) : undefined;
         if (found === undefined) await this.setAside(join(this.#path, name));
         else if (isSealed(found)) sealed.push(found);
         else free.push(found);
@@ -75,7 +75,7 @@ export class LogFolder {
   }
 
   /** Of a segment in which nothing is wanted only the header is read: there are megabytes of it. */
-  async #inspect(path: string): Promise<FreeSegment | SealedSegment | undefined> {
+  async #inspect(path: string, visit: (record: LogRecord) => void): Promise<FreeSegment | SealedSegment | undefined> {
     const stats = await this.#files.lstat(path);
     if (!stats.isFile()) return undefined;
     const header = readSegmentHeader(await this.#read(path, segmentHeaderBytes));
@@ -84,6 +84,7 @@ export class LogFolder {
     const { first, mark } = header;
     const bytes = await this.#read(path, stats.size);
     const { records, lost } = scanRecords(bytes, segmentHeaderBytes, mark, first);
+    records.forEach(visit);
     return { path, capacity: bytes.length, first, last: Math.max(records.at(-1)?.number ?? first - 1, lost), lost };
   }
 
