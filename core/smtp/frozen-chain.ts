@@ -59,13 +59,13 @@ export class FrozenChain implements Chain {
     return this.#held.count > 0;
   }
 
-  /** Resolves when no transaction has it any more. */
+  /** Resolves when no transaction has it any more, and no decision of it is under way. */
   idle(): Promise<void> {
     return this.#held.idle();
   }
 
   decide<S extends Stage>(stage: S, input: StageInput[S]): Decision | Promise<Decision> {
-    return this.#run(stage, input);
+    return this.#held.track(this.#run(stage, input));
   }
 
   route(input: StageInput['rcptTo']): Decision | Promise<Decision> {

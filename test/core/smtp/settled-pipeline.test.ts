@@ -7,13 +7,14 @@ import { PipelineDelivery } from '../../../core/smtp/local-delivery.js';
 import type { Pipeline } from '../../../core/smtp/pipeline.js';
 import { next } from '../../../core/smtp/verdict.js';
 import { HandClock } from '../../support/hand-clock.js';
-import { hook, pipelineOf, transactionOf } from './pipeline-ground.js';
+import { decideAt, hook, pipelineOf, transactionOf } from './pipeline-ground.js';
 
 const clock = new HandClock();
 const explaining = (pipeline: Pipeline) => new PipelineExplaining({ pipeline, clock, listenerName: (mode) => mode });
 const question = { ip: '192.0.2.1', ehlo: 'x.example', mode: 'mx', authenticated: null, tls: false, mail: '' } as const;
 
 const asking: Readonly<Record<string, (pipeline: Pipeline) => Promise<unknown>>> = {
+  'a command whose hooks take their time': async (pipeline) => decideAt(pipeline, 'rcptTo'),
   'a mail that is explained': (pipeline) => explaining(pipeline).explain({ ...question, rcpt: ['bob@example.org'] }),
   'a recipient that is routed anew': (pipeline) =>
     new PipelineDelivery({ pipeline, clock, spool: undefined as never }).route(
