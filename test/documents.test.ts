@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, test } from 'node:test';
@@ -60,6 +61,16 @@ describe('the documents', () => {
       named.filter(({ path }) => !existsSync(join(projectRoot, path))),
       [],
     );
+  });
+
+  test('a shell can read every command that they show', () => {
+    const blocks = documents.flatMap((document) =>
+      [...read(document).matchAll(/```sh\n(.*?)```/gs)].map(([, text = '']) => ({ document, text })),
+    );
+    assert.ok(blocks.length > 30);
+    const wrong = blocks.filter(({ text }) => spawnSync('sh', ['-n'], { input: text }).status !== 0);
+    assert.deepEqual(wrong, []);
+    assert.notEqual(spawnSync('sh', ['-n'], { input: 'if true; postern start' }).status, 0);
   });
 
   test('the README fits on three screens', () => {
