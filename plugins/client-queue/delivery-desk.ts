@@ -11,6 +11,7 @@ import { messageHead } from './message-head.js';
 import type { OutboundMetrics } from './outbound-metrics.js';
 import { attemptRemotely, type RemoteGround } from './remote-attempt.js';
 import type { RetrySchedule } from './retry-schedule.js';
+import { isMissingMessage } from './outgoing-message.js';
 import { settlementOf } from './settlement.js';
 import type { Tried, Verdict } from './tried.js';
 
@@ -58,7 +59,8 @@ export class DeliveryDesk {
     } catch (error) {
       log.error({ uid: lease.uid, err: error }, 'an attempt failed by a fault of this server');
       const verdicts = new Map(lease.recipients.map(({ index }) => [index, localFault]));
-      return { at, ms: 0, verdicts, host: null, tls: null, tellsDsn: false, lost: false, reached: true };
+      const tried = { at, ms: 0, verdicts, host: null, tls: null, tellsDsn: false, lost: false, reached: true };
+      return isMissingMessage(error) ? { ...tried, hold: missingMessage } : tried;
     }
   }
 
@@ -129,6 +131,8 @@ export class DeliveryDesk {
     else this.#input.log.warn({ ...about, possibleDuplicate: tried.lost || undefined }, 'attempted');
   }
 }
+
+const missingMessage = 'Its message is missing or damaged.';
 
 const localFault: Verdict = {
   action: 'defer',

@@ -3,9 +3,10 @@ import type { LocalDelivery } from '../../core/contracts/local-delivery.js';
 import type { Lease } from '../../core/contracts/queue-lease.js';
 import type { RelayQueue } from '../../core/contracts/relay-queue.js';
 import { parseAddress } from '../../core/mime/address.js';
-import { classOf, isProblem } from '../../core/problem.js';
+import { classOf, isProblem, type Problem } from '../../core/problem.js';
 import type { Log } from '../../core/log.js';
 import { readDestination } from './destination-key.js';
+import { isMissingMessage } from './outgoing-message.js';
 import { refusedDestination } from './relay-target.js';
 import type { ReplyClassification } from './reply-classification.js';
 import type { Tried, Verdict } from './tried.js';
@@ -42,6 +43,7 @@ async function delivered(lease: Lease, ground: LocalGround): Promise<Verdicts> {
   const { uid, entry, destination } = lease;
   const read = readDestination(destination);
   const fallback = { target: read.kind === 'target' ? read.target : '', destination: '' };
+  const found: { missing?: Problem } = {};
   try {
     const outcomes = await ground.local.deliver({
       id: uid,
@@ -51,8 +53,12 @@ async function delivered(lease: Lease, ground: LocalGround): Promise<Verdicts> {
         hop: entry.recipients[index]?.hop ?? fallback,
       })),
       smtputf8: entry.smtputf8,
-      content: () => opened(ground.queue, uid),
+      content: () =>
+        opened(ground.queue, uid, (error) => {
+          if (isMissingMessage(error)) found.missing = error;
+        }),
     });
+    if (found.missing !== undefined) throw found.missing;
     return lease.recipients.map(({ index }, place) => {
       const outcome = outcomes[place];
       if (outcome === undefined) throw new Error('a target must answer for each recipient');
@@ -61,6 +67,8 @@ async function delivered(lease: Lease, ground: LocalGround): Promise<Verdicts> {
       return [index, judged(ground.classification(), code, status, text)];
     });
   } catch (error) {
+    // What a target makes of that would be a word on the recipient.
+    if (found.missing !== undefined) throw found.missing;
     ground.log.error({ uid, err: error }, 'a queued message could not be delivered to its target');
     const [code, status] = isProblem(error) ? classOf(error).smtp : ([451, '4.3.0'] as const);
     const text = isProblem(error) ? error.message : 'Local error, try again later';
@@ -69,8 +77,17 @@ async function delivered(lease: Lease, ground: LocalGround): Promise<Verdicts> {
   }
 }
 
-async function* opened(queue: LocalGround['queue'], uid: string): AsyncGenerator<Buffer> {
-  yield* (await queue.open(uid)) as AsyncIterable<Buffer>;
+async function* opened(
+  queue: LocalGround['queue'],
+  uid: string,
+  failed: (error: unknown) => void,
+): AsyncGenerator<Buffer> {
+  try {
+    yield* (await queue.open(uid)) as AsyncIterable<Buffer>;
+  } catch (error) {
+    failed(error);
+    throw error;
+  }
 }
 
 function taken(

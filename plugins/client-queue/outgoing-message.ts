@@ -3,6 +3,7 @@ import type { Lease } from '../../core/contracts/queue-lease.js';
 import type { RelayQueue } from '../../core/contracts/relay-queue.js';
 import { parseAddressList } from '../../core/mime/address-list.js';
 import { scanHeader } from '../../core/mime/header.js';
+import { isProblem, type Problem } from '../../core/problem.js';
 import type { OutgoingContent } from '../../core/smtp/client/message.js';
 import type { DkimSigner } from './dkim-signer.js';
 import { messageHead } from './message-head.js';
@@ -12,6 +13,9 @@ export interface OutgoingInput {
   readonly signer: () => DkimSigner;
   readonly clock: Clock;
 }
+
+/** What the queue throws when it has the entry and not its message. */
+export const isMissingMessage = (error: unknown): error is Problem => isProblem(error) && error.problem === 'not-found';
 
 /** The message of an entry as it is sent: signed where its author's domain has a key. */
 export async function outgoingContent({ uid, entry }: Lease, input: OutgoingInput): Promise<OutgoingContent> {

@@ -16,6 +16,7 @@ import type { ClientSession } from '../../core/smtp/client/session.js';
 import { decodeOriginal } from './original-recipient.js';
 import type { DeadHosts } from './dead-hosts.js';
 import type { NextHops } from './next-hops.js';
+import { isMissingMessage } from './outgoing-message.js';
 import type { ReplyClassification } from './reply-classification.js';
 import type { Tried, Verdict } from './tried.js';
 
@@ -150,6 +151,7 @@ class RemoteAttempt {
     dead.remove(server.address, server.port);
     const left: LeasedRecipient[] = [];
     let why = result.failure;
+    if (why?.kind === 'local' && isMissingMessage(why.cause)) throw why.cause;
     const asked = this.#open;
     for (const [place, { outcome, ...about }] of result.recipients.entries()) {
       const recipient = asked[place];

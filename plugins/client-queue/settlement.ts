@@ -24,6 +24,11 @@ export function wants(kind: Exclude<Notify, 'never'>, notify: readonly Notify[] 
 /** What is written down of an attempt. */
 export function settlementOf(lease: Lease, tried: Tried, input: SettlementInput): Settlement {
   if (tried.verdicts.size === 0) return { results: [] };
+  const { hold } = tried;
+  if (hold !== undefined) {
+    const held = lease.recipients.map(({ index }) => ({ index, state: 'held' as const, reply: null, hold }));
+    return { attempt: attemptOf(lease, tried, held), results: held };
+  }
   const some = [...tried.verdicts.values()].some(({ action }) => action === 'deliver');
   const results = lease.recipients.flatMap(({ index, attempts }) => {
     const verdict = tried.verdicts.get(index);

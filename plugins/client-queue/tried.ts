@@ -28,4 +28,6 @@ export interface Tried {
   readonly lost: boolean;
   /** Whether a server has answered at all. */
   readonly reached: boolean;
+  /** Why trying it again would be in vain, though no server has said anything: an operator has to see it. */
+  readonly hold?: string;
 }
