@@ -52,6 +52,11 @@ export class MailFinder implements HopFinder {
     };
   }
 
+  /** What the DNS has said before counts no more: an operator has mended something. */
+  forget(): void {
+    this.#routes = this.#made(this.#asked);
+  }
+
   forDomain(domain: string, options?: SearchOptions): Promise<HopSearch> {
     return this.#routes.forDomain(domain, options);
   }

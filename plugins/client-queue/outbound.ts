@@ -26,7 +26,8 @@ import { Sites } from './sites.js';
 export interface OutboundInput {
   readonly queue: RelayQueue;
   readonly controls: DestinationControls;
-  readonly finder: HopFinder;
+  /** `forget`: what the DNS has said before counts no more. */
+  readonly finder: HopFinder & { forget?(): void };
   readonly local: LocalDelivery;
   readonly submission: SubmissionService;
   readonly hostname: string;
@@ -157,6 +158,7 @@ export class Outbound {
 
   /** An operator wants it tried again: servers may be back, or others. Of all destinations if none is named. */
   forgetFailures(destinations?: readonly string[]): void {
+    this.#input.finder.forget?.();
     this.#hops.forget(destinations);
     this.#sites.forget(destinations);
     if (destinations === undefined) this.#dead.forget();
