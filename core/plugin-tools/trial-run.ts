@@ -92,13 +92,17 @@ export class Trial {
     await app.close();
   }
 
-  /** As it is, with the plugin in it. */
+  /** As it is, with the plugin in it; if it is there, as it is named there. */
   #configure(own: SiteModule | undefined): Promise<LoadedConfiguration> {
     const { options, cwd, env } = this.#request;
     return configure(options, { cwd, env, print: () => undefined }, undefined, async (entries, folder) => {
-      const others = entries.filter(({ from }) => own === undefined || entryOf(from, folder) !== own.place.entry);
-      const { modules, unloaded } = await loadSitePlugins(others, folder);
-      return { modules: own === undefined ? modules : [...modules, own], unloaded };
+      if (own === undefined) return loadSitePlugins(entries, folder);
+      const named = entries.find(({ from }) => entryOf(from, folder) === own.place.entry);
+      const { modules, unloaded } = await loadSitePlugins(
+        entries.filter((entry) => entry !== named),
+        folder,
+      );
+      return { modules: [...modules, { ...own, entry: named ?? own.entry }], unloaded };
     });
   }
 

@@ -203,6 +203,14 @@ describe('postern plugin check', { concurrency: 2 }, () => {
     }
   });
 
+  test('tries it as the configuration names it', async (t) => {
+    const code = plugin("setup({ smtp }) { smtp.on('connect', () => next()); }");
+    const config = "{ sitePlugins: [{ from: 'subject/index.js', mode: 'shadow' }] }";
+    const { plugins, findings } = await tried(t, { code, config });
+    assert.deepEqual(findings, []);
+    assert.equal(plugins[0]?.hooks[0]?.mode, 'shadow');
+  });
+
   test('warns of a key of the declaration that means nothing', async (t) => {
     const lines = told(await tried(t, { code: plugin("reloads: 'replace', setup() {}") }));
     assert.equal(lines.length, 1);
