@@ -16,25 +16,27 @@ export function complaintsOf(
   outline: Outline,
   places: ReadonlyMap<KeyPath, Place>,
 ): readonly Complaint[] {
-  return error.issues.flatMap((issue) => {
+  return error.issues.flatMap(furthest).flatMap((issue) => {
     const path = issue.path.map(String);
     const key = path.reduce<KeyPath>(joinPath, base);
     if (issue.code === 'unrecognized_keys') {
       const at = path.reduce<Outline | undefined>((above, step) => above && childOutline(above, step), outline);
       return issue.keys.map((name) => unknownKey(joinPath(key, name), name, at, places));
     }
-    return [{ key, sentence: lowerFirst(reasonOf(issue)), place: nearest(key, places) }];
+    return [{ key, sentence: lowerFirst(issue.message), place: nearest(key, places) }];
   });
 }
 
 /** A union complains about all its branches; the one that got furthest into the value says most. */
-function reasonOf(issue: z.core.$ZodIssue): string {
-  if (issue.code !== 'invalid_union') return issue.message;
-  const deepest = issue.errors.toSorted((a, b) => depth(b) - depth(a))[0]?.[0];
-  return deepest === undefined || depth([deepest]) === 0 ? issue.message : reasonOf(deepest);
+function furthest(issue: z.core.$ZodIssue): readonly z.core.$ZodIssue[] {
+  if (issue.code !== 'invalid_union') return [issue];
+  const deepest = issue.errors.toSorted((a, b) => depth(b) - depth(a))[0] ?? [];
+  if (depth(deepest) === 0) return [issue];
+  return deepest.map((inner) => ({ ...inner, path: [...issue.path, ...inner.path] })).flatMap(furthest);
 }
 
-const depth = (issues: readonly z.core.$ZodIssue[]): number => issues[0]?.path.length ?? 0;
+const depth = (issues: readonly z.core.$ZodIssue[]): number =>
+  Math.max(0, ...issues.map(({ path, code }) => path.length + (code === 'unrecognized_keys' ? 1 : 0)));
 
 function unknownKey(
   key: KeyPath,

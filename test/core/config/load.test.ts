@@ -117,6 +117,11 @@ suite('a configuration that is refused says where and what', () => {
       '{ plugins: { clokwork: {} } }',
       /plugins\.clokwork: there is no such plugin; known plugins: clockwork/,
     ],
+    [
+      'a key that is missing, and one that is unknown, where a text would do as well',
+      '{ sitePlugins: [\n{ path: "./doorman" }] }',
+      /sitePlugins\.0\.from: .*expected string[^]*:2:3: sitePlugins\.0\.path: unknown key; known keys here: from, mode/,
+    ],
     ['a bad domain', '{ domains: ["ok.example", "not a domain"] }', /domains\.1: /],
     ['a bad network', '{ smtp: { relayNetworks: ["10.0.0.0/99"] } }', /smtp\.relayNetworks: /],
     [
@@ -158,7 +163,10 @@ suite('a configuration that is refused says where and what', () => {
 
   test('who would listen where another does is told, however the address is written', async () => {
     const shared: readonly (readonly [listeners: string, told: string])[] = [
-      [`{ port: 25 }, { port: 25 }`, '1: cannot listen on 127.0.0.1 port 25: the listener mx does; name another place.'],
+      [
+        `{ port: 25 }, { port: 25 }`,
+        '1: cannot listen on 127.0.0.1 port 25: the listener mx does; name another place.',
+      ],
       [`{ port: 25 }, { host: '0.0.0.0', port: 25 }`, '1: cannot listen on 0.0.0.0 port 25: the listener mx does, on'],
       [`{ host: '::', port: 25 }, { port: 25 }`, '1: cannot listen on 127.0.0.1 port 25: the listener mx does, on ::;'],
       [`{ host: '::1', port: 25 }, { host: '0:0::1', port: 25 }`, '1: cannot listen on 0:0::1 port 25: '],
