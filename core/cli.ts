@@ -10,6 +10,11 @@ const surroundings: Surroundings = {
   print: (text) => void process.stdout.write(`${text}\n`),
 };
 
+// Who reads no more wants no more, and a server goes on. Any other fault counts when the command ends.
+process.stdout.on('error', ({ code }: NodeJS.ErrnoException) => {
+  if (code !== 'EPIPE') process.exitCode = 1;
+});
+
 try {
   process.exitCode = await run(readCommandLine(process.argv.slice(2)));
 } catch (error) {
