@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { listLogFiles } from '../../core/log/file.js';
 import { HttpClient } from '../support/http-client.js';
-import { freeListeners, ServerProcess } from '../support/server-process.js';
+import { adminPassword, freeListeners, ServerProcess } from '../support/server-process.js';
 import { SmtpClient } from '../support/smtp-client.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 import { until } from '../support/until.js';
@@ -74,5 +74,20 @@ describe('an error of a plugin that nobody catches', () => {
     const client = await SmtpClient.greeted({ port: server.smtpPort });
     assert.equal((await client.command('MAIL FROM:<a@sender.example>')).code, 250);
     client.close();
+  });
+
+  test('of the server itself still ends the process, to be started anew', async (t) => {
+    const folder = await temporaryFolder(t);
+    const ours = join(folder, 'ours.mjs');
+    await writeFile(
+      ours,
+      `import { isMainThread } from 'node:worker_threads';
+      if (isMainThread) process.on('SIGUSR2', () => setTimeout(() => { throw new Error('our own'); }, 1));`,
+    );
+    const env = { POSTERN_ADMIN_PASSWORD: adminPassword, NODE_OPTIONS: `--import ${ours}` };
+    const server = await ServerProcess.start(t, { folder, env });
+    process.kill(server.pid, 'SIGUSR2');
+    assert.deepEqual(await server.exit, { code: 1, signal: null });
+    assert.match(server.output, /our own/);
   });
 });
