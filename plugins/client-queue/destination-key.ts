@@ -1,4 +1,4 @@
-import { parseDomain, type Address } from '../../core/mime/address.js';
+import { parseDomain } from '../../core/mime/address.js';
 import { parseAddressLiteral } from '../../core/mime/domain.js';
 import { isProblem } from '../../core/problem.js';
 import { type NamedServers, readNamedServers } from './named-servers.js';
@@ -64,7 +64,7 @@ export class DestinationRules {
     this.#usual = defaultRoute;
   }
 
-  keyOf({ domain }: Pick<Address, 'domain'>): string {
+  keyOf({ domain }: { readonly domain: string }): string {
     const name = this.#routeOf(domain.toLowerCase());
     return name === undefined ? domain.toLowerCase() : routeKey(name);
   }

@@ -1,6 +1,7 @@
 import type { HopFinder, NextHop } from '../../../core/dns/next-hop.js';
 import type { TlsPolicy, ClientCredentials } from '../../../core/smtp/client/destination.js';
 import { problem } from '../../../core/problem.js';
+import { DestinationRules, readDestination } from '../destination-key.js';
 import { domainTls } from '../domain-tls.js';
 import type { ClientQueueSettings, Route } from '../options.js';
 import type { CaseDefinition } from './definition.js';
@@ -25,7 +26,8 @@ export interface PlanGround {
 type Where = Pick<CaseDefinition, 'route' | 'mx' | 'port' | 'protocol' | 'tls' | 'verify' | 'auth'>;
 
 /**
- * By the hosts that the case names, the route that it names, the default route, or the MX of the one domain that all recipients share.
+ * By the hosts that the case names, the route that it names, the one that queued mail to its recipients takes, or the MX of the one domain that
+ * all recipients share.
  * @throws Problem `forbidden` for hosts that are not allowed, `invalid`, `unavailable`
  */
 export async function planCase(
@@ -35,8 +37,16 @@ export async function planCase(
   signal: AbortSignal,
 ): Promise<CasePlan> {
   if (where.mx !== undefined) return byHosts(where.mx, where, ground, signal);
-  const name = where.route ?? ground.settings.defaultRoute;
+  const name = where.route ?? routeOfDomains(domains, ground.settings);
   return name === undefined ? byDomain(domains, where, ground, signal) : byRoute(name, ground, signal);
+}
+
+/** The route that queued mail to all of them takes, if it takes one. */
+function routeOfDomains(domains: readonly string[], settings: ClientQueueSettings): string | undefined {
+  const rules = new DestinationRules(settings);
+  const [key = '', ...others] = new Set(domains.map((domain) => rules.keyOf({ domain })));
+  const read = readDestination(key);
+  return others.length === 0 && read.kind === 'route' ? read.route : undefined;
 }
 
 async function byHosts(

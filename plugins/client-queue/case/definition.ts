@@ -105,7 +105,9 @@ export const CaseDefinition = z
       .string()
       .max(63)
       .optional()
-      .describe('Name of a configured route; the default route or MX when absent, as with mx.'),
+      .describe(
+        'Name of a configured route; when absent that of the domain of the recipients, the default route, or MX.',
+      ),
     mx: z
       .array(oneLine(255))
       .min(1)

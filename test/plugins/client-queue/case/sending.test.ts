@@ -88,6 +88,26 @@ describe('a case that is sent by MX', () => {
   }
 });
 
+describe('a case that names no servers', () => {
+  const options = (sink: SmtpSink) => {
+    const way = { mx: ['127.0.0.1'], port: sink.port, tls: 'never' };
+    return { routes: { partner: { ...way, domains: ['*.example.net'] } } };
+  };
+
+  test('takes the route of the domain of its recipients, as queued mail does', async (t) => {
+    const sink = await sinkOf(t);
+    const rcpt = ['bob@a.example.net', 'eve@b.example.net'];
+    const result = await run({ envelopes: [{ ...envelope, rcpt }] }, { options: options(sink) });
+    assert.deepEqual([result.outcome, sink.messages[0]?.recipients], ['delivered', rcpt]);
+  });
+
+  test('is refused when its recipients go different ways', async (t) => {
+    const sink = await sinkOf(t);
+    const rcpt = ['bob@a.example.net', 'eve@elsewhere.example'];
+    assert.equal(await refusal(run({ envelopes: [{ ...envelope, rcpt }] }, { options: options(sink) })), 'invalid');
+  });
+});
+
 describe('a case that is sent now', () => {
   test('is delivered, and its transcript told', async (t) => {
     const sink = await sinkOf(t);
