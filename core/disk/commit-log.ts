@@ -65,8 +65,10 @@ export class CommitLog {
     this.#files = files;
     this.#mostSegments = mostSegments;
     this.#largest = segmentBytes - segmentHeaderBytes - recordHeaderBytes - keptForSmall;
-    this.#free = found.free.filter(({ capacity }) => capacity >= segmentBytes);
-    this.#sealed = [...found.sealed];
+    // Else a process that dies again and again wants one segment more each time.
+    const isSpent = ({ last, lost }: SealedSegment): boolean => last <= found.released && lost === 0;
+    this.#free = [...found.free, ...found.sealed.filter(isSpent)].filter(({ capacity }) => capacity >= segmentBytes);
+    this.#sealed = found.sealed.filter((segment) => !isSpent(segment));
     this.#released = found.released;
     this.#newest = found.newest;
     this.#acknowledged = Math.max(0, ...found.sealed.map(({ last }) => last));

@@ -3,6 +3,8 @@ import { reply, type Reply } from '../reply.js';
 /** Longest line with its end; RFC 5321 §4.5.3.1.5 allows 512, some servers say more. */
 const longestLine = 4096;
 const mostLines = 256;
+/** Of one reply: there may be a thousand of them for one message, and they are kept until it is settled. */
+const mostBytes = 16 * 1024;
 const LF = 10;
 const CR = 13;
 
@@ -21,6 +23,7 @@ export class ReplyReader {
   #rest: Buffer | undefined;
   #code = 0;
   #lines: string[] = [];
+  #bytes = 0;
 
   /** True while a reply has begun and not ended. */
   get midway(): boolean {
@@ -52,11 +55,14 @@ export class ReplyReader {
     if (this.#lines.length > 0 && code !== this.#code)
       return { malformed: 'the lines of one reply have different codes' };
     if (this.#lines.length >= mostLines) return { malformed: `a reply of more than ${mostLines} lines` };
+    this.#bytes += bytes.length;
+    if (this.#bytes > mostBytes) return { malformed: `a reply of more than ${mostBytes} bytes` };
     this.#code = code;
     this.#lines.push(match[3] ?? '');
     if (match[2] === '-') return undefined;
     const lines = this.#lines;
     this.#lines = [];
+    this.#bytes = 0;
     return assembled(code, lines);
   }
 }

@@ -111,3 +111,10 @@ test('text of a reply is printable, and a status of another class stays text', (
 });
 
 const isMalformed = (one: unknown): boolean => typeof one === 'object' && one !== null && 'malformed' in one;
+
+test('a reply of very many bytes is none: there may be a thousand of them for one message', () => {
+  const reader = new ReplyReader();
+  const line = Buffer.from(`550-${'x'.repeat(4000)}\r\n`);
+  const read = Array.from({ length: 5 }, () => reader.read(line)).flat();
+  assert.deepEqual(read, [{ malformed: 'a reply of more than 16384 bytes' }]);
+});
