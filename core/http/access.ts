@@ -22,6 +22,8 @@ export interface AccessInput {
 /** Decides who may go through a gate. All causes of a 401 look the same. */
 export class AccessControl {
   readonly #input: AccessInput;
+  /** The last attempt of each name and address that is under way. */
+  readonly #turns = new Map<string, Turn>();
 
   constructor(input: AccessInput) {
     this.#input = input;
@@ -49,7 +51,7 @@ export class AccessControl {
     const credentials = parseBasic(ctx.get('Authorization'));
     if (typeof credentials === 'string') return null;
     exchange.account =
-      (await this.#try(ctx, credentials, ({ username, password }) =>
+      (await this.#try(ctx, this.#input.accounts, credentials, ({ username, password }) =>
         this.#input.accounts.verify(username, password),
       )) ?? null;
     return exchange.account;
@@ -58,7 +60,7 @@ export class AccessControl {
   async #admitOwn(ctx: Context, gate: Extract<Gate, { kind: 'own' }>): Promise<void> {
     const credentials = parseBasic(ctx.get('Authorization'));
     if (typeof credentials === 'string') throw unauthorized(gate.realm);
-    const account = await this.#try(ctx, credentials, async ({ username }): Promise<Account | undefined> => {
+    const account = await this.#try(ctx, gate, credentials, async ({ username }): Promise<Account | undefined> => {
       const opened = await passes(ctx, gate);
       return opened ? { username, role: 'read' } : undefined;
     });
@@ -66,24 +68,54 @@ export class AccessControl {
     ctx.state.exchange.account = account;
   }
 
-  /** Counts failures by name and address; beyond the limit nothing is tried any more. */
-  async #try(
-    ctx: Context,
-    credentials: Credentials,
-    verify: (credentials: Credentials) => Promise<Account | undefined>,
-  ): Promise<Account | undefined> {
-    const { limiter, exemptLoopback } = this.#input;
+  /**
+   * Counts failures by name and address; beyond the limit nothing is tried any more. Attempts of the same pair take turns, for a
+   * thousand guesses at once are to be counted one by one; those with the same password at the same gate share one.
+   */
+  async #try(ctx: Context, gate: object, credentials: Credentials, verify: Verify): Promise<Account | undefined> {
     const { remoteAddress } = ctx.state.exchange;
-    const counted = !(exemptLoopback() && isLoopback(remoteAddress));
+    if (this.#input.exemptLoopback() && isLoopback(remoteAddress)) return verify(credentials);
     const key = `${credentials.username.toLowerCase()}\0${remoteAddress}`;
-    const wait = counted ? limiter().retryAfter(key) : 0;
+    const before = this.#turns.get(key);
+    const turn =
+      before?.gate === gate && isSame(before.credentials, credentials)
+        ? before
+        : { gate, credentials, outcome: this.#inTurn(before, key, () => verify(credentials)) };
+    this.#turns.set(key, turn);
+    try {
+      return await turn.outcome;
+    } finally {
+      if (this.#turns.get(key) === turn) this.#turns.delete(key);
+    }
+  }
+
+  async #inTurn(
+    before: Turn | undefined,
+    key: string,
+    verify: () => Promise<Account | undefined>,
+  ): Promise<Account | undefined> {
+    await before?.outcome.catch(() => undefined);
+    const { limiter } = this.#input;
+    const wait = limiter().retryAfter(key);
     if (wait > 0) throw tooMany(wait);
-    const account = await verify(credentials);
-    if (counted && account === undefined) limiter().record(key);
-    if (counted && account !== undefined) limiter().forget(key);
+    const account = await verify();
+    if (account === undefined) limiter().record(key);
+    else limiter().forget(key);
     return account;
   }
 }
+
+type Verify = (credentials: Credentials) => Promise<Account | undefined>;
+
+interface Turn {
+  /** What the credentials are to open: the accounts, or an endpoint of its own account. */
+  readonly gate: object;
+  readonly credentials: Credentials;
+  readonly outcome: Promise<Account | undefined>;
+}
+
+const isSame = (one: Credentials, other: Credentials): boolean =>
+  one.username === other.username && one.password === other.password;
 
 async function passes(ctx: Context, gate: Extract<Gate, { kind: 'own' }>): Promise<boolean> {
   try {

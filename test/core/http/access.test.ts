@@ -200,6 +200,34 @@ test('after ten failures a name waits at that address, and time heals', async ()
   }
 });
 
+test('guesses at the same moment are counted one by one, and the right password of many requests is one attempt', async () => {
+  const limited = await openShell({
+    http: {
+      limits: { exemptLoopback: false, credentialSeconds: 0 },
+      access: [{ match: '/secret', username: 'reader', password: 'scrape' }],
+    },
+  });
+  const attempt = async (password: string, path = '/items') =>
+    (await limited.get(path, { as: null, headers: { Authorization: basic('reader', password) } })).status;
+  const many = <T>(make: (index: number) => Promise<T>) => Promise.all(Array.from({ length: 40 }, (_, n) => make(n)));
+  try {
+    assert.deepEqual(new Set(await many(() => attempt(passwords.reader))), new Set([200]));
+    const gates = await Promise.all([
+      attempt('scrape', '/secret'),
+      attempt('scrape'),
+      attempt('scrape', '/secret'),
+      attempt(passwords.reader, '/secret'),
+      attempt(passwords.reader),
+    ]);
+    assert.deepEqual(gates, [200, 401, 200, 401, 200]);
+    const guesses = await many((index) => attempt(`wrong${index}`));
+    assert.ok(guesses.filter((status) => status === 401).length <= 10, guesses.join(' '));
+    assert.ok(guesses.includes(429));
+  } finally {
+    await limited.close();
+  }
+});
+
 test('beyond loopback the server does not start without an account that somebody chose', async () => {
   const exposed = { host: '0.0.0.0', accounts: undefined };
   await assert.rejects(openShell({ http: exposed }), {
