@@ -16,6 +16,8 @@ const byStatus: ReadonlyMap<number | undefined, ProblemName> = new Map<number, P
   [408, 'timeout'],
   [413, 'too-large'],
   [415, 'unsupported-media-type'],
+  // formidable: a transfer encoding that it does not know.
+  [501, 'bad-request'],
 ]);
 
 const sentences: Partial<Record<ProblemName, string>> = {

@@ -136,6 +136,13 @@ test('a multipart body with a wrong boundary is unreadable', async () => {
   assert.equal(answer.status, 400);
 });
 
+test('a part of a multipart body in a transfer encoding that nobody knows is unreadable', async () => {
+  const part = 'Content-Disposition: form-data; name="f"; filename="x"\r\nContent-Transfer-Encoding: banana\r\n\r\nx';
+  const headers = { 'Content-Type': 'multipart/form-data; boundary=a' };
+  const answer = await opened.get('/upload', { method: 'POST', headers, body: `--a\r\n${part}\r\n--a--\r\n` });
+  assert.equal(answer.status, 400);
+});
+
 test('a query is typed by its schema, and what it does not know is refused', async () => {
   const table: readonly (readonly [query: string, status: number])[] = [
     ['limit=10', 200],
