@@ -85,8 +85,10 @@ export class MessageEditor {
   async move(mailbox: MailboxName, from: FolderName, to: FolderName, ids: readonly string[]): Promise<Moved> {
     if (from.name === to.name) throw problem('invalid', 'The messages are in that folder already.');
     await this.#ground.folders.find(mailbox, from);
-    const target = await this.#editor.provide(mailbox, to);
+    await this.#editor.provide(mailbox, to);
     return this.#together(mailbox, from, async (folder) => {
+      // A change of folders that went before may have renamed it.
+      const target = await this.#ground.folders.find(mailbox, to);
       await this.#complete(target.path);
       const { confinement } = this.#ground.folders;
       const here = await FolderKeywords.of(folder.path, confinement);

@@ -56,6 +56,19 @@ suite('messages are changed', () => {
     assert.deepEqual(await filesOf(ground, 'INBOX'), []);
   });
 
+  test('messages on their way into a folder that is renamed meanwhile stay where they are', async (t) => {
+    const ground = await EditingGround.open(t);
+    const { messages, folders } = ground.editor;
+    const id = await ground.reading.file(text);
+    await folders.create(ground.mailbox, ground.folder('Old'));
+    const [moved, renamed] = await Promise.all([
+      problemOf(messages.move(ground.mailbox, ground.folder('INBOX'), ground.folder('Old'), [id])),
+      problemOf(folders.rename(ground.mailbox, ground.folder('Old'), ground.folder('New'))),
+    ]);
+    assert.deepEqual([moved, renamed], ['not-found', 'none']);
+    assert.deepEqual(await filesOf(ground, 'INBOX'), [`new/${id}`]);
+  });
+
   test('a name without sizes gets none when the message is moved', async (t) => {
     const ground = await EditingGround.open(t);
     await ground.reading.put('cur/foreign.name:2,', 'a\n');
