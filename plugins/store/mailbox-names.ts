@@ -26,8 +26,7 @@ export class MailboxNames {
   /** What the allow-list does not know may still be a user of the directory. @throws Problem `bad-request` */
   async parse(params: MailboxParameters): Promise<MailboxName> {
     const name = await this.#read(params);
-    await this.#provision?.one(name);
-    return name;
+    return this.#provision?.one(name) ?? name;
   }
 
   /** Before mailboxes are listed. */

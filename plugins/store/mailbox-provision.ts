@@ -2,6 +2,7 @@ import type { Directory } from '../../core/contracts/directory.js';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { quoteLocalPart } from '../../core/mime/local-part.js';
 import type { Log } from '../../core/log.js';
+import { mailboxNameOf } from './mailbox-name.js';
 import type { MaildirTree } from './maildir.js';
 import { makeMissingMailboxes } from './missing-mailboxes.js';
 
@@ -24,10 +25,17 @@ export class MailboxProvision {
     this.#log = log;
   }
 
-  /** Nothing is made for a name that no user has. */
-  async one(mailbox: MailboxName): Promise<void> {
-    if (await this.#maildirs.exists(mailbox)) return;
-    if ((await this.#directory.find(usernameOf(mailbox))) !== undefined) await this.#maildirs.ensure(mailbox);
+  /**
+   * The mailbox of that name, or of the user who has that name in other letters: `ANNA` is anna's. Nothing is made for a
+   * name that no user has.
+   */
+  async one(mailbox: MailboxName): Promise<MailboxName> {
+    if (await this.#maildirs.exists(mailbox)) return mailbox;
+    const user = await this.#directory.find(usernameOf(mailbox));
+    if (user === undefined) return mailbox;
+    const own = mailboxNameOf(user.address);
+    if (!(await this.#maildirs.exists(own))) await this.#maildirs.ensure(own);
+    return own;
   }
 
   /** The mailboxes of all users, before they are listed. */

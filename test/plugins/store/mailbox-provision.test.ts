@@ -1,0 +1,36 @@
+import assert from 'node:assert/strict';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import type { MailUser } from '../../../core/contracts/directory.js';
+import { parseMailboxName } from '../../../plugins/store/mailbox-name.js';
+import { MailboxNames } from '../../../plugins/store/mailbox-names.js';
+import { MailboxProvision } from '../../../plugins/store/mailbox-provision.js';
+import { rememberingLog } from '../../core/disk/remembering-log.js';
+import { addressOf, openStore } from './delivery-ground.js';
+
+const username = 'anna@example.org';
+const anna: MailUser = { username, address: addressOf(username), aliases: [], quota: null, disabled: false };
+/** Takes letters for equal in either case, as the directory of `users.json` does. */
+const directory = {
+  find: (name: string) => (name.toLowerCase() === username ? anna : undefined),
+  list: () => Promise.resolve([anna]),
+};
+
+test('a user has one mailbox, in whatever letters it is asked for', async (t) => {
+  const { maildirs, mail } = await openStore(t);
+  const names = new MailboxNames(directory, new MailboxProvision(maildirs, directory, rememberingLog().log));
+  for (const user of ['ANNA', 'anna', 'Anna', 'aNNA']) {
+    assert.equal((await names.parse({ domain: 'Example.org', user })).user, 'anna', user);
+  }
+  assert.deepEqual(await readdir(join(mail, 'example.org')), ['anna']);
+});
+
+test('a mailbox that lies there in other letters is still reached by its own name, and nobody gets none', async (t) => {
+  const { maildirs, mail } = await openStore(t);
+  const names = new MailboxNames(directory, new MailboxProvision(maildirs, directory, rememberingLog().log));
+  await maildirs.ensure(parseMailboxName({ domain: 'example.org', user: 'Anna' }));
+  assert.equal((await names.parse({ domain: 'example.org', user: 'Anna' })).user, 'Anna');
+  assert.equal((await names.parse({ domain: 'example.org', user: 'nobody' })).user, 'nobody');
+  assert.deepEqual(await readdir(join(mail, 'example.org')), ['Anna']);
+});
