@@ -32,6 +32,9 @@ export interface NewUser extends UserChange {
   readonly username: string;
 }
 
+/** Says whether the user that somebody has read is the present one. */
+export type Expectation = (user: UserDetails) => boolean;
+
 /** What an operator does with users, over HTTP or from the command line. Durable when it resolves. */
 export interface Roster {
   list(): Promise<readonly UserDetails[]>;
@@ -86,12 +89,14 @@ export class LocalRoster implements Roster {
     return detailsOf(record);
   }
 
-  async change(typed: string, change: UserChange): Promise<UserDetails> {
+  /** @param expected says whether the user is still as somebody has seen it; if not, `precondition-failed` */
+  async change(typed: string, change: UserChange, expected: Expectation = always): Promise<UserDetails> {
     const { records, configuration } = this.#input;
     const { username } = this.get(typed);
     const aliases = change.aliases && newAliases(change.aliases, username, configuration.domains);
     const passwordHash = change.password === undefined ? undefined : await hashOf(change.password, username);
     const changed = await records.change(username, (record) => {
+      expect(record, expected);
       const next = {
         ...record,
         aliases: aliases === undefined ? record.aliases : [...aliases],
@@ -105,13 +110,13 @@ export class LocalRoster implements Roster {
     return detailsOf(changed);
   }
 
-  async remove(typed: string): Promise<void> {
+  async remove(typed: string, expected: Expectation = always): Promise<void> {
     const { username, aliases } = this.get(typed);
     const postmaster = this.#input.postmaster();
     if (username === postmaster || aliases.includes(postmaster)) {
       throw problem('conflict', `${username} gets the mail for postmaster, which every mail server must take.`);
     }
-    await this.#input.records.remove(username);
+    await this.#input.records.remove(username, (record) => expect(record, expected));
   }
 
   #canonical(username: string): string {
@@ -128,6 +133,13 @@ export class LocalRoster implements Roster {
       throw problem('conflict', `${postmaster} must stay an alias of this user: the mail for postmaster goes there.`);
     }
   }
+}
+
+const always = (): boolean => true;
+
+function expect(record: UserRecord, expected: Expectation): void {
+  if (expected(detailsOf(record))) return;
+  throw problem('precondition-failed', 'Somebody else has changed this user since you read it.');
 }
 
 async function hashOf(password: string | undefined, username: string): Promise<string | null> {

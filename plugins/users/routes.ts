@@ -1,10 +1,17 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
-import { defineEndpoint, respond, type Account, type AnyEndpoint } from '../../core/http/endpoint.js';
+import {
+  defineEndpoint,
+  respond,
+  type Account,
+  type AnyEndpoint,
+  type EndpointRequest,
+} from '../../core/http/endpoint.js';
+import { namesTag } from '../../core/http/entity-tag.js';
 import { problem } from '../../core/problem.js';
 import type { UserDirectory } from './directory.js';
 import { longestPassword, shortestPassword } from './password-rule.js';
-import type { LocalRoster, UserDetails } from './roster.js';
+import type { Expectation, LocalRoster, UserDetails } from './roster.js';
 import type { SignIns } from './sign-ins.js';
 import { pageOf, type UserPage } from './user-list.js';
 import { CredentialsBody, NewUserBody, UserAnswer, UserChangeBody } from './user-schema.js';
@@ -177,8 +184,8 @@ const changeUser = ({ roster }: RouteParts) =>
     answer: UserAnswer,
     cache: 'no-store',
     etag: ({ params }) => tagOf(roster.get(params.username)),
-    async handle({ params, body }) {
-      const user = await roster.change(params.username, body);
+    async handle({ params, body, request }) {
+      const user = await roster.change(params.username, body, expectation(request));
       const { username } = user;
       return respond({
         status: 200,
@@ -204,9 +211,9 @@ const removeUser = ({ roster }: RouteParts) =>
     confirm:
       'Remove this user? Nobody can sign in as it and its addresses are refused. The mailbox and its messages stay.',
     etag: ({ params }) => tagOf(roster.get(params.username)),
-    async handle({ params }) {
+    async handle({ params, request }) {
       const { username } = roster.get(params.username);
-      await roster.remove(username);
+      await roster.remove(username, expectation(request));
       return respond({
         status: 200,
         location: '/users',
@@ -220,6 +227,11 @@ const removeUser = ({ roster }: RouteParts) =>
 const isAdmin = (account: Account | null): boolean => account?.role === 'admin';
 
 const pathOf = ({ username }: UserDetails): string => `/users/${encodeURIComponent(username)}`;
+
+/** Asked again when the change has its turn: of many at the same moment, one finds the version that all have read. */
+function expectation({ ifMatch }: EndpointRequest): Expectation | undefined {
+  return ifMatch === undefined ? undefined : (user) => namesTag(ifMatch, tagOf(user));
+}
 
 function tagOf(user: UserDetails): string {
   return createHash('sha256').update(JSON.stringify(user)).digest('base64url').slice(0, 22);

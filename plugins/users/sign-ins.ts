@@ -1,6 +1,6 @@
-import type { Directory, MailUser } from '../../core/contracts/directory.js';
+import type { MailUser } from '../../core/contracts/directory.js';
 import type { AttemptLimiter } from '../../core/rate.js';
-import { lowerCase } from './username.js';
+import type { UserDirectory } from './directory.js';
 
 export interface Attempt {
   readonly username: string;
@@ -18,18 +18,19 @@ export type SignIn =
   | { readonly outcome: 'limited'; readonly retryAfter: number };
 
 /**
- * Sign-ins with a limit of failures for each user and address, whether the user exists or not.
+ * Sign-ins with a limit of failures for each user and address, whether the user exists or not, and however the name is
+ * spelt.
  *
  * Attempts for the same pair take turns: a thousand guesses at once are counted one by one, and of many right ones at
  * once only the first is hashed.
  */
 export class SignIns {
-  readonly #directory: Pick<Directory, 'authenticate'>;
+  readonly #directory: Pick<UserDirectory, 'authenticate' | 'canonical'>;
   #limiter: AttemptLimiter;
   /** The last attempt of each pair that is under way. */
   readonly #turns = new Map<string, Promise<SignIn>>();
 
-  constructor(directory: Pick<Directory, 'authenticate'>, limiter: AttemptLimiter) {
+  constructor(directory: Pick<UserDirectory, 'authenticate' | 'canonical'>, limiter: AttemptLimiter) {
     this.#directory = directory;
     this.#limiter = limiter;
   }
@@ -41,7 +42,7 @@ export class SignIns {
 
   /** Throws `unavailable` when too many passwords are being checked; that does not count as a failure. */
   async attempt(attempt: Attempt): Promise<SignIn> {
-    const key = `${lowerCase(attempt.username)} ${attempt.address}`;
+    const key = `${this.#directory.canonical(attempt.username)} ${attempt.address}`;
     const mine = this.#inTurn(this.#turns.get(key), key, attempt);
     this.#turns.set(key, mine);
     try {

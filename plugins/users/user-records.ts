@@ -54,10 +54,12 @@ export class UserRecords {
     return changed ?? unknownUser(username);
   }
 
-  /** Throws `not-found`. */
-  async remove(username: string): Promise<void> {
+  /** Throws `not-found`, and what `check` throws when it sees the record as it is when its turn has come. */
+  async remove(username: string, check?: (record: UserRecord) => void): Promise<void> {
     await this.#document.update(({ users }) => {
-      users.splice(placeOf(users, username), 1);
+      const place = placeOf(users, username);
+      check?.(users[place] ?? unknownUser(username));
+      users.splice(place, 1);
     });
   }
 

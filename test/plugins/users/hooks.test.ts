@@ -249,7 +249,10 @@ describe('AUTH', () => {
     const counted: string[] = [];
     const pipeline = new Pipeline({ log: silent, clock: systemClock });
     const faults = [problem('unavailable'), new Error('the disk is gone')];
-    const directory = { authenticate: () => Promise.reject(faults.shift() ?? new Error('asked too often')) };
+    const directory = {
+      authenticate: () => Promise.reject(faults.shift() ?? new Error('asked too often')),
+      canonical: (typed: string) => typed,
+    };
     const limiter = new AttemptLimiter({ limit: 10, windowSeconds: 60, maxKeys: 10, clock: systemClock });
     pipeline.on(
       'users',

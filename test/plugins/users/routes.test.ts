@@ -193,6 +193,23 @@ describe('an admin over JSON', () => {
     assert.equal((await change(tag)).status, 412);
   });
 
+  it('is changed by one of many who have read the same version and ask at the same moment', async (test) => {
+    const { call, http } = await openServer(test, { users });
+    const path = '/users/anna%40example.org';
+    const tag = (await call('GET', path)).headers.get('etag') ?? '';
+    const change = async (method: string, body: string) => {
+      const headers = { 'Content-Type': 'application/json', 'If-Match': tag };
+      return (await http.get(path, { method, headers, body })).status;
+    };
+    const bodies = Array.from({ length: 8 }, (_, index) => `{"quota":${index + 7}}`);
+    const statuses = await Promise.all([...bodies.map((body) => change('PATCH', body)), change('DELETE', '{}')]);
+    assert.equal(statuses.filter((status) => status === 200).length, 1);
+    assert.ok(
+      statuses.every((status) => [200, 404, 412].includes(status)),
+      statuses.join(' '),
+    );
+  });
+
   it('removes a user', async (test) => {
     const { call, stored } = await openServer(test, { users });
     const path = '/users/anna%40example.org';

@@ -5,6 +5,7 @@ import { parseAddress } from '../../../core/mime/address.js';
 import { problem } from '../../../core/problem.js';
 import { AttemptLimiter } from '../../../core/rate.js';
 import { SignIns, type Attempt } from '../../../plugins/users/sign-ins.js';
+import { canonicalUsername } from '../../../plugins/users/username.js';
 import { isProblemNamed } from './users-site.js';
 
 const username = 'anna@example.org';
@@ -16,6 +17,7 @@ function signInsWith(limit = 3) {
   const clock = { now: () => time.ms, monotonic: () => time.ms };
   const asked: string[] = [];
   const directory = {
+    canonical: (typed: string) => canonicalUsername(typed, ['example.org']),
     async authenticate(name: string, password: string) {
       asked.push(password);
       await new Promise(setImmediate);
@@ -52,6 +54,7 @@ describe('sign-ins', () => {
     assert.equal((await attempt({ address: '192.0.2.2' })).outcome, 'refused');
     assert.equal((await attempt({ username: 'berta@example.org' })).outcome, 'refused');
     assert.equal((await attempt({ username: 'ANNA@example.org' })).outcome, 'limited');
+    assert.equal((await attempt({ username: 'anna' })).outcome, 'limited');
   });
 
   it('are counted for a user that does not exist, too', async () => {
