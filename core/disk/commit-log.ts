@@ -1,4 +1,5 @@
 import type { Log } from '../log.js';
+import { isShortage } from './fault.js';
 import type { FileLayer } from './file-layer.js';
 import { LogFolder, type FoundSegments, type FreeSegment, type SealedSegment } from './log-folder.js';
 import { AppendFailed, LogFull } from './log-failure.js';
@@ -178,8 +179,8 @@ export class CommitLog {
     this.#active = undefined;
     await active?.close();
     if (this.wanted) return;
-    const used = [...this.#sealed, ...this.#free].map(({ path }) => path);
-    for (const path of active === undefined ? used : [...used, active.path]) await clearSegment(path, this.#files);
+    const used = [...this.#sealed, ...this.#free, ...(active === undefined ? [] : [active])];
+    for (const { path } of used) await clearSegment(path, this.#files);
   }
 
   async #flush(): Promise<void> {
@@ -212,7 +213,10 @@ export class CommitLog {
       this.#full = true;
       throw new Error('all segments are in use');
     }
-    const segment = await Segment.begin(next.path, this.#files, next.capacity, this.#next);
+    const segment = await Segment.begin(next.path, this.#files, next.capacity, this.#next).catch((error: unknown) => {
+      if (isShortage(error)) this.#free.unshift(next);
+      throw error;
+    });
     if (this.#active !== undefined) await this.#seal(this.#active);
     this.#active = segment;
     if (this.#free.length === 0) this.#createAhead();
@@ -235,12 +239,9 @@ export class CommitLog {
     let bytes = 0;
     const first = this.#next;
     for (const { kind, payload, bytes: size } of batch) {
-      const number = this.#next;
-      this.#next += 1;
-      parts.push(
-        recordHeader({ mark: segment.mark, number, kind, acknowledged: this.#acknowledged, payload }),
-        ...payload,
-      );
+      const number = this.#next++;
+      const header = recordHeader({ mark: segment.mark, number, kind, acknowledged: this.#acknowledged, payload });
+      parts.push(header, ...payload);
       bytes += size;
       if (kind !== releaseKind) this.#newest = number;
     }

@@ -11,6 +11,13 @@ export function faultCode(error: unknown): string | undefined {
   return typeof code === 'string' ? code : undefined;
 }
 
+const shortages = new Set<string | undefined>(['EMFILE', 'ENFILE', 'ENOMEM']);
+
+/** True when descriptors or memory were wanting: it says nothing about the file. */
+export function isShortage(error: unknown): boolean {
+  return shortages.has(faultCode(error));
+}
+
 /** True when the system says that there is no such file. */
 export function isMissing(error: unknown): boolean {
   return faultCode(error) === 'ENOENT';
@@ -27,15 +34,14 @@ export function isTaken(error: unknown): boolean {
  */
 export function asStorageProblem(error: unknown): Problem {
   if (isProblem(error)) return error;
+  if (isShortage(error)) {
+    return problem('unavailable', { detail: 'Too much is going on; try again later.', cause: error });
+  }
   switch (faultCode(error) ?? '') {
     case 'ENOSPC':
     case 'EDQUOT':
     case 'EROFS':
       return problem('storage-full', { detail: 'There is no room to store it now; try again later.', cause: error });
-    case 'EMFILE':
-    case 'ENFILE':
-    case 'ENOMEM':
-      return problem('unavailable', { detail: 'Too much is going on; try again later.', cause: error });
     default:
       return problem('internal', { detail: 'It could not be stored now; try again later.', cause: error });
   }

@@ -83,7 +83,7 @@ function createFile(path: string, buffers: readonly Buffer[]): void {
 }
 
 function writeToFile(fd: number, buffers: readonly Buffer[]): void {
-  for (let rest = [...buffers]; rest.length > 0;) rest = behind(rest, writevSync(fd, rest));
+  for (let rest = filled(buffers); rest.length > 0;) rest = behind(rest, writevSync(fd, rest));
 }
 
 export const nodeFiles: FileLayer = {
@@ -114,15 +114,19 @@ export const nodeFiles: FileLayer = {
 
 /** Writes all of it, however often the system takes only a part. */
 export async function writeAll(files: FileLayer, fd: number, buffers: readonly Buffer[]): Promise<void> {
-  let rest = buffers.filter((buffer) => buffer.length > 0);
+  let rest = filled(buffers);
   while (rest.length > 0) {
-    const written = await files.write(fd, rest);
-    if (written === 0) throw Object.assign(new Error('nothing was written'), { code: 'EIO' });
-    rest = behind(rest, written);
+    rest = behind(rest, await files.write(fd, rest));
   }
 }
 
+function filled(buffers: readonly Buffer[]): Buffer[] {
+  return buffers.filter((buffer) => buffer.length > 0);
+}
+
+/** What is left to write. Nobody asks for ever a system that takes nothing. */
 function behind(buffers: readonly Buffer[], written: number): Buffer[] {
+  if (written === 0) throw Object.assign(new Error('nothing was written'), { code: 'EIO' });
   let left = written;
   const rest: Buffer[] = [];
   for (const buffer of buffers) {

@@ -73,6 +73,8 @@ export class FileSpool implements Spool {
   readonly #health: WriteHealth;
   readonly #ready: ReadyFiles;
   readonly #messages: MessageLog | undefined;
+  /** There is a log, or should be one, and it cannot be opened. */
+  readonly #unopened: boolean;
   readonly #ground: SpoolGround & MessageGround;
 
   /** Prefer `openSpool`. */
@@ -81,9 +83,9 @@ export class FileSpool implements Spool {
     folders: FolderSync,
     files: FileLayer,
     options: SpoolOptions,
-    commits: CommitLog | undefined,
+    commits: CommitLog | 'unopened' | undefined,
   ) {
-    const inUse = options.durability === 'log' && commits !== undefined;
+    const inUse = options.durability === 'log';
     const settings = { ...defaults, ...options };
     const clock = options.clock ?? systemClock;
     this.#headBytes = settings.headBytes;
@@ -91,7 +93,8 @@ export class FileSpool implements Spool {
     this.#room = new DiskRoom(folder, files, clock);
     this.#health = new WriteHealth(folder, { files, clock });
     const freshPath = (): string => join(folder, uniqueId());
-    if (commits !== undefined) {
+    this.#unopened = commits === 'unopened';
+    if (commits !== undefined && commits !== 'unopened') {
       const { log, checkpointBytes, checkpointMs, flush = coreutilsFlush } = settings;
       const find = findWherePlaced(files);
       const root = dirname(folder);
@@ -145,7 +148,13 @@ export class FileSpool implements Spool {
       return { status: 'degraded', why: 'The disk is almost full. Messages are refused with a temporary answer.' };
     }
     const health = this.#health.report();
-    return health.status === 'up' ? (this.#messages?.report() ?? health) : health;
+    if (health.status !== 'up') return health;
+    if (this.#unopened) {
+      const why =
+        'The commit log cannot be opened; the log file says why. Each message is a durable file, and those that may be in it come with a start that can.';
+      return { status: 'degraded', why };
+    }
+    return this.#messages?.report() ?? health;
   }
 
   /**
@@ -188,7 +197,11 @@ export async function openSpool(folder: string, options: SpoolOptions): Promise<
 }
 
 /** The log, if it is asked for or there is one to replay. Without it messages are durable files, and mail still comes in. */
-async function openCommits(folder: string, files: FileLayer, options: SpoolOptions): Promise<CommitLog | undefined> {
+async function openCommits(
+  folder: string,
+  files: FileLayer,
+  options: SpoolOptions,
+): Promise<CommitLog | 'unopened' | undefined> {
   const { log, durability, segmentBytes, mostSegments } = options;
   const sizes = {
     ...(segmentBytes !== undefined && { segmentBytes }),
@@ -199,7 +212,7 @@ async function openCommits(folder: string, files: FileLayer, options: SpoolOptio
     return await CommitLog.open(folder, { files, log, ...sizes });
   } catch (error) {
     log.error({ err: error }, 'the commit log cannot be opened; each message is a durable file instead');
-    return undefined;
+    return 'unopened';
   }
 }
 

@@ -1,6 +1,10 @@
 import { dirname } from 'node:path';
 import { isMissing, isTaken } from './fault.js';
 import { nodeFiles, type FileLayer } from './file-layer.js';
+import { Slots } from './slots.js';
+
+/** Folders that are open at once; more wait. A message may have a thousand mailboxes. */
+const mostOpen = 64;
 
 interface Flush {
   readonly done: Promise<void>;
@@ -14,6 +18,7 @@ interface Flush {
  */
 export class FolderSync {
   readonly #files: FileLayer;
+  readonly #slots = new Slots(mostOpen);
   /** The newest flush of each folder that has one. */
   readonly #flushes = new Map<string, Flush>();
 
@@ -36,9 +41,18 @@ export class FolderSync {
     return done;
   }
 
-  /** A new descriptor each time: after an EIO the kernel has marked the pages clean, and the old one would say "fine". */
   async #run(folder: string, flush: Flush, before: Promise<void> | undefined): Promise<void> {
     await before?.catch(() => undefined);
+    await this.#slots.take();
+    try {
+      await this.#flush(folder, flush);
+    } finally {
+      this.#slots.free();
+    }
+  }
+
+  /** A new descriptor each time: after an EIO the kernel has marked the pages clean, and the old one would say "fine". */
+  async #flush(folder: string, flush: Flush): Promise<void> {
     const fd = await this.#open(folder, flush);
     try {
       flush.started = true;

@@ -56,13 +56,16 @@ export class LoggedMessage implements KeptMessage {
       this.#state = 'kept';
       throw error;
     }
-    if (this.#isDropped()) await files.unlink(path);
-    else {
-      this.#state = 'stored';
-      this.#content = undefined;
-      this.#input.stored();
+    try {
+      if (this.#isDropped()) await files.unlink(path);
+      else {
+        this.#state = 'stored';
+        this.#content = undefined;
+        this.#input.stored();
+      }
+    } finally {
+      this.#input.settled(this);
     }
-    this.#input.settled(this);
   }
 
   /** Whoever does not want it any more may have said so meanwhile. */

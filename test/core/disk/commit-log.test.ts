@@ -165,6 +165,21 @@ test('a disk that takes nothing costs no more segments, however much is tried', 
   assert.deepEqual([texts[0], texts.at(-1)], ['before', 'after']);
 });
 
+test('a segment that cannot be opened for want of descriptors is used later, and none is made in its place', async (t) => {
+  const { folder, files, open } = await groundOf(t);
+  const log = await open();
+  await log.prepare();
+  for (let n = 0; n < 5; n += 1) {
+    files.order({ call: 'open', code: 'EMFILE', path: '.segment' });
+    await assert.rejects(append(log, 'refused'), LogFull);
+    files.order();
+    await log.prepare();
+  }
+  assert.equal((await readdir(folder)).length, 1);
+  await append(log, 'taken');
+  assert.deepEqual(await textsIn(await open()), ['taken']);
+});
+
 test('what is acknowledged behind a fault survives a power cut, though the system takes lost pages for written', async (t) => {
   for (let nth = 1; nth <= 8; nth += 1) {
     const { folder } = await groundOf(t);

@@ -28,6 +28,8 @@ export class FaultyFiles implements FileLayer {
   readonly calls: string[] = [];
   /** Paths that are open. */
   readonly opened = new Map<number, string>();
+  /** What was opened by calls that block. */
+  readonly openedNow: string[] = [];
   /** How many were open at the most. */
   mostOpened = 0;
   #faults: { readonly fault: Fault; seen: number }[] = [];
@@ -78,6 +80,7 @@ export class FaultyFiles implements FileLayer {
   }
 
   async openNow(path: string, flags: string | number, mode?: number): Promise<number> {
+    this.openedNow.push(path);
     return this.open(path, flags, mode);
   }
 

@@ -36,6 +36,23 @@ test('folders do not wait for each other', async (t) => {
   assert.equal(files.count('fsync'), 2);
 });
 
+test('a message to many mailboxes takes no more descriptors than some, and no fault keeps one of its places', async (t) => {
+  const root = await temporaryFolder(t);
+  const files = new FaultyFiles();
+  const sync = new FolderSync(files);
+  const folders = Array.from({ length: 200 }, (_, number) => join(root, `${number}`));
+  await Promise.all(folders.map((folder) => makeFolder(folder)));
+  for (const call of ['open', 'fsync', 'close'] as const) {
+    files.order({ call, code: 'EIO' });
+    const results = await Promise.allSettled(folders.map((folder) => sync.sync(folder)));
+    assert.ok(results.every(({ status }) => status === 'rejected'));
+  }
+  files.order();
+  await Promise.all(folders.map((folder) => sync.sync(folder)));
+  assert.ok(files.mostOpened <= 64, `${files.mostOpened} were open`);
+  assert.equal(files.opened.size, 0);
+});
+
 test('a failed fsync reaches all who shared it, and the next one uses a new descriptor', async (t) => {
   const folder = await temporaryFolder(t);
   const files = new FaultyFiles();

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { openSpool, type FileSpool, type SpoolOptions } from '../../../core/disk/file-spool.js';
+import { LoggedMessage } from '../../../core/disk/logged-message.js';
 import type { FindPlaced } from '../../../core/disk/restoration.js';
 import type { KeptMessage } from '../../../core/disk/spool.js';
 import { FaultyFiles } from './faulty-files.js';
@@ -127,6 +128,22 @@ test('what is dropped while its file is written leaves no file', async (t) => {
   await closing;
   assert.deepEqual(await inbox(ground), []);
   assert.deepEqual(await readdir(join(ground.root, 'spool')), []);
+});
+
+test('what is dropped while its file is written counts no longer, also when that file cannot be removed', async (t) => {
+  const ground = await openGround(t);
+  const placement = { folder: ground.inbox, name: 'a' };
+  let settled = 0;
+  const input = { placement, content: whole, number: 1, settled: () => (settled += 1), stored: () => undefined };
+  const message = new LoggedMessage(input);
+  ground.files.order({ call: 'unlink', code: 'EIO' });
+  const release = ground.files.hold('rename');
+  const stored = message.store(ground.files, join(ground.root, 'spool', 'b'));
+  while (ground.files.count('rename') === 0) await pause(2);
+  assert.equal(message.drop(), true);
+  release();
+  await assert.rejects(stored, { code: 'EIO' });
+  assert.equal(settled, 1);
 });
 
 test('what is taken back does not come again, whether its file was written or not', async (t) => {

@@ -260,4 +260,7 @@ test('a log folder that is none does not stop the start', async (t) => {
   const spool = await nextLife(ground);
   await delivered(ground, 'a', spool);
   assert.ok((await contentOf(ground, 'a')).equals(whole));
+  const { status, why } = spool.report();
+  assert.equal(status, 'degraded');
+  assert.match(why ?? '', /commit log/);
 });
