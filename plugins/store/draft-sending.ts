@@ -10,7 +10,9 @@ import { newMessageId, ownerOf, readRange, sendable } from './draft-composition.
 import type { DraftContent } from './draft-content.js';
 import type { DraftFiles } from './draft-files.js';
 import type { DraftShelf } from './draft-shelf.js';
+import { DraftTurns } from './draft-turns.js';
 import { type AlongWith, type Drafts, expect, type OpenDraft } from './drafts.js';
+import { lockKey } from './folder-editor.js';
 
 export interface SentDraft {
   /** Unique name of the message in Sent. */
@@ -36,13 +38,21 @@ const removed = ['date', 'return-path', 'received', 'delivered-to', 'x-postern-d
 /** Hands drafts in. A draft that was sent is a message in Sent; asking again for the same one sends nothing. */
 export class DraftSending {
   readonly #input: DraftSendingInput;
+  /** A second click comes with the version that the first one is about to replace: it waits, and finds that the draft was sent. */
+  readonly #turns = new DraftTurns();
 
   constructor(input: DraftSendingInput) {
     this.#input = input;
   }
 
   /** @throws Problem `not-found`, `invalid` for the recipients, `precondition-failed` */
-  async send(
+  send(mailbox: MailboxName, draftId: string, along: AlongWith, remoteAddress: string): Promise<SentDraft> {
+    return this.#turns.take(`${lockKey(mailbox)}/${draftId}`, () =>
+      this.#saveAndSend(mailbox, draftId, along, remoteAddress),
+    );
+  }
+
+  async #saveAndSend(
     mailbox: MailboxName,
     draftId: string,
     { fields, expected }: AlongWith,
@@ -61,7 +71,7 @@ export class DraftSending {
         return this.#send(mailbox, open, remoteAddress);
       });
     } catch (error) {
-      // A second click waits for the first one, and finds that the draft has gone.
+      // It may have gone since it was looked for.
       return this.#alreadySent(mailbox, draftId, error);
     }
   }

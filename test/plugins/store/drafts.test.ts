@@ -246,6 +246,16 @@ suite('sending drafts', () => {
     assert.equal(handedIn.length, 1);
   });
 
+  test('a second click on a form, which carries the version that both have read, gets the same answer', async (t) => {
+    const { drafts, sending, handedIn } = await openDrafts(t, await temporaryFolder(t));
+    const { draftId, tag } = await drafts.create(ann, change({ to: 'bob@example.net' }));
+    const { fields } = change({ to: 'bob@example.net', text: 'the last word' });
+    const along = { fields, expected: (present: string) => present === tag };
+    const answers = await Promise.all([1, 2, 3].map(() => sending.send(ann, draftId, along, '127.0.0.1')));
+    assert.equal(new Set(answers.map(({ sentId }) => sentId)).size, 1);
+    assert.equal(handedIn.length, 1);
+  });
+
   test('after a crash between filing and removing, the draft is not sent again unless it was changed', async (t) => {
     const disk = new FaultyFiles();
     const { drafts, sending, handedIn, files } = await openDrafts(t, await temporaryFolder(t), disk);
