@@ -43,7 +43,7 @@ export class CommitLog {
   readonly #folder: LogFolder;
   readonly #files: FileLayer;
   readonly #mostSegments: number;
-  readonly #largest: number;
+  #largest: number;
   readonly #free: FreeSegment[];
   readonly #sealed: SealedSegment[];
   #active: Segment | undefined;
@@ -104,7 +104,7 @@ export class CommitLog {
     return this.#full;
   }
 
-  /** Bytes that the payload of a record may have. */
+  /** Bytes that the payload of a record may have; fewer than any has once it is closed. */
   get largest(): number {
     return this.#largest;
   }
@@ -137,7 +137,7 @@ export class CommitLog {
    */
   append(kind: number, payload: readonly Buffer[]): Promise<number> {
     const bytes = recordHeaderBytes + bytesOf(payload);
-    if (bytes > this.#largest + recordHeaderBytes) return Promise.reject(new LogFull('the record is too large'));
+    if (bytes > this.#largest + recordHeaderBytes) return Promise.reject(new LogFull('too large, or closed'));
     const appended = new Promise<number>((resolve, reject) => {
       this.#waiting.push({ kind, payload, bytes, resolve, reject });
     });
@@ -171,8 +171,9 @@ export class CommitLog {
     if ((this.#active === undefined || this.#full) && this.#free.length === 0) await this.#create();
   }
 
-  /** Waits for what was appended. When nothing is wanted any more, the next start has nothing to read. */
+  /** Takes nothing more, and waits for what was appended. When nothing is wanted any more, the next start has nothing to read. */
   async close(): Promise<void> {
+    this.#largest = -Infinity;
     await this.#flushing;
     await this.#creating?.catch(() => undefined);
     const active = this.#active;

@@ -107,6 +107,17 @@ test('a log that was closed with nothing wanted has nothing to read', async (t) 
   assert.equal((await open()).wanted, false);
 });
 
+test('a log that is being closed takes what had come and nothing more: its segments are cleared', async (t) => {
+  const { open } = await groundOf(t);
+  const log = await open();
+  const early = append(log, 'early');
+  const closing = log.close();
+  await assert.rejects(append(log, 'late'), LogFull);
+  await Promise.all([early, closing]);
+  await assert.rejects(append(log, 'later'), LogFull);
+  assert.deepEqual(await textsIn(await open()), ['early']);
+});
+
 test('a full log turns records away without writing them, and takes them again when it was released', async (t) => {
   const { open } = await groundOf(t);
   const log = await open({ mostSegments: 2 });
