@@ -292,3 +292,15 @@ test('a segment that was being made when the process died is removed', async (t)
   await open();
   assert.deepEqual(await readdir(folder), []);
 });
+
+test('owners that die one after the other want no more segments each time', async (t) => {
+  const { folder, open } = await groundOf(t);
+  for (let life = 0; life < 12; life += 1) {
+    const log = await open({ mostSegments: 4 });
+    await log.prepare();
+    const number = await append(log, `life ${life}`);
+    await log.release(number);
+  }
+  assert.ok((await readdir(folder)).length <= 4, String((await readdir(folder)).length));
+  assert.deepEqual(await textsIn(await open()), []);
+});
