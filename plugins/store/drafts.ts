@@ -103,16 +103,31 @@ export class Drafts {
 
   /** Attachments stay, unless a raw message takes the place of everything. @throws Problem also `precondition-failed` */
   async update(mailbox: MailboxName, draftId: string, change: DraftChange, expected?: Expectation): Promise<Draft> {
+    if (change.kind === 'fields') {
+      return this.#change(mailbox, draftId, expected, (open) => this.#prepare(mailbox, change, open));
+    }
     await this.#input.shelf.find(mailbox, draftId);
     // What comes slowly is not waited for while others wait for the draft.
-    const raw = change.kind === 'raw' ? await this.#prepare(mailbox, change, undefined) : undefined;
+    const raw = await this.#prepareRaw(change.content);
     try {
-      return await this.#change(mailbox, draftId, expected, (open) =>
-        raw === undefined ? this.#prepare(mailbox, change, open) : Promise.resolve(raw),
-      );
+      return await this.#alone(mailbox, draftId, () => this.#replace(mailbox, draftId, expected, raw));
     } finally {
-      if (raw !== undefined) await this.#input.files.discard(raw);
+      await this.#input.files.discard(raw);
     }
+  }
+
+  /** By a whole message; the one before may be one that nobody can parse. */
+  async #replace(
+    mailbox: MailboxName,
+    draftId: string,
+    expected: Expectation | undefined,
+    raw: PreparedFile,
+  ): Promise<Draft> {
+    const { shelf } = this.#input;
+    const found = await shelf.find(mailbox, draftId);
+    expect(found, expected);
+    await shelf.save(mailbox, raw, draftId, found);
+    return this.#opened(mailbox, draftId, (open) => Promise.resolve(describe(open)));
   }
 
   /** @throws Problem `not-found`, `precondition-failed` */

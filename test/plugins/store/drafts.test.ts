@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir, rename, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { readMessageName } from '../../../plugins/store/message-name.js';
@@ -234,6 +234,25 @@ suite('sending drafts', () => {
     assert.deepEqual(await files(), []);
     assert.match(await only('Sent'), /\r\nBcc: Eve <eve@example.net>\r\n/);
     assert.deepEqual(await files('Sent'), [`${sentId}:2,S`]);
+  });
+
+  test('a draft that is too large to be parsed is replaced by a whole message', async (t) => {
+    const { drafts, shelf, root, files } = await openDrafts(t, await temporaryFolder(t));
+    const { draftId } = await drafts.create(ann, change({ text: 'x' }));
+    const [name = ''] = await files();
+    const file = join(root, 'example.org', 'ann', '.Drafts', 'cur', name);
+    await rename(file, file.replace(/,S=\d+,W=\d+/, ''));
+    await truncate(file.replace(/,S=\d+,W=\d+/, ''), 129 * 1024 * 1024);
+    await assert.rejects(drafts.read(ann, draftId), { problem: 'conflict' });
+    const raw = () => upload('', 'Subject: new\r\n\r\nx\r\n').open();
+    await assert.rejects(
+      drafts.update(ann, draftId, { kind: 'raw', content: raw() }, () => false),
+      { problem: 'precondition-failed' },
+    );
+    const { content } = await drafts.update(ann, draftId, { kind: 'raw', content: raw() });
+    assert.equal(content.subject, 'new');
+    assert.equal((await shelf.all(ann)).length, 1);
+    assert.equal((await files()).length, 1);
   });
 
   test('a second click, now or later, sends nothing and gets the same answer', async (t) => {
