@@ -53,6 +53,7 @@ const settings = (folder: string, relayPort: number): string =>
     'queue_run_delay = 1s',
     'minimal_backoff_time = 1s',
     'maximal_backoff_time = 1s',
+    'transport_retry_time = 1s',
     'default_destination_concurrency_failed_cohort_limit = 0',
     '',
   ].join('\n');
