@@ -100,14 +100,17 @@ export async function readFields(ctx: Context, type: string, limit: number): Pro
   // A byte order mark, and bytes that are no UTF-8, are lost in decoding.
   if (Buffer.byteLength(text) !== received) throw problem('bad-request', 'Send UTF-8 without a byte order mark.');
   if (type !== 'application/json') return { kind: 'form', fields: parseFields(text, 'form') };
-  if (depthOf(text) > deepest) throw problem('bad-request', 'The body is nested too deeply.');
+  const { depth, members } = shapeOf(text);
+  if (depth > deepest) throw problem('bad-request', 'The body is nested too deeply.');
+  if (members !== membersOf(value)) throw problem('bad-request', 'An object of the body names a member twice.');
   return { kind: 'json', value };
 }
 
-/** How deep the brackets of a JSON text go; strings are skipped. */
-export function depthOf(text: string): number {
+/** How deep the brackets of a JSON text go, and how many members its objects name; strings are skipped. */
+export function shapeOf(text: string): { readonly depth: number; readonly members: number } {
   let depth = 0;
   let most = 0;
+  let members = 0;
   let quoted = false;
   for (let index = 0; index < text.length; index += 1) {
     const code = text.charCodeAt(index);
@@ -117,8 +120,16 @@ export function depthOf(text: string): number {
     } else if (code === 0x22) quoted = true;
     else if (code === 0x5b || code === 0x7b) most = Math.max(most, (depth += 1));
     else if (code === 0x5d || code === 0x7d) depth -= 1;
+    else if (code === 0x3a) members += 1;
   }
-  return most;
+  return { depth: most, members };
+}
+
+/** How many members the objects have that came of a text: of a name that stands there twice, one is lost. */
+function membersOf(value: unknown): number {
+  if (typeof value !== 'object' || value === null) return 0;
+  const inner: readonly unknown[] = Object.values(value);
+  return inner.reduce<number>((sum, one) => sum + membersOf(one), Array.isArray(value) ? 0 : inner.length);
 }
 
 function rawBody(ctx: Context, limit: number): ReadBody {

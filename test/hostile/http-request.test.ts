@@ -13,8 +13,9 @@ const authorization = `Authorization: ${basic('boss', 'boss-secret')}`;
 
 /** Bodies that are no object of ours. */
 const hostileJson: Readonly<Record<string, string>> = {
-  'a million arrays': '['.repeat(500_000),
-  'a million objects': '{"a":'.repeat(100_000),
+  'a million arrays': '['.repeat(1_000_000),
+  '150,000 objects': '{"a":'.repeat(150_000),
+  '500,000 arrays with their ends': `${'['.repeat(500_000)}${']'.repeat(500_000)}`,
   NaN: '{"username":NaN}',
   'a byte order mark': '\xef\xbb\xbf{}',
   'UTF-16': '\xff\xfe{\0}\0',
@@ -27,6 +28,8 @@ const hostileJson: Readonly<Record<string, string>> = {
   'objects for texts': '{"username":{"$ne":""},"password":{"$ne":""}}',
   prototypes: '{"__proto__":{"admin":true},"constructor":{"prototype":{"admin":true}}}',
   'unknown keys': '{"username":"a@localhost","password":"b","role":"admin"}',
+  'a key twice':
+    '{"username":"a@localhost","username":"b@localhost","password":"rye bread and cheese","subject":"a","subject":"b"}',
 };
 
 describe('requests to the whole server that are not what they seem', () => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { depthOf } from '../../../core/http/body.js';
+import { shapeOf } from '../../../core/http/body.js';
 import { basic, openShell, passwords, type OpenedShell } from './opened-shell.js';
 import { rawExchange, rawRequest, statusOf } from './raw-exchange.js';
 
@@ -29,6 +29,9 @@ test('what is no JSON object is refused as unreadable, what is no item as invali
     ['{"name":"x","__proto__":{"role":"admin"}}', 400],
     ['['.repeat(99_000), 400],
     ['['.repeat(90_000) + ']'.repeat(90_000), 400],
+    ['{"name":"x","name":"y"}', 400],
+    ['{"name":"x","n\\u0061me":"y"}', 400],
+    ['{"tags":[{"a":1,"b":{"c":1,"c":{}}}],"name":"x"}', 400],
     ['{"name":"x","constructor":{"prototype":{}}}', 422],
     ['{"name":["x"]}', 422],
     ['{"name":"x","size":1e400}', 422],
@@ -52,9 +55,9 @@ test('every invalid place is named by a JSON pointer', async () => {
   );
 });
 
-test('brackets inside of strings have no depth', () => {
-  assert.equal(depthOf('{"a":"[[[[\\"[[["}'), 1);
-  assert.equal(depthOf('[[{"a":[]}]]'), 4);
+test('brackets and colons inside of strings do not count', () => {
+  assert.deepEqual(shapeOf('{"a":"[[[[\\"[[[:"}'), { depth: 1, members: 1 });
+  assert.deepEqual(shapeOf('[[{"a":[],"b:":{"c" : 1}}]]'), { depth: 4, members: 3 });
 });
 
 test('other charsets and encodings are not guessed', async () => {
