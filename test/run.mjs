@@ -1,7 +1,7 @@
 /**
  * Builds, then runs the tests of dist/test. Arguments select files by a part of their path:
  *   npm test                     all but the thorough ones: under three minutes on two cores
- *   npm run test:all             those too: browser, other programs, attacks, fuzzing, kill points
+ *   npm run test:all             those too: browser, other programs, attacks, kill points
  *   npm run test:thorough        only those
  *   npm test -- core/smtp        only those files
  * Every process of a test runs on the node that runs this one: PATH="/folder/of/another/node:$PATH" npm test
@@ -47,7 +47,6 @@ const thorough = [
   'e2e/user-commands',
   'e2e/watchdog',
   'examples',
-  'fuzz',
   'hostile',
   'peers',
   'plugins/client-queue/queue',

@@ -2,6 +2,9 @@ import { readFileSync } from 'node:fs';
 
 const everyMs = 10;
 
+/** No remote input may hold the event loop for longer, in milliseconds. */
+export const longestHoldMs = 200;
+
 /** The longest time for which the event loop was held, and during which run. */
 export interface Hold {
   readonly ms: number;

@@ -9,11 +9,9 @@
 import { randomInt } from 'node:crypto';
 import { parseArgs } from 'node:util';
 import { fuzzGround } from './grounds.js';
+import { longestHoldMs } from './held-loop.js';
 import { addSeed } from './seeds.js';
 import { attempt } from './trial.js';
-
-/** No remote input may hold the event loop for longer, in milliseconds. */
-const longestHoldMs = 200;
 
 const { values } = parseArgs({
   options: {
