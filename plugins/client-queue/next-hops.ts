@@ -1,3 +1,5 @@
+import { LRUCache } from 'lru-cache';
+import { roomFor } from '../../core/cache-room.js';
 import type { Clock } from '../../core/clock.js';
 import type { HopFinder, HopSearch, NextHop, NoRoute } from '../../core/dns/next-hop.js';
 import type { ClientCredentials, Destination as Server, TlsPolicy } from '../../core/smtp/client/destination.js';
@@ -24,49 +26,78 @@ export interface NextHopsInput {
 
 /** How long an answer is used without asking again; the resolver has its own memory, by what the DNS says. */
 const keepMs = 30_000;
+/** One that is so old may be asked for again, so that nobody has to wait for the next. */
+const ageingMs = 20_000;
 const keepFailureMs = 3000;
+/** Name servers that let us wait for so long without an answer are not asked again for that domain for a while. */
+const hangsMs = 1000;
+const keepHangingMs = 30_000;
 const mostKept = 10_000;
+/** A search that takes longer is given up: a domain may name many servers, each with name servers of its own. */
+const longestSearchMs = 30_000;
 /** RFC 5321 §5.1 wants two at least; more would only keep a dead destination's mail busy. */
 const mostServers = 5;
 
-interface Kept {
+/** What is known of a destination. */
+export interface KnownHops {
+  readonly found: Servers | NoRoute;
+  /** By `clock.monotonic()`. */
   readonly until: number;
-  readonly found: Promise<Servers | NoRoute>;
+  readonly ageingAt: number;
+  /** Nobody answered for so long that it was given up. */
+  readonly hung: boolean;
 }
 
 /** Knows the servers of destinations, by route or by MX, and how to speak with them. */
 export class NextHops {
   readonly #input: NextHopsInput;
-  readonly #kept = new Map<string, Kept>();
+  readonly #kept = new LRUCache<string, KnownHops>(roomFor(mostKept));
+  /** Asked at this moment. */
+  readonly #asked = new Map<string, Promise<Servers | NoRoute>>();
 
   constructor(input: NextHopsInput) {
     this.#input = input;
   }
 
   /** Never rejects. */
-  find(destination: string): Promise<Servers | NoRoute> {
-    const now = this.#input.clock.monotonic();
-    const kept = this.#kept.get(destination);
-    if (kept !== undefined && kept.until > now) return kept.found;
-    if (this.#kept.size >= mostKept) this.#kept.clear();
-    const found = this.#find(readDestination(destination));
-    this.#kept.set(destination, { until: now + keepMs, found });
-    void this.#shortenFailure(destination, found);
-    return found;
+  async find(destination: string): Promise<Servers | NoRoute> {
+    return this.peek(destination)?.found ?? this.refresh(destination);
   }
 
-  async #shortenFailure(destination: string, found: Kept['found']): Promise<void> {
-    const { outcome } = await found;
-    const until = this.#input.clock.monotonic() + keepFailureMs;
-    if (outcome === 'failed' && this.#kept.get(destination)?.found === found) {
-      this.#kept.set(destination, { until, found });
-    }
+  /** What is known at this moment, without asking anybody. */
+  peek(destination: string): KnownHops | undefined {
+    const kept = this.#kept.get(destination);
+    return kept !== undefined && kept.until > this.#input.clock.monotonic() ? kept : undefined;
+  }
+
+  /** Asks anew; until the answer is there the one before counts. Never rejects. */
+  refresh(destination: string): Promise<Servers | NoRoute> {
+    const asked = this.#asked.get(destination);
+    if (asked !== undefined) return asked;
+    const began = this.#input.clock.monotonic();
+    const asking = this.#find(readDestination(destination));
+    this.#asked.set(destination, asking);
+    void this.#learn(destination, asking, began);
+    return asking;
+  }
+
+  async #learn(destination: string, asking: Promise<Servers | NoRoute>, began: number): Promise<void> {
+    const found = await asking;
+    if (this.#asked.get(destination) !== asking) return;
+    this.#asked.delete(destination);
+    const now = this.#input.clock.monotonic();
+    const isFound = found.outcome === 'found';
+    const hung = !isFound && found.reason === 'dns' && now - began >= hangsMs;
+    const until = now + (isFound ? keepMs : hung ? keepHangingMs : keepFailureMs);
+    this.#kept.set(destination, { found, until, ageingAt: isFound ? now + ageingMs : Infinity, hung });
   }
 
   /** New settings, or an operator who wants it tried again now. All destinations if none is named. */
-  forget(destinations?: readonly string[]): void {
-    if (destinations === undefined) this.#kept.clear();
-    else for (const destination of destinations) this.#kept.delete(destination);
+  forget(destinations: readonly string[] = [...this.#kept.keys(), ...this.#asked.keys()]): void {
+    for (const destination of destinations) {
+      this.#kept.delete(destination);
+      this.#asked.delete(destination);
+    }
   }
 
   async #find(destination: Destination): Promise<Servers | NoRoute> {
@@ -86,11 +117,17 @@ export class NextHops {
       const site = siteOfRoute({ mx: hosts, port }, settings());
       return this.#servers(search, site, (hop) => this.#server(hop, { port, protocol, tls: { mode } }));
     }
-    const allowPrivate = settings().allowPrivateAddresses;
-    const search = await finder.forDomain(destination.domain, { allowPrivate });
+    const search = await this.#search(destination.domain);
     const site = siteOfSearch(search, destination.domain, settings());
     const tls = domainTls(destination.domain, settings());
     return this.#servers(search, site, (hop) => this.#server(hop, { port: settings().port, protocol: 'smtp', tls }));
+  }
+
+  async #search(domain: string): Promise<HopSearch> {
+    const { finder, settings } = this.#input;
+    const allowPrivate = settings().allowPrivateAddresses;
+    const search = await finder.forDomain(domain, { allowPrivate, signal: AbortSignal.timeout(longestSearchMs) });
+    return search.outcome === 'failed' && search.reason === 'aborted' ? unanswered(domain) : search;
   }
 
   #servers(search: HopSearch, site: string, server: (hop: NextHop) => Server): Servers | NoRoute {
@@ -114,6 +151,15 @@ export class NextHops {
     return { address, host, helloName: hostname, ...about, ...(localAddress !== undefined && { localAddress }) };
   }
 }
+
+const unanswered = (domain: string): NoRoute => ({
+  outcome: 'failed',
+  reason: 'dns',
+  code: 451,
+  status: '4.4.3',
+  text: `The name servers did not answer in time for ${domain}`,
+  permanent: false,
+});
 
 const unknownRoute = (text: string): NoRoute => ({
   outcome: 'failed',

@@ -1,32 +1,32 @@
 import { LRUCache } from 'lru-cache';
 import { roomFor } from '../../core/cache-room.js';
 import type { Clock } from '../../core/clock.js';
+import type { NoRoute } from '../../core/dns/next-hop.js';
 import { readDestination } from './destination-key.js';
-import type { NextHops } from './next-hops.js';
+import { LookupLanes } from './lookup-lanes.js';
+import type { NextHops, Servers } from './next-hops.js';
 import type { ClientQueueSettings } from './options.js';
 import { siteKey, siteOfRoute } from './site-key.js';
 
 export interface SitesInput {
-  readonly hops: Pick<NextHops, 'find'>;
+  readonly hops: Pick<NextHops, 'find' | 'peek' | 'refresh'>;
   readonly settings: () => Pick<ClientQueueSettings, 'routes' | 'sites' | 'port'>;
   readonly clock: Clock;
 }
 
 /** Domains whose site is remembered. */
 const mostKnown = 50_000;
-/** A site that was looked up so long ago is looked up again, while the old one still counts. */
-const freshMs = 600_000;
-/** What could not be looked up is tried again so soon. */
-const failedMs = 3000;
-const lookedUpAtOnce = 200;
+/** Whose name servers did not answer is looked up among others of that kind for so long. */
+const suspectMs = 3_600_000;
 /** While many are looked up, those who wait are told now and then. */
 const tellMs = 20;
 
 interface Known {
   readonly site: string;
-  readonly until: number;
-  /** Still good while it is looked up again. */
-  readonly sure: boolean;
+  /** The settings alone say so. */
+  readonly fixed: boolean;
+  /** Its name servers may still hang. By `clock.monotonic()`. */
+  readonly suspectUntil: number;
 }
 
 /** Knows which destinations have the same servers, and so share connections, limits, rate and slow start. */
@@ -34,22 +34,37 @@ export class Sites {
   readonly #input: SitesInput;
   readonly #known = new LRUCache<string, Known>(roomFor(mostKnown));
   readonly #listeners = new Set<() => void>();
-  readonly #waiting = new Set<string>();
-  readonly #asked = new Set<string>();
+  readonly #lanes = new LookupLanes(
+    (destination) => this.#lookFor(destination),
+    () => this.#tell(),
+  );
   #telling: NodeJS.Timeout | undefined;
 
   constructor(input: SitesInput) {
     this.#input = input;
   }
 
-  /** Undefined while nobody knows; who listens is told when that has changed. */
+  /**
+   * Undefined while its servers are not known: who listens is told when that has changed. Those of a site that is given are at hand, so
+   * that no attempt has to wait for the DNS.
+   */
   of(destination: string): string | undefined {
-    const known = this.#known.get(destination);
-    if (known !== undefined && known.until > this.#input.clock.monotonic()) return known.site;
-    const site = this.#withoutAsking(destination);
-    if (site === undefined) this.#ask(destination);
-    else this.#remember(destination, site, true);
-    return site ?? (known?.sure === true ? known.site : undefined);
+    const known = this.#known.get(destination) ?? this.#fixed(destination);
+    if (known === undefined && this.#lanes.has(destination)) return undefined;
+    if (known?.fixed === true) return known.site;
+    const { hops, clock } = this.#input;
+    const now = clock.monotonic();
+    const kept = hops.peek(destination);
+    if (kept === undefined || kept.ageingAt <= now) this.#lanes.ask(destination, now < (known?.suspectUntil ?? 0));
+    return kept && siteOf(destination, kept.found);
+  }
+
+  #fixed(destination: string): Known | undefined {
+    const site = this.#lanes.has(destination) ? undefined : this.#withoutAsking(destination);
+    if (site === undefined) return undefined;
+    const known: Known = { site, fixed: true, suspectUntil: 0 };
+    this.#known.set(destination, known);
+    return known;
   }
 
   /** What is known, without asking for more. */
@@ -59,7 +74,7 @@ export class Sites {
 
   /** The site after a look into the DNS where that is needed. Never rejects. */
   async find(destination: string): Promise<string> {
-    return this.peek(destination) ?? (await this.#look(destination));
+    return this.peek(destination) ?? siteOf(destination, await this.#input.hops.find(destination));
   }
 
   /** Called when a site has become known. Returns the undo. */
@@ -84,40 +99,15 @@ export class Sites {
     return route === undefined ? destination : siteOfRoute(route, settings);
   }
 
-  #remember(destination: string, site: string, sure: boolean): void {
-    const until = this.#input.clock.monotonic() + (sure ? freshMs : failedMs);
-    this.#known.set(destination, { site, until, sure });
-  }
-
-  #ask(destination: string): void {
-    if (this.#asked.has(destination)) return;
-    if (this.#asked.size >= lookedUpAtOnce) this.#waiting.add(destination);
-    else void this.#lookFor(destination);
-  }
-
   async #lookFor(destination: string): Promise<void> {
-    this.#asked.add(destination);
-    await this.#look(destination);
-    this.#asked.delete(destination);
-    const [next] = this.#waiting;
-    if (next !== undefined) {
-      this.#waiting.delete(next);
-      void this.#lookFor(next);
-    }
-    this.#tell();
-  }
-
-  /** What cannot be found has a site of its own for now: the attempt says why. */
-  async #look(destination: string): Promise<string> {
-    const found = await this.#input.hops.find(destination);
-    const isFound = found.outcome === 'found';
-    const site = isFound ? found.site : siteKey(destination);
-    this.#remember(destination, site, isFound);
-    return site;
+    const { hops, clock } = this.#input;
+    const site = siteOf(destination, await hops.refresh(destination));
+    const hung = hops.peek(destination)?.hung === true;
+    this.#known.set(destination, { site, fixed: false, suspectUntil: hung ? clock.monotonic() + suspectMs : 0 });
   }
 
   #tell(): void {
-    if (this.#waiting.size > 0) {
+    if (this.#lanes.isCrowded) {
       this.#telling ??= setTimeout(() => this.#tellNow(), tellMs).unref();
     } else this.#tellNow();
   }
@@ -128,3 +118,7 @@ export class Sites {
     for (const listener of this.#listeners) listener();
   }
 }
+
+/** What cannot be found has a site of its own for now: the attempt says why. */
+const siteOf = (destination: string, found: Servers | NoRoute): string =>
+  found.outcome === 'found' ? found.site : siteKey(destination);

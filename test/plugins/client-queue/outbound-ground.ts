@@ -23,6 +23,8 @@ export interface OutboundGroundOptions {
   readonly options?: object;
   /** Servers by domain: addresses, dialled at the port of the options. */
   readonly hops?: Readonly<Record<string, readonly string[] | HopSearch>>;
+  /** In place of `hops`. */
+  readonly finder?: HopFinder;
   readonly deadlines?: Partial<ClientDeadlines>;
   readonly deliver?: LocalDelivery['deliver'];
   readonly submit?: (submission: Submission) => Promise<unknown>;
@@ -63,7 +65,7 @@ export async function outboundGround(test: Ending, given: OutboundGroundOptions 
   const outbound = new Outbound({
     queue,
     controls,
-    finder: finderOf(given.hops ?? {}),
+    finder: given.finder ?? finderOf(given.hops ?? {}),
     local: {
       deliver: (parcel) => {
         parcels.push(parcel);

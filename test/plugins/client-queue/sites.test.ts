@@ -4,6 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { HopSearch } from '../../../core/dns/next-hop.js';
 import { isProblem } from '../../../core/problem.js';
 import { parseDestination } from '../../../plugins/client-queue/destination-key.js';
+import { NextHops } from '../../../plugins/client-queue/next-hops.js';
 import { ClientQueueOptions } from '../../../plugins/client-queue/options.js';
 import { siteLabel, siteOfRoute, siteOfSearch } from '../../../plugins/client-queue/site-key.js';
 import { Sites } from '../../../plugins/client-queue/sites.js';
@@ -15,6 +16,15 @@ function found(site: string, ...best: readonly string[]): HopSearch {
   const hops = best.map((host) => ({ host, address: '127.0.0.1', preference: 10 }));
   return { outcome: 'found', site, hops };
 }
+
+const lost: HopSearch = {
+  outcome: 'failed',
+  reason: 'dns',
+  code: 451,
+  status: '4.4.3',
+  text: 'No',
+  permanent: false,
+};
 
 describe('the site of a destination', () => {
   const settings = ClientQueueOptions.parse({
@@ -70,21 +80,20 @@ describe('looking up sites', () => {
   function ground(search: (domain: string) => Promise<HopSearch>) {
     const clock = new HandClock();
     const asked: string[] = [];
-    const hops = {
-      find: async (domain: string) => {
-        asked.push(domain);
-        const answer = await search(domain);
-        return answer.outcome === 'failed' ? answer : { outcome: 'found' as const, site: answer.site, servers: [] };
-      },
-    };
     const settings = ClientQueueOptions.parse({ routes: { out: { mx: ['relay.example'] } } });
+    const forDomain = (domain: string): Promise<HopSearch> => {
+      asked.push(domain);
+      return search(domain);
+    };
+    const finder = { forDomain, forHosts: () => Promise.reject(new Error('nobody asks')) };
+    const hops = new NextHops({ finder, clock, hostname: 'mail.example.org', settings: () => settings });
     const sites = new Sites({ hops, settings: () => settings, clock });
     const told = (): Promise<void> => new Promise((resolve) => void sites.onFound(resolve));
-    return { clock, asked, sites, told };
+    return { clock, asked, hops, sites, told };
   }
 
   test('a domain is looked up once, and who listens hears of it', async () => {
-    const { asked, sites, told } = ground(() => Promise.resolve(found('site:mx.example')));
+    const { asked, sites, told } = ground(() => Promise.resolve(found('mx.example')));
     const heard = told();
     assert.equal(sites.of('a.example'), undefined);
     assert.equal(sites.of('a.example'), undefined);
@@ -102,29 +111,54 @@ describe('looking up sites', () => {
     assert.deepEqual(asked, []);
   });
 
-  test('an old answer counts until the new one is there', async () => {
-    let site = 'site:old';
-    const { clock, sites, told } = ground(() => Promise.resolve(found(site)));
+  test('an answer that grows old counts until the new one is there', async () => {
+    let site = 'old';
+    const { clock, sites, told } = ground(() => Promise.resolve(found(`${site}.example`)));
     let heard = told();
     sites.of('a.example');
     await heard;
-    site = 'site:new';
-    clock.advance(3_600_000);
+    site = 'new';
+    clock.advance(25);
     heard = told();
-    assert.equal(sites.of('a.example'), 'site:old');
+    assert.equal(sites.of('a.example'), 'site:old.example');
     await heard;
-    assert.equal(sites.of('a.example'), 'site:new');
+    assert.equal(sites.of('a.example'), 'site:new.example');
+  });
+
+  test('no attempt has to wait for name servers that do not answer any more', async () => {
+    let answer: Promise<HopSearch> = Promise.resolve(found('mx.example'));
+    const { clock, hops, sites, told } = ground(() => answer);
+    const heard = told();
+    sites.of('a.example');
+    await heard;
+    answer = new Promise(() => undefined);
+    clock.advance(25);
+    assert.equal(sites.of('a.example'), 'site:mx.example');
+    assert.equal((await hops.find('a.example')).outcome, 'found', 'what an attempt asks');
+    clock.advance(25);
+    assert.equal(sites.of('a.example'), undefined, 'it gets no attempt');
+    assert.equal(sites.peek('a.example'), 'site:mx.example', 'people are told what was known last');
+  });
+
+  test('a domain whose name servers hung is left alone for a while', async () => {
+    const clocks: HandClock[] = [];
+    const { clock, asked, sites, told } = ground((domain) => {
+      if (domain.startsWith('dead')) clocks[0]?.advance(15);
+      return Promise.resolve(domain.startsWith('dead') ? lost : found('mx.example'));
+    });
+    clocks.push(clock);
+    const heard = told();
+    sites.of('dead.example');
+    await heard;
+    clock.advance(20);
+    assert.equal(sites.of('dead.example'), 'site:dead.example', 'what is new for it is deferred at once');
+    assert.equal(asked.length, 1);
+    clock.advance(20);
+    assert.equal(sites.of('dead.example'), undefined);
+    assert.equal(asked.length, 2);
   });
 
   test('what cannot be looked up is tried all the same, and looked up again soon', async () => {
-    const lost = {
-      outcome: 'failed',
-      reason: 'dns',
-      code: 451,
-      status: '4.4.3',
-      text: 'No',
-      permanent: false,
-    } as const;
     const { clock, asked, sites, told } = ground(() => Promise.resolve(lost));
     const heard = told();
     sites.of('a.example');
