@@ -12,13 +12,16 @@ const script = fileURLToPath(new URL('../plugins/store/delivering-process.js', i
 
 /** Every call that changes what is on the disk. The process dies as it enters the call: what was before is done. */
 export const killingCalls = ['mkdir', 'write', 'writev', 'fsync', 'fdatasync', 'link', 'rename', 'unlink'] as const;
+/** Those of which the thread that works on files makes many more, so that it alone would ever come to the n-th. */
+export const callsOfMain = ['write', 'rename'] as const;
 const messages = 12;
 
 export interface KillPoint {
   readonly durability: Durability;
   readonly call: (typeof killingCalls)[number];
-  /** Which call of the thread that works on files, from 1. */
+  /** Which call of a thread, from 1: of the one that comes to it first, or of the main one. */
   readonly nth: number;
+  readonly by?: 'any' | 'main';
 }
 
 /** Undefined when there is a strace that can kill. */
@@ -31,10 +34,11 @@ export function straceMissing(): string | undefined {
  * Delivers some messages in a process that is killed at that point, starts anew, and holds the mailboxes to what was
  * acknowledged. False when the process came to its end before the point.
  */
-export async function killAt({ durability, call, nth }: KillPoint): Promise<boolean> {
+export async function killAt({ durability, call, nth, by = 'any' }: KillPoint): Promise<boolean> {
   const data = await mkdtemp(join(tmpdir(), 'postern-crash-'));
   try {
-    const traced = ['-f', '-qq', '-o', '/dev/null', '-e', `trace=${call}`];
+    const threads = by === 'any' ? ['-f'] : [];
+    const traced = [...threads, '-qq', '-o', '/dev/null', '-e', `trace=${call}`];
     const kill = ['-e', `inject=${call}:signal=SIGKILL:when=${nth}`];
     const command = [process.execPath, script, data, 'word', durability, String(messages)];
     const child = spawn('strace', [...traced, ...kill, ...command], {
@@ -51,7 +55,7 @@ export async function killAt({ durability, call, nth }: KillPoint): Promise<bool
     await account(data, 'word', printed, messages);
     return signal === 'SIGKILL';
   } catch (error) {
-    throw new Error(`killed at ${call} ${nth}, durability ${durability}`, { cause: error });
+    throw new Error(`killed at ${call} ${nth} of ${by} thread, durability ${durability}`, { cause: error });
   } finally {
     await rm(data, { recursive: true, force: true });
   }

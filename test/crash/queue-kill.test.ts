@@ -12,6 +12,11 @@ import { straceMissing } from './kill-point.js';
 const script = fileURLToPath(new URL('../plugins/client-queue/queue/queueing-process.js', import.meta.url));
 const durabilities = ['file', 'log'] as const;
 const calls = ['write', 'writev', 'fsync', 'fdatasync', 'link', 'rename', 'unlink'] as const;
+/** Of any thread; and of the main one, which the others would never let come to its second write. */
+const ways: readonly (readonly [call: string, threads: readonly string[]])[] = [
+  ...calls.map((call) => [call, ['-f']] as const),
+  ['write', []],
+];
 
 async function run(command: readonly string[], said: Said, killAfter = Infinity): Promise<boolean> {
   const [program = '', ...args] = command;
@@ -47,16 +52,16 @@ for (const durability of durabilities) {
     { skip: straceMissing() ?? false },
     async (t) => {
       let kills = 0;
-      for (const call of calls) {
+      for (const [call, threads] of ways) {
         for (let nth = 1, step = 1; ; nth += step, step += 3) {
           const data = await temporaryFolder(t);
           const said = new Said();
-          const traced = ['-f', '-qq', '-o', '/dev/null', '-e', `trace=${call}`];
+          const traced = [...threads, '-qq', '-o', '/dev/null', '-e', `trace=${call}`];
           const kill = ['-e', `inject=${call}:signal=SIGKILL:when=${nth}`];
           const args = [process.execPath, script, data, durability, '0', '12'];
           const killed = await run(['strace', ...traced, ...kill, ...args], said);
           await accountFor(data, durability, said, 12).catch((error: unknown) => {
-            throw new Error(`killed at ${call} ${nth}`, { cause: error });
+            throw new Error(`killed at ${call} ${nth} ${threads.join('')}`, { cause: error });
           });
           if (!killed) break;
           kills += 1;

@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { killAt, killingCalls, straceMissing } from './kill-point.js';
+import { callsOfMain, killAt, killingCalls, straceMissing, type KillPoint } from './kill-point.js';
 import { killAtRandom } from './random-kills.js';
 
 /**
@@ -13,12 +13,16 @@ const say = (text: string): boolean => process.stdout.write(`${text}\n`);
 let failures = 0;
 
 async function enumerate(durability: 'file' | 'log'): Promise<void> {
-  for (const call of killingCalls) {
+  const ways: readonly Pick<KillPoint, 'call' | 'by'>[] = [
+    ...killingCalls.map((call) => ({ call })),
+    ...callsOfMain.map((call) => ({ call, by: 'main' as const })),
+  ];
+  for (const way of ways) {
     let points = 0;
     let failed = 0;
     for (let nth = 1; ; nth += Number(values.step)) {
       try {
-        if (!(await killAt({ durability, call, nth }))) break;
+        if (!(await killAt({ durability, ...way, nth }))) break;
       } catch (error) {
         failed += 1;
         say(String(error instanceof Error ? `${error.message}: ${String(error.cause)}` : error));
@@ -26,7 +30,7 @@ async function enumerate(durability: 'file' | 'log'): Promise<void> {
       points += 1;
     }
     failures += failed;
-    say(`durability ${durability}: ${points} kills at ${call}, ${failed} failed`);
+    say(`durability ${durability}: ${points} kills at ${way.call} of ${way.by ?? 'any'} thread, ${failed} failed`);
   }
 }
 
