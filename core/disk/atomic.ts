@@ -38,28 +38,13 @@ export async function writeDurable(
   data: readonly Buffer[] | Readable,
   mode = 0o600,
 ): Promise<void> {
-  await writeDurableTo(files, await files.open(path, 'wx', mode), data);
-}
-
-/** The same for a file that is open; its descriptor is closed whatever happens. */
-export async function writeDurableTo(files: FileLayer, fd: number, data: readonly Buffer[] | Readable): Promise<void> {
-  await makeDurable(files, fd, async () => {
+  const fd = await files.open(path, 'wx', mode);
+  try {
     if (data instanceof Readable) {
       for await (const chunk of data as AsyncIterable<Buffer>) await writeAll(files, fd, [chunk]);
     } else {
       await writeAll(files, fd, data);
     }
-  });
-}
-
-/** The same, written by calls that block. */
-export async function writeDurableNow(files: FileLayer, fd: number, data: readonly Buffer[]): Promise<void> {
-  await makeDurable(files, fd, () => files.writeNow(fd, data));
-}
-
-async function makeDurable(files: FileLayer, fd: number, write: () => Promise<void>): Promise<void> {
-  try {
-    await write();
     await files.fsync(fd);
   } catch (error) {
     await files.close(fd).catch(() => undefined);

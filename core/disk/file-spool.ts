@@ -12,8 +12,8 @@ import { coreutilsFlush, type FileSystemFlush } from './file-system-flush.js';
 import { HeadCollector } from './head.js';
 import { uniqueId, uniqueIdPattern } from './id.js';
 import { MessageLog } from './message-log.js';
+import { NewFiles } from './new-files.js';
 import { namingsOf } from './placing.js';
-import { ReadyFiles } from './ready-files.js';
 import { Reaper } from './reaper.js';
 import { findWherePlaced, type FindPlaced } from './restoration.js';
 import { Slots } from './slots.js';
@@ -71,7 +71,7 @@ export class FileSpool implements Spool {
   readonly #reserveBytes: number;
   readonly #room: DiskRoom;
   readonly #health: WriteHealth;
-  readonly #ready: ReadyFiles;
+  readonly #fresh: NewFiles;
   readonly #messages: MessageLog | undefined;
   /** There is a log, or should be one, and it cannot be opened. */
   readonly #unopened: boolean;
@@ -101,18 +101,19 @@ export class FileSpool implements Spool {
       const shared = { files, folders, log, flush, find, freshPath };
       this.#messages = new MessageLog({ ...shared, commits, root, inUse, checkpointBytes, checkpointMs });
     }
-    this.#ready = new ReadyFiles({ files, freshPath });
     const brief = new Slots(settings.openWhileSyncing);
+    const crowded = (): boolean => brief.taken + (this.#messages?.placing.count ?? 0) > few;
+    this.#fresh = new NewFiles({ files, kind: inUse ? 'plain' : 'durable', crowded, freshPath });
     this.#ground = {
       files,
       naming: namingsOf(files),
       folders,
       log: options.log,
-      ready: this.#ready,
+      fresh: this.#fresh,
       reaper: new Reaper((path) => remove(files, path, options.log)),
       lasting: new Slots(settings.openWhileReceiving),
       brief,
-      crowded: () => brief.taken + (this.#messages?.placing.count ?? 0) > few,
+      crowded,
       memoryBytes: settings.memoryBytes,
       backlogBytes: settings.backlogBytes,
       failed: (error) => this.#health.failed(error),
@@ -180,7 +181,7 @@ export class FileSpool implements Spool {
   /** The last thing: everything is on the disk, and a next start has nothing to replay. */
   async close(): Promise<void> {
     await this.settled();
-    await this.#ready.close();
+    await this.#fresh.close();
     await this.#messages?.close();
   }
 }

@@ -159,17 +159,17 @@ export class Placing {
     };
     try {
       if (placements.length > 1) await jointly(placements.slice(0, -1).map(link));
-      if (last !== undefined && !(await this.#moveTo(pathOf(last), naming))) await link(last);
+      if (last !== undefined && !(await this.#moveTo(last, naming))) await link(last);
     } catch (error) {
       await this.#takeBack(named, 'a sibling could not be placed, this one not removed');
       throw error;
     }
   }
 
-  /** A rename overwrites. That nobody takes the name between the look and the rename is sure by the chance that is in it. */
-  async #moveTo(path: string, naming: Naming): Promise<boolean> {
-    return this.#file.giveAway(path, async (from, to) => {
-      if (await this.#ground.files.isThere(to)) throw taken();
+  /** A rename overwrites. A look waits for whoever changes the folder, and blocks meanwhile, so it is for names that may be taken. */
+  async #moveTo(placement: Placement, naming: Naming): Promise<boolean> {
+    return this.#file.giveAway(pathOf(placement), async (from, to) => {
+      if (placement.unique !== true && (await this.#ground.files.isThere(to))) throw taken();
       await naming.rename(from, to);
     });
   }

@@ -10,6 +10,8 @@ export interface ReadyFilesInput {
   readonly files: FileLayer;
   /** A path in the spool that nobody has had. */
   readonly freshPath: () => string;
+  /** What they are opened with; `open(2)`. */
+  readonly flags: number;
   /** At most so many are kept ready. */
   readonly most?: number;
   readonly windowMs?: number;
@@ -70,10 +72,10 @@ export class ReadyFiles {
 
   /** A disk that refuses is not asked again before the next message. */
   async #create(): Promise<void> {
-    const { files, freshPath } = this.#input;
+    const { files, freshPath, flags } = this.#input;
     const path = freshPath();
     try {
-      const file = { path, fd: await files.open(path, 'wx', 0o600) };
+      const file = { path, fd: await files.open(path, flags, 0o600) };
       this.#creating -= 1;
       if (this.#closed) return await this.#drop(file);
       this.#ready.push(file);

@@ -1,16 +1,15 @@
 import { Readable } from 'node:stream';
 import type { FileLayer } from './file-layer.js';
 import { writeAll } from './file-layer.js';
-import { writeDurableNow, writeDurableTo } from './atomic.js';
 import { Blocks } from './blocks.js';
-import type { ReadyFile, ReadyFiles } from './ready-files.js';
+import type { NewFileKind, NewFiles } from './new-files.js';
 import type { Reaper } from './reaper.js';
 import type { Slots } from './slots.js';
 
 /** What the spool lends to each of its files. */
 export interface SpoolGround {
   readonly files: FileLayer;
-  readonly ready: Pick<ReadyFiles, 'take'>;
+  readonly fresh: Pick<NewFiles, 'make'>;
   readonly reaper: Reaper;
   /** Open files that last as long as a peer takes to send. */
   readonly lasting: Slots;
@@ -18,11 +17,6 @@ export interface SpoolGround {
   readonly brief: Slots;
   /** Up to so many bytes stay in memory, and their file is written at once when it must be durable; more are written so many at a time. */
   readonly memoryBytes: number;
-  /**
-   * Several messages are on their way to their places. Else nothing holds up a call that blocks, and it has answered before a thread would
-   * have woken up.
-   */
-  readonly crowded: () => boolean;
   /** A path in the spool that nobody has had. */
   readonly freshPath: () => string;
   /** More bytes than that are waiting for the disk: the writer is told to wait. */
@@ -161,21 +155,19 @@ export class SpoolFile {
   }
 
   /** Its name is this file's from now on. */
-  #takeReady(): ReadyFile | undefined {
-    const { ready, crowded } = this.#ground;
-    const file = this.#path === undefined && crowded() ? ready.take() : undefined;
-    this.#path = file?.path ?? this.#path;
-    return file;
+  async #make(kind: NewFileKind): Promise<number> {
+    const { path, fd } = await this.#ground.fresh.make(kind, this.#path);
+    this.#path = path;
+    return fd;
   }
 
   async #storeMemory(): Promise<void> {
     const { files } = this.#ground;
-    const ready = this.#takeReady();
-    if (ready === undefined) return files.createNow(this.path, this.#blocks.all());
+    const fd = await this.#make('plain');
     try {
-      await files.writeNow(ready.fd, this.#blocks.all());
+      await files.writeNow(fd, this.#blocks.all());
     } finally {
-      await files.close(ready.fd);
+      await files.close(fd);
     }
   }
 
@@ -186,11 +178,16 @@ export class SpoolFile {
     );
   }
 
+  /** A failing close counts, for some file systems report a failed write there. */
   async #writeDurable(files: FileLayer): Promise<void> {
-    const { path = this.path, fd } = this.#takeReady() ?? {};
-    const blocks = this.#blocks.all();
-    if (this.#ground.crowded()) await writeDurableTo(files, fd ?? (await files.open(path, 'wx', 0o600)), blocks);
-    else await writeDurableNow(files, fd ?? (await files.openNow(path, 'wx', 0o600)), blocks);
+    const fd = await this.#make('durable');
+    try {
+      await writeAll(files, fd, this.#blocks.all());
+    } catch (error) {
+      await files.close(fd).catch(() => undefined);
+      throw error;
+    }
+    await files.close(fd);
   }
 
   async #briefly(work: (files: FileLayer) => Promise<void>): Promise<void> {

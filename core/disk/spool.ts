@@ -4,6 +4,8 @@ import type { Readable } from 'node:stream';
 export interface Placement {
   readonly folder: string;
   readonly name: string;
+  /** No file can have the name, for 128 bits of chance are in it: nobody looks whether it is taken, and a file that had it would be lost. */
+  readonly unique?: boolean;
   /** Name of the delivery target that finds the message again after a crash, wherever others have moved it since. */
   readonly owner?: string;
 }
@@ -38,7 +40,7 @@ export interface SpooledMessage {
   /** Whatever can be done before the message is placed is done, and nothing is visible. Idempotent; shared by all targets. */
   sync(): Promise<void>;
   /**
-   * Makes the message visible in all these places or in none. Resolves when it is durable and there. Throws EEXIST and
+   * Makes the message visible in all these places or in none. Resolves when it is durable and there. Throws EEXIST (unless the name is `unique`) and
    * ENOENT as the system says them, every other fault as a problem; then it is in none of them, now or after a crash.
    */
   place(placements: readonly Placement[]): Promise<void>;

@@ -151,7 +151,9 @@ class MaildirDelivery implements Delivery {
   }
 
   #placement(folder: string, size: number): Placement {
-    return { folder, name: this.#ground.names.next(size, this.#mark), owner: mailboxTarget };
+    const { names } = this.#ground;
+    // A repeated delivery has its mark in place of chance.
+    return { folder, name: names.next(size, this.#mark), unique: this.#mark === undefined, owner: mailboxTarget };
   }
 
   async #unlessAborted(): Promise<void> {

@@ -1,3 +1,4 @@
+import { constants } from 'node:fs';
 import { nodeFiles, type FileLayer } from '../../../core/disk/file-layer.js';
 
 /** Fails calls of one operation as a disk would. */
@@ -30,6 +31,8 @@ export class FaultyFiles implements FileLayer {
   readonly opened = new Map<number, string>();
   /** What was opened by calls that block. */
   readonly openedNow: string[] = [];
+  /** Descriptors whose writes make durable what they write, as an fsync behind each would. */
+  readonly #syncing = new Set<number>();
   /** How many were open at the most. */
   mostOpened = 0;
   #faults: { readonly fault: Fault; seen: number }[] = [];
@@ -75,6 +78,8 @@ export class FaultyFiles implements FileLayer {
     await this.#before('open', path);
     const fd = await nodeFiles.open(path, flags, mode);
     this.opened.set(fd, path);
+    if (typeof flags === 'number' && (flags & constants.O_DSYNC) !== 0) this.#syncing.add(fd);
+    else this.#syncing.delete(fd);
     this.mostOpened = Math.max(this.mostOpened, this.opened.size);
     return fd;
   }
@@ -91,7 +96,9 @@ export class FaultyFiles implements FileLayer {
 
   async write(fd: number, buffers: readonly Buffer[]): Promise<number> {
     await this.#before('write', this.#pathOf(fd));
-    return nodeFiles.write(fd, buffers);
+    const written = await nodeFiles.write(fd, buffers);
+    if (this.#syncing.has(fd)) await this.#before('fsync', this.#pathOf(fd));
+    return written;
   }
 
   async fsync(fd: number): Promise<void> {

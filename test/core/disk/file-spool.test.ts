@@ -8,6 +8,7 @@ import { makeFolder } from '../../../core/disk/folder.js';
 import { uniqueId } from '../../../core/disk/id.js';
 import { isProblem } from '../../../core/problem.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
+import { until } from '../../support/until.js';
 import { rememberingLog } from './remembering-log.js';
 import { contentOf, largeMessage, message, openGround, received, returnPath, trace, whole } from './spool-ground.js';
 
@@ -128,6 +129,30 @@ test('a name that is taken is told as EEXIST and the file there is left alone', 
   await assert.rejects(spooled.place([{ folder: ground.inbox, name: 'a' }]), { code: 'EEXIST' });
   assert.equal((await contentOf(ground, 'a')).toString(), 'mine');
 });
+
+test('a name that nobody else can have is not looked for', async (t) => {
+  const ground = await openGround(t);
+  const spooled = await received(ground.spool);
+  await spooled.place([{ folder: ground.inbox, name: 'a', unique: true }]);
+  assert.ok((await contentOf(ground, 'a')).equals(whole));
+  assert.equal(ground.files.count('lstat', ground.inbox), 0);
+});
+
+for (const arrivals of [1, 8]) {
+  test(`no message is visible before its bytes are on the disk, with ${arrivals} on their way`, async (t) => {
+    const ground = await openGround(t, { durability: 'file' });
+    const letGo = ground.files.hold('fsync');
+    const names = Array.from({ length: arrivals }, (_, index) => `m${index}`);
+    const placed = names.map(async (name) => {
+      await (await received(ground.spool)).place([{ folder: ground.inbox, name }]);
+    });
+    await until('all wait', () => ground.files.count('fsync', 'spool/') === arrivals || undefined);
+    assert.deepEqual(await readdir(ground.inbox), []);
+    letGo();
+    await Promise.all(placed);
+    assert.deepEqual((await readdir(ground.inbox)).toSorted(), names);
+  });
+}
 
 test('a small message whose file went to a mailbox is placed again all the same, by two at once as well', async (t) => {
   const ground = await openGround(t);

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { constants } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { suite, test, type TestContext } from 'node:test';
@@ -11,11 +12,12 @@ import { FaultyFiles } from './faulty-files.js';
 import { openGround, received, whole, contentOf } from './spool-ground.js';
 
 const windowMs = 150;
+const flags = constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY;
 
 async function open(t: TestContext) {
   const folder = await temporaryFolder(t);
   const files = new FaultyFiles();
-  const ready = new ReadyFiles({ files, freshPath: () => join(folder, uniqueId()), most: 8, windowMs });
+  const ready = new ReadyFiles({ files, freshPath: () => join(folder, uniqueId()), flags, most: 8, windowMs });
   t.after(() => ready.close());
   const present = async () => (await readdir(folder)).length;
   return { folder, files, ready, present };
