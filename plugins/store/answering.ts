@@ -1,9 +1,10 @@
 import { parseAddressList } from '../../core/mime/address-list.js';
 import { scanHeader } from '../../core/mime/header.js';
 import { isProblem, problem } from '../../core/problem.js';
-import { ownerOf, type PartSource, readRange } from './draft-composition.js';
+import { ownerOf, partsOfMessage, type PartSource, readRange } from './draft-composition.js';
 import type { DraftContent } from './draft-content.js';
-import { type Draft, type Drafts, partsOfMessage } from './drafts.js';
+import type { Draft } from './draft.js';
+import type { Drafts } from './drafts.js';
 import { type AnswerKind, answerFields } from './message-answer.js';
 import { type MessageFile, readHead } from './message-file.js';
 import type { MessagePlace, StoreReader } from './store-reader.js';

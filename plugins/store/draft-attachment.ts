@@ -1,7 +1,7 @@
 import { parseParameters } from '../../core/mime/content-type.js';
 import { safeFilename } from '../../core/mime/part-description.js';
 import { problem } from '../../core/problem.js';
-import type { AttachmentUpload } from './drafts.js';
+import type { AttachmentUpload } from './draft.js';
 
 const token = /^[a-z0-9][a-z0-9!#$&^_.+-]{0,99}\/[a-z0-9][a-z0-9!#$&^_.+-]{0,99}$/;
 const charset = /^[\w.:-]{1,40}$/;

@@ -55,6 +55,12 @@ export function composeDraft({ mailbox, before, fields, parts, now }: DraftCompo
   });
 }
 
+/** What an editor shows no HTML of keeps it, as long as the text beside it is the same. */
+export function withKeptHtml(fields: DraftFields, before: DraftContent | undefined): DraftFields {
+  if (fields.html !== null || before === undefined || (before.text ?? '') !== (fields.text ?? '')) return fields;
+  return { ...fields, html: before.html };
+}
+
 export function newMessageId({ domain }: MailboxName): string {
   return `<${randomBytes(16).toString('hex')}@${domain}>`;
 }
@@ -64,7 +70,7 @@ export function ownerOf({ user, domain }: MailboxName): Correspondent {
 }
 
 /** The part as it is in the file, so that nothing of it is held in memory. */
-export function partOf({ handle }: MessageFile, { header, start, end }: DraftPart): PartSource {
+function partOf({ handle }: MessageFile, { header, start, end }: DraftPart): PartSource {
   return {
     async *open() {
       yield Buffer.from(`${header}\r\n`, 'latin1');
@@ -74,6 +80,10 @@ export function partOf({ handle }: MessageFile, { header, start, end }: DraftPar
 }
 
 const pieceBytes = 64 * 1024;
+
+export function partsOfMessage(file: MessageFile, parts: readonly DraftPart[]): readonly PartSource[] {
+  return parts.map((part) => partOf(file, part));
+}
 
 /** The bytes of an open file from `start` up to `end`. A stream for each part would leave its listeners on the handle. */
 export async function* readRange(handle: MessageFile['handle'], start: number, end: number): AsyncGenerator<Buffer> {

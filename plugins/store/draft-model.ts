@@ -1,7 +1,7 @@
 import { type Correspondent, writeCorrespondent } from '../../core/mime/recipient.js';
 import type { DraftFields } from './draft-composition.js';
 import type { Attachment, DraftContent } from './draft-content.js';
-import type { Draft } from './drafts.js';
+import type { Draft } from './draft.js';
 import type { MailboxIdentity } from './mailbox-names.js';
 import { draftHref, draftsHref, mailboxHref } from './page-model.js';
 

@@ -11,7 +11,8 @@ import type { DraftContent } from './draft-content.js';
 import type { DraftFiles } from './draft-files.js';
 import type { DraftShelf } from './draft-shelf.js';
 import { DraftTurns } from './draft-turns.js';
-import { type AlongWith, type Drafts, expect, type OpenDraft } from './drafts.js';
+import type { Drafts } from './drafts.js';
+import { type AlongWith, expect, type OpenDraft } from './draft.js';
 import { lockKey } from './folder-editor.js';
 
 export interface SentDraft {

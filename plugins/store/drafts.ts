@@ -2,56 +2,29 @@ import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { uniqueId } from '../../core/disk/id.js';
 import { type AttachmentLabel, encodeAttachment } from '../../core/mime/compose.js';
 import { problem } from '../../core/problem.js';
-import { type DraftFields, composeDraft, partOf, type PartSource } from './draft-composition.js';
-import type { Attachment, DraftContent, DraftPart } from './draft-content.js';
+import {
+  type AlongWith,
+  type AttachmentUpload,
+  describe,
+  type Draft,
+  type DraftChange,
+  expect,
+  type Expectation,
+  type OpenDraft,
+} from './draft.js';
+import {
+  type DraftFields,
+  composeDraft,
+  partsOfMessage,
+  type PartSource,
+  withKeptHtml,
+} from './draft-composition.js';
+import type { Attachment } from './draft-content.js';
 import type { DraftFiles, PreparedFile } from './draft-files.js';
-import { tagOf } from './draft-name.js';
-import type { DraftShelf, ShelvedDraft } from './draft-shelf.js';
+import type { DraftShelf } from './draft-shelf.js';
 import type { DraftTurns } from './draft-turns.js';
 import { folderOfLocal } from './mailbox-name.js';
-import type { MessageFile } from './message-file.js';
 import type { StoreReader } from './store-reader.js';
-
-/** A draft as it is now. */
-export interface Draft {
-  readonly draftId: string;
-  /** Unique name of its present file; another one after each change. */
-  readonly id: string;
-  /** Changes with each version. */
-  readonly tag: string;
-  /** ISO 8601. */
-  readonly savedAt: string;
-  /** Bytes of the whole message. */
-  readonly size: number;
-  readonly content: DraftContent;
-}
-
-/** Fields, or a whole message. */
-export type DraftChange =
-  | {
-      readonly kind: 'fields';
-      readonly fields: DraftFields;
-      /** HTML that the editor did not show stays, as long as the text beside it is the same. */
-      readonly keepHtml?: boolean;
-      /** Of a draft that is begun: what is attached from the first. */
-      readonly parts?: readonly PartSource[];
-    }
-  | { readonly kind: 'raw'; readonly content: AsyncIterable<Buffer> };
-
-/** Says whether the version that somebody has read is the present one. */
-export type Expectation = (tag: string) => boolean;
-
-export interface AttachmentUpload {
-  readonly filename: string;
-  readonly contentType: string;
-  open(): AsyncIterable<Buffer>;
-}
-
-/** What is done to a draft together with a change of its attachments, for an editor whose text is not saved yet. */
-export interface AlongWith {
-  readonly fields?: DraftFields | undefined;
-  readonly expected?: Expectation | undefined;
-}
 
 export interface DraftsInput {
   readonly reader: StoreReader;
@@ -59,13 +32,6 @@ export interface DraftsInput {
   readonly files: DraftFiles;
   readonly turns: DraftTurns;
   readonly now: () => Date;
-}
-
-/** A draft whose file is open, held by whoever changes it. */
-export interface OpenDraft {
-  readonly shelved: ShelvedDraft;
-  readonly file: MessageFile;
-  readonly content: DraftContent;
 }
 
 const most = 100;
@@ -161,7 +127,7 @@ export class Drafts {
         if (open.content.attachments.length + added.length > most) {
           throw problem('conflict', `A draft may have ${most} attachments at most.`);
         }
-        return this.#compose(mailbox, open, fields, [...partsOf(open), ...added]);
+        return this.#composeAlong(mailbox, open, fields, [...partsOf(open), ...added]);
       });
       const ids = new Set(labels.map(({ attachmentId }) => attachmentId));
       return { draft, added: draft.content.attachments.filter(({ attachmentId }) => ids.has(attachmentId)) };
@@ -180,7 +146,7 @@ export class Drafts {
     return this.#change(mailbox, draftId, expected, (open) => {
       const left = open.content.attachments.filter((part) => part.attachmentId !== attachmentId);
       if (left.length === open.content.attachments.length) throw noAttachment();
-      return this.#compose(mailbox, open, fields, partsOf(open, left));
+      return this.#composeAlong(mailbox, open, fields, partsOf(open, left));
     });
   }
 
@@ -236,8 +202,7 @@ export class Drafts {
 
   #prepare(mailbox: MailboxName, change: DraftChange, open: OpenDraft | undefined): Promise<PreparedFile> {
     if (change.kind === 'raw') return this.#prepareRaw(change.content);
-    const html = change.keepHtml === true ? keptHtml(change.fields, open) : change.fields.html;
-    const fields = { ...change.fields, html };
+    const fields = change.keepHtml === true ? withKeptHtml(change.fields, open?.content) : change.fields;
     return this.#compose(mailbox, open, fields, open === undefined ? (change.parts ?? []) : partsOf(open));
   }
 
@@ -246,6 +211,16 @@ export class Drafts {
     if (prepared.size > 0) return prepared;
     await this.#input.files.discard(prepared);
     throw problem('bad-request', 'The message is empty.');
+  }
+
+  /** With what the editor shows, if it is sent along. */
+  #composeAlong(
+    mailbox: MailboxName,
+    open: OpenDraft,
+    fields: DraftFields | undefined,
+    parts: readonly PartSource[],
+  ): Promise<PreparedFile> {
+    return this.#compose(mailbox, open, fields && withKeptHtml(fields, open.content), parts);
   }
 
   #compose(
@@ -259,34 +234,8 @@ export class Drafts {
   }
 }
 
-function keptHtml(fields: DraftFields, open: OpenDraft | undefined): string | null {
-  const before = open?.content;
-  return before !== undefined && (before.text ?? '') === (fields.text ?? '') ? before.html : null;
-}
-
-/** @throws Problem `precondition-failed` */
-export function expect({ entry }: ShelvedDraft, expected: Expectation | undefined): void {
-  if (expected === undefined || expected(tagOf(entry.id))) return;
-  throw problem('precondition-failed', 'Somebody else has changed this draft since you read it.');
-}
-
-export function partsOf({ file, content }: OpenDraft, parts = content.attachments): readonly PartSource[] {
+function partsOf({ file, content }: OpenDraft, parts = content.attachments): readonly PartSource[] {
   return partsOfMessage(file, parts);
-}
-
-export function partsOfMessage(file: MessageFile, parts: readonly DraftPart[]): readonly PartSource[] {
-  return parts.map((part) => partOf(file, part));
-}
-
-function describe({ shelved, file, content }: OpenDraft): Draft {
-  return {
-    draftId: shelved.draftId,
-    id: shelved.entry.id,
-    tag: tagOf(shelved.entry.id),
-    savedAt: new Date(shelved.entry.receivedAt).toISOString(),
-    size: file.size,
-    content,
-  };
 }
 
 function noAttachment() {

@@ -5,7 +5,7 @@ import { attachmentAnswer, draftHref } from '../draft-model.js';
 import { parseAttachmentLabel } from '../draft-attachment.js';
 import { tagOf } from '../draft-name.js';
 import * as schema from '../draft-query.js';
-import type { AttachmentUpload } from '../drafts.js';
+import type { AttachmentUpload } from '../draft.js';
 import { editorAgain } from './draft-again.js';
 import { draftGroup, draftPath, type DraftSite, expectation, placeOf } from './draft-site.js';
 import { orConflict } from './draft-conflict.js';

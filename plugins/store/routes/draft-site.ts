@@ -4,7 +4,8 @@ import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import { parseDraftId } from '../draft-name.js';
 import type { DraftSending } from '../draft-sending.js';
 import type { DraftShelf } from '../draft-shelf.js';
-import type { Drafts, Expectation } from '../drafts.js';
+import type { Expectation } from '../draft.js';
+import type { Drafts } from '../drafts.js';
 import type { MailboxNames } from '../mailbox-names.js';
 import type { StoreReader } from '../store-reader.js';
 

@@ -2,7 +2,7 @@ import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from 
 import { problem } from '../../../core/problem.js';
 import { draftAnswer, draftHref, draftPage, draftsHref, messageHref, placesOf } from '../draft-model.js';
 import * as schema from '../draft-query.js';
-import type { DraftChange } from '../drafts.js';
+import type { DraftChange } from '../draft.js';
 import type { OrderKey } from '../message-entry.js';
 import { compareNewestFirst } from '../message-entry.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';

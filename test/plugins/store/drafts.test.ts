@@ -197,6 +197,18 @@ suite('drafts on the disk', () => {
     assert.equal((await drafts.update(ann, draftId, form('a\nb'))).content.html, '<p>a</p>');
     assert.equal((await drafts.update(ann, draftId, form('a\nc'))).content.html, null);
   });
+
+  test('HTML that a script sends along goes out, and that of the editor stays when a file is attached or removed', async (t) => {
+    const { drafts, sending, handedIn } = await openDrafts(t, await temporaryFolder(t));
+    const { draftId } = await drafts.create(ann, change({ to: 'bob@example.net', text: 'a', html: '<p>a</p>' }));
+    const editor = fields({ to: 'bob@example.net', text: 'a' });
+    const { draft, added } = await drafts.attach(ann, draftId, [upload('f', 'x')], { fields: editor });
+    assert.equal(draft.content.html, '<p>a</p>');
+    const without = await drafts.detach(ann, draftId, added[0]?.attachmentId ?? '', { fields: editor });
+    assert.equal(without.content.html, '<p>a</p>');
+    await sending.send(ann, draftId, { fields: { ...editor, html: '<p>other</p>' } }, '127.0.0.1');
+    assert.match(handedIn[0]?.message ?? '', /<p>other<\/p>/);
+  });
 });
 
 suite('names of drafts', () => {
