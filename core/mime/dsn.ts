@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import { isAscii } from './character.js';
 import { mailDate } from './mail-date.js';
 import { explainStatus } from './status-explanation.js';
@@ -6,7 +7,7 @@ import { explainStatus } from './status-explanation.js';
 export interface DsnRecipient {
   /** `local@domain` */
   readonly address: string;
-  /** ORCPT (RFC 3461 §4.2): type, `;` and the address, decoded. */
+  /** ORCPT (RFC 3461 §4.2): type, `;` and the address, decoded; of the type `utf-8` (RFC 6533 §3) as well. */
   readonly originalRecipient?: string;
   readonly action: 'failed' | 'delayed' | 'delivered' | 'relayed';
   /** Enhanced status code (RFC 3463). */
@@ -41,6 +42,8 @@ export interface DsnInput {
   /** The header block, with its empty line, or the whole message, with CRLF line ends. */
   readonly returned: Buffer;
   readonly returnedWhole: boolean;
+  /** The message came by SMTPUTF8 (RFC 6531). */
+  readonly smtputf8?: boolean;
 }
 
 const subjects = {
@@ -59,20 +62,33 @@ const introductions = {
     'As you asked to be told: your message was passed on to the server of the recipient. That server does not tell what becomes of it.',
 } as const;
 
-/** A delivery status notification (RFC 3462, RFC 3464; with international addresses RFC 6533), ready to be sent. */
+/**
+ * A delivery status notification (RFC 3462, RFC 3464), ready to be sent. UTF-8 stands in it as RFC 6533 wants it: as it is where the
+ * address that it goes to needs SMTPUTF8 itself; for others in forms that every server takes (§3, §4.1).
+ */
 export function composeDsn(input: DsnInput): Buffer {
-  const { boundary, returned, returnedWhole } = input;
-  const global = input.recipients.some(({ address }) => !isAscii(address));
-  const status = Buffer.from(statusPart(input, global));
-  const type = global ? 'message/global-delivery-status' : 'message/delivery-status';
-  const original = returnedWhole ? 'message/rfc822' : 'text/rfc822-headers';
+  const { boundary, returnedWhole } = input;
   return Buffer.concat([
     Buffer.from(`${header(input)}This is a message in several parts, in MIME format.\r\n`),
     part(boundary, 'text/plain; charset=utf-8', 'Notification', encodeText(humanText(input))),
-    part(boundary, type, 'Delivery report', asIs(status)),
-    part(boundary, original, returnedWhole ? 'Your message' : 'Header of your message', asIs(returned)),
+    statusPart(input),
+    part(boundary, ...original(input, returnedWhole)),
     Buffer.from(`--${boundary}--\r\n`),
   ]);
+}
+
+/** RFC 6533 §4.1: a message with UTF-8 in its header is encoded where the way back may not take it. */
+function original({ to, returned, smtputf8 = false }: DsnInput, whole: boolean): readonly [string, string, Encoded] {
+  const description = whole ? 'Your message' : 'Header of your message';
+  const end = returned.indexOf('\r\n\r\n');
+  const head = end < 0 ? returned : returned.subarray(0, end);
+  if (!smtputf8 || !isUtf8(head) || isAscii(head.toString('latin1')))
+    return [whole ? 'message/rfc822' : 'text/rfc822-headers', description, asIs(returned)];
+  return [
+    whole ? 'message/global' : 'message/global-headers',
+    description,
+    isAscii(to) ? base64(returned) : asIs(returned),
+  ];
 }
 
 function header(input: DsnInput): string {
@@ -111,31 +127,58 @@ function humanText({ reportingMta, recipients, subject, arrival, reason }: DsnIn
   ].join('\n\n');
 }
 
-function statusPart(input: DsnInput, global: boolean): string {
-  const { reportingMta, envelopeId, arrival, recipients } = input;
+function statusPart(input: DsnInput): Buffer {
+  const { boundary, to, reportingMta, envelopeId, arrival, recipients } = input;
   const message = [
     ...(envelopeId === undefined ? [] : [`Original-Envelope-Id: ${oneLine(envelopeId)}`]),
     `Reporting-MTA: dns; ${reportingMta}`,
     `Arrival-Date: ${mailDate(arrival)}`,
   ];
-  return [message, ...recipients.map((recipient) => recipientFields(recipient, global))]
-    .map((fields) => `${fields.join('\r\n')}\r\n`)
-    .join('\r\n');
+  const [type, form] = isAscii(to)
+    ? (['delivery-status', sevenBit] as const)
+    : (['global-delivery-status', asItIs] as const);
+  const blocks = [message, ...recipients.map((recipient) => recipientFields(recipient, form))];
+  const text = blocks.map((fields) => `${fields.join('\r\n')}\r\n`).join('\r\n');
+  return part(boundary, `message/${type}`, 'Delivery report', asIs(Buffer.from(text)));
 }
 
-function recipientFields(recipient: DsnRecipient, global: boolean): readonly string[] {
+/** How a report writes what may be beyond ASCII. */
+interface Form {
+  readonly address: (address: string) => string;
+  readonly text: (text: string) => string;
+}
+
+/** The form `utf-8-address` of RFC 6533 §3. */
+const asItIs: Form = { address: (address) => address, text: (text) => text };
+/** The form `utf-8-addr-xtext`, which fits into 7 bits. */
+const sevenBit: Form = {
+  address: (address) => address.replaceAll(/[^!-*,-<>-[\]-~]/gu, embedded),
+  text: (text) => text.replaceAll(/[^ -~]/gu, '?'),
+};
+
+const embedded = (character: string): string =>
+  `\\x{${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(2, '0')}}`;
+
+function finalRecipient(address: string, form: Form): string {
+  return isAscii(address) ? `rfc822; ${address}` : `utf-8; ${form.address(address)}`;
+}
+
+function originalOf(text: string, form: Form): string {
+  const [, type = '', address = ''] = /^([^;]*);(.*)$/s.exec(text) ?? [];
+  return `${type}; ${type.toLowerCase() === 'utf-8' ? form.address(oneLine(address)) : form.text(oneLine(address))}`;
+}
+
+function recipientFields(recipient: DsnRecipient, form: Form): readonly string[] {
   const { address, originalRecipient, action, status, diagnostic, host, lastAttempt, retryUntil } = recipient;
   return [
-    ...(originalRecipient === undefined
-      ? []
-      : [`Original-Recipient: ${oneLine(originalRecipient.replace(';', '; '))}`]),
-    `Final-Recipient: ${global ? 'utf-8' : 'rfc822'}; ${address}`,
+    ...(originalRecipient === undefined ? [] : [`Original-Recipient: ${originalOf(originalRecipient, form)}`]),
+    `Final-Recipient: ${finalRecipient(address, form)}`,
     `Action: ${action}`,
     `Status: ${status}`,
-    ...(host === null ? [] : [`Remote-MTA: dns; ${oneLine(host)}`]),
+    ...(host === null ? [] : [`Remote-MTA: dns; ${form.text(oneLine(host))}`]),
     ...(diagnostic === null
       ? []
-      : [fold(`Diagnostic-Code: ${host === null ? 'x-postern' : 'smtp'}; ${ascii(oneLine(diagnostic))}`)]),
+      : [fold(`Diagnostic-Code: ${host === null ? 'x-postern' : 'smtp'}; ${form.text(oneLine(diagnostic))}`)]),
     ...(lastAttempt === null ? [] : [`Last-Attempt-Date: ${mailDate(lastAttempt)}`]),
     ...(retryUntil === undefined ? [] : [`Will-Retry-Until: ${mailDate(retryUntil)}`]),
   ];
@@ -151,7 +194,12 @@ function part(boundary: string, type: string, description: string, { encoding, b
   return Buffer.concat([Buffer.from(head), bytes, Buffer.from('\r\n')]);
 }
 
-/** A part of type `message` is never encoded (RFC 2046 §5.2.1). */
+function base64(bytes: Buffer): Encoded {
+  const lines = bytes.toString('base64').match(/.{1,76}/g) ?? [];
+  return { encoding: 'base64', bytes: Buffer.from(`${lines.join('\r\n')}\r\n`) };
+}
+
+/** The older parts of type `message` are never encoded (RFC 2046 §5.2.1). */
 function asIs(bytes: Buffer): Encoded {
   return { encoding: bytes.some((byte) => byte > 127) ? '8bit' : '7bit', bytes };
 }
@@ -159,11 +207,7 @@ function asIs(bytes: Buffer): Encoded {
 function encodeText(text: string): Encoded {
   const wrapped = text.split('\n').map(wrap).join('\r\n');
   if (isAscii(wrapped)) return { encoding: '7bit', bytes: Buffer.from(`${wrapped}\r\n`) };
-  const lines =
-    Buffer.from(`${wrapped}\r\n`)
-      .toString('base64')
-      .match(/.{1,76}/g) ?? [];
-  return { encoding: 'base64', bytes: Buffer.from(`${lines.join('\r\n')}\r\n`) };
+  return base64(Buffer.from(`${wrapped}\r\n`));
 }
 
 /** Nothing that others said may begin a line of its own. */
@@ -173,8 +217,6 @@ function oneLine(text: string): string {
     .trim()
     .slice(0, 1000);
 }
-
-const ascii = (text: string): string => text.replaceAll(/[^ -~]/g, '?');
 
 /** Lines of at most 78 characters, the indent kept. */
 function wrap(line: string): string {

@@ -4,7 +4,7 @@ import type { RelayQueue } from '../../core/contracts/relay-queue.js';
 import { composeDsn, type DsnRecipient } from '../../core/mime/dsn.js';
 import { isProblem } from '../../core/problem.js';
 import { messageHead, messageStart } from './message-head.js';
-import { decodeOriginal } from './original-recipient.js';
+import { originalAddress } from './original-recipient.js';
 
 export interface NoticeMessageInput {
   readonly queue: Pick<RelayQueue, 'open'>;
@@ -44,6 +44,7 @@ export async function noticeMessage(
     ...(reason !== undefined && { reason }),
     returned: await returned(queue, entry.uid, returnedWhole, accepted.size),
     returnedWhole,
+    smtputf8: accepted.smtputf8,
   });
 }
 
@@ -55,7 +56,7 @@ function recipientOf(entry: Entry, address: string, action: NoticeKind): DsnReci
   const succeeded = action === 'delivered' || action === 'relayed';
   return {
     address,
-    ...(found?.originalRecipient !== undefined && { originalRecipient: decodeOriginal(found.originalRecipient) }),
+    ...(found?.originalRecipient !== undefined && { originalRecipient: originalAddress(found.originalRecipient) }),
     action,
     status: statusOf(action, reply?.status),
     diagnostic: reply === null || succeeded ? null : `${reply.code} ${reply.status} ${reply.text}`,

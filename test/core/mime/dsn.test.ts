@@ -139,12 +139,84 @@ test('words beyond ASCII in subject and reason are readable', () => {
   assert.deepEqual(dsn.defects, []);
 });
 
-test('an international address has a report of its own kind (RFC 6533)', () => {
+describe('a notice about international mail (RFC 6533)', () => {
   const [first] = input.recipients;
   assert.ok(first);
-  const text = composeDsn({ ...input, recipients: [{ ...first, address: 'jürgen@example.net' }] }).toString();
-  assert.match(text, /Content-Type: message\/global-delivery-status/);
-  assert.match(text, /Final-Recipient: utf-8; jürgen@example\.net/);
+  const utf8Header = Buffer.from('From: jürgen@example.org\r\nSubject: Grüße\r\n\r\n');
+  const whole = Buffer.concat([utf8Header, Buffer.from('Schöne Grüße\r\n')]);
+  const about: DsnInput = {
+    ...input,
+    smtputf8: true,
+    returned: utf8Header,
+    recipients: [
+      {
+        ...first,
+        address: 'bücher+neu@example.net',
+        originalRecipient: 'utf-8;用户=x@example.net',
+        diagnostic: '550 5.1.1 Unbekannt: bücher',
+      },
+      { ...first, address: 'bob@example.net', originalRecipient: 'rfc822;Bob+x@example.net' },
+    ],
+  };
+
+  describe('to an address that needs SMTPUTF8', () => {
+    const text = composeDsn({ ...about, to: 'jürgen@example.org' }).toString();
+
+    test('holds addresses and replies as they are, in a report of its own kind', () => {
+      assert.match(text, /^Content-Type: multipart\/report; report-type=delivery-status;/m);
+      assert.match(text, /^Content-Type: message\/global-delivery-status\r\n.*\r\nContent-Transfer-Encoding: 8bit\r$/m);
+      assert.match(text, /^Original-Recipient: utf-8; 用户=x@example\.net\r$/m);
+      assert.match(text, /^Final-Recipient: utf-8; bücher\+neu@example\.net\r$/m);
+      assert.match(text, /^Diagnostic-Code: smtp; 550 5\.1\.1 Unbekannt: bücher\r$/m);
+    });
+
+    test('calls an address that is ASCII what it always was', () => {
+      assert.match(
+        text,
+        /^Original-Recipient: rfc822; Bob\+x@example\.net\r\nFinal-Recipient: rfc822; bob@example\.net\r$/m,
+      );
+    });
+
+    test('returns a header in UTF-8, or the message, as what it is', () => {
+      const headers =
+        /^Content-Type: message\/global-headers\r\n.*\r\nContent-Transfer-Encoding: 8bit\r\n\r\nFrom: jürgen@/m;
+      assert.match(text, headers);
+      const all = composeDsn({ ...about, to: 'jürgen@example.org', returned: whole, returnedWhole: true }).toString();
+      assert.match(
+        all,
+        /^Content-Type: message\/global\r\n.*\r\nContent-Transfer-Encoding: 8bit\r\n\r\nFrom: jürgen@/m,
+      );
+    });
+  });
+
+  describe('to an address whose servers may not know SMTPUTF8', () => {
+    const dsn = composeDsn({ ...about, returned: whole, returnedWhole: true });
+    const text = dsn.toString();
+
+    test('is ASCII from end to end', () => {
+      assert.ok(dsn.every((byte) => byte < 128));
+    });
+
+    test('writes addresses in the form for 7 bits', () => {
+      assert.match(text, /^Content-Type: message\/delivery-status\r$/m);
+      assert.match(text, /^Original-Recipient: utf-8; \\x\{7528\}\\x\{6237\}\\x\{3D\}x@example\.net\r$/m);
+      assert.match(text, /^Final-Recipient: utf-8; b\\x\{FC\}cher\\x\{2B\}neu@example\.net\r$/m);
+      assert.match(text, /^Diagnostic-Code: smtp; 550 5\.1\.1 Unbekannt: b\?cher\r$/m);
+    });
+
+    test('returns the message encoded', () => {
+      const [, encoded = ''] =
+        /^Content-Type: message\/global\r\n.*\r\nContent-Transfer-Encoding: base64\r\n\r\n([^-]*)--/m.exec(text) ?? [];
+      assert.deepEqual(Buffer.from(encoded, 'base64'), whole);
+      assert.match(composeDsn(about).toString(), /^Content-Type: message\/global-headers\r\n.*\r\n.*base64\r$/m);
+    });
+  });
+
+  test('returns a header that is ASCII, or no UTF-8, or did not come by SMTPUTF8, as ever', () => {
+    const latin1 = Buffer.from('Subject: Gr\xfc\xdfe\r\n\r\n', 'latin1');
+    for (const given of [{ returned: original }, { returned: latin1 }, { smtputf8: false }])
+      assert.match(composeDsn({ ...about, ...given }).toString(), /^Content-Type: text\/rfc822-headers\r$/m);
+  });
 });
 
 for (const [action, subject] of [

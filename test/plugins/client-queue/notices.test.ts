@@ -73,6 +73,15 @@ describe('the sender of mail that failed', () => {
     assert.equal(text.match(/^secret\r$/m), null);
   });
 
+  test('hears of an international recipient by the name that he gave him', async (t) => {
+    const ground = await refusing(t);
+    const to = [
+      { address: 'a@one.example', destination: 'one.example', originalRecipient: 'utf-8;j\\x{FC}rgen@x.example' },
+    ];
+    await ground.told({ to, sender: 'jörg@example.org', entry: { smtputf8: true } });
+    assert.match(await textOf(ground), /^Original-Recipient: utf-8; jürgen@x\.example\r$/m);
+  });
+
   for (const [title, header, sender] of [
     ['is a program', 'Auto-Submitted: auto-generated', 'cron@example.org'],
     ['has sent a report', 'Content-Type: multipart/report; boundary=x', 'anna@example.org'],
