@@ -24,9 +24,9 @@ export const mimeBombs: Readonly<Record<string, () => string>> = {
     `${head}Content-Disposition: attachment;\r\n${Array.from({ length: 20_000 }, (_, n) => ` filename*${n}=x;\r\n`).join('')} x=y\r\n\r\nx\r\n`,
   'a charset and an encoding that nobody has': () =>
     lines(`${head}Content-Type: text/plain; charset=x-none`, 'Content-Transfer-Encoding: rot13', '', 'Hi'),
-  '1 MB of base64 junk': () => `${head}Content-Transfer-Encoding: base64\r\n\r\n${wrapped('=*A-'.repeat(250_000))}`,
-  '500 KB of nested elements': () => `${head}Content-Type: text/html\r\n\r\n${wrapped('<div>'.repeat(100_000))}`,
-  '500 KB of flowed text': () => `${head}Content-Type: text/plain; format=flowed\r\n\r\n${'> > a \r\n'.repeat(60_000)}`,
+  '10 MB of base64 junk': () => `${head}Content-Transfer-Encoding: base64\r\n\r\n${wrapped('=*A-'.repeat(2_500_000))}`,
+  '1 MB of nested elements': () => `${head}Content-Type: text/html\r\n\r\n${wrapped('<div>'.repeat(200_000))}`,
+  '4 MB of flowed text': () => `${head}Content-Type: text/plain; format=flowed\r\n\r\n${'> > a \r\n'.repeat(500_000)}`,
 };
 
 const fields = (count: number) => Array.from({ length: count }, (_, n) => `X-${n}: y\r\n`).join('');

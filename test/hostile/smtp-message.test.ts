@@ -1,60 +1,64 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
+import { HeldLoop, longestHoldMs } from '../fuzz/held-loop.js';
 import { suiteEnding } from '../support/ending.js';
 import { behindTrace, listMessages, rawMessage } from '../support/mailbox-reader.js';
 import { hugeHeaders, mimeBombs, oddHeaders } from './mime-bombs.js';
+import { nonEndings, smuggledTo } from './smuggling.js';
 import { header, SmtpGround } from './smtp-ground.js';
 
 const suite = suiteEnding();
 
-const nonEndings: Readonly<Record<string, string>> = {
-  'LF.LF': '\n.\n',
-  'LF.CRLF': '\n.\r\n',
-  'CRLF.LF': '\r\n.\n',
-  'CR.CRLF': '\r.\r\n',
-  'CR.CR': '\r.\r',
-  'CRLF.CR': '\r\n.\r',
-  'LF.CR': '\n.\r',
-  'LFCR.LFCR': '\n\r.\n\r',
-  'NUL CRLF.NUL CRLF': '\0\r\n.\0\r\n',
-  'CRLF.CRCRLF': '\r\n.\r\r\n',
-};
-const smuggled =
-  'MAIL FROM:<evil@sender.example>\r\nRCPT TO:<postmaster@localhost>\r\nDATA\r\nSubject: evil\r\n\r\nevil';
+const smuggled = smuggledTo('postmaster@localhost');
 
 describe('hostile messages against the whole server', () => {
   let ground: SmtpGround;
   before(async () => {
     ground = await SmtpGround.start(suite);
+    // Templates are made at their first use; that is no work for what comes in.
+    await exchange(`${header}.\r\n`);
+    await everyView();
   });
 
-  /** Sends the wire text; returns the code of the answer and what has been stored by it, without the trace header. */
-  async function exchange(wire: string): Promise<{ readonly code: number; readonly added: readonly string[] }> {
+  /** Whatever the task is, the server goes on with others meanwhile. */
+  async function watched<T>(task: () => Promise<T>): Promise<T> {
+    const loop = new HeldLoop(() => 0);
+    const done = await task();
+    const { ms } = loop.stop();
+    assert.ok(ms <= longestHoldMs, `the event loop was held for ${Math.round(ms)} ms`);
+    return done;
+  }
+
+  /** Sends the wire text; returns code and status of the answer and what has been stored by it, without the trace header. */
+  async function exchange(wire: string): Promise<{ readonly said: string; readonly added: readonly string[] }> {
     const before = new Set(await ground.stored());
     const client = await ground.atData();
-    const { code, raw } = await ground.send(client, wire);
+    const { code, status, raw } = await watched(() => ground.send(client, wire));
     assert.doesNotMatch(raw, /\/tmp|data\/|Error/);
     assert.equal((await client.command('NOOP')).code, 250, 'the session goes on, and nothing is left in it');
     assert.equal(client.unread, '');
     client.close();
     const added = (await ground.stored()).filter((file) => !before.has(file));
-    return { code, added: added.map((file) => behindTrace(Buffer.from(file, 'latin1')).toString('latin1')) };
+    return {
+      said: `${code} ${status}`,
+      added: added.map((file) => behindTrace(Buffer.from(file, 'latin1')).toString('latin1')),
+    };
   }
 
   for (const length of [998, 1000, 2048, 65_000]) {
     test(`S12 a line of ${length} characters is stored as it is`, async () => {
       const text = `${header}${'x'.repeat(length)}\r\n`;
-      assert.deepEqual(await exchange(`${text}.\r\n`), { code: 250, added: [text] });
+      assert.deepEqual(await exchange(`${text}.\r\n`), { said: '250 2.0.0', added: [text] });
     });
   }
 
   test('S12 a line over 64 KB is 554, and nothing is stored', async () => {
-    assert.deepEqual(await exchange(`${header}${'x'.repeat(70_000)}\r\n.\r\n`), { code: 554, added: [] });
+    assert.deepEqual(await exchange(`${header}${'x'.repeat(70_000)}\r\n.\r\n`), { said: '554 5.6.0', added: [] });
   });
 
   test('S13 bare CR and LF become CRLF in header and body', async () => {
-    const { code, added } = await exchange('Subject: bare\nX-A: b\rX-C: d\r\n\r\none\ntwo\rthree\r\n.\r\n');
-    assert.equal(code, 250);
+    const { said, added } = await exchange('Subject: bare\nX-A: b\rX-C: d\r\n\r\none\ntwo\rthree\r\n.\r\n');
+    assert.equal(said, '250 2.0.0');
     assert.deepEqual(added, ['Subject: bare\r\nX-A: b\r\nX-C: d\r\n\r\none\r\ntwo\r\nthree\r\n']);
   });
 
@@ -63,21 +67,24 @@ describe('hostile messages against the whole server', () => {
     ['body', `${header}a\0b\r\n`],
   ] as const) {
     test(`S13 a NUL in the ${place} is 554, and nothing is stored`, async () => {
-      assert.deepEqual(await exchange(`${text}.\r\n`), { code: 554, added: [] });
+      assert.deepEqual(await exchange(`${text}.\r\n`), { said: '554 5.6.0', added: [] });
     });
   }
 
   for (const [name, ending] of Object.entries(nonEndings)) {
     test(`S14 ${name} does not end a message and smuggles no second one in`, async () => {
-      const { code, added } = await exchange(`${header}first${ending}${smuggled}\r\n.\r\n`);
-      assert.ok(code === 250 || code === 554, String(code));
-      assert.equal(added.length, code === 250 ? 1 : 0);
+      const { said, added } = await exchange(`${header}first${ending}${smuggled}\r\n.\r\n`);
+      assert.equal(said, /\0/.test(ending) ? '554 5.6.0' : '250 2.0.0');
+      assert.equal(added.length, said === '250 2.0.0' ? 1 : 0);
       assert.doesNotMatch(added.join(''), /(?<!\r)\n|\r(?!\n)|\0/);
     });
   }
 
   test('S14 CR CRLF.CRLF ends the message, for it holds the one ending', async () => {
-    assert.deepEqual(await exchange(`${header}first\r\r\n.\r\n`), { code: 250, added: [`${header}first\r\n\r\n`] });
+    assert.deepEqual(await exchange(`${header}first\r\r\n.\r\n`), {
+      said: '250 2.0.0',
+      added: [`${header}first\r\n\r\n`],
+    });
   });
 
   test('S15 a first line of two dots in a segment of its own is text', async () => {
@@ -99,31 +106,30 @@ describe('hostile messages against the whole server', () => {
 
   test('S29 too many hops, and a message that was here before, are 554', async () => {
     const hop = 'Received: from a by b; Sat, 21 Nov 2026 00:00:00 +0000\r\n';
-    assert.equal((await exchange(`${hop.repeat(100)}${header}.\r\n`)).code, 250);
-    assert.deepEqual(await exchange(`${hop.repeat(101)}${header}.\r\n`), { code: 554, added: [] });
+    assert.equal((await exchange(`${hop.repeat(100)}${header}.\r\n`)).said, '250 2.0.0');
+    assert.deepEqual(await exchange(`${hop.repeat(101)}${header}.\r\n`), { said: '554 5.4.6', added: [] });
     const before = `Delivered-To: Postmaster@LOCALHOST\r\n${header}.\r\n`;
-    assert.deepEqual(await exchange(before), { code: 554, added: [] });
+    assert.deepEqual(await exchange(before), { said: '554 5.4.6', added: [] });
   });
 
   for (const [name, text] of Object.entries(oddHeaders)) {
     test(`S30 a message of ${name} is stored as it is, and shown`, async () => {
-      const { code, added } = await exchange(`${text}.\r\n`);
-      assert.deepEqual({ code, added }, { code: 250, added: [text] });
+      assert.deepEqual(await exchange(`${text}.\r\n`), { said: '250 2.0.0', added: [text] });
       await everyView();
     });
   }
 
   for (const [name, text] of Object.entries(hugeHeaders)) {
     test(`S30 a header of ${name} is 552, and nothing is stored`, async () => {
-      assert.deepEqual(await exchange(`${text}.\r\n`), { code: 552, added: [] });
+      assert.deepEqual(await exchange(`${text}.\r\n`), { said: '552 5.6.0', added: [] });
     });
   }
 
   for (const [name, bomb] of Object.entries(mimeBombs)) {
     test(`S31 a message of ${name} is stored as it is, listed and shown`, async () => {
       const text = bomb();
-      const { code, added } = await exchange(`${text}.\r\n`);
-      assert.equal(code, 250);
+      const { said, added } = await exchange(`${text}.\r\n`);
+      assert.equal(said, '250 2.0.0');
       assert.ok(added.length === 1 && added[0] === text);
       await everyView();
     });
@@ -134,7 +140,7 @@ describe('hostile messages against the whole server', () => {
     await ground.assertAlive();
   });
 
-  /** Looks at the newest message as a page in each view, as JSON and raw. */
+  /** Looks at the newest message as a page in each view, as JSON and raw; none of it holds up others. */
   async function everyView(): Promise<void> {
     const { admin } = ground.server;
     const [newest] = await listMessages(admin);
@@ -142,9 +148,10 @@ describe('hostile messages against the whole server', () => {
     const path = `/store/localhost/postmaster/folders/INBOX/messages/${encodeURIComponent(newest.id)}`;
     assert.equal((await rawMessage(admin, newest.id)).length, newest.size);
     for (const view of ['', '?view=html', '?view=structure']) {
-      assert.match(await admin.page(`${path}${view}`), /<html/);
+      assert.match(await watched(() => admin.page(`${path}${view}`)), /<html/);
     }
-    assert.equal((await admin.request(path, { accept: 'application/json' })).status, 200);
-    assert.ok([200, 404].includes((await admin.request(`${path}/html`, { accept: 'text/html' })).status));
+    assert.equal((await watched(() => admin.request(path, { accept: 'application/json' }))).status, 200);
+    const html = await watched(() => admin.request(`${path}/html`, { accept: 'text/html' }));
+    assert.ok([200, 404].includes(html.status));
   }
 });
