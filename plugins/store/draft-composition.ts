@@ -69,6 +69,33 @@ export function ownerOf({ user, domain }: MailboxName): Correspondent {
   return { name: '', address: makeAddress(user, domain) };
 }
 
+/** Whether saving these fields would leave the draft as it is. HTML that an editor does not show is not asked for. */
+export function holdsFields(mailbox: MailboxName, before: DraftContent, fields: DraftFields): boolean {
+  if (before.truncated || before.from === null) return false;
+  const { from, html, text, ...rest } = fields;
+  if ((text ?? '') !== (before.text ?? '') || (html !== null && html !== before.html)) return false;
+  const shown = ({ name, address }: Correspondent) => [name, address.address];
+  const people = (list: readonly Correspondent[]) => list.map(shown);
+  const listed = (list: readonly DisplayAddress[]) => list.map(({ name, address }) => [name, address]);
+  const { to, cc, bcc, subject, inReplyTo, references } = rest;
+  const wanted = [
+    [shown(from ?? ownerOf(mailbox))],
+    people(to),
+    people(cc),
+    people(bcc),
+    subject,
+    inReplyTo,
+    references,
+  ];
+  const found = [
+    ...[[before.from], before.to, before.cc, before.bcc].map(listed),
+    before.subject,
+    before.inReplyTo,
+    before.references,
+  ];
+  return JSON.stringify(wanted) === JSON.stringify(found);
+}
+
 /** The part as it is in the file, so that nothing of it is held in memory. */
 function partOf({ handle }: MessageFile, { header, start, end }: DraftPart): PartSource {
   return {

@@ -9,6 +9,7 @@ import { DraftShelf, type ShelfInput } from './draft-shelf.js';
 import { DraftTurns } from './draft-turns.js';
 import { Drafts } from './drafts.js';
 import type { UniqueNames } from './maildir-name.js';
+import { SentNotes } from './sent-note.js';
 import type { StoreReader } from './store-reader.js';
 
 export interface DraftDeskInput {
@@ -36,10 +37,11 @@ export async function openDraftDesk(input: DraftDeskInput): Promise<DraftDesk> {
   const { reader, names, provide, quotas, submission, folder, messageBytes, clock, log, files = nodeFiles } = input;
   const sync = folderSyncOf(files);
   const prepared = new DraftFiles({ folder, files, sync, messageBytes });
-  await prepared.sweep();
   const shelf = new DraftShelf({ folders: reader.mailboxFolders, provide, quotas, names, files, sync, prepared, log });
   const now = (): Date => new Date(clock.now());
   const drafts = new Drafts({ reader, shelf, files: prepared, turns: new DraftTurns(), now });
-  const sending = new DraftSending({ drafts, shelf, files: prepared, submission, now, log });
+  const notes = new SentNotes({ folder, files });
+  const sending = new DraftSending({ drafts, shelf, files: prepared, notes, submission, now, log });
+  await prepared.sweep(await sending.resume());
   return { drafts, shelf, sending };
 }

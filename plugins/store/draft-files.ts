@@ -32,12 +32,14 @@ export class DraftFiles {
     this.#input = input;
   }
 
-  /** What a killed process left behind goes: nobody was told of it. What is not ours stays as it is. */
-  async sweep(): Promise<void> {
+  /** What a killed process left behind goes, but for what is still to be filed. What is not ours stays as it is. */
+  async sweep(wanted: readonly PreparedFile[]): Promise<void> {
     const { files, folder } = this.#input;
+    const kept = new Set(wanted.map(({ path }) => path));
     for (const name of await files.readdir(folder)) {
       const path = join(folder, name);
-      if (uniqueIdPattern.test(name) && (await files.lstat(path)).isFile()) await files.unlink(path);
+      if (kept.has(path) || !uniqueIdPattern.test(name)) continue;
+      if ((await files.lstat(path)).isFile()) await files.unlink(path);
     }
   }
 

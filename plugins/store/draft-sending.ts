@@ -5,15 +5,17 @@ import { type Address, makeAddress } from '../../core/mime/address.js';
 import { writeCorrespondent } from '../../core/mime/recipient.js';
 import { mailDate } from '../../core/mime/mail-date.js';
 import type { Log } from '../../core/log.js';
-import { problem } from '../../core/problem.js';
-import { newMessageId, ownerOf, readRange, sendable } from './draft-composition.js';
+import { isProblem, problem } from '../../core/problem.js';
+import { holdsFields, newMessageId, ownerOf, readRange, sendable } from './draft-composition.js';
 import type { DraftContent } from './draft-content.js';
-import type { DraftFiles } from './draft-files.js';
-import type { DraftShelf } from './draft-shelf.js';
+import type { DraftFiles, PreparedFile } from './draft-files.js';
+import type { DraftMark } from './draft-name.js';
+import type { DraftShelf, ShelvedDraft } from './draft-shelf.js';
 import { DraftTurns } from './draft-turns.js';
-import type { Drafts } from './drafts.js';
 import { type AlongWith, expect, type OpenDraft } from './draft.js';
+import type { Drafts } from './drafts.js';
 import { lockKey } from './folder-editor.js';
+import type { SentNote, SentNotes } from './sent-note.js';
 
 export interface SentDraft {
   /** Unique name of the message in Sent. */
@@ -26,15 +28,25 @@ export interface DraftSendingInput {
   readonly drafts: Drafts;
   readonly shelf: DraftShelf;
   readonly files: DraftFiles;
+  readonly notes: SentNotes;
   readonly submission: SubmissionService;
   readonly now: () => Date;
   readonly log: Log;
+}
+
+interface Outgoing {
+  readonly recipients: readonly Address[];
+  readonly message: PreparedFile;
+  readonly remoteAddress: string;
 }
 
 /** The targets that keep a queue: the id of the transaction is then the entry's. */
 const queueTargets = new Set(['relay', 'hold']);
 /** What the way of an earlier message may have left, and what is written anew. */
 const removed = ['date', 'return-path', 'received', 'delivered-to', 'x-postern-draft'];
+
+/** Of each version of a draft, whoever hands it in. */
+const transactionOf = ({ draftId, revision }: DraftMark): string => `${draftId}-${revision}`;
 
 /** Hands drafts in. A draft that was sent is a message in Sent; asking again for the same one sends nothing. */
 export class DraftSending {
@@ -53,70 +65,140 @@ export class DraftSending {
     );
   }
 
+  /**
+   * Finishes what dead processes handed in: files it, and removes the drafts. For the start, before anybody changes a draft.
+   * Answers the messages that could not be filed now.
+   */
+  async resume(): Promise<readonly PreparedFile[]> {
+    const { notes, log } = this.#input;
+    const left: PreparedFile[] = [];
+    for (const note of await notes.all()) {
+      const { draftId, revision } = note;
+      try {
+        await this.#conclude(note);
+        log.info({ transaction: transactionOf(note) }, 'a message that was sent before the start is filed in Sent');
+      } catch (error) {
+        const isGone = isProblem(error) && error.problem === 'not-found';
+        if (isGone) await notes.forget(note.mailbox, { draftId, revision });
+        else left.push(note.message);
+        log.error({ err: error, transaction: transactionOf(note) }, 'a message was sent, but it could not be filed');
+      }
+    }
+    return left;
+  }
+
   async #saveAndSend(
     mailbox: MailboxName,
     draftId: string,
     { fields, expected }: AlongWith,
     remoteAddress: string,
   ): Promise<SentDraft> {
-    const { drafts, shelf } = this.#input;
-    const isThere = (await shelf.all(mailbox)).some((draft) => draft.draftId === draftId);
-    if (!isThere) return this.#alreadySent(mailbox, draftId);
-    const saved =
-      fields === undefined
-        ? undefined
-        : await drafts.update(mailbox, draftId, { kind: 'fields', fields, keepHtml: true }, expected);
+    const { drafts } = this.#input;
+    // A new version would be a new message: what is sent again as it is stays the same one.
+    const change = { kind: 'fields', keepHtml: true, keepVersion: true } as const;
     try {
+      const saved =
+        fields === undefined ? undefined : await drafts.update(mailbox, draftId, { ...change, fields }, expected);
       return await drafts.held(mailbox, draftId, async (open) => {
         expect(open.shelved, saved === undefined ? expected : (tag) => tag === saved.tag);
-        return this.#send(mailbox, open, remoteAddress);
+        return (await this.#handedIn(mailbox, open.shelved)) ?? this.#send(mailbox, open, remoteAddress);
       });
     } catch (error) {
-      // It may have gone since it was looked for.
-      return this.#alreadySent(mailbox, draftId, error);
+      const isLate = isProblem(error) && error.problem === 'precondition-failed';
+      const sent = await this.#sentBefore(mailbox, draftId, isLate ? { fields } : undefined);
+      if (sent === undefined) throw error;
+      return sent;
     }
   }
 
-  async #alreadySent(mailbox: MailboxName, draftId: string, error?: unknown): Promise<SentDraft> {
-    const { shelf } = this.#input;
-    const isThere = (await shelf.all(mailbox)).some((draft) => draft.draftId === draftId);
-    const sent = isThere ? undefined : await shelf.sent(mailbox, draftId);
-    if (sent === undefined) throw error instanceof Error ? error : problem('not-found', 'There is no such draft.');
+  /**
+   * What became of a draft that is gone.
+   * @param late what somebody sends who knows an older version: he may have saved the present one with the first try
+   */
+  async #sentBefore(
+    mailbox: MailboxName,
+    draftId: string,
+    late: Pick<AlongWith, 'fields'> | undefined,
+  ): Promise<SentDraft | undefined> {
+    const { drafts, shelf } = this.#input;
+    if (await drafts.isThere(mailbox, draftId)) {
+      if (late === undefined) return undefined;
+      const { fields } = late;
+      return drafts.held(mailbox, draftId, async ({ shelved, content }) => {
+        const isSame = fields === undefined || holdsFields(mailbox, content, fields);
+        return isSame ? this.#handedIn(mailbox, shelved) : undefined;
+      });
+    }
+    const sent = await shelf.sent(mailbox, draftId);
+    return sent && { sentId: sent.id, uid: null };
+  }
+
+  /** Finishes with a version that was handed in before, if it was. */
+  async #handedIn(mailbox: MailboxName, draft: ShelvedDraft): Promise<SentDraft | undefined> {
+    const { notes, shelf } = this.#input;
+    const note = await notes.find(mailbox, draft);
+    if (note !== undefined) return this.#conclude(note);
+    const sent = await shelf.sent(mailbox, draft.draftId, draft.revision);
+    if (sent === undefined) return undefined;
+    await shelf.remove(mailbox, draft);
     return { sentId: sent.id, uid: null };
   }
 
   async #send(mailbox: MailboxName, open: OpenDraft, remoteAddress: string): Promise<SentDraft> {
-    const { shelf, files, submission, log } = this.#input;
+    const { files, notes, log } = this.#input;
     const { draftId, revision } = open.shelved;
-    const before = await shelf.sent(mailbox, draftId, revision);
-    if (before !== undefined) {
-      // A crash came between filing the message and removing its draft.
-      await shelf.remove(mailbox, open.shelved);
-      return { sentId: before.id, uid: null };
-    }
     const recipients = recipientsOf(open.content);
     const message = await files.prepare(this.#finished(mailbox, open));
+    let isNoted = false;
     try {
-      const submitted = await submission.submit({
-        // The same one when a crash came before the message was filed: nobody gets that twice.
-        id: `${draftId}-${revision}`,
-        username: ownerOf(mailbox).address.address,
-        remoteAddress,
-        via: 'HTTP',
-        reversePath: makeAddress(mailbox.user, mailbox.domain),
-        recipients,
-        content: () => without(['bcc'], files.open(message)),
-      });
-      const sentId = await shelf.fileSent(mailbox, message, { draftId, revision }).catch((error: unknown) => {
-        log.error({ err: error, transaction: submitted.id }, 'a message was sent, but not filed: its draft is left');
+      const uid = await this.#submit(mailbox, open, { recipients, message, remoteAddress });
+      const note = { mailbox, draftId, revision, uid, message };
+      await notes.write(note).then(
+        () => (isNoted = true),
+        (error: unknown) => log.warn({ err: error }, 'it was not noted that a message was sent'),
+      );
+      return await this.#conclude(note).catch((error: unknown) => {
+        log.error(
+          { err: error, transaction: transactionOf(note) },
+          'a message was sent, but not filed: its draft is left',
+        );
         throw error;
       });
-      await shelf.remove(mailbox, open.shelved);
-      const isQueued = submitted.recipients.some(({ target }) => queueTargets.has(target));
-      return { sentId, uid: isQueued ? submitted.id : null };
     } finally {
-      await files.discard(message);
+      if (!isNoted) await files.discard(message);
     }
+  }
+
+  /** The queue entry, if there is one. */
+  async #submit(mailbox: MailboxName, { shelved }: OpenDraft, outgoing: Outgoing): Promise<string | null> {
+    const { files, submission } = this.#input;
+    const { recipients, message, remoteAddress } = outgoing;
+    const submitted = await submission.submit({
+      // The same one when a crash came before it was noted: nobody gets that twice.
+      id: transactionOf(shelved),
+      username: ownerOf(mailbox).address.address,
+      remoteAddress,
+      via: 'HTTP',
+      reversePath: makeAddress(mailbox.user, mailbox.domain),
+      recipients,
+      content: () => without(['bcc'], files.open(message)),
+    });
+    const isQueued = submitted.recipients.some(({ target }) => queueTargets.has(target));
+    return isQueued ? submitted.id : null;
+  }
+
+  /** Files the message, removes its draft and forgets the note. After a crash at any step it may be done again. */
+  async #conclude({ mailbox, draftId, revision, uid, message }: SentNote): Promise<SentDraft> {
+    const { shelf, files, notes } = this.#input;
+    const mark = { draftId, revision };
+    const filed = await shelf.sent(mailbox, draftId, revision);
+    const sentId = filed?.id ?? (await shelf.fileSent(mailbox, message, mark));
+    const drafts = await shelf.all(mailbox);
+    const left = drafts.find((draft) => draft.draftId === draftId && draft.revision === revision);
+    if (left !== undefined) await shelf.remove(mailbox, left);
+    await notes.forget(mailbox, mark);
+    await files.discard(message);
+    return { sentId, uid };
   }
 
   /** The message as it is sent and filed: the present date, and whatever it cannot go without. */

@@ -26,6 +26,8 @@ export type DraftChange =
       readonly fields: DraftFields;
       /** HTML that the editor did not show stays, as long as the text beside it is the same. */
       readonly keepHtml?: boolean;
+      /** A draft that holds these fields already stays the version that it is. */
+      readonly keepVersion?: boolean;
       /** Of a draft that is begun: what is attached from the first. */
       readonly parts?: readonly PartSource[];
     }

@@ -15,6 +15,7 @@ import {
 import {
   type DraftFields,
   composeDraft,
+  holdsFields,
   partsOfMessage,
   type PartSource,
   withKeptHtml,
@@ -54,6 +55,13 @@ export class Drafts {
     return this.#opened(mailbox, draftId, (open) => Promise.resolve(describe(open)));
   }
 
+  isThere(mailbox: MailboxName, draftId: string): Promise<boolean> {
+    return this.#alone(mailbox, draftId, async () => {
+      const all = await this.#input.shelf.all(mailbox);
+      return all.some((draft) => draft.draftId === draftId);
+    });
+  }
+
   /** @throws Problem `not-found`, `invalid`, `too-large`, `mailbox-full` */
   async create(mailbox: MailboxName, change: DraftChange): Promise<Draft> {
     const { shelf, files } = this.#input;
@@ -70,7 +78,11 @@ export class Drafts {
   /** Attachments stay, unless a raw message takes the place of everything. @throws Problem also `precondition-failed` */
   async update(mailbox: MailboxName, draftId: string, change: DraftChange, expected?: Expectation): Promise<Draft> {
     if (change.kind === 'fields') {
-      return this.#change(mailbox, draftId, expected, (open) => this.#prepare(mailbox, change, open));
+      const { fields, keepVersion = false } = change;
+      return this.#change(mailbox, draftId, expected, (open) => {
+        if (keepVersion && holdsFields(mailbox, open.content, fields)) return undefined;
+        return this.#prepare(mailbox, change, open);
+      });
     }
     await this.#input.shelf.find(mailbox, draftId);
     // What comes slowly is not waited for while others wait for the draft.
@@ -168,13 +180,15 @@ export class Drafts {
     mailbox: MailboxName,
     draftId: string,
     expected: Expectation | undefined,
-    prepare: (open: OpenDraft) => Promise<PreparedFile>,
+    /** Undefined: nothing is to be changed. */
+    prepare: (open: OpenDraft) => Promise<PreparedFile> | undefined,
   ): Promise<Draft> {
     const { shelf, files } = this.#input;
     return this.#alone(mailbox, draftId, async () => {
       await this.#opened(mailbox, draftId, async (open) => {
         expect(open.shelved, expected);
         const prepared = await prepare(open);
+        if (prepared === undefined) return;
         try {
           await shelf.save(mailbox, prepared, draftId, open.shelved);
         } finally {

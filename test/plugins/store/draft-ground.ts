@@ -30,13 +30,21 @@ export interface DraftGround extends DraftDesk {
   readonly only: (folder?: string) => Promise<string>;
 }
 
-/** Drafts of ann@example.org over a folder, without a server around them; what is sent goes nowhere. */
-export async function openDrafts(test: Ending, data: string, files: FileLayer = nodeFiles): Promise<DraftGround> {
+/**
+ * Drafts of ann@example.org over a folder, without a server around them; what is sent goes nowhere.
+ * @param known a reader of the same folder, which takes long to open
+ */
+export async function openDrafts(
+  test: Ending,
+  data: string,
+  files: FileLayer = nodeFiles,
+  known?: StoreReader,
+): Promise<DraftGround> {
   const root = join(data, 'mail');
   const home = join(root, 'example.org', 'ann');
   for (const part of ['new', 'cur', 'tmp']) await mkdir(join(home, part), { recursive: true });
-  const reader = await StoreReader.open({ root, clock: systemClock });
-  atEnd(test, () => reader.close());
+  const reader = known ?? (await StoreReader.open({ root, clock: systemClock }));
+  if (known === undefined) atEnd(test, () => reader.close());
   const handedIn: HandedIn[] = [];
   const prepared = join(data, 'drafts');
   await mkdir(prepared, { recursive: true });

@@ -300,6 +300,24 @@ suite('sending drafts', () => {
     assert.deepEqual(await files(), []);
   });
 
+  test('a form that was saved, sent and not removed is sent again, and sends nothing', async (t) => {
+    const disk = new FaultyFiles();
+    const { drafts, sending, handedIn, files, only } = await openDrafts(t, await temporaryFolder(t), disk);
+    const { draftId, tag } = await drafts.create(ann, change({ to: 'bob@example.net' }));
+    const { fields } = change({ to: 'bob@example.net', text: 'the last word' });
+    const send = (given = fields) =>
+      sending.send(ann, draftId, { fields: given, expected: (present) => present === tag }, '127.0.0.1');
+    disk.order({ call: 'link', code: 'ENOSPC', path: '.Sent' });
+    await assert.rejects(send(), { problem: 'storage-full' });
+    disk.order();
+    const other = change({ to: 'bob@example.net', text: 'another word' }).fields;
+    await assert.rejects(send(other), { problem: 'precondition-failed' });
+    await send();
+    assert.equal(handedIn.length, 1);
+    assert.deepEqual(await files(), []);
+    assert.match(await only('Sent'), /the last word/);
+  });
+
   test('without a recipient nothing is sent, and the draft stays', async (t) => {
     const { drafts, sending, handedIn, files } = await openDrafts(t, await temporaryFolder(t));
     const { draftId } = await drafts.create(ann, change({ text: 'x' }));
