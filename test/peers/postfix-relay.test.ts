@@ -3,6 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
+import { nonEndings, smuggledTo } from '../hostile/smuggling.js';
 import { skipWithoutRoot } from '../support/account.js';
 import { untilListed } from '../support/awaited-mail.js';
 import { selfSigned } from '../support/certificate.js';
@@ -36,7 +37,8 @@ describe('mail on its way over us, Postfix and a second one of us', { skip }, ()
         smtp: { listeners: [{ port: 0, tls: 'starttls', key: 'key.pem', cert: 'cert.pem' }] },
       }`,
     });
-    postfix = await Postfix.start(suite, second.smtpPort);
+    // As it was before it knew better: a bare line feed is a line end.
+    postfix = await Postfix.start(suite, second.smtpPort, { settings: ['smtpd_forbid_bare_newline = no'] });
     first = await ServerProcess.start(suite, {
       folder: await temporaryFolder(suite),
       config: `{
@@ -88,5 +90,27 @@ describe('mail on its way over us, Postfix and a second one of us', { skip }, ()
     const { items } = (await here.json('/client/queue/list?state=bounced')) as { items: { uid: string }[] };
     const { history } = (await here.json(`/client/queue/${items[0]?.uid}`)) as { history: { tls: string | null }[] };
     assert.match(history[0]?.tls ?? '', /^TLSv1\.[23]$/);
+  });
+
+  test('S14 takes no second message along, whatever stands in front of it', async () => {
+    const there = HttpClient.admin(second.http);
+    const recipient = 'smuggled@far.example';
+    await there.json('/users', { json: { username: recipient, password: 'rye bread and cheese' } }, 201);
+    let accepted = 0;
+    for (const ending of Object.values(nonEndings)) {
+      const client = await SmtpClient.greeted({ port: first.smtpPort });
+      await client.pipeline(['MAIL FROM:<postmaster@localhost>', `RCPT TO:<${recipient}>`, 'DATA']);
+      client.write(Buffer.from(`Subject: first\r\n\r\nfirst${ending}${smuggledTo(recipient)}\r\n.\r\n`, 'latin1'));
+      const { code } = await client.readReply();
+      assert.equal(code, ending.includes('\0') ? 554 : 250);
+      if (code === 250) accepted += 1;
+      client.close();
+    }
+    // One more behind them: when it is there, so is whatever they brought along.
+    await send(recipient, 'last');
+    const listed = await untilListed(there, accepted + 1, 'far.example/smuggled');
+    assert.deepEqual(new Set(listed.map(({ subject }) => subject)), new Set(['first', 'last']));
+    assert.equal(listed.length, accepted + 1);
+    assert.deepEqual(await postfix.logged(/from=<evil@/), []);
   });
 });
