@@ -110,7 +110,7 @@ describe('hostile sessions against the limits of the whole server', () => {
     await ground.assertAlive();
   });
 
-  test('S22 who talks before the greeting or at once, is refused or never obeyed', async () => {
+  test('S22 who talks at once, while nobody has said 220, is never obeyed', async () => {
     const client = await ground.connect();
     client.write('EHLO early.example\r\nMAIL FROM:<a@sender.example>\r\n');
     const first = await client.readReply();
@@ -199,6 +199,23 @@ describe('hostile sessions against the limits of the whole server', () => {
     assert.equal((await clients[0]?.command('NOOP'))?.code, 250);
     for (const client of clients) client.close();
     await until('all sessions closed', async () => ((await open()) === 0 ? true : undefined));
+    await ground.assertAlive();
+  });
+});
+
+describe('a hostile client that does not wait for the greeting', () => {
+  test('S22 is 554 and the end, with a line end or without', async (t) => {
+    const ground = await SmtpGround.start(t, { listeners: [{ port: 0, greetDelayMs: 300 }] });
+    const session = 'EHLO c.example\r\nMAIL FROM:<a@sender.example>\r\nRCPT TO:<postmaster@localhost>\r\nDATA\r\n';
+    for (const early of ['E', 'EHLO early.example\r\n', `${session}${header}early\r\n.\r\n`]) {
+      const client = await ground.connect();
+      client.write(early);
+      assert.match((await client.readReply()).raw, /^554 5\.\d\.\d /);
+      await client.waitForEnd();
+      assert.equal(client.unread, '');
+      client.close();
+    }
+    assert.deepEqual(await ground.stored(), []);
     await ground.assertAlive();
   });
 });
