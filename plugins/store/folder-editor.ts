@@ -28,6 +28,9 @@ export interface EditorGround {
   readonly quotas: MailboxQuotas;
 }
 
+/** What must hold when nobody else changes the mailbox any more; it rejects else. */
+export type Condition = () => Promise<void>;
+
 type Steps = Omit<FolderIntent, 'domain' | 'user'>;
 
 const nothing: Steps = { renames: [], remove: [], subscriptions: null };
@@ -72,8 +75,9 @@ export class FolderEditor {
   }
 
   /** Gives the folder, and with it those below, another name or another place. @throws Problem `not-found`, `conflict`, `forbidden`, `invalid` */
-  rename(mailbox: MailboxName, folder: FolderName, to: FolderName): Promise<void> {
+  rename(mailbox: MailboxName, folder: FolderName, to: FolderName, condition?: Condition): Promise<void> {
     return this.#alone(mailbox, async (root) => {
+      await condition?.();
       const top = await this.#ground.folders.find(mailbox, folder);
       refuseProtected(folder);
       if (to.name === folder.name) return;
@@ -117,8 +121,14 @@ export class FolderEditor {
    * @param recursive with the messages in it and the folders below; else it must be empty
    * @throws Problem `not-found`, `conflict` when it is not empty, `forbidden`
    */
-  remove(mailbox: MailboxName, folder: FolderName, recursive: boolean): Promise<MailboxUsage & { folders: number }> {
+  remove(
+    mailbox: MailboxName,
+    folder: FolderName,
+    recursive: boolean,
+    condition?: Condition,
+  ): Promise<MailboxUsage & { folders: number }> {
     return this.#alone(mailbox, async () => {
+      await condition?.();
       const { folders, quotas } = this.#ground;
       const top = await folders.find(mailbox, folder);
       refuseProtected(folder);

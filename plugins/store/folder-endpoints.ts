@@ -5,7 +5,7 @@ import { ask, counted } from '../../core/http/question.js';
 import { problem } from '../../core/problem.js';
 import { folderBelow, type FolderName, levelOf, parentOf, parseFolderName } from './folder-name.js';
 import { folderHref, mailboxHref } from './page-model.js';
-import { folderEtag } from './folder-tag.js';
+import { asRead } from './folder-tag.js';
 import * as answer from './store-answer.js';
 import * as schema from './store-query.js';
 import { folderOf, folderPath, group, mailboxPath, missingParent, type StoreSite } from './store-endpoints.js';
@@ -52,13 +52,12 @@ function renaming(site: StoreSite): AnyEndpoint {
     params: schema.FolderParams,
     body: { kind: 'fields', schema: z.strictObject({ name: Level }) },
     answer: answer.FolderSummary,
-    etag: folderEtag(site),
-    async handle({ params, body }) {
+    async handle({ params, body, request }) {
       const mailbox = await names.parse(params);
       const folder = folderOf(params);
       const above = parentOf(folder);
       const name = folderBelow(above === null ? null : parseFolderName(above), body.name);
-      await editor.folders.rename(mailbox, folder, name);
+      await editor.folders.rename(mailbox, folder, name, asRead(site, mailbox, folder, request));
       return described(site, mailbox, name, {
         action: 'folder.rename',
         notice: `${folder.name} is called ${name.name} now.`,
@@ -106,14 +105,13 @@ function moving(site: StoreSite): AnyEndpoint {
     params: schema.FolderParams,
     body: { kind: 'fields', schema: z.strictObject({ destinationParent: Parent }) },
     answer: answer.FolderSummary,
-    etag: folderEtag(site),
-    async handle({ params, body }) {
+    async handle({ params, body, request }) {
       const mailbox = await names.parse(params);
       const folder = folderOf(params);
       const parent = body.destinationParent ?? null;
       if (parent?.name === folder.name) throw problem('invalid', 'A folder cannot be moved into itself.');
       const name = folderBelow(await parentIn(site, mailbox, parent), levelOf(folder));
-      await editor.folders.rename(mailbox, folder, name);
+      await editor.folders.rename(mailbox, folder, name, asRead(site, mailbox, folder, request));
       return described(site, mailbox, name, { action: 'folder.move', notice: `${folder.name} is ${name.name} now.` });
     },
   });
@@ -133,7 +131,6 @@ function removal(site: StoreSite): AnyEndpoint {
     params: schema.FolderParams,
     query,
     answer: z.object({ name: z.string(), folders: z.int(), messages: z.int(), size: z.int() }),
-    etag: folderEtag(site),
     async handle({ params, query: { recursive = false }, request }) {
       const mailbox = await names.parse(params);
       const folder = folderOf(params);
@@ -147,7 +144,8 @@ function removal(site: StoreSite): AnyEndpoint {
         const question = `Delete the folder ${folder.name}${below}, with ${counted(messages, 'message')}, for good?`;
         return ask(request, { question, fields: { _method: 'DELETE' }, label: 'Delete it', back: home });
       }
-      const { count, size, folders } = await editor.folders.remove(mailbox, folder, recursive);
+      const condition = asRead(site, mailbox, folder, request);
+      const { count, size, folders } = await editor.folders.remove(mailbox, folder, recursive, condition);
       return respond({
         model: { name: folder.name, folders, messages: count, size },
         location: home,

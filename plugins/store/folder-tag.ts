@@ -1,34 +1,43 @@
 import { setTimeout as wait } from 'node:timers/promises';
+import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import type { EndpointRequest } from '../../core/http/endpoint.js';
-import { folderOf, type StoreSite } from './store-endpoints.js';
-
-interface Asked {
-  readonly params: { readonly domain: string; readonly user: string; readonly folder: string };
-  readonly request: EndpointRequest;
-}
+import { namesTag } from '../../core/http/entity-tag.js';
+import { problem } from '../../core/problem.js';
+import type { Condition } from './folder-editor.js';
+import type { FolderName } from './folder-name.js';
+import type { StoreSite } from './store-endpoints.js';
 
 const tries = 4;
 const waitMs = 60;
 
-/**
- * The tag of a folder's present state for `If-Match`. Lists have one for each of their queries: those of the present state
- * begin alike, and any of them will do.
- */
-export function folderEtag({ reader, names }: StoreSite) {
-  return async ({ params, request }: Asked): Promise<string | undefined> => {
-    const mailbox = await names.parse(params);
-    let version = await reader.version(mailbox, folderOf(params));
-    // A state that is a moment old has no tag yet.
-    for (let attempt = 1; version === undefined && attempt < tries; attempt++) {
-      await wait(waitMs);
-      version = await reader.version(mailbox, folderOf(params));
-    }
-    if (version === undefined) return undefined;
-    return tagsIn(request.ifMatch).find((tag) => tag === version || tag.startsWith(`${version}.`)) ?? version;
+/** That the folder is as somebody has read it, who sent `If-Match`: `precondition-failed` else. */
+export function asRead(
+  site: StoreSite,
+  mailbox: MailboxName,
+  folder: FolderName,
+  { ifMatch }: EndpointRequest,
+): Condition | undefined {
+  if (ifMatch === undefined) return undefined;
+  return async () => {
+    const tag = await presentTag(site, mailbox, folder, ifMatch);
+    if (tag !== undefined && namesTag(ifMatch, tag)) return;
+    throw problem('precondition-failed', 'The folder has changed since you read it. Read it again, then repeat.');
   };
 }
 
-function tagsIn(field = ''): readonly string[] {
+/** Lists have a tag for each of their queries: those of the present state begin alike, and any of them will do. */
+async function presentTag({ reader }: StoreSite, mailbox: MailboxName, folder: FolderName, ifMatch: string) {
+  let version = await reader.version(mailbox, folder);
+  // A state that is a moment old has no tag yet.
+  for (let attempt = 1; version === undefined && attempt < tries; attempt++) {
+    await wait(waitMs);
+    version = await reader.version(mailbox, folder);
+  }
+  if (version === undefined) return undefined;
+  return tagsIn(ifMatch).find((tag) => tag === version || tag.startsWith(`${version}.`)) ?? version;
+}
+
+function tagsIn(field: string): readonly string[] {
   return field.split(',').map((tag) =>
     tag
       .trim()

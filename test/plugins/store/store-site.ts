@@ -1,6 +1,7 @@
 import { pino } from 'pino';
 import { join } from 'node:path';
 import { systemClock } from '../../../core/clock.js';
+import type { FileLayer } from '../../../core/disk/file-layer.js';
 import { openAccounts } from '../../../core/http/accounts.js';
 import { HttpOptions } from '../../../core/http/options.js';
 import { createHttpShell } from '../../../core/http/shell.js';
@@ -29,6 +30,8 @@ export interface SiteOptions {
   readonly signIn?: boolean;
   /** Bytes of every mailbox. */
   readonly quota?: number;
+  /** Under what changes mailboxes. */
+  readonly files?: FileLayer;
 }
 
 const accounts = [
@@ -43,7 +46,7 @@ const accounts = [
 export async function openSite(
   test: Ending,
   ground: ReadingGround,
-  { signIn = false, quota }: SiteOptions = {},
+  { signIn = false, ...editing }: SiteOptions = {},
 ): Promise<StoreSite> {
   const data = await temporaryFolder(test);
   const settings = HttpOptions.parse({
@@ -73,7 +76,7 @@ export async function openSite(
   });
   const names = new MailboxNames({ find: () => Promise.resolve(undefined) });
   const { reader } = ground;
-  const { editor } = await EditingGround.over(ground, quota === undefined ? {} : { quota });
+  const { editor } = await EditingGround.over(ground, editing);
   const site = { reader, editor, names, clock: systemClock };
   shell.mount('store', [
     ...storeEndpoints({ reader, names, domains: () => ['localhost'] }),

@@ -1,0 +1,44 @@
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import { FaultyFiles } from '../../core/disk/faulty-files.js';
+import type { RequestOptions } from '../../support/http-client.js';
+import { ReadingGround } from './reading-ground.js';
+import { openSite } from './store-site.js';
+
+const home = '/store/example.org/ann';
+const text = 'Subject: x\r\n\r\n';
+
+/** Long enough for a request to come as far as it can while another one holds the mailbox. */
+const aWhile = 250;
+
+suite('a folder that changes while a change with If-Match waits for its mailbox', () => {
+  const changes: Readonly<Record<string, RequestOptions & { readonly path: string }>> = {
+    'is not renamed': { path: '', method: 'PATCH', json: { name: 'B' } },
+    'is not moved': { path: '/move', method: 'POST', json: { destinationParent: 'Other' } },
+    'is not removed with what came': { path: '?recursive=true', method: 'DELETE' },
+  };
+  for (const [what, { path, ...options }] of Object.entries(changes)) {
+    test(what, async (t) => {
+      const ground = await ReadingGround.open(t);
+      const disk = new FaultyFiles();
+      const { operator } = await openSite(t, ground, { files: disk });
+      for (const folder of ['A', 'Other']) await ground.makeFolder(folder);
+      const id = await ground.file(text);
+      await ground.settled('A');
+      const tag = (await operator.request(`${home}/folders/A/properties`)).headers.get('etag') ?? '';
+      const release = disk.hold('rename');
+      const moving = operator.json(`${home}/messages/move`, {
+        json: { fromFolder: 'INBOX', toFolder: 'A', messageIds: [id] },
+      });
+      while (disk.count('rename') === 0) await pause(5);
+      const changing = operator.request(`${home}/folders/A${path}`, { ...options, headers: { 'If-Match': tag } });
+      await pause(aWhile);
+      release();
+      await moving;
+      assert.equal((await changing).status, 412);
+      const { total } = (await operator.json(`${home}/folders/A`)) as { total: number };
+      assert.equal(total, 1);
+    });
+  }
+});
