@@ -86,6 +86,16 @@ describe('what strangers write, on the pages of the whole server', () => {
     }
   });
 
+  test('H16 htmx evaluates nothing, runs no script that it loads, and asks nobody else', async () => {
+    for (const path of ['/', '/store', inbox, ...messages.slice(0, 2)]) {
+      const text = await page(path);
+      const config: unknown = JSON.parse(/<meta name="htmx-config" content='([^']*)'/.exec(text)?.[1] ?? '{}');
+      const { allowEval, allowScriptTags, selfRequestsOnly } = config as Record<string, unknown>;
+      assert.deepEqual([allowEval, allowScriptTags, selfRequestsOnly], [false, false, true], path);
+      assert.doesNotMatch(text, /<[^<>]* (?:data-)?hx-(?:get|post|on)[\w:-]*="[^"]*(?:\/users|alert|evil)/);
+    }
+  });
+
   test('H14 the HTML body is a sandboxed document without scripts, on its own and in its frame', async () => {
     for (const message of messages) {
       const answer = await ground.ask('GET', `${message}/html`, { headers: ['Accept: text/html'] });

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { mkdir, symlink, writeFile } from 'node:fs/promises';
+import { execFileSync } from 'node:child_process';
+import { mkdir, rename, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { statusOf } from '../core/http/raw-exchange.js';
@@ -118,16 +119,60 @@ describe('names in paths of the whole server', () => {
     await symlink('/nowhere', join(mailbox, 'new', '2.dangling.host'));
     await mkdir(join(mailbox, 'cur', '3.folder.host'));
     await symlink('/etc', join(mailbox, '.Linked'));
+    execFileSync('mkfifo', [join(mailbox, 'cur', '4.fifo.host:2,S')]);
+    await symlink('/dev/zero', join(mailbox, 'cur', '5.device.host:2,S'));
     const folders = '/store/localhost/postmaster/folders';
     for (const target of [folders, `${folders}/INBOX`, `${folders}/INBOX/properties`]) {
       const answer = await ground.ask('GET', target);
       assert.equal(statusOf(answer), 200, target);
-      assert.doesNotMatch(answer, /planted-secret|1\.link|2\.dangling|3\.folder|passwd/);
+      assert.doesNotMatch(answer, /planted-secret|1\.link|2\.dangling|3\.folder|4\.fifo|5\.device|passwd/);
     }
-    for (const target of [`${folders}/Linked`, `${folders}/INBOX/messages/1.link.host`]) {
+    const names = ['1.link.host', '2.dangling.host', '3.folder.host', '4.fifo.host', '5.device.host'];
+    const messages = names.flatMap((name) => [name, `${name}/raw`].map((path) => `${folders}/INBOX/messages/${path}`));
+    for (const target of [`${folders}/Linked`, ...messages]) {
       const answer = await ground.ask('GET', target);
       assert.equal(statusOf(answer), 404, target);
       assert.doesNotMatch(answer, /planted-secret/);
     }
+  });
+
+  test('H04 a folder that is swapped for a link ten thousand times is never read through', async () => {
+    const mailbox = join(ground.server.folder, 'data', 'mail', 'localhost', 'postmaster');
+    const [own, elsewhere, link, aside] = ['.Swap', 'elsewhere', 'link', 'aside'].map((name) =>
+      join(name.startsWith('.') ? mailbox : ground.server.folder, name),
+    ) as [string, string, string, string];
+    const name = '1700000000.M1P1.host';
+    for (const [folder, subject] of [
+      [own, 'own'],
+      [elsewhere, 'planted-secret'],
+    ] as const) {
+      for (const part of ['cur', 'new', 'tmp']) await mkdir(join(folder, part), { recursive: true });
+      await writeFile(join(folder, 'new', name), `Subject: ${subject}\r\n\r\n${subject}\r\n`);
+    }
+    await symlink(elsewhere, link);
+    const work = { swaps: 0 };
+    const swapping = (async () => {
+      for (; work.swaps < 10_000; work.swaps += 1) {
+        await rename(own, aside);
+        await rename(link, own);
+        await rename(own, link);
+        await rename(aside, own);
+      }
+    })();
+    const folder = '/store/localhost/postmaster/folders/Swap';
+    const seen = new Set<number>();
+    while (work.swaps < 10_000) {
+      for (const target of [folder, `${folder}/messages/${name}`, `${folder}/messages/${name}/raw`]) {
+        const answer = await ground.ask('GET', target);
+        seen.add(statusOf(answer));
+        assert.doesNotMatch(answer, /planted-secret/, target);
+      }
+    }
+    await swapping;
+    assert.ok(
+      [...seen].every((status) => [200, 404].includes(status)),
+      [...seen].join(),
+    );
+    assert.ok(seen.has(200));
   });
 });

@@ -119,6 +119,27 @@ describe('requests to the whole server that are not what they seem', () => {
     assert.equal((many ?? '').split('HTTP/1.1 200 ').length - 1, 1000);
   });
 
+  test('H12 an upload that is slow is 408, and nothing of it stays', async () => {
+    const tree = await ground.tree();
+    const store = '/store/localhost/postmaster';
+    const form = 'multipart/form-data; boundary=b';
+    const began = '--b\r\nContent-Disposition: form-data; name="files"; filename="../../x"\r\n\r\nx';
+    const answers = await Promise.all(
+      (
+        [
+          [`${store}/folders/INBOX/messages`, 'message/rfc822', 'Subject: x\r\n\r\n'],
+          [`${store}/drafts`, 'message/rfc822', 'Subject: x\r\n\r\n'],
+          [`${store}/drafts`, form, began],
+        ] as const
+      ).map(([path, type, body]) =>
+        ground.ask('POST', path, { headers: [`Content-Type: ${type}`, 'Content-Length: 100000'], body }),
+      ),
+    );
+    for (const answer of answers) assert.ok([408, 415].includes(statusOf(answer)), answer.slice(0, 300));
+    assert.ok(answers.filter((answer) => statusOf(answer) === 408).length >= 2);
+    await until('nothing of them', async () => ((await ground.tree()) === tree ? true : undefined));
+  });
+
   test('H36 a form leads to another site by no field and no header', async () => {
     const form = ['Content-Type: application/x-www-form-urlencoded', 'Accept: text/html'];
     const places = ['//evil.example', '/\\evil.example', 'https://evil.example', 'javascript:alert(1)', '/%0d%0aX:y'];
