@@ -5,7 +5,7 @@ import { ask, counted } from '../../core/http/question.js';
 import { problem } from '../../core/problem.js';
 import { folderBelow, type FolderName, levelOf, parentOf, parseFolderName } from './folder-name.js';
 import { folderHref, mailboxHref } from './page-model.js';
-import { asRead } from './folder-tag.js';
+import { asRead } from './routes/folder-tag.js';
 import * as answer from './store-answer.js';
 import * as schema from './store-query.js';
 import { folderOf, folderPath, group, mailboxPath, missingParent, type StoreSite } from './store-endpoints.js';

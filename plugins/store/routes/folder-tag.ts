@@ -1,11 +1,11 @@
 import { setTimeout as wait } from 'node:timers/promises';
-import type { MailboxName } from '../../core/contracts/mailboxes.js';
-import type { EndpointRequest } from '../../core/http/endpoint.js';
-import { namesTag } from '../../core/http/entity-tag.js';
-import { problem } from '../../core/problem.js';
-import type { Condition } from './folder-editor.js';
-import type { FolderName } from './folder-name.js';
-import type { StoreSite } from './store-endpoints.js';
+import type { MailboxName } from '../../../core/contracts/mailboxes.js';
+import type { EndpointRequest } from '../../../core/http/endpoint.js';
+import { namesTag } from '../../../core/http/entity-tag.js';
+import { problem } from '../../../core/problem.js';
+import type { Condition } from '../folder-editor.js';
+import type { FolderName } from '../folder-name.js';
+import type { StoreSite } from '../store-endpoints.js';
 
 const tries = 4;
 const waitMs = 60;
