@@ -1,7 +1,7 @@
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { uniqueId } from '../../core/disk/id.js';
 import { type AttachmentLabel, encodeAttachment } from '../../core/mime/compose.js';
-import { problem } from '../../core/problem.js';
+import { isProblem, problem } from '../../core/problem.js';
 import {
   type AlongWith,
   type AttachmentUpload,
@@ -48,11 +48,11 @@ export class Drafts {
   /** @throws Problem `not-found` */
   async read(mailbox: MailboxName, draftId: string): Promise<Draft> {
     const { shelf } = this.#input;
-    const found = await shelf.find(mailbox, draftId);
+    const found = await this.#found(mailbox, draftId, () => shelf.find(mailbox, draftId));
     if (found.older.length > 0) {
       await this.#alone(mailbox, draftId, async () => shelf.tidy(mailbox, await shelf.find(mailbox, draftId)));
     }
-    return this.#opened(mailbox, draftId, (open) => Promise.resolve(describe(open)));
+    return this.#shown(mailbox, draftId, (open) => Promise.resolve(describe(open)));
   }
 
   isThere(mailbox: MailboxName, draftId: string): Promise<boolean> {
@@ -84,7 +84,7 @@ export class Drafts {
         return this.#prepare(mailbox, change, open);
       });
     }
-    await this.#input.shelf.find(mailbox, draftId);
+    await this.#found(mailbox, draftId, () => this.#input.shelf.find(mailbox, draftId));
     // What comes slowly is not waited for while others wait for the draft.
     const raw = await this.#prepareRaw(change.content);
     try {
@@ -125,7 +125,7 @@ export class Drafts {
     uploads: readonly AttachmentUpload[],
     { fields, expected }: AlongWith = {},
   ): Promise<{ readonly draft: Draft; readonly added: readonly Attachment[] }> {
-    await this.#input.shelf.find(mailbox, draftId);
+    await this.#found(mailbox, draftId, () => this.#input.shelf.find(mailbox, draftId));
     const encoded: PreparedFile[] = [];
     const labels: AttachmentLabel[] = [];
     try {
@@ -164,7 +164,7 @@ export class Drafts {
 
   /** The decoded bytes of an attachment. @throws Problem `not-found` */
   async attachment(mailbox: MailboxName, draftId: string, attachmentId: string) {
-    return this.#opened(mailbox, draftId, async ({ file, content, shelved }) => {
+    return this.#shown(mailbox, draftId, async ({ file, content, shelved }) => {
       const found = content.attachments.find((part) => part.attachmentId === attachmentId);
       if (found === undefined) throw noAttachment();
       return { ...(await this.#input.reader.partOf(file, found.part)), filename: found.filename, id: shelved.entry.id };
@@ -201,6 +201,21 @@ export class Drafts {
 
   #alone<T>(mailbox: MailboxName, draftId: string, task: () => Promise<T>): Promise<T> {
     return this.#input.turns.take(`${mailbox.domain}/${folderOfLocal(mailbox.user)}/${draftId}`, task);
+  }
+
+  /** To somebody who changes nothing. */
+  #shown<T>(mailbox: MailboxName, draftId: string, task: (open: OpenDraft) => Promise<T>): Promise<T> {
+    return this.#found(mailbox, draftId, () => this.#opened(mailbox, draftId, task));
+  }
+
+  /** What is not there may only be hidden by a change: so it is looked for again when nobody changes the draft. */
+  async #found<T>(mailbox: MailboxName, draftId: string, look: () => Promise<T>): Promise<T> {
+    try {
+      return await look();
+    } catch (error) {
+      if (!isProblem(error) || error.problem !== 'not-found') throw error;
+      return this.#alone(mailbox, draftId, look);
+    }
   }
 
   async #opened<T>(mailbox: MailboxName, draftId: string, task: (open: OpenDraft) => Promise<T>): Promise<T> {

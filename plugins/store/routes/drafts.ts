@@ -1,12 +1,9 @@
 import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
 import { problem } from '../../../core/problem.js';
+import { listDrafts } from '../draft-list.js';
 import { draftAnswer, draftHref, draftPage, draftsHref, messageHref, placesOf } from '../draft-model.js';
 import * as schema from '../draft-query.js';
 import type { DraftChange } from '../draft.js';
-import type { OrderKey } from '../message-entry.js';
-import { compareNewestFirst } from '../message-entry.js';
-import type { MailboxName } from '../../../core/contracts/mailboxes.js';
-import { pageOf } from '../page.js';
 import { ListQuery, MailboxParams } from '../store-query.js';
 import { editorAgain } from './draft-again.js';
 import { attachmentEndpoints } from './draft-attachments.js';
@@ -67,31 +64,6 @@ function listEndpoints(site: DraftSite): readonly AnyEndpoint[] {
       },
     }),
   ];
-}
-
-async function listDrafts(
-  { shelf, reader }: DraftSite,
-  mailbox: MailboxName,
-  query: { limit: number; cursor?: string | undefined },
-) {
-  const all = await shelf.all(mailbox);
-  const keyed = all.map((draft) => ({ ...draft, receivedAt: draft.entry.receivedAt, id: draft.entry.id }));
-  const order = (a: OrderKey, b: OrderKey): number => compareNewestFirst(a, b);
-  const page = pageOf(keyed.toSorted(order), query, order);
-  const first = page.items[0];
-  const entries = page.items.map(({ entry }) => entry);
-  const summaries =
-    first === undefined
-      ? []
-      : await reader.summaries(
-          first.folder,
-          entries.map(({ id }) => id),
-        );
-  const ids = new Map(page.items.map(({ id, draftId }) => [id, draftId]));
-  const items = summaries.map(({ id, receivedAt, size, from, to, subject, hasAttachments, snippet }) => {
-    return { draftId: ids.get(id) ?? '', id, savedAt: receivedAt, size, from, to, subject, hasAttachments, snippet };
-  });
-  return { ...page, items };
 }
 
 function changeEndpoints(site: DraftSite): readonly AnyEndpoint[] {
