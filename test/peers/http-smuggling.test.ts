@@ -16,21 +16,16 @@ const config = `{
   smtp: { listeners: [{ port: 0 }] },
 }`;
 
-/** A request of an administrator: the last of its fields and the body are still to come. */
-const head = (path: string): string =>
+/** Request line and fields of an administrator; the last ones are still to come. */
+const head = (line: string): string =>
   [
-    `POST ${path} HTTP/1.1`,
+    `${line} HTTP/1.1`,
     `Host: ${siteName}`,
     `Authorization: Basic ${Buffer.from(`admin:${adminPassword}`).toString('base64')}`,
     'Content-Type: application/json',
     '',
   ].join('\r\n');
-
-/** A whole request that makes a user: whether it was obeyed can be seen. */
-function making(username: string): string {
-  const body = JSON.stringify({ username, password: 'rye bread and cheese' });
-  return `${head('/users')}Content-Length: ${body.length}\r\n\r\n${body}`;
-}
+const hidden = `${head('GET /users')}\r\n`;
 
 /** Sends the bytes by TLS; resolves with what came back until the proxy closed, or said no more for a while. */
 async function exchange({ httpsPort }: ReverseProxy, bytes: string): Promise<string> {
@@ -71,15 +66,17 @@ for (const kind of [nginx, caddy]) {
 
     test('would be seen if it were obeyed', async () => {
       const before = await seen();
-      assert.match(await exchange(proxy, making('seen@localhost')), /^HTTP\/1\.1 201 /);
+      assert.match(await exchange(proxy, hidden), /^HTTP\/1\.1 200 /);
       assert.equal((await seen()) - before, 1);
-      assert.match((await server.admin.request('/users')).text, /seen@localhost/);
     });
 
-    for (const [name, [headers, body]] of Object.entries(smuggling(making('hidden@localhost')))) {
+    for (const [name, [headers, body]] of Object.entries(smuggling(hidden))) {
       test(`H34 ${name}: we see no more requests than the proxy does, and nobody gets the answer to another one`, async () => {
         const before = await seen();
-        const answer = await exchange(proxy, `${head('/users/authenticate')}${headers.join('\r\n')}\r\n\r\n${body}`);
+        const answer = await exchange(
+          proxy,
+          `${head('POST /users/authenticate')}${headers.join('\r\n')}\r\n\r\n${body}`,
+        );
         // A proxy may find two requests in it, and answers both; or refuse what we never see.
         const answers = answer.split('HTTP/1.1 ').length - 1;
         assert.ok(answers > 0 && (await seen()) - before <= answers, answer);
