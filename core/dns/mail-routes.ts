@@ -65,7 +65,10 @@ export class MailRoutes implements HopFinder {
     const found = await this.#addresses(better, options, passed);
     const hops = this.#withoutOwnAddresses(found).slice(0, this.#most);
     if (hops.length > 0) return { outcome: 'found', site: servers.site, hops };
-    return found.length > 0 ? loop(domain) : nowhere(domain, servers.implicit, passed);
+    // A better one may be there that nobody tells the address of now.
+    return found.length > 0 && passed.unanswered === undefined
+      ? loop(domain)
+      : nowhere(domain, servers.implicit, passed);
   }
 
   async forHosts(names: readonly string[], options: SearchOptions = {}): Promise<HopSearch> {

@@ -177,6 +177,20 @@ test('mail that would come back to us is refused', async () => {
   assert.equal(await find({}, '[198.51.100.99]'), 'loop 554 5.4.6 permanent');
 });
 
+test('mail is deferred while nobody says where a better server than this one is', async () => {
+  const names = {
+    d: {
+      mx: [
+        [10, 'mx1'],
+        [20, 'alias'],
+      ],
+    },
+    mx1: { a: 'timeout', aaaa: 'timeout' },
+    alias: { a: ['198.51.100.99'] },
+  } as const;
+  assert.equal(await find(names, 'd'), 'dns 451 4.4.3 temporary');
+});
+
 test('private addresses are passed over unless they are allowed', async () => {
   const names = {
     d: {
