@@ -194,15 +194,19 @@ class RemoteAttempt {
   }
 
   #unreached(failure: ClientFailure, server: Server): void {
-    if (failure.kind === 'local') {
-      // Too many wait, or the server stops: nobody was asked.
+    if (this.#isOfHere(failure)) {
       this.#untried = true;
       return;
     }
     const { manual } = this.#lease;
-    if (failure.step === 'connect') this.#ground.dead.add(server.address, server.port, failure, manual);
-    else this.#reached = true;
+    if (failure.step !== 'connect') this.#reached = true;
+    else if (failure.kind !== 'local') this.#ground.dead.add(server.address, server.port, failure, manual);
     this.#failures.push({ failure, server });
+  }
+
+  /** Too many wait, or the server stops: nobody was asked. What the system refuses us it may refuse for long: that is a failure. */
+  #isOfHere({ kind, step, cause }: ClientFailure): boolean {
+    return kind === 'local' && (this.#ground.signal.aborted || (step === 'connect' && cause === undefined));
   }
 
   /** Those whom no server has answered get what the last one said; for good only when each of all servers said so. */

@@ -147,6 +147,19 @@ describe('several servers of a domain', () => {
     assert.equal(late.state, 'delivered');
   });
 
+  test(
+    'nobody can be called from here: deferred like any other fault, and not tried without a pause',
+    { timeout: 10_000 },
+    async (t) => {
+      const options = { localAddress: '192.0.2.1' };
+      const ground = await outboundGround(t, { options, hops: { 'one.example': ['127.0.0.1', '127.0.0.2'] } });
+      const entry = await ground.delivered({ to: ['bob@one.example'] });
+      assert.deepEqual(outcomes(entry), ['bob@one.example deferred 451 4.3.0']);
+      assert.match(entry.recipients[0]?.lastReply?.text ?? '', /No connection can be opened here \(EADDRNOTAVAIL\)/);
+      assert.equal(entry.attempts, 1);
+    },
+  );
+
   test('an operator who wants some destinations tried again has only those asked for anew', async (t) => {
     const lost = {
       outcome: 'failed',
