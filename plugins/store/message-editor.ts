@@ -11,7 +11,7 @@ import { type FolderName, parseFolderName, specialUseOf } from './folder-name.js
 import type { MailboxFolder } from './mailbox-folder.js';
 import { maildirParts } from './maildir.js';
 import { repeatedly } from './message-change.js';
-import { fileMessage, type FiledMessage } from './message-filing.js';
+import { fileMessage, type FiledMessage, writeMessage } from './message-filing.js';
 import { whileUidsAreLocked } from './uid-list-lock.js';
 
 export type ReadStatus = 'read' | 'unread';
@@ -132,16 +132,24 @@ export class MessageEditor {
   /** Puts a message into a folder. @throws Problem `not-found`, `mailbox-full`, `invalid`, and those of the stream */
   async append(mailbox: MailboxName, name: FolderName, source: Readable, status: ReadStatus): Promise<FiledMessage> {
     await this.#editor.provide(mailbox, name);
-    const { quotas } = this.#ground;
+    const { quotas, folders, files } = this.#ground;
     await quotas.admit(mailbox, 0);
-    return this.#together(mailbox, name, async (folder) => {
-      await this.#complete(folder.path);
-      const as = status === 'unread' ? ({ part: 'new' } as const) : ({ part: 'cur', flags: 'S' } as const);
-      const admit = (size: number) => quotas.admit(mailbox, size);
-      const filed = await fileMessage(source, { folder: folder.path, as, admit }, this.#ground);
-      await quotas.changed(mailbox, filed.size, 1);
-      return filed;
-    });
+    const home = await folders.mailbox(mailbox);
+    await this.#complete(home);
+    // It may come slowly, and nobody shall wait for it.
+    const written = await writeMessage(source, home, this.#ground);
+    try {
+      return await this.#together(mailbox, name, async (folder) => {
+        await this.#complete(folder.path);
+        await quotas.admit(mailbox, written.size);
+        const as = status === 'unread' ? ({ part: 'new' } as const) : ({ part: 'cur', flags: 'S' } as const);
+        const filed = await fileMessage(written, { folder: folder.path, as }, this.#ground);
+        await quotas.changed(mailbox, filed.size, 1);
+        return filed;
+      });
+    } finally {
+      await files.unlink(written.path).catch(() => undefined);
+    }
   }
 
   #together<T>(mailbox: MailboxName, name: FolderName, task: (folder: MailboxFolder) => Promise<T>): Promise<T> {

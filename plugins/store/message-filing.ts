@@ -13,43 +13,56 @@ export interface FilingGround {
   readonly names: UniqueNames;
 }
 
+/** A message that is durable, and that nobody sees yet. */
+export interface WrittenMessage {
+  readonly path: string;
+  /** Bytes of the file. */
+  readonly size: number;
+}
+
 export interface FiledMessage {
   readonly id: string;
   /** Bytes of the file. */
   readonly size: number;
 }
 
+/** Absolute path of a folder, and `new` or the letters behind `:2,` of a message in `cur`. */
 export interface Filing {
-  /** Absolute path of the folder, which has its tmp, new and cur. */
   readonly folder: string;
-  /** `new`, or the letters behind `:2,` of a message in `cur`. */
   readonly as: { readonly part: 'new' } | { readonly part: 'cur'; readonly flags: string };
-  /** Asked when the size is known, before the message can be seen. */
-  readonly admit: (size: number) => Promise<void> | undefined;
 }
 
-/** Puts a message that comes as a stream into a folder, durably. When it rejects, nothing is there. @throws Problem */
-export async function fileMessage(source: Readable, filing: Filing, ground: FilingGround): Promise<FiledMessage> {
-  const { files, sync, names } = ground;
-  const temporary = join(filing.folder, 'tmp', names.next(0));
+/** Writes a message that comes as a stream into `tmp` of a folder. When it rejects, nothing is there. @throws Problem */
+export async function writeMessage(source: Readable, folder: string, ground: FilingGround): Promise<WrittenMessage> {
+  const { files, names } = ground;
+  const path = join(folder, 'tmp', names.next(0));
   try {
-    const size = await write(files, temporary, source);
-    await filing.admit(size);
-    const id = names.next(size);
-    const { as } = filing;
-    const path = join(filing.folder, as.part, as.part === 'new' ? id : `${id}:2,${as.flags}`);
-    await files.link(temporary, path);
+    return { path, size: await write(files, path, source) };
+  } catch (error) {
+    await files.unlink(path).catch(() => undefined);
+    throw asStorageProblem(error);
+  }
+}
+
+/** Puts it into a folder, durably. When it rejects, nothing is there. The written file stays. @throws Problem */
+export async function fileMessage(
+  { path, size }: WrittenMessage,
+  { folder, as }: Filing,
+  { files, sync, names }: FilingGround,
+): Promise<FiledMessage> {
+  const id = names.next(size);
+  const target = join(folder, as.part, as.part === 'new' ? id : `${id}:2,${as.flags}`);
+  try {
+    await files.link(path, target);
     try {
-      await sync.sync(join(filing.folder, as.part));
+      await sync.sync(join(folder, as.part));
     } catch (error) {
-      await files.unlink(path).catch(() => undefined);
+      await files.unlink(target).catch(() => undefined);
       throw error;
     }
     return { id, size };
   } catch (error) {
     throw asStorageProblem(error);
-  } finally {
-    await files.unlink(temporary).catch(() => undefined);
   }
 }
 
