@@ -67,32 +67,34 @@ export function released(recipient: RecipientRecord, now: number): RecipientChan
   return { index: recipient.index, state: waitingState(recipient), due: now, manual: true };
 }
 
+/** Who is in flight is seen to behind his attempt; the others at once, for they must not be tried meanwhile. */
 function endOrHold(entry: QueuedEntry, operation: PendingOperation, now: number): Mutated {
   const draft = draftOf(entry);
-  if (entry.recipients.some(({ state }) => state === 'active')) {
-    const detail = behindAttempt[operation.operation];
-    if (entry.details.pending?.operation === operation.operation)
-      return { outcome: 'active', detail, change: undefined };
-    draft.pending = operation;
-    return { outcome: 'active', detail, change: draft };
-  }
+  const isActive = entry.recipients.some(({ state }) => state === 'active');
+  const detail = isActive ? behindAttempt[operation.operation] : null;
+  if (isActive && entry.details.pending?.operation === operation.operation)
+    return { outcome: 'active', detail, change: undefined };
+  if (isActive) draft.pending = operation;
   perform(entry, draft, operation, now);
   finish(entry, draft, now);
-  return { outcome: 'done', detail: null, change: draft };
+  return { outcome: isActive ? 'active' : 'done', detail, change: draft };
 }
 
-/** What an operator asked for while the entry was in flight, when no recipient is in flight any more. */
+/** What an operator asked for while the entry was in flight, for those who are not in flight any more. */
 export function performPending(entry: QueuedEntry, draft: Draft, now: number): void {
   const { pending } = entry.details;
-  const states = statesBehind(entry, draft);
-  if (pending === null || states.some(({ state }) => state === 'active')) return;
-  draft.pending = null;
-  if (states.some(isOpen)) perform(entry, draft, pending, now);
+  if (pending === null) return;
+  if (!statesBehind(entry, draft).some(({ state }) => state === 'active')) draft.pending = null;
+  perform(entry, draft, pending, now);
 }
 
 function perform(entry: QueuedEntry, draft: Draft, operation: PendingOperation, now: number): void {
   const states = statesBehind(entry, draft);
-  const open = entry.recipients.filter((_, index) => isOpen(states[index] ?? { state: 'deleted' }));
+  const open = entry.recipients.filter((_, index) => {
+    const one = states[index];
+    return one !== undefined && isOpen(one) && one.state !== 'active';
+  });
+  if (open.length === 0) return;
   const before = new Map((draft.recipients ?? []).map((change) => [change.index, change]));
   for (const recipient of open)
     before.set(recipient.index, { ...before.get(recipient.index), ...performed(recipient, operation, now) });
@@ -104,7 +106,7 @@ function perform(entry: QueuedEntry, draft: Draft, operation: PendingOperation, 
     return;
   }
   draft.hold = null;
-  if (operation.operation === 'delete' || open.length === 0) return;
+  if (operation.operation === 'delete') return;
   const { reason } = operation;
   const recipients = open.map(({ address }) => address);
   addNotices(entry, draft, [{ kind: 'failed', recipients, at: now, ...(reason !== undefined && { reason }) }]);

@@ -148,13 +148,15 @@ export class QueueModel {
   }
 
   #performPending(entry: ModelEntry): void {
-    if (entry.pending === null || entry.recipients.some(({ state }) => state === 'active')) return;
+    if (entry.pending === null) return;
     this.#endOrHold(entry, entry.pending);
-    entry.pending = null;
+    if (!entry.recipients.some(({ state }) => state === 'active')) entry.pending = null;
   }
 
   #endOrHold({ recipients }: ModelEntry, operation: 'delete' | 'hold'): void {
-    for (const one of recipients) if (open.has(one.state)) one.state = operation === 'delete' ? 'deleted' : 'held';
+    for (const one of recipients) {
+      if (open.has(one.state) && one.state !== 'active') one.state = operation === 'delete' ? 'deleted' : 'held';
+    }
   }
 
   async #mutate(which: number, operation: 'retry' | 'delete' | 'hold' | 'release'): Promise<void> {

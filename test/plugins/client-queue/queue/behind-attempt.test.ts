@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict';
+import { describe, test, type TestContext } from 'node:test';
+import { claiming, newEntry, settlement } from '../../../support/queue-entries.js';
+import { fileQueueGround } from './queue-ground.js';
+
+/** An entry of which one recipient is in flight, and two others wait. */
+async function halfWay(t: TestContext) {
+  const ground = await fileQueueGround(t);
+  const { queue, clock } = ground;
+  const entry = newEntry(clock.now(), { to: ['a@one.example', 'b@two.example', 'c@three.example'] });
+  await (await queue.prepare(entry, await ground.message())).commit();
+  const room = (destination: string): number => (destination === 'one.example' ? 1 : 0);
+  const [lease] = await queue.claim(claiming(clock.now(), { room }));
+  assert.ok(lease);
+  const states = async () => (await queue.find(entry.uid))?.recipients.map(({ state }) => state);
+  return { ...ground, queue, uid: entry.uid, lease, states };
+}
+
+describe('while one recipient is in flight', () => {
+  for (const [operation, state] of [
+    ['delete', 'deleted'],
+    ['bounce', 'bounced'],
+    ['hold', 'held'],
+  ] as const) {
+    test(`the others are ${state} at once, and nobody tries them meanwhile`, async (t) => {
+      const { queue, clock, uid, lease, states } = await halfWay(t);
+      const { results } = await queue.mutate({ uids: [uid] }, { operation }, clock.now());
+      assert.equal(results[0]?.outcome, 'active');
+      assert.deepEqual(await states(), ['active', state, state]);
+      assert.deepEqual(await queue.claim(claiming(clock.now())), []);
+      await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
+      assert.deepEqual(await states(), [state, state, state]);
+    });
+  }
+
+  test('the sender is told of each one once when it is returned', async (t) => {
+    const { queue, clock, uid, lease } = await halfWay(t);
+    await queue.mutate({ uids: [uid] }, { operation: 'bounce' }, clock.now());
+    await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
+    const told = (await queue.notices(9)).flatMap(({ notice }) => notice.recipients);
+    assert.deepEqual([...told].sort(), ['a@one.example', 'b@two.example', 'c@three.example']);
+  });
+
+  test('a release takes back a hold of the others, and of the one in flight', async (t) => {
+    const { queue, clock, uid, lease, states } = await halfWay(t);
+    await queue.mutate({ uids: [uid] }, { operation: 'hold' }, clock.now());
+    await queue.mutate({ uids: [uid] }, { operation: 'release' }, clock.now());
+    assert.deepEqual(await states(), ['active', 'queued', 'queued']);
+    await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
+    assert.deepEqual(await states(), ['deferred', 'queued', 'queued']);
+  });
+
+  test('a process that dies then leaves nobody in flight', async (t) => {
+    const ground = await halfWay(t);
+    await ground.queue.mutate({ uids: [ground.uid] }, { operation: 'delete' }, ground.clock.now());
+    const queue = await ground.afterCrash();
+    assert.equal((await queue.find(ground.uid))?.state, 'deleted');
+  });
+});
