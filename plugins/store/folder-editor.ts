@@ -51,8 +51,9 @@ export class FolderEditor {
   }
 
   /** @throws Problem `not-found` for the mailbox, `conflict` for a name that is taken or too like another one */
-  create(mailbox: MailboxName, name: FolderName): Promise<void> {
+  create(mailbox: MailboxName, name: FolderName, condition?: Condition): Promise<void> {
     return this.#alone(mailbox, async (root) => {
+      await condition?.();
       refuseTaken(await this.#ground.folders.list(mailbox), name);
       await this.#refusePresent(root, [name]);
       await this.#build(mailbox, root, [{ to: name, from: undefined }]);
@@ -97,8 +98,9 @@ export class FolderEditor {
   }
 
   /** Messages become links under names of their own; folders below are copied too. @throws Problem as `rename`, and `mailbox-full` */
-  copy(mailbox: MailboxName, folder: FolderName, to: FolderName): Promise<void> {
+  copy(mailbox: MailboxName, folder: FolderName, to: FolderName, condition?: Condition): Promise<void> {
     return this.#alone(mailbox, async (root) => {
+      await condition?.();
       const { folders, quotas } = this.#ground;
       const top = await folders.find(mailbox, folder);
       const all = await folders.list(mailbox);

@@ -3,6 +3,7 @@ import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { type AnyEndpoint, defineEndpoint, respond } from '../../core/http/endpoint.js';
 import { ask, counted } from '../../core/http/question.js';
 import { problem } from '../../core/problem.js';
+import type { Condition } from './folder-editor.js';
 import { folderBelow, type FolderName, levelOf, parentOf, parseFolderName } from './folder-name.js';
 import { folderHref, mailboxHref } from './page-model.js';
 import { asRead } from './routes/folder-tag.js';
@@ -34,8 +35,9 @@ function creation(site: StoreSite): AnyEndpoint {
     answer: answer.FolderSummary,
     async handle({ params, body }) {
       const mailbox = await names.parse(params);
-      const name = folderBelow(await parentIn(site, mailbox, body.parent), body.name);
-      await editor.folders.create(mailbox, name);
+      const parent = body.parent ?? null;
+      const name = folderBelow(parent, body.name);
+      await editor.folders.create(mailbox, name, isThere(site, mailbox, parent));
       return described(site, mailbox, name, { status: 201, action: 'folder.create', notice: `${name.name} was made.` });
     },
   });
@@ -83,8 +85,8 @@ function copying(site: StoreSite): AnyEndpoint {
       const folder = folderOf(params);
       const { destinationParent = parentFolder(folder), newName } = body;
       const level = newName === undefined || newName === '' ? levelOf(folder) : newName;
-      const name = folderBelow(await parentIn(site, mailbox, destinationParent), level);
-      await editor.folders.copy(mailbox, folder, name);
+      const name = folderBelow(destinationParent, level);
+      await editor.folders.copy(mailbox, folder, name, isThere(site, mailbox, destinationParent));
       return described(site, mailbox, name, {
         status: 201,
         action: 'folder.copy',
@@ -110,8 +112,11 @@ function moving(site: StoreSite): AnyEndpoint {
       const folder = folderOf(params);
       const parent = body.destinationParent ?? null;
       if (parent?.name === folder.name) throw problem('invalid', 'A folder cannot be moved into itself.');
-      const name = folderBelow(await parentIn(site, mailbox, parent), levelOf(folder));
-      await editor.folders.rename(mailbox, folder, name, asRead(site, mailbox, folder, request));
+      const name = folderBelow(parent, levelOf(folder));
+      await editor.folders.rename(mailbox, folder, name, async () => {
+        await isThere(site, mailbox, parent)();
+        await asRead(site, mailbox, folder, request)?.();
+      });
       return described(site, mailbox, name, { action: 'folder.move', notice: `${folder.name} is ${name.name} now.` });
     },
   });
@@ -175,16 +180,13 @@ function parentFolder(folder: FolderName): FolderName | null {
   return above === null ? null : parseFolderName(above);
 }
 
-/** A folder above others need not be there itself. @throws Problem `invalid` */
-async function parentIn(
-  { reader }: StoreSite,
-  mailbox: MailboxName,
-  parent: FolderName | null | undefined,
-): Promise<FolderName | null> {
-  if (parent === null || parent === undefined) return null;
-  if (parent.directory === '') return parent;
-  const all = await reader.mailboxFolders.list(mailbox);
-  const isThere = all.some(({ name: { name } }) => name === parent.name || name.startsWith(`${parent.name}.`));
-  if (!isThere) throw missingParent(parent.name);
-  return parent;
+/** That there is a folder to put something into, or others below it: `invalid` else. */
+function isThere({ reader }: StoreSite, mailbox: MailboxName, parent: FolderName | null): Condition {
+  return async () => {
+    if (parent === null) return;
+    const all = await reader.mailboxFolders.list(mailbox);
+    if (!all.some(({ name: { name } }) => name === parent.name || name.startsWith(`${parent.name}.`))) {
+      throw missingParent(parent.name);
+    }
+  };
 }

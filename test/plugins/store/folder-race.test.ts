@@ -42,3 +42,33 @@ suite('a folder that changes while a change with If-Match waits for its mailbox'
     });
   }
 });
+
+suite('a folder that is removed while something waits to be put below it', () => {
+  const changes: Readonly<Record<string, RequestOptions & { readonly path: string }>> = {
+    'gets no folder': { path: '', json: { name: 'new', parent: 'P' } },
+    'gets no copy': { path: '/A/copy', json: { destinationParent: 'P' } },
+    'gets no folder that is moved': { path: '/A/move', json: { destinationParent: 'P' } },
+  };
+  for (const [what, { path, ...options }] of Object.entries(changes)) {
+    test(what, async (t) => {
+      const ground = await ReadingGround.open(t);
+      const disk = new FaultyFiles();
+      const { operator } = await openSite(t, ground, { files: disk });
+      for (const folder of ['A', 'P']) await ground.makeFolder(folder);
+      const release = disk.hold('rename');
+      const removing = operator.request(`${home}/folders/P`, { method: 'DELETE' });
+      while (disk.count('rename') === 0) await pause(5);
+      const changing = operator.request(`${home}/folders${path}`, { method: 'POST', ...options });
+      await pause(aWhile);
+      release();
+      assert.equal((await removing).status, 200);
+      const { status, text: why } = await changing;
+      assert.equal(status, 422, why);
+      const { items } = (await operator.json(`${home}/folders`)) as { items: readonly { name: string }[] };
+      assert.deepEqual(
+        items.map(({ name }) => name),
+        ['INBOX', 'A'],
+      );
+    });
+  }
+});
