@@ -29,6 +29,8 @@ export interface SchedulerInput {
 const leaseMs = 90 * 60_000;
 /** A lease that waits for a connection for so long is given back: what is begun shall end before the lease does. */
 const longestAheadMs = 5 * 60_000;
+/** Every server takes so many recipients at a time (RFC 5321 §4.5.3.1.8); what more of them get is anybody's guess. */
+const mostRecipients = 100;
 /** Leases fetched at a time. */
 const mostClaimed = 256;
 /** Leases beyond the connections: what is being written down, and what is fetched ahead. */
@@ -142,6 +144,7 @@ export class Scheduler {
     const leases = await queue.claim({
       now: clock.now(),
       limit,
+      mostRecipients,
       leaseMs,
       room: (destination) => this.#shares.room(destination),
       sites: { of: (name) => sites.of(name), room: (site) => this.#paceOf(site).room(this.limits(site)) },

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { HopSearch } from '../../../core/dns/next-hop.js';
-import { SmtpSink, type SinkScript } from '../../support/smtp-sink.js';
+import { SmtpSink, type SinkMoment, type SinkScript } from '../../support/smtp-sink.js';
 import { freePort } from '../../support/free-port.js';
 import { outboundGround, outcomes, type OutboundGroundOptions } from './outbound-ground.js';
 
@@ -89,6 +89,13 @@ describe('a server that behaves so', () => {
       submissions.map(({ id, reversePath, recipients }) => [id, reversePath, recipients[0]?.address]),
       [[`${entry.uid}-1`, null, 'anna@example.org']],
     );
+  });
+
+  test('takes a hundred recipients at a time and no more: all of a large envelope get it', async (t) => {
+    const rcpt = ({ nth }: SinkMoment) => (nth < 100 ? undefined : '550 5.5.3 Too many recipients');
+    const { delivered } = await withSink(t, { steps: { rcpt } });
+    const entry = await delivered({ to: Array.from({ length: 250 }, (_, n) => `r${n}@sink.example`) });
+    assert.deepEqual(new Set(entry.recipients.map(({ state }) => state)), new Set(['delivered']));
   });
 
   test('stalls: others are delivered meanwhile', async (t) => {
