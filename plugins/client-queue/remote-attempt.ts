@@ -39,6 +39,8 @@ export interface RemoteGround {
 const mostSessions = 2;
 /** Of one message with one server: what a stalling peer may cost at most. */
 const usualDeadlines: Partial<ClientDeadlines> = { connectMs: 30_000, attemptMs: 30 * 60_000 };
+/** No message is begun so long behind the begin of its attempt: it shall have ended before its lease does, and another has it. */
+const latestMs = 50 * 60_000;
 /** Kept connections that may turn out to be dead one after the other. */
 const mostStale = 20;
 
@@ -105,6 +107,11 @@ class RemoteAttempt {
       try {
         const leased = await pool.lease(server, { most: this.#connections, group: site, deadlines, signal });
         const { session } = leased;
+        if (this.#isLate()) {
+          leased.release();
+          this.#untried = true;
+          return false;
+        }
         sessions.add(session);
         const result = await session.send(message);
         sessions.delete(session);
@@ -119,6 +126,10 @@ class RemoteAttempt {
         return error.step !== 'connect' && !(isOfDoor(error.step) && error.permanent);
       }
     }
+  }
+
+  #isLate(): boolean {
+    return this.#ground.clock.monotonic() - this.#began > latestMs;
   }
 
   #message(content: OutgoingContent): OutgoingMessage {

@@ -2,11 +2,48 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Lease } from '../../../core/contracts/queue-lease.js';
 import { clientFailure } from '../../../core/smtp/client/failure.js';
+import type { ClientSession } from '../../../core/smtp/client/session.js';
 import { DeadHosts } from '../../../plugins/client-queue/dead-hosts.js';
 import { attemptRemotely } from '../../../plugins/client-queue/remote-attempt.js';
 import { ReplyClassification } from '../../../plugins/client-queue/reply-classification.js';
 import { HandClock } from '../../support/hand-clock.js';
 import { newEntry } from '../../support/queue-entries.js';
+
+const nobody = (): never => assert.fail('nobody sends it');
+
+test('who gets a connection so late that the message may be with another by then does not send it', async () => {
+  const clock = new HandClock();
+  const server = {
+    address: '192.0.2.1',
+    port: 25,
+    protocol: 'smtp',
+    helloName: 'a.example',
+    tls: { mode: 'never' },
+  } as const;
+  const entry = newEntry(clock.now());
+  const recipients = [{ index: 0, address: 'rcpt@one.example', attempts: 0 }];
+  const lease: Lease = { uid: entry.uid, recipients, destination: 'one.example', entry, token: 1, manual: false };
+  const classification = new ReplyClassification();
+  let released = 0;
+  const session = { send: nobody } as unknown as ClientSession;
+  const { verdicts } = await attemptRemotely(lease, 1, {
+    pool: {
+      lease: () => {
+        clock.advance(60 * 60);
+        return Promise.resolve({ session, reused: false, release: () => (released += 1) });
+      },
+    },
+    hops: { find: () => Promise.resolve({ outcome: 'found', site: 'site:mx', servers: [server] }) },
+    dead: new DeadHosts(clock),
+    classification: () => classification,
+    clock,
+    signal: new AbortController().signal,
+    sessions: new Set(),
+    content: () => Promise.resolve({ source: Buffer.from('x') }),
+  });
+  assert.equal(verdicts.size, 0, 'it is given back');
+  assert.equal(released, 1);
+});
 
 test('a dead server is called once for all that an operator wants to have tried, and not for the rest', async () => {
   const clock = new HandClock();
