@@ -11,7 +11,7 @@ import { problem } from '../../core/problem.js';
 import type { Recipient } from '../../core/smtp/transaction.js';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { mailboxNameOfUser } from './mailbox-name.js';
-import type { MailboxQuotas } from './mailbox-quota.js';
+import type { MailboxQuotas, Room } from './mailbox-quota.js';
 import { placedMessageFinder } from './placed-message.js';
 import type { MaildirTree } from './maildir.js';
 import { hasMark, markOf, type UniqueNames } from './maildir-name.js';
@@ -24,7 +24,7 @@ export interface DeliveryGround {
   readonly maildirs: MaildirTree;
   readonly names: UniqueNames;
   /** None are kept if absent. */
-  readonly quotas?: Pick<MailboxQuotas, 'admit' | 'changed'>;
+  readonly quotas?: Pick<MailboxQuotas, 'reserve' | 'changed'>;
   readonly health: WriteHealth;
   readonly metrics: StoreMetrics;
   readonly clock: Clock;
@@ -56,6 +56,8 @@ class MaildirDelivery implements Delivery {
   readonly #mark: string | undefined;
   /** Where `body` found or made them. */
   readonly #folders = new Map<MailboxName, string>();
+  /** In the only mailbox, if it has a quota. */
+  #room: Room | undefined;
   #placed: readonly Placement[] = [];
   #message: SpooledMessage | undefined;
   #aborted = false;
@@ -70,7 +72,7 @@ class MaildirDelivery implements Delivery {
 
   async body(message: SpooledMessage): Promise<void> {
     this.#message = message;
-    await this.#admit(message.size);
+    this.#room = await this.#reserve(message.size);
     try {
       await jointly([message.sync(), ...this.#mailboxes.map((mailbox) => this.#ensure(mailbox))]);
     } catch (error) {
@@ -98,6 +100,7 @@ class MaildirDelivery implements Delivery {
   /** May come while the commit is under way: then what is placed later takes itself back. */
   async abort(): Promise<void> {
     this.#aborted = true;
+    this.#room?.giveBack();
     const message = this.#message;
     if (message === undefined) return;
     const placed = this.#placed;
@@ -112,14 +115,20 @@ class MaildirDelivery implements Delivery {
    * A full mailbox has been refused at RCPT, by the size that was declared. One message more than its quota is better than
    * that the others of the transaction wait until somebody tidies up.
    */
-  #admit(size: number): Promise<void> | undefined {
+  #reserve(size: number): Promise<Room> | undefined {
     const [mailbox, ...others] = this.#mailboxes;
-    return mailbox === undefined || others.length > 0 ? undefined : this.#ground.quotas?.admit(mailbox, size);
+    return mailbox === undefined || others.length > 0 ? undefined : this.#ground.quotas?.reserve(mailbox, size);
   }
 
   /** In the background: nobody waits for an estimate. */
   #note(size: number, count: number): void {
-    for (const mailbox of this.#folders.keys()) void this.#ground.quotas?.changed(mailbox, size, count);
+    const room = this.#room;
+    this.#room = undefined;
+    for (const mailbox of this.#folders.keys()) {
+      void (room?.taken(size, count) ?? this.#ground.quotas?.changed(mailbox, size, count));
+    }
+    // The mailbox has it from an earlier try.
+    if (this.#folders.size === 0) room?.giveBack();
   }
 
   async #ensure(mailbox: MailboxName): Promise<void> {

@@ -6,7 +6,7 @@ import type { Log } from '../../core/log.js';
 import { DraftFiles } from './draft-files.js';
 import { DraftSending } from './draft-sending.js';
 import { DraftShelf, type ShelfInput } from './draft-shelf.js';
-import { DraftTurns } from './draft-turns.js';
+import { Turns } from './turns.js';
 import { Drafts } from './drafts.js';
 import type { UniqueNames } from './maildir-name.js';
 import { SentNotes } from './sent-note.js';
@@ -39,7 +39,7 @@ export async function openDraftDesk(input: DraftDeskInput): Promise<DraftDesk> {
   const prepared = new DraftFiles({ folder, files, sync, messageBytes });
   const shelf = new DraftShelf({ folders: reader.mailboxFolders, provide, quotas, names, files, sync, prepared, log });
   const now = (): Date => new Date(clock.now());
-  const drafts = new Drafts({ reader, shelf, files: prepared, turns: new DraftTurns(), now });
+  const drafts = new Drafts({ reader, shelf, files: prepared, turns: new Turns(), now });
   const notes = new SentNotes({ folder, files });
   const sending = new DraftSending({ drafts, shelf, files: prepared, notes, submission, now, log });
   await prepared.sweep(await sending.resume());

@@ -11,7 +11,7 @@ import type { DraftContent } from './draft-content.js';
 import type { DraftFiles, PreparedFile } from './draft-files.js';
 import type { DraftMark } from './draft-name.js';
 import type { DraftShelf, ShelvedDraft } from './draft-shelf.js';
-import { DraftTurns } from './draft-turns.js';
+import { Turns } from './turns.js';
 import { type AlongWith, expect, type OpenDraft } from './draft.js';
 import type { Drafts } from './drafts.js';
 import { lockKey } from './folder-editor.js';
@@ -52,7 +52,7 @@ const transactionOf = ({ draftId, revision }: DraftMark): string => `${draftId}-
 export class DraftSending {
   readonly #input: DraftSendingInput;
   /** A second click comes with the version that the first one is about to replace: it waits, and finds that the draft was sent. */
-  readonly #turns = new DraftTurns();
+  readonly #turns = new Turns();
 
   constructor(input: DraftSendingInput) {
     this.#input = input;

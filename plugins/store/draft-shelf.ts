@@ -10,6 +10,7 @@ import { type DraftMark, markName, markOf } from './draft-name.js';
 import type { MessageEntry } from './message-entry.js';
 import { type FolderName, parseFolderName } from './folder-name.js';
 import type { MailboxFolder, MailboxFolders } from './mailbox-folder.js';
+import type { MailboxQuotas } from './mailbox-quota.js';
 import type { UniqueNames } from './maildir-name.js';
 
 /** The newest version of a draft, and what a crash may have left of it. */
@@ -23,10 +24,7 @@ export interface ShelfInput {
   readonly folders: MailboxFolders;
   /** The folder, made when it is not there yet. */
   readonly provide: (mailbox: MailboxName, name: FolderName) => Promise<MailboxFolder>;
-  readonly quotas: {
-    admit(mailbox: MailboxName, bytes: number): Promise<void> | undefined;
-    changed(mailbox: MailboxName, bytes: number, count: number): Promise<void>;
-  };
+  readonly quotas: Pick<MailboxQuotas, 'placing' | 'changed'>;
   readonly names: UniqueNames;
   readonly files: FileLayer;
   readonly sync: FolderSync;
@@ -97,9 +95,9 @@ export class DraftShelf {
     const folder = old?.folder ?? (await this.#input.provide(mailbox, draftsFolder));
     const flags = flagsFor('DS', old?.entry.flags ?? '');
     const grown = file.size - (old?.entry.size ?? 0);
-    if (grown > 0) await this.#input.quotas.admit(mailbox, grown);
-    const id = await this.#place(folder, file, { draftId, revision: (old?.revision ?? 0) + 1 }, flags);
-    await this.#input.quotas.changed(mailbox, file.size, 1);
+    const mark = { draftId, revision: (old?.revision ?? 0) + 1 };
+    const place = () => this.#place(folder, file, mark, flags);
+    const id = await this.#input.quotas.placing(mailbox, grown, { size: file.size, count: 1 }, place);
     if (old !== undefined) await this.#outdate(mailbox, old);
     return id;
   }

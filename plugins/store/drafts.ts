@@ -23,7 +23,7 @@ import {
 import type { Attachment } from './draft-content.js';
 import type { DraftFiles, PreparedFile } from './draft-files.js';
 import type { DraftShelf } from './draft-shelf.js';
-import type { DraftTurns } from './draft-turns.js';
+import type { Turns } from './turns.js';
 import { folderOfLocal } from './mailbox-name.js';
 import type { StoreReader } from './store-reader.js';
 
@@ -31,7 +31,7 @@ export interface DraftsInput {
   readonly reader: StoreReader;
   readonly shelf: DraftShelf;
   readonly files: DraftFiles;
-  readonly turns: DraftTurns;
+  readonly turns: Turns;
   readonly now: () => Date;
 }
 

@@ -113,9 +113,7 @@ export class FolderEditor {
         builds.map((build) => build.to),
       );
       const usage = await this.#usageOf(copied);
-      await quotas.admit(mailbox, usage.size);
-      await this.#build(mailbox, root, builds);
-      await quotas.changed(mailbox, usage.size, usage.count);
+      await quotas.placing(mailbox, usage.size, usage, () => this.#build(mailbox, root, builds));
     });
   }
 

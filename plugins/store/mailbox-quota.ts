@@ -10,12 +10,22 @@ import { type FileLayer, writeAll } from '../../core/disk/file-layer.js';
 import { uniqueId } from '../../core/disk/id.js';
 import type { Log } from '../../core/log.js';
 import { problem } from '../../core/problem.js';
+import { HeldRoom } from './held-room.js';
+import { Turns } from './turns.js';
 
 /** What a mailbox holds, in all its folders. */
 export interface MailboxUsage {
   /** Bytes. */
   readonly size: number;
   readonly count: number;
+}
+
+/** Room that is set aside for what is on its way into a mailbox, until that is there or has failed. */
+export interface Room {
+  /** It came. Never rejects. */
+  taken(size: number, count: number): Promise<void>;
+  /** It did not come, or was noted already. */
+  giveBack(): void;
 }
 
 export interface QuotaGround {
@@ -48,10 +58,13 @@ interface Known extends MailboxUsage {
 export class MailboxQuotas {
   readonly #ground: QuotaGround;
   readonly #counting = new Map<string, Promise<MailboxUsage>>();
+  readonly #held: HeldRoom;
+  readonly #turns = new Turns();
   readonly #absent = new LRUCache<string, true>({ ...roomFor(10_000), ttl: absentMs });
 
   constructor(ground: QuotaGround) {
     this.#ground = ground;
+    this.#held = new HeldRoom(ground.clock);
   }
 
   /** Rejects with the problem `mailbox-full` when so many bytes more would be too much. No promise for a mailbox without a quota. */
@@ -60,13 +73,47 @@ export class MailboxQuotas {
     return limit === null ? undefined : this.#admit(mailbox, bytes, limit);
   }
 
+  /** As `admit`, and nobody else is admitted to that room. The caller takes it or gives it back, whatever happens. */
+  reserve(mailbox: MailboxName, bytes: number): Promise<Room> | undefined {
+    const limit = this.#ground.limitOf(mailbox);
+    return limit === null ? undefined : this.#reserve(mailbox, bytes, limit);
+  }
+
+  /** Notes what `place` puts into the mailbox, for which there must be so many bytes more. @throws Problem `mailbox-full` */
+  async placing<T>(mailbox: MailboxName, bytes: number, came: MailboxUsage, place: () => Promise<T>): Promise<T> {
+    const room = await this.reserve(mailbox, bytes);
+    try {
+      const placed = await place();
+      await (room?.taken(came.size, came.count) ?? this.changed(mailbox, came.size, came.count));
+      return placed;
+    } finally {
+      room?.giveBack();
+    }
+  }
+
+  /** What is noted and what is held are looked at and changed together, so that nothing counts twice or not at all. */
+  #reserve(mailbox: MailboxName, bytes: number, limit: number | Promise<number | null>): Promise<Room> {
+    const path = this.#fileOf(mailbox);
+    return this.#turns.take(path, async () => {
+      if (bytes > 0) await this.#admit(mailbox, bytes, limit);
+      const giveBack = this.#held.hold(path, Math.max(0, bytes));
+      const taken = (size: number, count: number): Promise<void> =>
+        this.#turns.take(path, async () => {
+          await this.changed(mailbox, size, count);
+          giveBack();
+        });
+      return { taken, giveBack };
+    });
+  }
+
   async #admit(mailbox: MailboxName, bytes: number, given: number | Promise<number | null>): Promise<void> {
     const limit = await given;
     if (limit === null) return;
     const known = await this.#known(mailbox, limit);
-    if (known !== undefined && known.size + bytes <= limit) return;
+    const fits = ({ size }: MailboxUsage): boolean => size + this.#held.in(this.#fileOf(mailbox)) + bytes <= limit;
+    if (known !== undefined && fits(known)) return;
     const isFresh = known !== undefined && this.#ground.clock.now() - known.changedAt < doubtMs;
-    if (!isFresh && (await this.#recount(mailbox, limit)).size + bytes <= limit) return;
+    if (!isFresh && fits(await this.#recount(mailbox, limit))) return;
     throw problem('mailbox-full', 'There is no room left in this mailbox: its quota is used up.');
   }
 

@@ -141,11 +141,10 @@ export class MessageEditor {
     try {
       return await this.#together(mailbox, name, async (folder) => {
         await this.#complete(folder.path);
-        await quotas.admit(mailbox, written.size);
+        const { size } = written;
         const as = status === 'unread' ? ({ part: 'new' } as const) : ({ part: 'cur', flags: 'S' } as const);
-        const filed = await fileMessage(written, { folder: folder.path, as }, this.#ground);
-        await quotas.changed(mailbox, filed.size, 1);
-        return filed;
+        const file = () => fileMessage(written, { folder: folder.path, as }, this.#ground);
+        return quotas.placing(mailbox, size, { size, count: 1 }, file);
       });
     } finally {
       await files.unlink(written.path).catch(() => undefined);

@@ -8,6 +8,7 @@ import { WriteHealth } from '../../../core/disk/write-health.js';
 import type { Address, Domain, LocalPart } from '../../../core/mime/address.js';
 import type { Recipient, Transaction } from '../../../core/smtp/transaction.js';
 import { maildirTarget } from '../../../plugins/store/delivery.js';
+import type { MailboxQuotas } from '../../../plugins/store/mailbox-quota.js';
 import { UniqueNames } from '../../../plugins/store/maildir-name.js';
 import { MaildirTree } from '../../../plugins/store/maildir.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
@@ -31,10 +32,19 @@ export interface DeliveryGround {
   readonly counted: { delivered: number; bytes: number; failed: number };
 }
 
-export async function openStore(test: Parameters<typeof temporaryFolder>[0]): Promise<DeliveryGround> {
+export interface StoreOptions {
+  /** Folder of the mailboxes; a new one if absent. */
+  readonly root?: string;
+  readonly quotas?: MailboxQuotas;
+}
+
+export async function openStore(
+  test: Parameters<typeof temporaryFolder>[0],
+  { root: known, quotas }: StoreOptions = {},
+): Promise<DeliveryGround> {
   const root = await temporaryFolder(test);
-  const mail = join(root, 'mail');
-  await mkdir(mail);
+  const mail = known ?? join(root, 'mail');
+  await mkdir(mail, { recursive: true });
   const files = new FaultyFiles();
   const { log, sentences } = rememberingLog();
   const spool = await openSpool(join(root, 'spool'), { log, files, reserveBytes: 0 });
@@ -56,6 +66,7 @@ export async function openStore(test: Parameters<typeof temporaryFolder>[0]): Pr
     },
     clock: systemClock,
     log,
+    ...(quotas !== undefined && { quotas }),
   });
   return { root, mail, files, spool, maildirs, target, health, sentences, counted };
 }

@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import type { Delivery } from '../../../core/contracts/delivery-target.js';
+import { FaultyFiles } from '../../core/disk/faulty-files.js';
+import { openStore, prologue, recipient, transactionOf } from './delivery-ground.js';
+import { EditingGround, problemOf } from './editing-ground.js';
+
+const quota = 1000;
+const text = `Subject: x\r\n\r\n${'x'.repeat(384)}\r\n`;
+/** So many messages fit; of more, the others are refused. */
+const fitting = 2;
+const many = 6;
+
+suite('a quota holds when much comes at once', () => {
+  test('by uploads', async (t) => {
+    const ground = await EditingGround.open(t, { quota });
+    const outcomes = await Promise.all(Array.from({ length: many }, () => problemOf(ground.append(text))));
+    assert.deepEqual(
+      outcomes.toSorted(),
+      Array.from({ length: many }, (_, n) => (n < many - fitting ? 'mailbox-full' : 'none')),
+    );
+    assert.equal((await ground.contents())['INBOX']?.length, fitting);
+  });
+
+  test('by deliveries and an upload, and what is not delivered makes room again', async (t) => {
+    const ground = await EditingGround.open(t, { quota });
+    const store = await openStore(t, { root: ground.reading.root, quotas: ground.editor.quotas });
+    const begin = async (): Promise<Delivery> => {
+      const to = [recipient('ann@example.org')];
+      const delivery = await store.target.start(transactionOf(to), to);
+      const message = await store.spool.create(prologue.returnPath, prologue.trace);
+      await message.write(Buffer.from(text));
+      await delivery.body(await message.finish());
+      return delivery;
+    };
+    const begun = await Promise.allSettled(Array.from({ length: many }, begin));
+    const taken = begun.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
+    assert.equal(taken.length, fitting);
+    assert.equal(await problemOf(ground.append(text)), 'mailbox-full');
+    await taken[0]?.abort();
+    assert.equal(await problemOf(ground.append(text)), 'none');
+    await taken[1]?.commit();
+    assert.equal(await problemOf(ground.append(text)), 'mailbox-full');
+    assert.equal((await ground.contents())['INBOX']?.length, fitting);
+  });
+
+  test('by copies of a folder, and what could not be stored makes room again', async (t) => {
+    const disk = new FaultyFiles();
+    const ground = await EditingGround.open(t, { quota, files: disk });
+    await ground.editor.folders.create(ground.mailbox, ground.folder('A'));
+    await ground.append(text, 'A');
+    disk.order({ call: 'link', code: 'EDQUOT' });
+    for (let n = 0; n < many; n++) assert.equal(await problemOf(ground.append(text)), 'storage-full');
+    disk.order();
+    const copy = (to: string) => ground.editor.folders.copy(ground.mailbox, ground.folder('A'), ground.folder(to));
+    const outcomes = await Promise.all([problemOf(copy('B')), problemOf(ground.append(text)), problemOf(copy('C'))]);
+    assert.deepEqual(outcomes.toSorted(), ['mailbox-full', 'mailbox-full', 'none']);
+  });
+});
