@@ -3,7 +3,9 @@ import type { Clock } from '../../../core/clock.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import type { Acceptance } from './acceptance.js';
 import { shards } from './bodies.js';
+import { broughtBack } from './astray.js';
 import type { Change } from './change.js';
+import { ClockWatch } from './clock-watch.js';
 import { draftOf } from './draft.js';
 import type { FileRelayQueueInput } from './file-relay-queue.js';
 import { ageEntry } from './housekeeping.js';
@@ -16,12 +18,6 @@ import { Turn } from './turn.js';
 
 /** Changes that are committed together. */
 const together = 250;
-/** A clock that differs so much from what the monotonic one says has jumped. */
-const jumpMs = 60_000;
-/** The clock is trusted when it has gone steadily for so long. */
-const steadyAfterMs = 3_600_000;
-/** An attempt that seems to be further away at the start comes at some time within an hour. */
-const clampedMs = 3_600_000;
 
 const holds = {
   missing: 'Its message is missing in the queue.',
@@ -40,16 +36,16 @@ export class Upkeep {
   readonly #clock: Clock;
   #swept = false;
   #ready: boolean;
-  #offset: number;
-  #steadySince: number;
+  readonly #watch: ClockWatch;
+  /** What the clock said before it went back, until that has been seen to. */
+  #before: number | undefined;
 
   constructor(input: UpkeepInput) {
     this.#input = input;
     this.#clock = input.clock;
     this.#ready = input.ready === undefined;
     void this.#become(input.ready);
-    this.#offset = this.#clock.now() - this.#clock.monotonic();
-    this.#steadySince = this.#clock.monotonic();
+    this.#watch = new ClockWatch(this.#clock);
   }
 
   async #become(ready: Promise<void> | undefined): Promise<void> {
@@ -86,14 +82,8 @@ export class Upkeep {
       yield loseLease(entry, lease, { now, due: now + random(spreadMs), crashed });
       crashed = false;
     }
-    const far = entry.recipients.filter(
-      (one) => isWaiting(one) && !one.manual && one.attempts > 0 && one.due > now + longestPauseMs,
-    );
-    if (far.length === 0) return;
-    yield {
-      ...draftOf(entry),
-      recipients: far.map(({ index, state }) => ({ index, state, due: now + random(clampedMs) })),
-    };
+    const near = broughtBack(entry, { now, longestPauseMs, random });
+    if (near !== undefined) yield near;
   }
 
   async housekeep(now: number): Promise<void> {
@@ -103,7 +93,8 @@ export class Upkeep {
       const due = now + random(spreadMs);
       await ledger.commitPatiently(() => loseLease(lease.entry, lease, { now, due, crashed: false }));
     }
-    const steady = this.#isSteady();
+    await this.#followClock(now);
+    const steady = this.#watch.isSteady;
     const { keepDeadLetterMs = 0 } = bounds;
     if (!ledger.stalled) {
       await this.#change(function* (entry) {
@@ -143,12 +134,18 @@ export class Upkeep {
     if (!loaded.whole) await ledger.snapshot();
   }
 
-  /** Whether the clock has gone as it should for long enough. */
-  #isSteady(): boolean {
-    const offset = this.#clock.now() - this.#clock.monotonic();
-    if (Math.abs(offset - this.#offset) > jumpMs) this.#steadySince = this.#clock.monotonic();
-    this.#offset = offset;
-    return this.#clock.monotonic() - this.#steadySince >= steadyAfterMs;
+  /** Nobody waits for a time that was none. */
+  async #followClock(now: number): Promise<void> {
+    const jump = this.#watch.look();
+    if (jump < 0) this.#before = Math.max(now - jump, this.#before ?? 0);
+    const before = this.#before;
+    if (before === undefined || this.#input.ledger.stalled) return;
+    this.#before = undefined;
+    const { random, longestPauseMs } = this.#input;
+    await this.#change(function* (entry) {
+      const near = broughtBack(entry, { now, before, longestPauseMs, random });
+      if (near !== undefined) yield near;
+    });
   }
 
   /** Changes open entries, as many together as is good for the others. */

@@ -103,6 +103,14 @@ test('an attempt that a clock gone wrong has put far away comes within the hour'
   assert.equal((await entryOf(await ground.reopen(), uid)).nextAttempt, at + year, 'an operator may look far ahead');
 });
 
+test('mail that came while the clock was ahead is tried when a start finds the right time', async (t) => {
+  const ground = await fileQueueGround(t, { random: () => 1000 });
+  const at = ground.clock.now();
+  const year = 365 * 86_400_000;
+  const { uid } = await accept(ground, { queuedAt: at + year, nextAttempt: at + year });
+  assert.equal((await entryOf(await ground.reopen(), uid)).nextAttempt, at + 1000);
+});
+
 test('a message that was never accepted is removed when the queue is looked through', async (t) => {
   const ground = await fileQueueGround(t);
   await ground.queue.prepare(newEntry(ground.clock.now()), await ground.message());

@@ -1,0 +1,87 @@
+import assert from 'node:assert/strict';
+import { test, type TestContext } from 'node:test';
+import { HandClock } from '../../../support/hand-clock.js';
+import { claiming, newEntry, settlement, type EntryWishes } from '../../../support/queue-entries.js';
+import { fileQueueGround } from './queue-ground.js';
+
+const year = 365 * 86_400_000;
+
+/** Its wall clock can be wrong. */
+class WrongClock extends HandClock {
+  ahead = 0;
+
+  override now(): number {
+    return super.now() + this.ahead;
+  }
+}
+
+async function yearAhead(t: TestContext) {
+  const clock = new WrongClock();
+  clock.ahead = year;
+  const ground = await fileQueueGround(t, { clock, random: () => 1000 });
+  const { queue } = ground;
+  const accept = async (wishes: EntryWishes = {}): Promise<string> => {
+    const entry = newEntry(clock.now(), wishes);
+    await (await queue.prepare(entry, await ground.message())).commit();
+    return entry.uid;
+  };
+  const defer = async (): Promise<void> => {
+    const [lease] = await queue.claim(claiming(clock.now()));
+    assert.ok(lease);
+    await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
+  };
+  /** The clock is put right. */
+  const back = async (): Promise<number> => {
+    await queue.housekeep(clock.now());
+    clock.advance(30);
+    clock.ahead = 0;
+    await queue.housekeep(clock.now());
+    return clock.now() + 1000;
+  };
+  const next = async (uid: string) => (await queue.find(uid))?.nextAttempt;
+  return { queue, clock, accept, defer, back, next };
+}
+
+test('a clock that is put back leaves no deferred mail behind in the future', async (t) => {
+  const { accept, defer, back, next } = await yearAhead(t);
+  const uid = await accept();
+  await defer();
+  const due = await back();
+  assert.equal(await next(uid), due);
+});
+
+test('nor mail that nobody has tried yet', async (t) => {
+  const { accept, back, next } = await yearAhead(t);
+  const uid = await accept();
+  const due = await back();
+  assert.equal(await next(uid), due);
+});
+
+test('nor what an operator wanted to have tried at once', async (t) => {
+  const { queue, clock, accept, defer, back, next } = await yearAhead(t);
+  const uid = await accept();
+  await defer();
+  await queue.mutate({ uids: [uid] }, { operation: 'retry' }, clock.now());
+  const due = await back();
+  assert.equal(await next(uid), due);
+});
+
+test('what somebody has asked for at a certain time stays there', async (t) => {
+  const { queue, clock, accept, defer, back, next } = await yearAhead(t);
+  const at = clock.now() + year;
+  const asked = await accept();
+  await defer();
+  await queue.mutate({ uids: [asked] }, { operation: 'retry', at }, clock.now());
+  await back();
+  assert.equal(await next(asked), at);
+});
+
+test('a clock that goes as it should puts nothing off', async (t) => {
+  const { queue, clock, accept, defer, next } = await yearAhead(t);
+  const uid = await accept();
+  await defer();
+  const due = await next(uid);
+  clock.advance(30);
+  await queue.housekeep(clock.now());
+  assert.equal(await next(uid), due);
+});
