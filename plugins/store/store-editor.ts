@@ -8,6 +8,7 @@ import { FolderIntents } from './folder-intent.js';
 import { mailboxFolder } from './mailbox-name.js';
 import { MailboxLocks } from './mailbox-locks.js';
 import { MailboxQuotas } from './mailbox-quota.js';
+import { usageOf } from './mailbox-usage.js';
 import type { UniqueNames } from './maildir-name.js';
 import { MessageEditor } from './message-editor.js';
 import type { StoreReader } from './store-reader.js';
@@ -43,13 +44,7 @@ export async function openStoreEditor(input: StoreEditorInput): Promise<StoreEdi
     log,
     limitOf,
     pathOf: (mailbox) => mailboxFolder(root, mailbox),
-    count: async (mailbox) => {
-      const folders = await reader.folders(mailbox);
-      return {
-        size: folders.reduce((sum, { size }) => sum + size, 0),
-        count: folders.reduce((sum, { total }) => sum + total, 0),
-      };
-    },
+    count: (mailbox) => usageOf(reader, mailbox),
   });
   const ground = { folders: reader.mailboxFolders, files, sync, locks: new MailboxLocks(), intents, names, quotas };
   const folders = new FolderEditor(ground);

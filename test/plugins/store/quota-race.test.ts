@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import type { Delivery } from '../../../core/contracts/delivery-target.js';
 import { FaultyFiles } from '../../core/disk/faulty-files.js';
@@ -10,6 +12,7 @@ const text = `Subject: x\r\n\r\n${'x'.repeat(384)}\r\n`;
 /** So many messages fit; of more, the others are refused. */
 const fitting = 2;
 const many = 6;
+const counts = 100;
 
 suite('a quota holds when much comes at once', () => {
   test('by uploads', async (t) => {
@@ -55,5 +58,35 @@ suite('a quota holds when much comes at once', () => {
     const copy = (to: string) => ground.editor.folders.copy(ground.mailbox, ground.folder('A'), ground.folder(to));
     const outcomes = await Promise.all([problemOf(copy('B')), problemOf(ground.append(text)), problemOf(copy('C'))]);
     assert.deepEqual(outcomes.toSorted(), ['mailbox-full', 'mailbox-full', 'none']);
+  });
+
+  test('by a count of folders that are renamed meanwhile', async (t) => {
+    const ground = await EditingGround.open(t, { quota });
+    const { mailbox, folder, editor, reading } = ground;
+    for (const name of ['A', 'M', 'Z']) await editor.folders.create(mailbox, folder(name));
+    await ground.append(text, 'A');
+    await ground.append(text, 'Z');
+    const counted = new AbortController();
+    const renaming = async (): Promise<void> => {
+      while (!counted.signal.aborted) {
+        for (const [from, to] of [
+          ['A', 'B'],
+          ['Z', 'Y'],
+          ['B', 'A'],
+          ['Y', 'Z'],
+        ] as const) {
+          await editor.folders.rename(mailbox, folder(from), folder(to));
+        }
+      }
+    };
+    const renames = renaming();
+    const outcomes: string[] = [];
+    for (let n = 0; n < counts; n++) {
+      await rm(join(reading.home, 'maildirsize'), { force: true });
+      outcomes.push(await problemOf(Promise.resolve(editor.quotas.admit(mailbox, text.length))));
+    }
+    counted.abort();
+    await renames;
+    assert.deepEqual(new Set(outcomes), new Set(['mailbox-full']));
   });
 });
