@@ -9,6 +9,7 @@ import { readDestination } from './destination-key.js';
 import { attemptLocally, type LocalGround } from './local-attempt.js';
 import { messageHead } from './message-head.js';
 import type { OutboundMetrics } from './outbound-metrics.js';
+import { ClockWatch } from './queue/clock-watch.js';
 import { attemptRemotely, type RemoteGround } from './remote-attempt.js';
 import type { RetrySchedule } from './retry-schedule.js';
 import { isMissingMessage } from './outgoing-message.js';
@@ -37,10 +38,12 @@ const longestPauseMs = 30_000;
 /** From a lease to what is written down of it. */
 export class DeliveryDesk {
   readonly #input: DeliveryDeskInput;
+  readonly #watch: ClockWatch;
   #unsettled = 0;
 
   constructor(input: DeliveryDeskInput) {
     this.#input = input;
+    this.#watch = new ClockWatch(input.clock);
   }
 
   /** Outcomes that the disk does not take; they are not tried again meanwhile. */
@@ -69,9 +72,11 @@ export class DeliveryDesk {
     const { queue, clock, schedule, metrics, log } = this.#input;
     const failed = [...tried.verdicts.values()].some(({ action }) => action !== 'deliver');
     const deadLetter = failed ? await this.#deadLetter(lease) : null;
+    this.#watch.look();
     const settlement = settlementOf(lease, tried, {
       schedule: schedule(),
       now: clock.now(),
+      mayExpire: !this.#watch.hasJumped,
       deadLetter,
       keepDeadLetterMs: this.#input.keepDeadLetterMs(),
     });

@@ -7,6 +7,8 @@ import type { Tried, Verdict } from './tried.js';
 export interface SettlementInput {
   readonly schedule: RetrySchedule;
   readonly now: number;
+  /** False while the clock is not to be believed: mail whose time seems to be over is tried again. */
+  readonly mayExpire: boolean;
   /** Why nobody can be told of a failure, so that an operator has to see it; asked only when something has failed. */
   readonly deadLetter: string | null;
   /** Such mail is kept for an operator for so long; 0 for ever. Milliseconds. */
@@ -51,7 +53,7 @@ interface About {
 }
 
 function resultOf(verdict: Verdict, { index, attempts, some, entry, input }: About): RecipientResult {
-  const { now, schedule } = input;
+  const { now, schedule, mayExpire } = input;
   const reply = recorded(verdict, now);
   if (verdict.action === 'deliver') return { index, state: 'delivered', reply };
   if (verdict.action === 'bounce') return failure(index, 'bounced', reply, input);
@@ -59,7 +61,8 @@ function resultOf(verdict: Verdict, { index, attempts, some, entry, input }: Abo
     return { index, state: 'deferred', reply, nextAttempt: now + nextPartMs };
   }
   const { queuedAt, expiresAt } = entry;
-  const nextAttempt = schedule.next({ now, attempts, expiresAt, retryAfter: verdict.retryAfter });
+  const over = mayExpire ? expiresAt : Infinity;
+  const nextAttempt = schedule.next({ now, attempts, expiresAt: over, retryAfter: verdict.retryAfter });
   if (nextAttempt !== undefined) return { index, state: 'deferred', reply, nextAttempt };
   return failure(index, 'expired', expiredReply(reply, { queuedAt, expiresAt, now }), input);
 }

@@ -10,6 +10,7 @@ export class ClockWatch {
   readonly #clock: Clock;
   #offset: number;
   #steadySince: number;
+  #hasJumped = false;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -24,11 +25,17 @@ export class ClockWatch {
     this.#offset = offset;
     if (Math.abs(jump) <= jumpMs) return 0;
     this.#steadySince = this.#clock.monotonic();
+    this.#hasJumped = true;
     return jump;
   }
 
   /** Whether it has gone as it should for long enough, when it was looked at last. */
   get isSteady(): boolean {
     return this.#clock.monotonic() - this.#steadySince >= steadyAfterMs;
+  }
+
+  /** Whether it was seen to jump a short while ago, so that what it says of the age of mail is not believed yet. */
+  get hasJumped(): boolean {
+    return this.#hasJumped && !this.isSteady;
   }
 }

@@ -9,6 +9,8 @@ export interface Moment {
   readonly now: number;
   /** The clock has gone steadily for so long that its word alone ends an entry. */
   readonly steady: boolean;
+  /** It was seen to jump a short while ago: its word ends none. */
+  readonly jumped: boolean;
   /** Mail that nobody can be told of is kept for an operator for so long; 0 for ever. Milliseconds. */
   readonly keepDeadLetterMs: number;
 }
@@ -86,8 +88,8 @@ function discarded(entry: QueuedEntry, now: number): Change | undefined {
  * Age alone does not end a recipient: the clock may have jumped. He has been tried when his time was over already, or was tried
  * before and the clock goes steadily. Whom an operator wants to have tried is tried first.
  */
-function isExpired(recipient: RecipientRecord, { steady }: Moment): boolean {
+function isExpired(recipient: RecipientRecord, { steady, jumped }: Moment): boolean {
   const { entry, attempts, manual } = recipient;
-  if (!isWaiting(recipient) || manual || attempts === 0) return false;
+  if (!isWaiting(recipient) || manual || attempts === 0 || jumped) return false;
   return steady || (entry.lastAttempt ?? 0) >= entry.expiresAt;
 }

@@ -94,11 +94,11 @@ export class Upkeep {
       await ledger.commitPatiently(() => loseLease(lease.entry, lease, { now, due, crashed: false }));
     }
     await this.#followClock(now);
-    const steady = this.#watch.isSteady;
+    const { isSteady: steady, hasJumped: jumped } = this.#watch;
     const { keepDeadLetterMs = 0 } = bounds;
     if (!ledger.stalled) {
       await this.#change(function* (entry) {
-        const change = ageEntry(entry, { now, steady, keepDeadLetterMs });
+        const change = ageEntry(entry, { now, steady, jumped, keepDeadLetterMs });
         if (change !== undefined) yield change;
       });
     }

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { systemClock } from '../../../core/clock.js';
+import { systemClock, type Clock } from '../../../core/clock.js';
 import type { LocalDelivery, Parcel } from '../../../core/contracts/local-delivery.js';
 import type { Entry, NewEntry, NewRecipient } from '../../../core/contracts/queue-entry.js';
 import type { Submission } from '../../../core/contracts/submission.js';
@@ -29,6 +29,7 @@ export interface OutboundGroundOptions {
   readonly deliver?: LocalDelivery['deliver'];
   readonly submit?: (submission: Submission) => Promise<unknown>;
   readonly folder?: string;
+  readonly clock?: Clock;
 }
 
 /** A sender's message on its way into the queue. */
@@ -45,7 +46,7 @@ export type OutboundGround = Awaited<ReturnType<typeof outboundGround>>;
 export async function outboundGround(test: Ending, given: OutboundGroundOptions = {}) {
   const folder = given.folder ?? (await temporaryFolder(test));
   const { log, sentences } = rememberingLog();
-  const clock = systemClock;
+  const { clock = systemClock } = given;
   const settings = new OutboundSettings(
     ClientQueueOptions.parse({ tls: 'never', allowPrivateAddresses: true, ...given.options }),
     folder,

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { systemClock } from '../../../core/clock.js';
 import type { HopSearch } from '../../../core/dns/next-hop.js';
 import { SmtpSink, type SinkMoment, type SinkScript } from '../../support/smtp-sink.js';
 import { freePort } from '../../support/free-port.js';
@@ -198,6 +199,17 @@ describe('several servers of a domain', () => {
     const entry = await ground.delivered({ to: ['a@null.example', 'b@lost.example'] });
     assert.deepEqual(outcomes(entry), ['a@null.example bounced 556 5.1.10', 'b@lost.example deferred 451 4.4.3']);
   });
+});
+
+test('a clock that jumps ahead has no mail returned that is tried then', async (t) => {
+  const clock = { ahead: 0, now: () => systemClock.now() + clock.ahead, monotonic: () => systemClock.monotonic() };
+  const options = { retry: { firstSeconds: 1, jitter: 0 } };
+  const ground = await withSink(t, { steps: { rcpt: '451 4.3.0 Later' } }, { clock, options });
+  const { uid } = await ground.delivered({ to: ['bob@sink.example'] });
+  clock.ahead = 30 * 86_400_000;
+  const { state } = await ground.entryWhen(uid, ({ recipients }) => recipients[0]?.attempts === 2);
+  assert.equal(state, 'deferred');
+  assert.equal(ground.submissions.length, 0);
 });
 
 test('messages share connections', async (t) => {

@@ -85,3 +85,17 @@ test('a clock that goes as it should puts nothing off', async (t) => {
   await queue.housekeep(clock.now());
   assert.equal(await next(uid), due);
 });
+
+test('a clock that jumps ahead ends nobody at once, though he is tried then', async (t) => {
+  const { queue, clock, accept, defer } = await yearAhead(t);
+  await queue.housekeep(clock.now());
+  const uid = await accept();
+  await defer();
+  clock.ahead += year;
+  await defer();
+  await queue.housekeep(clock.now());
+  assert.equal((await queue.find(uid))?.state, 'deferred');
+  clock.advance(3600);
+  await queue.housekeep(clock.now());
+  assert.equal((await queue.find(uid))?.state, 'expired', 'an hour later it is believed');
+});
