@@ -73,14 +73,11 @@ export class DraftSending {
     const { notes, log } = this.#input;
     const left: PreparedFile[] = [];
     for (const note of await notes.all()) {
-      const { draftId, revision } = note;
       try {
         await this.#conclude(note);
         log.info({ transaction: transactionOf(note) }, 'a message that was sent before the start is filed in Sent');
       } catch (error) {
-        const isGone = isProblem(error) && error.problem === 'not-found';
-        if (isGone) await notes.forget(note.mailbox, { draftId, revision });
-        else left.push(note.message);
+        left.push(note.message);
         log.error({ err: error, transaction: transactionOf(note) }, 'a message was sent, but it could not be filed');
       }
     }

@@ -3,8 +3,9 @@ import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { uniqueId } from '../../../core/disk/id.js';
+import { FaultyFiles } from '../../core/disk/faulty-files.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
-import { openDrafts } from './draft-ground.js';
+import { ann, change, openDrafts } from './draft-ground.js';
 
 test('what a killed process left of a draft goes at the next start, and what is not ours stays', async (t) => {
   const data = await temporaryFolder(t);
@@ -19,4 +20,22 @@ test('what a killed process left of a draft goes at the next start, and what is 
   assert.ok(!names.includes(left));
   assert.equal(names.length, 3);
   assert.ok(names.includes('notes.txt') && names.includes('a-folder'));
+});
+
+test('a message that was sent and cannot be filed at a start is filed at the next one', async (t) => {
+  const data = await temporaryFolder(t);
+  const disk = new FaultyFiles();
+  const { drafts, sending, handedIn } = await openDrafts(t, data, disk);
+  const { draftId } = await drafts.create(ann, change({ to: 'bob@example.net', text: 'to be filed' }));
+  const full = { call: 'link', code: 'ENOSPC', path: '.Sent' } as const;
+  disk.order(full);
+  await assert.rejects(sending.send(ann, draftId, {}, '127.0.0.1'), { problem: 'storage-full' });
+  assert.equal(handedIn.length, 1);
+  const still = new FaultyFiles();
+  still.order(full);
+  assert.equal((await (await openDrafts(t, data, still)).files()).length, 1);
+  const { files, only } = await openDrafts(t, data);
+  assert.match(await only('Sent'), /to be filed/);
+  assert.deepEqual(await files(), []);
+  assert.deepEqual(await readdir(join(data, 'drafts')), []);
 });
