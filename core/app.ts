@@ -170,6 +170,7 @@ async function listenInTurn(http: HttpShell, foreign: { look(): Promise<void> },
   await http.listen();
   await foreign.look();
   await smtp.listen();
+  http.compressAssets();
 }
 
 function openAudit({ configuration, log }: AppInput): AuditSink {

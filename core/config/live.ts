@@ -55,6 +55,10 @@ export class LiveConfiguration implements Configuration {
     return this.#current.settings.dns.servers;
   }
 
+  get messageBytes(): number {
+    return this.#current.settings.smtp.limits.messageBytes;
+  }
+
   files(): readonly ConfigurationFile[] {
     return this.#current.files();
   }

@@ -58,21 +58,20 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
   const file = findFile(input);
   const folder = file === undefined ? input.cwd : dirname(file.path);
   const complaints: Complaint[] = [];
-  const outline = outlineOf(ServerOptions);
   const layers = layersBelow(file, input);
   const files = file === undefined ? [] : [...layers, file];
   const { content, places } = layered(files);
   const overrides = new Map<KeyPath, { origin: Origin; where: string | null }>();
 
   const checkPart = <S extends z.ZodType>(schema: S, value: unknown, base: KeyPath): z.output<S> | undefined => {
-    const part = base === '' ? outline : outlineOf(schema);
-    const resolved = resolveSecrets(value, part, folder, input.env);
+    const outline = (): Outline => outlineOf(schema);
+    const resolved = resolveSecrets(value, outline, folder, input.env);
     for (const [key, source] of resolved.sources) overrides.set(below(base, key), source);
     for (const [key, sentence] of resolved.complaints) {
       complaints.push({ key: below(base, key), sentence, place: places.get(below(base, key)) });
     }
     const checked = checkAgainst(schema, resolved.value);
-    const mistakes = checked.success ? [] : complaintsOf(checked.error, base, part, places);
+    const mistakes = checked.success ? [] : complaintsOf(checked.error, base, outline(), places);
     // Of a secret that is not there, nothing else is wrong.
     complaints.push(...mistakes.filter(({ key }) => !complaints.some((one) => one.key === key)));
     return checked.data;
@@ -120,8 +119,7 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
       const { plugins: _, ...core } = { ...overridden, data };
       return leavesOf({ ...core, plugins: Object.fromEntries(options) });
     },
-    files: () =>
-      files.map(({ path, text }) => ({ path, text: maskedText(text, outlineOfAll(outline, running)) })).toReversed(),
+    files: () => files.map(({ path, text }) => ({ path, text: maskedText(text, outlineOfAll(running)) })).toReversed(),
   });
 }
 
@@ -152,7 +150,8 @@ function layersBelow(file: ConfigFile | undefined, input: LoadInput): readonly C
 }
 
 /** The outline of the whole file, the options of the plugins included. */
-function outlineOfAll(outline: Outline, running: readonly Plugin[]): Outline {
+function outlineOfAll(running: readonly Plugin[]): Outline {
+  const outline = outlineOf(ServerOptions);
   const plugins = Object.fromEntries(running.map((plugin) => [plugin.name, outlineOf(plugin.options)]));
   return { ...outline, properties: { ...outline.properties, plugins: { properties: plugins } } };
 }

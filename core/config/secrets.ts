@@ -19,10 +19,13 @@ export interface ResolvedSecrets {
   readonly complaints: ReadonlyMap<KeyPath, string>;
 }
 
-/** Replaces `{env: "NAME"}` and `{file: "path"}` where the schema says that a secret stands. Paths are relative to `folder`. */
+/**
+ * Replaces `{env: "NAME"}` and `{file: "path"}` where the schema says that a secret stands. Paths are relative to `folder`.
+ * @param outline of the value; asked only where something looks like that, for it takes its time to make
+ */
 export function resolveSecrets(
   value: unknown,
-  outline: Outline,
+  outline: () => Outline,
   folder: string,
   env: Readonly<Record<string, string | undefined>>,
 ): ResolvedSecrets {
@@ -41,14 +44,15 @@ export function resolveSecrets(
 
   function lookUp(node: Record<string, unknown>, path: KeyPath): unknown {
     const { env: name, file } = node;
-    if (typeof name === 'string' && Object.keys(node).length === 1) {
+    if (!looksLikeReference(node)) return node;
+    if (typeof name === 'string') {
       const found = env[name];
       sources.set(path, { origin: 'environment', where: name });
       if (found !== undefined && found !== '') return found;
       complaints.set(path, `the environment variable ${name} is ${found === '' ? 'empty' : 'not set'}`);
       return nothing;
     }
-    if (typeof file === 'string' && Object.keys(node).length === 1) {
+    if (typeof file === 'string') {
       const place = resolve(folder, file);
       sources.set(path, { origin: 'file', where: place });
       const found = readSecret(place);
@@ -59,8 +63,16 @@ export function resolveSecrets(
     return node;
   }
 
-  return { value: walk(value, outline, ''), sources, complaints };
+  return { value: holdsReference(value) ? walk(value, outline(), '') : value, sources, complaints };
 }
+
+const looksLikeReference = (node: Readonly<Record<string, unknown>>): boolean =>
+  Object.keys(node).length === 1 && (typeof node['env'] === 'string' || typeof node['file'] === 'string');
+
+const holdsReference = (value: unknown): boolean =>
+  typeof value === 'object' &&
+  value !== null &&
+  (looksLikeReference(value as Readonly<Record<string, unknown>>) || Object.values(value).some(holdsReference));
 
 const child = (outline: Outline | undefined, key: string): Outline | undefined =>
   outline === undefined ? undefined : childOutline(outline, key);

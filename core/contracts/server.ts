@@ -50,6 +50,8 @@ export interface Configuration {
   readonly relayNetworks: readonly string[];
   /** Name servers that are configured for the whole server; none: those of the system. */
   readonly nameServers?: readonly string[];
+  /** The largest message that is taken, in bytes. */
+  readonly messageBytes?: number;
   /** Every key with value, origin and description; secrets masked. */
   effective(): readonly EffectiveValue[];
   /** The files that the configuration was read from. */

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { extname } from 'node:path';
 import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip } from 'node:zlib';
+import type { Log } from '../log.js';
 import { problem } from '../problem.js';
 import { startError } from '../start-error.js';
 import { readAssetFolder, type AssetFile } from './asset-folder.js';
@@ -78,13 +79,12 @@ export class Assets {
     return Promise.resolve();
   };
 
-  /** Compresses text in the background; until it is ready, assets go out as they are. */
-  async compress(): Promise<void> {
-    for (const asset of this.#byUrl.values()) {
-      if (!/^text\/|svg/.test(asset.type) || asset.bytes.length < 1024 || asset.encoded.size > 0) continue;
-      const options = { params: { [constants.BROTLI_PARAM_QUALITY]: 9 } };
-      asset.encoded.set('br', await promisify(brotliCompress)(asset.bytes, options));
-      asset.encoded.set('gzip', await promisify(gzip)(asset.bytes, { level: 9 }));
+  /** Compresses text in the background; until it is ready, assets go out as they are. Never rejects. */
+  async compress(log: Pick<Log, 'error'>): Promise<void> {
+    try {
+      for (const asset of this.#byUrl.values()) await encode(asset);
+    } catch (error) {
+      log.error({ err: error }, 'assets are not compressed');
     }
   }
 
@@ -97,6 +97,13 @@ export class Assets {
     if (this.#byUrl.get(asset.url) === asset) this.#byUrl.delete(asset.url);
     if (this.#byName.get(asset.name) === asset) this.#byName.delete(asset.name);
   }
+}
+
+async function encode({ type, bytes, encoded }: Asset): Promise<void> {
+  if (!/^text\/|svg/.test(type) || bytes.length < 1024 || encoded.size > 0) return;
+  const options = { params: { [constants.BROTLI_PARAM_QUALITY]: 9 } };
+  encoded.set('br', await promisify(brotliCompress)(bytes, options));
+  encoded.set('gzip', await promisify(gzip)(bytes, { level: 9 }));
 }
 
 function makeAsset(prefix: string, file: AssetFile): Asset {

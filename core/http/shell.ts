@@ -76,6 +76,8 @@ export interface HttpShell {
   /** URL of a file of `public/`, or of a plugin's assets. */
   asset(name: string): string;
   listen(): Promise<void>;
+  /** In the background, when nobody waits for the server to be ready; until then assets go out as they are. */
+  compressAssets(): void;
   address(): { readonly host: string; readonly port: number };
   close(graceMs: number): Promise<void>;
   /** Takes new rules, limits and public URLs. Host and port need a restart. */
@@ -167,7 +169,7 @@ class Shell implements HttpShell {
     const register = this.#assets.prepare(plugin, folder);
     return () => {
       const undo = register();
-      if (this.#server.listening) this.#compressAssets();
+      if (this.#server.listening) this.compressAssets();
       return undo;
     };
   }
@@ -180,7 +182,10 @@ class Shell implements HttpShell {
     this.#uploads.sweep();
     this.#answers.load();
     await this.#server.listen(this.#place());
-    this.#compressAssets();
+  }
+
+  compressAssets(): void {
+    void this.#assets.compress(this.#input.log);
   }
 
   address(): { readonly host: string; readonly port: number } {
@@ -247,12 +252,6 @@ class Shell implements HttpShell {
     ];
     for (const stage of stages) this.#koa.use(stage as Koa.Middleware<ExchangeState>);
     this.#koa.on('error', (error: unknown) => logTransport(log, error));
-  }
-
-  #compressAssets(): void {
-    this.#assets
-      .compress()
-      .catch((error: unknown) => this.#input.log.error({ err: error }, 'assets are not compressed'));
   }
 
   #place(): HttpPlace {

@@ -1,4 +1,4 @@
-import { type Configuration, configuration } from '../../core/contracts/server.js';
+import { configuration } from '../../core/contracts/server.js';
 import { directory } from '../../core/contracts/directory.js';
 import { type MailboxName, mailboxes } from '../../core/contracts/mailboxes.js';
 import { submission } from '../../core/contracts/submission.js';
@@ -76,7 +76,7 @@ export const store = definePlugin({
       quotas: editor.quotas,
       submission,
       folder: await context.folder('drafts'),
-      messageBytes: largestMessage(configuration),
+      messageBytes: configuration.messageBytes ?? Infinity,
       clock,
       log,
     });
@@ -92,8 +92,3 @@ export const store = definePlugin({
     return { mailboxes: maildirMailboxes(maildirs) };
   },
 });
-
-function largestMessage(configuration: Configuration): number {
-  const limit = configuration.effective().find(({ key }) => key === 'smtp.limits.messageBytes')?.value;
-  return typeof limit === 'number' ? limit : Number.POSITIVE_INFINITY;
-}

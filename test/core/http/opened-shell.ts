@@ -90,6 +90,7 @@ export async function openShell(
   shell.navigate('demo', { title: 'Items', href: '/items', order: 10, role: 'read' });
   shell.navigate('demo', { title: 'Secret', href: '/secret', order: 20, role: 'admin' });
   await shell.listen();
+  shell.compressAssets();
   const { port } = shell.address();
   const url = `http://127.0.0.1:${port}`;
   return {
