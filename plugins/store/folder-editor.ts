@@ -1,15 +1,16 @@
-import { copyFile, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
-import { faultCode, isMissing } from '../../core/disk/fault.js';
+import { isMissing } from '../../core/disk/fault.js';
 import { type FileLayer, writeAll } from '../../core/disk/file-layer.js';
 import type { FolderSync } from '../../core/disk/folder.js';
 import { jointly } from '../../core/disk/joint.js';
-import { problem } from '../../core/problem.js';
+import { problem, type Problem } from '../../core/problem.js';
 import { mapBounded } from './concurrency.js';
+import { maildirNames } from './folder-stamp.js';
 import { isBelow, type FolderName, foldedName, rebased, specialNames, specialUseOf } from './folder-name.js';
 import { keywordFile } from './folder-keywords.js';
 import { type FolderIntent, type FolderIntents, hiddenDirectory, isThere } from './folder-intent.js';
+import { linkOrCopy } from './linked-message.js';
 import type { MailboxFolder, MailboxFolders } from './mailbox-folder.js';
 import type { MailboxLocks } from './mailbox-locks.js';
 import { folderOfLocal } from './mailbox-name.js';
@@ -127,7 +128,7 @@ export class FolderEditor {
     recursive: boolean,
     condition?: Condition,
   ): Promise<MailboxUsage & { folders: number }> {
-    return this.#alone(mailbox, async () => {
+    return this.#alone(mailbox, async (root) => {
       await condition?.();
       const { folders, quotas } = this.#ground;
       const top = await folders.find(mailbox, folder);
@@ -135,8 +136,10 @@ export class FolderEditor {
       const below = (await folders.list(mailbox)).filter(({ name }) => isBelow(name, folder));
       const going = [top, ...below];
       const usage = await this.#usageOf(going);
-      if (!recursive && (usage.count > 0 || below.length > 0)) {
-        throw problem('conflict', 'The folder is not empty. Say recursive=true to remove it with all that is in it.');
+      if (!recursive) {
+        if (usage.count > 0 || below.length > 0) throw notEmpty();
+        await this.#removeEmpty(mailbox, root, folder);
+        return { ...usage, folders: 1 };
       }
       const renames = going.map(({ name }): [string, string] => [name.directory, hiddenDirectory()]);
       await this.#do(mailbox, {
@@ -147,6 +150,21 @@ export class FolderEditor {
       await quotas.changed(mailbox, -usage.size, -usage.count);
       return { ...usage, folders: going.length };
     });
+  }
+
+  /** Other programs file messages without asking: so it is out of their reach before it is sure to be empty. */
+  async #removeEmpty(mailbox: MailboxName, root: string, { name, directory }: FolderName): Promise<void> {
+    const { files, intents } = this.#ground;
+    const hidden = hiddenDirectory();
+    const undo = await intents.write(mailbox, { ...nothing, renames: [[hidden, directory]] });
+    this.#unfinished.set(lockKey(mailbox), undo);
+    await files.rename(join(root, directory), join(root, hidden));
+    if (await hasMessages(files, join(root, hidden))) {
+      await intents.carryOut(undo);
+      this.#unfinished.delete(lockKey(mailbox));
+      throw notEmpty();
+    }
+    await this.#do(mailbox, { ...nothing, remove: [hidden], subscriptions: { from: name, to: null } }, undo);
   }
 
   async #alone<T>(mailbox: MailboxName, task: (root: string) => Promise<T>): Promise<T> {
@@ -238,6 +256,21 @@ interface Build {
   readonly from: MailboxFolder | undefined;
 }
 
+function notEmpty(): Problem {
+  return problem('conflict', 'The folder is not empty. Say recursive=true to remove it with all that is in it.');
+}
+
+async function hasMessages(files: FileLayer, folder: string): Promise<boolean> {
+  for (const part of maildirNames) {
+    try {
+      if ((await files.readdir(join(folder, part))).some((name) => !name.startsWith('.'))) return true;
+    } catch (error) {
+      if (!isMissing(error)) throw error;
+    }
+  }
+  return false;
+}
+
 function refuseProtected(folder: FolderName): void {
   if (specialUseOf(folder) !== null) {
     throw problem('forbidden', `${folder.name} has a use of its own: it cannot be renamed, moved or removed.`);
@@ -262,23 +295,4 @@ function refuseTaken(all: readonly MailboxFolder[], to: FolderName, leaving?: Fo
 function levelsAbove(name: string): readonly string[] {
   const levels = name.split('.');
   return levels.slice(1).map((_, index) => levels.slice(0, index + 1).join('.'));
-}
-
-const linkless = new Set(['EPERM', 'EMLINK', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS']);
-
-async function linkOrCopy(files: FileLayer, from: string, to: string): Promise<void> {
-  try {
-    await files.link(from, to);
-  } catch (error) {
-    if (isMissing(error) || !linkless.has(faultCode(error) ?? '')) throw error;
-    const { atime, mtime } = await files.lstat(from);
-    await copyFile(from, to);
-    await utimes(to, atime, mtime);
-    const fd = await files.open(to, 'r');
-    try {
-      await files.fsync(fd);
-    } finally {
-      await files.close(fd);
-    }
-  }
 }

@@ -100,6 +100,16 @@ suite('a process that dies at any step of a change', () => {
     );
   });
 
+  test('leaves an empty folder that was to be removed whole or not at all', async (t) => {
+    const { B, ...rest } = before;
+    assert.deepEqual(B, []);
+    await dieEverywhere(
+      t,
+      ({ editor, mailbox, folder }) => editor.folders.remove(mailbox, folder('B'), false),
+      oneOf(before, rest),
+    );
+  });
+
   test('leaves each message that was to be moved or deleted in one place, once', async (t) => {
     for (const to of ['B', 'Trash', 'Archive']) {
       await dieEverywhere(

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { readdir } from 'node:fs/promises';
 import { suite, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { FaultyFiles } from '../../core/disk/faulty-files.js';
@@ -71,4 +72,26 @@ suite('a folder that is removed while something waits to be put below it', () =>
       );
     });
   }
+});
+
+test('a folder into which another program files while it is removed as empty is there again, with the message', async (t) => {
+  const ground = await ReadingGround.open(t);
+  const disk = new FaultyFiles();
+  const { operator } = await openSite(t, ground, { files: disk });
+  for (const folder of ['A', 'A.sub']) await ground.makeFolder(folder);
+  await operator.json(`${home}/folders/A.sub`, { method: 'DELETE' });
+  const release = disk.hold('rename');
+  const before = disk.count('rename');
+  const removing = operator.request(`${home}/folders/A`, { method: 'DELETE' });
+  while (disk.count('rename') === before) await pause(5);
+  await ground.file(text, { folder: 'A' });
+  release();
+  assert.equal((await removing).status, 409);
+  const { total } = (await operator.json(`${home}/folders/A`)) as { total: number };
+  assert.equal(total, 1);
+  await operator.json(`${home}/folders/A?recursive=true`, { method: 'DELETE' });
+  assert.deepEqual(
+    (await readdir(ground.home)).filter((name) => name.startsWith('.')),
+    [],
+  );
 });
