@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { Readable } from 'node:stream';
 import { suite, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
+import { deliver, openStore, recipient, whole } from './delivery-ground.js';
 import { EditingGround, problemOf } from './editing-ground.js';
 
 const messages = 40;
@@ -57,6 +58,38 @@ suite('changes of one mailbox at once', () => {
         .toSorted(),
       texts.toSorted(),
     );
+  });
+
+  test('what is delivered while INBOX is marked, moved and emptied is in one place or deleted', async (t) => {
+    const ground = await EditingGround.open(t);
+    const { mailbox, folder, editor, reading } = ground;
+    await reading.makeFolder('B');
+    const store = await openStore(t, { root: reading.root });
+    const to = [recipient('ann@example.org')];
+    const delivered = new AbortController();
+    let deleted = 0;
+    const changing = async (): Promise<void> => {
+      while (!delivered.signal.aborted) {
+        const { ids } = await reading.reader.matching(mailbox, folder('INBOX'), {});
+        const [moved, removed] = [ids.slice(0, 4), ids.slice(3, 5)];
+        const done = await Promise.all([
+          editor.messages.remove(mailbox, folder('INBOX'), removed),
+          editor.messages.mark(mailbox, folder('INBOX'), ids, 'read'),
+          editor.messages.move(mailbox, folder('INBOX'), folder('B'), moved),
+          editor.messages.mark(mailbox, folder('INBOX'), ids, 'unread'),
+        ]);
+        deleted += done[0].deleted;
+      }
+    };
+    const changes = changing();
+    for (let round = 0; round < rounds; round++) {
+      await Promise.all(Array.from({ length: messages / 4 }, () => deliver(store, to)));
+    }
+    delivered.abort();
+    await changes;
+    const left = Object.values(await ground.contents()).flat();
+    assert.equal(left.length + deleted, (rounds * messages) / 4);
+    assert.ok(left.every((content) => content === whole.toString()));
   });
 
   test('a message that comes slowly keeps nobody waiting, and is not filed into a folder that is gone meanwhile', async (t) => {
