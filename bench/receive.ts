@@ -45,7 +45,7 @@ export async function receive(args: readonly string[]): Promise<void> {
     const rows: string[][] = [];
     for (const load of loads) {
       if (stopping) break;
-      rows.push(await measure(load, peers, sender, values.quick ? 1 : 3));
+      rows.push(await measure(load, peers, sender, values.quick ? 1 : 6));
       process.stderr.write(`${rows.at(-1)?.join('  ')}\n`);
     }
     process.stdout.write(`Messages a second until the last one is in the Maildir, sent by ${sender.name}; medians.\n`);
@@ -62,14 +62,11 @@ function ratioNames(peers: readonly Peer[]): readonly string[] {
 
 const ownPeers = (peers: readonly Peer[]) => peers.filter(({ name }) => name.startsWith('postern'));
 
-/**
- * One round to get warm, then those that count. Peers take turns, so that a machine that slows down slows all, and begin
- * in turn, for what one leaves to the disk the next one waits for.
- */
+/** One round to get warm, then those that count. Peers take turns, so that a machine that slows down slows all. */
 async function measure(load: Load, peers: readonly Peer[], sender: Sender, rounds: number): Promise<string[]> {
   const rates = new Map<Peer, number[]>(peers.map((peer) => [peer, []]));
   for (let round = 0; round <= rounds; round += 1) {
-    for (const peer of [...peers.slice(round % peers.length), ...peers.slice(0, round % peers.length)]) {
+    for (const peer of inTurn(peers, round)) {
       const seconds = await timeOne(round > 0 ? load : warming(load), peer, sender);
       if (round > 0) rates.get(peer)?.push(load.messages / seconds);
     }
@@ -79,6 +76,13 @@ async function measure(load: Load, peers: readonly Peer[], sender: Sender, round
   const bare = medians.get('bare') ?? Number.NaN;
   const ratios = ownPeers(peers).map(({ name }) => ((medians.get(name) ?? Number.NaN) / bare).toFixed(2));
   return [load.title, ...peers.map(({ name }) => (medians.get(name) ?? 0).toFixed(0)), ...ratios];
+}
+
+/** Each begins once, and none always follows the same one: what one leaves to the disk the next one waits for. */
+function inTurn(peers: readonly Peer[], round: number): readonly Peer[] {
+  const first = round % peers.length;
+  const turned = [...peers.slice(first), ...peers.slice(0, first)];
+  return round % 2 === 0 ? turned : turned.toReversed();
 }
 
 function warming(load: Load): Load {
