@@ -6,16 +6,17 @@ import { writeCorrespondent } from '../../core/mime/recipient.js';
 import { mailDate } from '../../core/mime/mail-date.js';
 import type { Log } from '../../core/log.js';
 import { isProblem, problem } from '../../core/problem.js';
-import { holdsFields, newMessageId, ownerOf, readRange, sendable } from './draft-composition.js';
+import { type DraftFields, holdsFields, newMessageId, ownerOf, readRange, sendable } from './draft-composition.js';
 import type { DraftContent } from './draft-content.js';
 import type { DraftFiles, PreparedFile } from './draft-files.js';
 import type { DraftMark } from './draft-name.js';
-import type { DraftShelf, ShelvedDraft } from './draft-shelf.js';
-import { Turns } from './turns.js';
+import { type DraftShelf, sentFolder, type ShelvedDraft } from './draft-shelf.js';
 import { type AlongWith, expect, type OpenDraft } from './draft.js';
 import type { Drafts } from './drafts.js';
 import { lockKey } from './folder-editor.js';
 import type { SentNote, SentNotes } from './sent-note.js';
+import type { StoreReader } from './store-reader.js';
+import { Turns } from './turns.js';
 
 export interface SentDraft {
   /** Unique name of the message in Sent. */
@@ -25,6 +26,7 @@ export interface SentDraft {
 }
 
 export interface DraftSendingInput {
+  readonly reader: StoreReader;
   readonly drafts: Drafts;
   readonly shelf: DraftShelf;
   readonly files: DraftFiles;
@@ -102,32 +104,53 @@ export class DraftSending {
       });
     } catch (error) {
       const isLate = isProblem(error) && error.problem === 'precondition-failed';
-      const sent = await this.#sentBefore(mailbox, draftId, isLate ? { fields } : undefined);
-      if (sent === undefined) throw error;
+      const sent = (await drafts.isThere(mailbox, draftId))
+        ? isLate && (await this.#savedBefore(mailbox, draftId, fields))
+        : await this.#sentBefore(mailbox, draftId, fields);
+      if (!sent) throw error;
       return sent;
     }
   }
 
-  /**
-   * What became of a draft that is gone.
-   * @param late what somebody sends who knows an older version: he may have saved the present one with the first try
-   */
+  /** For somebody who knows an older version than the present one: he may have saved that with his first try. */
+  #savedBefore(mailbox: MailboxName, draftId: string, fields: DraftFields | undefined): Promise<SentDraft | undefined> {
+    return this.#input.drafts.held(mailbox, draftId, async ({ shelved, content }) => {
+      const isSame = fields === undefined || holdsFields(mailbox, content, fields);
+      return isSame ? this.#handedIn(mailbox, shelved) : undefined;
+    });
+  }
+
+  /** What became of a draft that is gone. @throws Problem `conflict` when something else was sent */
   async #sentBefore(
     mailbox: MailboxName,
     draftId: string,
-    late: Pick<AlongWith, 'fields'> | undefined,
+    fields: DraftFields | undefined,
   ): Promise<SentDraft | undefined> {
-    const { drafts, shelf } = this.#input;
-    if (await drafts.isThere(mailbox, draftId)) {
-      if (late === undefined) return undefined;
-      const { fields } = late;
-      return drafts.held(mailbox, draftId, async ({ shelved, content }) => {
-        const isSame = fields === undefined || holdsFields(mailbox, content, fields);
-        return isSame ? this.#handedIn(mailbox, shelved) : undefined;
-      });
-    }
+    const { shelf } = this.#input;
     const sent = await shelf.sent(mailbox, draftId);
-    return sent && { sentId: sent.id, uid: null };
+    if (sent === undefined) return undefined;
+    if (fields !== undefined && !(await this.#says(mailbox, sent.id, fields))) {
+      throw problem(
+        'conflict',
+        'This draft was sent with other words, just before. What you have written was not sent.',
+      );
+    }
+    return { sentId: sent.id, uid: null };
+  }
+
+  /** Whether a message in Sent says that. One that cannot be taken to pieces may. */
+  async #says(mailbox: MailboxName, id: string, fields: DraftFields): Promise<boolean> {
+    const { reader } = this.#input;
+    const file = await reader.open({ mailbox, folder: sentFolder, id });
+    try {
+      const content = await reader.draft(file);
+      return content.truncated || holdsFields(mailbox, content, fields);
+    } catch (error) {
+      if (!isProblem(error) || error.problem !== 'conflict') throw error;
+      return true;
+    } finally {
+      await file.handle.close();
+    }
   }
 
   /** Finishes with a version that was handed in before, if it was. */

@@ -287,6 +287,21 @@ suite('sending drafts', () => {
     assert.equal(handedIn.length, 1);
   });
 
+  test('who sends other words than those that were sent a moment ago is told so', async (t) => {
+    const { drafts, sending, handedIn } = await openDrafts(t, await temporaryFolder(t));
+    const { draftId, tag } = await drafts.create(ann, change({ to: 'bob@example.net' }));
+    const send = (text: string) => {
+      const { fields } = change({ to: 'bob@example.net', text });
+      return sending.send(ann, draftId, { fields, expected: (present) => present === tag }, '127.0.0.1');
+    };
+    const [first, second] = await Promise.allSettled([send('one'), send('two')]);
+    assert.equal(first.status, 'fulfilled');
+    assert.equal(second.status === 'rejected' && (second.reason as { problem: string }).problem, 'conflict');
+    assert.equal((await send('one')).sentId, first.value.sentId);
+    assert.equal((await sending.send(ann, draftId, {}, '127.0.0.1')).sentId, first.value.sentId);
+    assert.equal(handedIn.length, 1);
+  });
+
   test('after a crash between filing and removing, the draft is not sent again unless it was changed', async (t) => {
     const disk = new FaultyFiles();
     const { drafts, sending, handedIn, files } = await openDrafts(t, await temporaryFolder(t), disk);
