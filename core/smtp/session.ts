@@ -7,7 +7,7 @@ import { replies } from './replies.js';
 import type { Reply } from './reply.js';
 import type { SessionState } from './session-state.js';
 import { SignIn } from './sign-in.js';
-import { wireReply, type WireReply } from './wire-reply.js';
+import { settledReply, type WireReply } from './wire-reply.js';
 
 type Handler = (session: Session, argument: string) => Answer;
 
@@ -71,7 +71,7 @@ export class Session {
     return whenDecided(decision, (made) => {
       if (made.outcome === 'pass') {
         const protocol = this.#lmtp ? 'LMTP' : 'ESMTP';
-        return wireReply(220, null, `${this.#ground.hostname} ${protocol} Postern`);
+        return settledReply(220, `${this.#ground.hostname} ${protocol} Postern`);
       }
       this.#after = 'close';
       if (made.outcome === 'discard') return replies.fault;
@@ -150,7 +150,7 @@ export class Session {
       if (made.outcome === 'refuse') return this.#refused('ehlo', made.reply);
       this.envelope.reset();
       this.state.hello = { verb, name };
-      return verb === 'HELO' ? wireReply(250, null, this.#ground.hostname) : this.#capabilities();
+      return verb === 'HELO' ? settledReply(250, this.#ground.hostname) : this.#capabilities();
     });
   }
 
@@ -163,9 +163,8 @@ export class Session {
   /** Only what is honoured is offered. */
   #capabilities(): Reply {
     const { limits } = this.#ground.settings();
-    return wireReply(
+    return settledReply(
       250,
-      null,
       this.#ground.hostname,
       'PIPELINING',
       `SIZE ${limits.messageBytes}`,

@@ -32,6 +32,20 @@ export function wireReply(code: number, status: string | null, ...lines: readonl
   return Object.freeze({ ...made, bytes: encodeReply(made) });
 }
 
+/** The same for words that change only with the settings, such as a greeting: nothing of a peer may be in them. */
+export function settledReply(code: number, ...lines: readonly string[]): WireReply {
+  const key = `${code} ${lines.join('\n')}`;
+  const known = settled.get(key);
+  if (known !== undefined) return known;
+  if (settled.size >= mostSettled) settled.clear();
+  const made = wireReply(code, null, ...lines);
+  settled.set(key, made);
+  return made;
+}
+
+const settled = new Map<string, WireReply>();
+const mostSettled = 100;
+
 export function bytesOf(answer: Reply | WireReply): Buffer {
   return 'bytes' in answer ? answer.bytes : encodeReply(answer);
 }
