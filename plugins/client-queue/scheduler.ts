@@ -5,6 +5,7 @@ import type { Log } from '../../core/log.js';
 import type { DestinationControls } from './destination-controls.js';
 import { DestinationShares } from './destination-shares.js';
 import type { ClientQueueSettings } from './options.js';
+import { Probes } from './probes.js';
 import { siteLimits } from './site-key.js';
 import { type PaceLimits, SitePace, takesNothing } from './site-pace.js';
 import type { Sites } from './sites.js';
@@ -47,6 +48,7 @@ export class Scheduler {
   readonly #paces = new Map<string, SitePace>();
   readonly #shares: DestinationShares;
   readonly #undo: (() => void)[] = [];
+  readonly #probes = new Probes();
   #running = false;
   #claiming = false;
   #again = false;
@@ -141,13 +143,14 @@ export class Scheduler {
     const { maxConnections } = settings();
     const limit = Math.min(mostClaimed, maxConnections + mostAhead - this.#trying - this.#settling);
     if (limit <= 0) return;
+    this.#probes.begin(maxConnections);
     const leases = await queue.claim({
       now: clock.now(),
       limit,
       mostRecipients,
       leaseMs,
       room: (destination) => this.#shares.room(destination),
-      sites: { of: (name) => sites.of(name), room: (site) => this.#paceOf(site).room(this.limits(site)) },
+      sites: { of: (name) => sites.of(name), room: (site) => this.#room(site) },
     });
     if (leases.length === limit) this.#again = true;
     for (const lease of leases) {
@@ -156,9 +159,17 @@ export class Scheduler {
       const site = sites.of(lease.destination) ?? lease.destination;
       const pace = this.#paceOf(site);
       pace.fetched(lease, this.limits(site));
+      if (!pace.isProven) this.#probes.took(lease.token);
       this.#serve(site, pace);
     }
+    if (this.#probes.mayGrantMore) this.#again = true;
     if (!this.#running) this.#giveBack();
+  }
+
+  #room(site: string): number {
+    const pace = this.#paceOf(site);
+    const room = pace.room(this.limits(site));
+    return pace.isProven ? room : this.#probes.grant(room);
   }
 
   /** Those that were fetched begin as far as there are connections for them. */
@@ -181,6 +192,7 @@ export class Scheduler {
 
   async #settle(lease: Lease, tried: Tried): Promise<void> {
     this.#trying -= 1;
+    this.#probes.ended(lease.token);
     this.#shares.ended(lease.destination);
     this.#settling += 1;
     this.#wake();

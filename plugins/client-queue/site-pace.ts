@@ -21,6 +21,8 @@ const windowMs = 500;
 /** Who could not be reached is remembered for so long. */
 const recoveryMs = 3_600_000;
 const idleMs = 60_000;
+/** Who has answered is believed to answer for so long. */
+const provenMs = 600_000;
 
 interface Waiting {
   readonly lease: Lease;
@@ -39,6 +41,7 @@ export class SitePace {
   readonly #rate: RateAllowance;
   #running = 0;
   #recovering = false;
+  #answeredAt = -Infinity;
   #counted = 0;
   #countedSince: number;
   #perMs = 0;
@@ -59,6 +62,11 @@ export class SitePace {
   /** True while one try at a time shows whether it is back. */
   get recovering(): boolean {
     return this.#recovering;
+  }
+
+  /** True when its servers answered a short while ago. */
+  get isProven(): boolean {
+    return !this.#recovering && this.#clock.monotonic() - this.#answeredAt < provenMs;
   }
 
   /** Idle for so long that it may be forgotten. */
@@ -122,6 +130,7 @@ export class SitePace {
       return;
     }
     this.#recovering = false;
+    this.#answeredAt = this.#clock.monotonic();
     this.#window += 1;
     this.#count();
   }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 import { systemClock } from '../../../core/clock.js';
 import type { HopSearch } from '../../../core/dns/next-hop.js';
 import { SmtpSink, type SinkMoment, type SinkScript } from '../../support/smtp-sink.js';
@@ -200,6 +201,28 @@ describe('several servers of a domain', () => {
     assert.deepEqual(outcomes(entry), ['a@null.example bounced 556 5.1.10', 'b@lost.example deferred 451 4.4.3']);
   });
 });
+
+test(
+  'servers of which nothing is known, and that stall, keep no mail from those that answer',
+  { timeout: 10_000 },
+  async (t) => {
+    const rcpt = ({ line }: SinkMoment) => (line.includes('@dead') ? { stall: true as const } : undefined);
+    const { enqueue, outbound, tried, sink } = await withSink(
+      t,
+      { steps: { rcpt } },
+      { options: { maxConnections: 8 } },
+    );
+    const first = await enqueue({ to: ['bob@sink.example'] });
+    await outbound.start();
+    assert.equal((await tried(first)).state, 'delivered');
+    await enqueue({ to: Array.from({ length: 40 }, (_, n) => `x@dead${n}.example`) });
+    await sink.until(({ connections }) => connections >= 6);
+    // As many of them as can be are under way.
+    await pause(300);
+    const second = await enqueue({ to: ['bob@sink.example'] });
+    assert.equal((await tried(second)).state, 'delivered');
+  },
+);
 
 test('a clock that jumps ahead has no mail returned that is tried then', async (t) => {
   const clock = { ahead: 0, now: () => systemClock.now() + clock.ahead, monotonic: () => systemClock.monotonic() };
