@@ -42,7 +42,10 @@ export async function writeAnswer(ctx: Context, input: AnswerInput, parts: Answe
   // For other statuses a location is only where a form goes on.
   if (response.location !== undefined && [201, 202].includes(ctx.status))
     ctx.set('Location', encodePath(response.location));
-  if (fresh(ctx, response, representation)) return;
+  if (fresh(ctx, response, representation)) {
+    await response.bytes?.source.close?.();
+    return;
+  }
   if (response.bytes !== undefined) await sendBytes(ctx, response.bytes, response.etag);
   else if (response.stream !== undefined) sendStream(ctx, response.stream.source, response.stream.contentType);
   else if (response.text !== undefined) sendText(ctx, response.text.body, response.text.contentType);
@@ -143,11 +146,11 @@ async function rangeOrClose(ctx: Context, source: ByteSource, etag: string | und
   }
 }
 
-/** `If-Range` with another tag means the whole (RFC 9110 §13.1.5). */
+/** A range is for GET alone (RFC 9110 §14.2); `If-Range` with another tag means the whole (§13.1.5). */
 function wantedRange(ctx: Context, size: number, etag: string | undefined): ByteRange {
   const whole = { start: 0, end: size - 1 };
   const condition = ctx.get('If-Range');
-  if (ctx.get('Range') === '' || ctx.status !== 200) return whole;
+  if (ctx.get('Range') === '' || ctx.method !== 'GET' || ctx.status !== 200) return whole;
   if (condition !== '' && (etag === undefined || condition !== strongTag(etag))) return whole;
   const range = parseRange(ctx.get('Range'), size);
   if (range === undefined) return whole;

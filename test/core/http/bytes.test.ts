@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { safeBytes } from '../../../core/http/byte-range.js';
+import { until } from '../../support/until.js';
 import { openShell, type OpenedShell } from './opened-shell.js';
 
 let opened: OpenedShell;
@@ -39,10 +40,30 @@ test('a range of what has changed since is the whole', async () => {
   assert.equal((await ask('"other"')).status, 200);
 });
 
-test('HEAD tells the length, and a range of it', async () => {
-  const head = await opened.get('/bytes', { method: 'HEAD' });
-  assert.equal(head.headers.get('content-length'), '20');
-  assert.equal(head.headers.get('accept-ranges'), 'bytes');
+test('HEAD tells the length of the whole: a range is for GET alone', async () => {
+  for (const range of ['', 'bytes=0-4', 'bytes=20-']) {
+    const head = await opened.get('/bytes', { method: 'HEAD', headers: { Range: range } });
+    assert.equal(head.status, 200, range);
+    assert.equal(head.headers.get('content-length'), '20');
+    assert.equal(head.headers.get('content-range'), null);
+    assert.equal(head.headers.get('accept-ranges'), 'bytes');
+  }
+});
+
+test('what a source holds open is closed, however little of it is sent', async () => {
+  for (const [status, init] of [
+    [200, {}],
+    [200, { method: 'HEAD' }],
+    [206, { headers: { Range: 'bytes=0-4' } }],
+    [304, { headers: { 'If-None-Match': '"twenty"' } }],
+    [416, { headers: { Range: 'bytes=20-' } }],
+  ] as const) {
+    const before = opened.closed();
+    const answer = await opened.get('/bytes', init);
+    await answer.arrayBuffer();
+    assert.equal(answer.status, status);
+    await until('the source to be closed', () => (opened.closed() === before ? undefined : true));
+  }
 });
 
 test('what could act in a browser goes out as octets to be saved, everything under a sandbox', async () => {

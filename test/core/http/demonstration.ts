@@ -15,14 +15,23 @@ type Item = z.output<typeof Item>;
 
 const states = ['queued', 'delivered', 'deferred', 'bounced', 'held'];
 
-export const bytesOf = (text: string): ByteSource => ({
+export const bytesOf = (text: string, close: () => unknown = () => undefined): ByteSource => ({
   size: Buffer.byteLength(text),
   open: (start, end) => Readable.from([Buffer.from(text).subarray(start, end + 1)]),
+  close: () => Promise.resolve(void close()),
 });
 
+export interface Demonstration {
+  readonly endpoints: readonly AnyEndpoint[];
+  readonly items: Map<string, Item>;
+  /** Sources of bytes that were closed so far. */
+  readonly closed: () => number;
+}
+
 /** Endpoints of a plugin that keeps items in memory; between them they use every power of a declaration. */
-export function demonstration(): { readonly endpoints: readonly AnyEndpoint[]; readonly items: Map<string, Item> } {
+export function demonstration(): Demonstration {
   const items = new Map<string, Item>();
+  let closed = 0;
   const versionOf = (name: string): string | undefined => {
     const item = items.get(name);
     return item === undefined ? undefined : `${name}-${item.size}`;
@@ -181,7 +190,7 @@ export function demonstration(): { readonly endpoints: readonly AnyEndpoint[]; r
         respond({
           etag: 'twenty',
           bytes: {
-            source: bytesOf('0123456789abcdefghij'),
+            source: bytesOf('0123456789abcdefghij', () => (closed += 1)),
             contentType: query.type,
             ...(query.filename === undefined ? {} : { filename: query.filename }),
           },
@@ -247,5 +256,5 @@ export function demonstration(): { readonly endpoints: readonly AnyEndpoint[]; r
       },
     }),
   ];
-  return { endpoints, items };
+  return { endpoints, items, closed: () => closed };
 }

@@ -20,6 +20,7 @@ export interface OpenedShell {
   readonly port: number;
   readonly data: string;
   readonly items: ReturnType<typeof demonstration>['items'];
+  readonly closed: ReturnType<typeof demonstration>['closed'];
   /** Lines of the audit trail. */
   readonly audit: readonly Record<string, unknown>[];
   /** Lines of the server log. */
@@ -84,7 +85,7 @@ export async function openShell(
       close: () => Promise.resolve(),
     },
   });
-  const { endpoints, items } = demonstration();
+  const { endpoints, items, closed } = demonstration();
   shell.views('demo', join(root, 'test', 'fixtures', 'http'))();
   shell.mount('demo', endpoints);
   shell.navigate('demo', { title: 'Items', href: '/items', order: 10, role: 'read' });
@@ -100,6 +101,7 @@ export async function openShell(
     port,
     data,
     items,
+    closed,
     audit,
     log,
     get: (path, { as = 'boss', headers, ...init } = {}) => {
