@@ -88,6 +88,7 @@ export class LogSearch {
       const after = [...linesBackwards({ start: place.offset, bytes: bytes.subarray(0, bytesRead) })]
         .toReversed()
         .slice(0, context + 1);
+      if (after.length === 0) return undefined;
       const before: FoundLine[] = [];
       for await (const block of blocksBackwards(file, place.offset)) {
         for (const line of linesBackwards(block)) {
@@ -95,9 +96,7 @@ export class LogSearch {
         }
         if (before.length >= context) break;
       }
-      return after.length === 0
-        ? undefined
-        : [...before, ...after.map((line) => at(line.bytes.toString(), line.offset))];
+      return [...before, ...after.map((line) => at(line.bytes.toString(), line.offset))];
     } finally {
       await file.close();
     }

@@ -80,6 +80,7 @@ test('context shows the lines around, a permalink the line in its place', async 
   const { at } = found.items[2] ?? { at: '' };
   assert.deepEqual(said(await logs(site, `?at=${at}&context=1`)), ['line 4', 'line 5', 'line 6']);
   await site.json('/logs?at=postern-2020-01-01.log:0', 404);
+  await site.json(`/logs?at=${at.replace(/\d+$/, '999999999999999')}`, 404);
 });
 
 test('text is for pipes, NDJSON is the lines as they were logged', async (t) => {
