@@ -107,13 +107,16 @@ export class LiveTransaction {
     this.#session = undefined;
     if (this.#ended) return undefined;
     let ahead: Reply | ClientFailure | undefined;
-    const { lease, reply } = await this.upstream.begin(async (session) => {
-      this.#session = session;
-      const outline = outlineAhead(this.#transaction, session.capabilities);
-      const { mail, rcpt } = await session.mailWithRcpt(senderOf(this.#transaction), recipient, outline);
-      ahead = rcpt;
-      return mail;
-    }, this.#call(signal));
+    const { lease, reply } = await this.upstream.begin(
+      async (session) => {
+        this.#session = session;
+        const outline = outlineAhead(this.#transaction, session.capabilities);
+        const { mail, rcpt } = await session.mailWithRcpt(senderOf(this.#transaction), recipient, outline);
+        ahead = rcpt;
+        return mail;
+      },
+      callOf(this.upstream, this.#transaction, signal),
+    );
     this.#lease = lease;
     if (reply.code >= 300) this.#refusal = reply;
     return ahead;
@@ -167,12 +170,6 @@ export class LiveTransaction {
     }
     lease.release();
   }
-
-  #call(signal: AbortSignal): Call {
-    const { session } = this.#transaction;
-    if (!this.upstream.settings.xclient || session.internal === true) return { signal };
-    return { signal, client: { session, identity: identityOf(session) } };
-  }
 }
 
 /** Sends a message that no transaction is open for: from the queue, or after one was lost. Never rejects with a `ClientFailure`. */
@@ -183,12 +180,21 @@ export async function sendAnew(
   message: SpooledMessage,
 ): Promise<readonly RecipientOutcome[]> {
   const outgoing = await messageOf(transaction, recipients, message);
-  const { recipients: results } = await upstream.send(outgoing, { signal: new AbortController().signal });
+  const { recipients: results } = await upstream.send(
+    outgoing,
+    callOf(upstream, transaction, new AbortController().signal),
+  );
   return recipients.map((recipient, index) => {
     const result = results[index];
     if (result === undefined) return outcomeOf(recipient, timeoutFailure('final'));
     return outcomeOf(recipient, result.outcome === 'delivered' ? result.reply : result.failure);
   });
+}
+
+/** Over a connection of the client's own where the server is told who that is. */
+function callOf({ settings }: Upstream, { session }: Transaction, signal: AbortSignal): Call {
+  if (!settings.xclient || session.internal === true) return { signal };
+  return { signal, client: { session, identity: identityOf(session) } };
 }
 
 function identityOf({ remote, hello, user, listener }: SmtpSession): ClientIdentity {
