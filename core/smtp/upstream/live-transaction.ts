@@ -102,7 +102,10 @@ export class LiveTransaction {
     }
   }
 
-  /** What the server has said to RCPT already, where that could go along with MAIL. */
+  /**
+   * What the server has said to the first RCPT; undefined when it has refused MAIL. A server that goes or hangs between the two
+   * is one that does not answer, like one that does at MAIL.
+   */
   async #begin(recipient: OutgoingRecipient, signal: AbortSignal): Promise<Reply | ClientFailure | undefined> {
     this.#session = undefined;
     if (this.#ended) return undefined;
@@ -112,7 +115,9 @@ export class LiveTransaction {
         this.#session = session;
         const outline = outlineAhead(this.#transaction, session.capabilities);
         const { mail, rcpt } = await session.mailWithRcpt(senderOf(this.#transaction), recipient, outline);
-        ahead = rcpt;
+        if (mail.code >= 300) return mail;
+        ahead = rcpt ?? (await answerOf(session.rcpt(recipient)));
+        if (isClientFailure(ahead) && session.failure !== undefined) throw ahead;
         return mail;
       },
       callOf(this.upstream, this.#transaction, signal),
@@ -206,4 +211,14 @@ function identityOf({ remote, hello, user, listener }: SmtpSession): ClientIdent
     PROTO: lmtp ? 'LMTP' : hello?.verb === 'HELO' ? 'SMTP' : 'ESMTP',
     ...(user !== undefined && { LOGIN: user.username }),
   };
+}
+
+/** A failure is an answer too. */
+async function answerOf(reply: Promise<Reply>): Promise<Reply | ClientFailure> {
+  try {
+    return await reply;
+  } catch (error) {
+    if (!isClientFailure(error)) throw error;
+    return error;
+  }
 }

@@ -2,7 +2,7 @@ import { isIP } from 'node:net';
 import type { Clock } from '../../clock.js';
 import type { HopFinder, NextHop } from '../../dns/next-hop.js';
 import type { CallOptions, ClientIdentity, Destination } from '../client/destination.js';
-import { clientFailure, isClientFailure, localFailure, type ClientFailure } from '../client/failure.js';
+import { clientFailure, isClientFailure, localFailure, timeoutFailure, type ClientFailure } from '../client/failure.js';
 import { openSession } from '../client/opening.js';
 import { ClientPool } from '../client/pool.js';
 import type { Lease } from '../client/pooling.js';
@@ -57,13 +57,13 @@ export class UpstreamHost {
           return await this.#leaseAt(this.#destination(hop), call);
         } catch (error) {
           if (!isClientFailure(error)) throw error;
-          failure = error;
+          if (failure === undefined || !isOurs(error)) failure = error;
           if (call.signal.aborted) break;
         }
       }
     }
     failure ??= noAddress(this.name);
-    if (failure.kind !== 'local' || failure.step !== 'connect') this.breaker.failed(failure);
+    if (!isOurs(failure)) this.breaker.failed(call.signal.aborted ? timeoutFailure(failure.step) : failure);
     throw failure;
   }
 
@@ -113,6 +113,9 @@ export function readHost(written: string): { readonly host: string; readonly por
   if (host === undefined) return { host: written, port: undefined };
   return { host, port: port === undefined ? undefined : Number(port) };
 }
+
+/** Nothing was heard of the server, for it was not called to the end. */
+const isOurs = ({ kind, step }: ClientFailure): boolean => kind === 'local' && step === 'connect';
 
 const temporary = (status: string): string => `4${status.slice(1)}`;
 

@@ -1,4 +1,4 @@
-import { clientFailure, isClientFailure, type ClientFailure } from '../client/failure.js';
+import { clientFailure, isClientFailure, timeoutFailure, type ClientFailure } from '../client/failure.js';
 import type { MessageResult, OutgoingMessage } from '../client/message.js';
 import type { Lease } from '../client/pooling.js';
 import type { ClientSession } from '../client/session.js';
@@ -125,8 +125,10 @@ export class Upstream {
         if (!isClientFailure(error)) throw error;
         if (error.kind === 'capability') host.breaker.succeeded();
         if (lease.reused && stale < mostStale && diedUnseen(error)) continue;
-        if (isOfConnection(error) && error.kind !== 'reply') host.breaker.failed(error);
-        throw error;
+        // Who has waited for all his time was kept waiting by the server.
+        const failure = call.signal.aborted ? timeoutFailure(error.step) : error;
+        if (isOfConnection(failure) && failure.kind !== 'reply') host.breaker.failed(failure);
+        throw failure;
       }
     }
   }
