@@ -55,12 +55,20 @@ export class KeptAnswers {
     this.#mostBytes = mostBytes;
   }
 
-  /** Learns what an earlier process has kept. */
+  /** Learns what an earlier process has kept. A folder that cannot be had is no reason to stop: nothing is kept then. */
   load(): void {
+    try {
+      this.#look();
+    } catch (error) {
+      this.#log.error({ err: error, folder: this.#folder }, 'answers cannot be kept for their Idempotency-Key');
+    }
+  }
+
+  #look(): void {
     mkdirSync(this.#folder, { recursive: true, mode: 0o700 });
-    const found = readdirSync(this.#folder)
-      .filter((name) => named.test(name))
-      .map((name) => ({ name, stat: statSync(join(this.#folder, name)) }))
+    const found = readdirSync(this.#folder, { withFileTypes: true })
+      .filter((entry) => entry.isFile() && named.test(entry.name))
+      .map(({ name }) => ({ name, stat: statSync(join(this.#folder, name)) }))
       .sort((a, b) => a.stat.mtimeMs - b.stat.mtimeMs);
     for (const { name, stat } of found) this.#note(name, { at: stat.mtimeMs, bytes: stat.size });
   }

@@ -30,17 +30,22 @@ interface Place {
   readonly number: number;
 }
 
+/** A name that is taken, by a file of ours or by somebody's folder, link or pipe. */
+interface Taken extends Place {
+  readonly isFile: boolean;
+}
+
 const nameOf = ({ day, number }: Place): string => `postern-${day}${number === 0 ? '' : `.${number}`}.log`;
 
 /** The log's own files in a folder, oldest first. */
 export async function listLogFiles(folder: string): Promise<readonly string[]> {
-  return (await places(folder)).map(nameOf);
+  return (await places(folder)).filter(({ isFile }) => isFile).map(nameOf);
 }
 
-async function places(folder: string): Promise<readonly Place[]> {
-  const found = (await readdir(folder)).flatMap((name) => {
-    const [, day, number] = pattern.exec(name) ?? [];
-    return day === undefined ? [] : [{ day, number: Number(number ?? 0) }];
+async function places(folder: string): Promise<readonly Taken[]> {
+  const found = (await readdir(folder, { withFileTypes: true })).flatMap((entry) => {
+    const [, day, number] = pattern.exec(entry.name) ?? [];
+    return day === undefined ? [] : [{ day, number: Number(number ?? 0), isFile: entry.isFile() }];
   });
   return found.sort((a, b) => (a.day === b.day ? a.number - b.number : a.day < b.day ? -1 : 1));
 }
@@ -167,10 +172,10 @@ export class LogFile {
     await mkdir(folder, { recursive: true, mode: 0o700 });
     await this.#leave();
     const found = await places(folder);
-    const newest = found.findLast((place) => place.day === day)?.number ?? 0;
-    const full = file !== undefined && file.day === day && file.number === newest;
-    const opened = await this.#open({ day, number: full ? newest + 1 : newest });
-    const others = found.filter((place) => nameOf(place) !== nameOf(opened));
+    const last = found.findLast((place) => place.day === day) ?? { number: 0, isFile: true };
+    const full = !last.isFile || (file !== undefined && file.day === day && file.number === last.number);
+    const opened = await this.#open({ day, number: full ? last.number + 1 : last.number });
+    const others = found.filter((place) => place.isFile && nameOf(place) !== nameOf(opened));
     for (const old of others.slice(0, Math.max(0, others.length + 1 - keepFiles))) {
       await rm(join(folder, nameOf(old)), { force: true });
     }

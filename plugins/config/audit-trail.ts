@@ -1,3 +1,4 @@
+import { constants } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import { auditPath } from '../../core/audit-path.js';
 import { problem } from '../../core/problem.js';
@@ -141,13 +142,18 @@ function lastLine(buffer: Buffer, whole: boolean): { readonly text: string; read
   return { text: buffer.toString('utf8', before + 1, end), start: before + 1 };
 }
 
+/** Undefined as well for what is no file: a folder or a link of that name is somebody else's, and a pipe would never answer. */
 async function openIfThere(path: string): Promise<FileHandle | undefined> {
+  let file: FileHandle;
   try {
-    return await open(path, 'r');
+    file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    if (['ENOENT', 'ELOOP'].includes((error as NodeJS.ErrnoException).code ?? '')) return undefined;
     throw error;
   }
+  if ((await file.stat()).isFile()) return file;
+  await file.close();
+  return undefined;
 }
 
 function parseCursor(cursor: string): { readonly inode: number; readonly offset: number } {

@@ -144,7 +144,9 @@ function newestFirst(files: readonly string[], { before, until }: LogSearchInput
 }
 
 async function openFile(folder: string, name: string): Promise<FileHandle | undefined> {
-  return open(join(folder, name), constants.O_RDONLY | constants.O_NOFOLLOW).catch(() => undefined);
+  return open(join(folder, name), constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK).catch(
+    () => undefined,
+  );
 }
 
 /** What a search has found so far, newest first. */

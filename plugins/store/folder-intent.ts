@@ -2,7 +2,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { writeFileAtomic } from '../../core/disk/atomic.js';
-import { isMissing } from '../../core/disk/fault.js';
+import { faultCode, isMissing } from '../../core/disk/fault.js';
 import { type FolderSync, makeFolder } from '../../core/disk/folder.js';
 import type { FileLayer } from '../../core/disk/file-layer.js';
 import { uniqueId } from '../../core/disk/id.js';
@@ -26,6 +26,8 @@ const FolderIntent = z.strictObject({
   subscriptions: z.strictObject({ from: z.string(), to: z.string().nullable() }).nullable(),
 });
 
+/** What `writeFileAtomic` leaves of an intent when it is killed. */
+const tornName = /^\.[0-9a-z]{20}\.[0-9a-z]{20}\.tmp$/;
 const usualLockMs = 30_000;
 /** After a crash the lock is most probably our own. */
 const ownLockMs = 1000;
@@ -100,14 +102,18 @@ export class FolderIntents {
 
   async #left(): Promise<readonly string[]> {
     try {
-      const names = (await readdir(this.#folder)).toSorted();
+      const entries = await readdir(this.#folder, { withFileTypes: true });
+      const names = entries.filter((entry) => entry.isFile()).map(({ name }) => name);
       // One that was still being written: nothing of it was begun.
-      const torn = names.filter((name) => name.startsWith('.') && name.endsWith('.tmp'));
-      for (const name of torn) await this.#ground.files.unlink(this.#pathOf(name));
-      return names.filter((name) => !name.startsWith('.'));
+      for (const name of names.filter((one) => tornName.test(one))) await this.#ground.files.unlink(this.#pathOf(name));
+      const foreign = entries.filter((entry) => !entry.isFile()).map(({ name }) => name);
+      if (foreign.length > 0) this.#ground.log.warn({ entries: foreign }, 'no changes of folders; left alone');
+      return names.filter((name) => !name.startsWith('.')).toSorted();
     } catch (error) {
       if (isMissing(error)) return [];
-      throw error;
+      if (faultCode(error) !== 'ENOTDIR') throw error;
+      this.#ground.log.error({ folder: this.#folder }, 'a file stands where changes of folders are written down');
+      return [];
     }
   }
 

@@ -123,7 +123,9 @@ export class MailboxQuotas {
     if ((bytes === 0 && count === 0) || this.#absent.has(path)) return;
     const { files, log } = this.#ground;
     try {
-      const fd = await files.open(path, constants.O_WRONLY | constants.O_APPEND | constants.O_NOFOLLOW);
+      // A pipe that nobody reads would hold a thread for ever.
+      const flags = constants.O_WRONLY | constants.O_APPEND | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+      const fd = await files.open(path, flags);
       try {
         await writeAll(files, fd, [Buffer.from(`${bytes} ${count}\n`)]);
       } finally {

@@ -15,6 +15,7 @@ export async function pictureOf(folder: string): Promise<ReadonlyMap<string, str
         picture.set(path, 'folder');
         waiting.push(path);
       } else if (entry.isSymbolicLink()) picture.set(path, `link to ${await readlink(join(folder, path))}`);
+      else if (!entry.isFile()) picture.set(path, 'something else');
       else picture.set(path, `file ${await readFile(join(folder, path), 'latin1')}`);
     }
   }

@@ -56,6 +56,8 @@ export interface FileRelayQueueInput {
   readonly loaded: Loaded;
   /** The journal was found in many files: each process that died has left one. */
   readonly crowded: boolean;
+  /** How many files of the journal could not be understood, now or at earlier starts. */
+  readonly aside: number;
 }
 
 /** The relay queue on the disk of one server: see docs/on-disk.md. */
@@ -68,12 +70,14 @@ export class FileRelayQueue implements OpenedRelayQueue {
   readonly #upkeep: Upkeep;
   readonly #signal: DueSignal;
   readonly #outcomes = new OutcomeListeners();
+  #aside: number;
   #closed = false;
 
   /** Prefer `openRelayQueue`. */
   constructor(input: FileRelayQueueInput) {
     const { bodies, clock, loaded, snapshots } = input;
     this.#input = input;
+    this.#aside = input.aside;
     this.#signal = new DueSignal(clock);
     const ledger = new Ledger({
       ...input,
@@ -234,7 +238,14 @@ export class FileRelayQueue implements OpenedRelayQueue {
   }
 
   complaint(): string | undefined {
-    return this.#ledger.stalled ? 'The queue cannot be written. Nothing is accepted or sent until it can.' : undefined;
+    if (this.#ledger.stalled) return 'The queue cannot be written. Nothing is accepted or sent until it can.';
+    if (this.#aside === 0) return undefined;
+    void this.#input.journal.countAside().then(
+      (count) => (this.#aside = count),
+      () => undefined,
+    );
+    const files = this.#aside === 1 ? '1 file of the journal' : `${this.#aside} files of the journal`;
+    return `${files} of the queue could not be understood, set aside in queue/journal/aside. Look there, then remove what you find.`;
   }
 
   async locate({ name }: Placement): Promise<string | null | undefined> {

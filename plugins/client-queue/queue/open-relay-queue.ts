@@ -94,7 +94,8 @@ export async function openRelayQueue(options: RelayQueueOptions): Promise<Opened
   const journal = await Journal.open(journalFolder, { files, log, segmentBytes, mostSegments });
   const ground = changeGround();
   const loaded = await loadEntries({ folder, files, journal, quarantine, ground });
-  const whole = loaded.whole && (await journal.countAside()) === asideBefore;
+  const aside = await journal.countAside();
+  const whole = loaded.whole && aside === asideBefore;
   const mostJournalBytes = Math.max(journalBytes, (segmentBytes * mostSegments) / 2);
   const bounds = { journalBytes, mostJournalBytes };
   const snapshots = new Snapshots({ folder, files, journal, log, current: loaded.snapshot, ...bounds });
@@ -107,6 +108,7 @@ export async function openRelayQueue(options: RelayQueueOptions): Promise<Opened
     quarantine,
     ground,
     crowded: segments >= mostSegments / 4,
+    aside,
     loaded: { ...loaded, whole },
   });
   await queue.start();

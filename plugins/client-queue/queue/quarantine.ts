@@ -5,7 +5,7 @@ import { z } from 'zod';
 import type { Quarantined } from '../../../core/contracts/relay-queue.js';
 import type { Clock } from '../../../core/clock.js';
 import { writeDurable, writeFileAtomic } from '../../../core/disk/atomic.js';
-import { isMissing } from '../../../core/disk/fault.js';
+import { faultCode, isMissing } from '../../../core/disk/fault.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import { folderSyncOf, makeFolder } from '../../../core/disk/folder.js';
 import { uniqueId } from '../../../core/disk/id.js';
@@ -141,7 +141,8 @@ export class Quarantine {
       const names = await files.readdir(folder);
       return names.filter((name) => !name.endsWith(reasonSuffix) && !name.startsWith('.')).sort();
     } catch (error) {
-      if (isMissing(error)) return [];
+      // A file in its place takes nothing in, and the log says so of each thing.
+      if (isMissing(error) || faultCode(error) === 'ENOTDIR') return [];
       throw error;
     }
   }

@@ -175,3 +175,19 @@ test('a folder that cannot be made never throws into the caller', async (t) => {
   await file.flush();
   assert.equal(read(join(folder, 'logs', 'deeper'), 'postern-2026-11-21.log'), 'line\n');
 });
+
+test('what has the name of a log file and is none is stepped over, never read and never removed', async (t) => {
+  const folder = await temporary(t);
+  for (const name of ['postern-2026-01-02.log', 'postern-2026-11-21.3.log']) mkdirSync(join(folder, name));
+  writeFileSync(join(folder, 'postern-2026-11-20.log'), 'yesterday\n');
+  const file = open(t, folder, { keepFiles: 1 });
+  file.append('today\n');
+  await file.flush();
+  assert.deepEqual(file.health(), { status: 'up' });
+  assert.deepEqual(await listLogFiles(folder), ['postern-2026-11-21.4.log']);
+  assert.deepEqual(readdirSync(folder).toSorted(), [
+    'postern-2026-01-02.log',
+    'postern-2026-11-21.3.log',
+    'postern-2026-11-21.4.log',
+  ]);
+});
