@@ -60,15 +60,17 @@ export class SentNotes {
     return this.#read(this.#pathOf(mailbox, mark));
   }
 
-  /** What dead processes left. One that cannot be read is nobody's. */
+  /** What dead processes left. A file that says nothing goes; what is no file is not ours. */
   async all(): Promise<readonly SentNote[]> {
     const { files, folder } = this.#input;
     const notes: SentNote[] = [];
     for (const name of await files.readdir(folder)) {
       const path = join(folder, name);
-      const note = noteName.test(name) ? await this.#read(path) : undefined;
-      if (note !== undefined) notes.push(note);
-      else if (noteName.test(name) || tornName.test(name)) await files.unlink(path);
+      const isNote = noteName.test(name);
+      if (!(isNote || tornName.test(name)) || !(await files.lstat(path)).isFile()) continue;
+      const note = isNote ? await this.#read(path) : undefined;
+      if (note === undefined) await files.unlink(path);
+      else notes.push(note);
     }
     return notes;
   }
@@ -81,11 +83,15 @@ export class SentNotes {
   async #read(path: string): Promise<SentNote | undefined> {
     const { files, folder } = this.#input;
     try {
+      if (!(await files.lstat(path)).isFile()) return undefined;
       const { domain, user, file, ...mark } = Written.parse(JSON.parse(await readFile(path, 'utf8')));
       const local = localOfFolder(user);
       if (!isDomain(domain) || local === undefined) return undefined;
-      const message = { path: join(folder, file), size: (await files.lstat(join(folder, file))).size };
-      return { ...mark, mailbox: { postern: 'mailbox-name', domain, user: local }, message };
+      const message = join(folder, file);
+      const found = await files.lstat(message);
+      if (!found.isFile()) return undefined;
+      const mailbox = { postern: 'mailbox-name', domain, user: local } as const;
+      return { ...mark, mailbox, message: { path: message, size: found.size } };
     } catch (error) {
       if (isMissing(error) || error instanceof SyntaxError || error instanceof z.ZodError) return undefined;
       throw error;

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -13,12 +14,17 @@ test('what a killed process left of a draft goes at the next start, and what is 
   await mkdir(join(folder, 'a-folder'), { recursive: true });
   await mkdir(join(folder, uniqueId()));
   await writeFile(join(folder, 'notes.txt'), 'of somebody else');
+  const odd = `sent-${'0'.repeat(32)}`;
+  await mkdir(join(folder, odd));
+  execFileSync('mkfifo', [join(folder, `sent-${'1'.repeat(32)}`)]);
+  const torn = `sent-${'2'.repeat(32)}`;
+  await writeFile(join(folder, torn), '{ "torn');
   const left = uniqueId();
   await writeFile(join(folder, left), 'Subject: half');
   await openDrafts(t, data);
   const names = await readdir(folder);
-  assert.ok(!names.includes(left));
-  assert.equal(names.length, 3);
+  assert.ok(!names.includes(left) && !names.includes(torn));
+  assert.equal(names.length, 5);
   assert.ok(names.includes('notes.txt') && names.includes('a-folder'));
 });
 
