@@ -93,7 +93,8 @@ function original({ to, returned, smtputf8 = false }: DsnInput, whole: boolean):
 
 function header(input: DsnInput): string {
   const { from, to, date, messageId, originalMessageId, boundary, recipients } = input;
-  const about = originalMessageId !== null && /^<[!-;=?-~]+>$/.test(originalMessageId) ? originalMessageId : undefined;
+  const about =
+    originalMessageId !== null && /^<[!-;=?-~]{1,900}>$/.test(originalMessageId) ? originalMessageId : undefined;
   const fields = [
     `From: "Mail Delivery System" <${from}>`,
     `To: <${to}>`,
@@ -111,16 +112,16 @@ function header(input: DsnInput): string {
 function humanText({ reportingMta, recipients, subject, arrival, reason }: DsnInput): string {
   const action = recipients[0]?.action ?? 'failed';
   const blocks = recipients.map(({ address, status, diagnostic, host, action: what, retryUntil }) => {
-    const said = diagnostic === null ? [] : [`    ${host ?? 'This server'} says: ${oneLine(diagnostic)}`];
+    const said = diagnostic === null ? [] : [`    ${host ?? 'This server'} says: ${sayable(diagnostic)}`];
     const until = retryUntil === undefined ? [] : [`    It is tried until ${mailDate(retryUntil)}.`];
     const why = what === 'failed' || what === 'delayed' ? [`    ${explainStatus(status)}`] : [];
     return [`  ${address}`, ...why, ...said, ...until].join('\n');
   });
-  const operator = reason === undefined ? [] : [`The operator of this mail server says: ${oneLine(reason)}`];
+  const operator = reason === undefined ? [] : [`The operator of this mail server says: ${sayable(reason)}`];
   return [
     `This is the mail server ${reportingMta}.`,
     introductions[action],
-    `  Subject: ${oneLine(subject) || '(none)'}\n  Received here: ${mailDate(arrival)}`,
+    `  Subject: ${sayable(subject) || '(none)'}\n  Received here: ${mailDate(arrival)}`,
     ...operator,
     ...blocks,
     'What follows is for programs: a report, and the header or the text of your message.',
@@ -178,7 +179,7 @@ function recipientFields(recipient: DsnRecipient, form: Form): readonly string[]
     ...(host === null ? [] : [`Remote-MTA: dns; ${form.text(oneLine(host))}`]),
     ...(diagnostic === null
       ? []
-      : [fold(`Diagnostic-Code: ${host === null ? 'x-postern' : 'smtp'}; ${form.text(oneLine(diagnostic))}`)]),
+      : [fold(`Diagnostic-Code: ${host === null ? 'x-postern' : 'smtp'}; ${form.text(sayable(diagnostic))}`)]),
     ...(lastAttempt === null ? [] : [`Last-Attempt-Date: ${mailDate(lastAttempt)}`]),
     ...(retryUntil === undefined ? [] : [`Will-Retry-Until: ${mailDate(retryUntil)}`]),
   ];
@@ -209,6 +210,9 @@ function encodeText(text: string): Encoded {
   if (isAscii(wrapped)) return { encoding: '7bit', bytes: Buffer.from(`${wrapped}\r\n`) };
   return base64(Buffer.from(`${wrapped}\r\n`));
 }
+
+/** What others said, with breaks in words that no line could hold (RFC 5322 §2.1.1: 998 octets). */
+const sayable = (text: string): string => oneLine(text).replaceAll(/\S{200}(?=\S)/gu, '$& ');
 
 /** Nothing that others said may begin a line of its own. */
 function oneLine(text: string): string {

@@ -132,6 +132,18 @@ test('a message may be returned whole, and a Message-ID that is none is not refe
   assert.ok(!dsn.headers.some(([name]) => /in-reply-to|bcc/i.test(name)));
 });
 
+test('whatever a server has said, and however the message was called, no line is too long to be sent', () => {
+  const recipients = input.recipients.map((one) => ({ ...one, diagnostic: `550 5.1.1 ${'ü'.repeat(900)}` }));
+  const given = { reason: 'x'.repeat(1200), subject: 'y'.repeat(1200), originalMessageId: `<${'m'.repeat(996)}>` };
+  for (const to of ['anna@example.org', 'jürgen@example.org']) {
+    const lines = composeDsn({ ...input, ...given, to, recipients })
+      .toString()
+      .split('\r\n');
+    // RFC 5322 §2.1.1, RFC 6532 §3.4.
+    for (const line of lines) assert.ok(Buffer.byteLength(line) <= 998, line.slice(0, 80));
+  }
+});
+
 test('words beyond ASCII in subject and reason are readable', () => {
   const dsn = read(composeDsn({ ...input, subject: 'Grüße', reason: 'Wegen Umzug geschlossen – später' }));
   assert.match(dsn.text, /Subject: Grüße/);
