@@ -2,7 +2,7 @@ import { dirname } from 'node:path';
 import { abortAfter } from '../../core/abort-after.js';
 import type { Clock } from '../../core/clock.js';
 import { LayerFolder } from '../../core/config/layer-folder.js';
-import type { SkippedFile } from '../../core/contracts/configuration-source.js';
+import type { ConfigurationSource, SkippedFile } from '../../core/contracts/configuration-source.js';
 import type { Configuration, Difference, Reloading, ReloadOutcome } from '../../core/contracts/server.js';
 import type { HealthReport } from '../../core/health.js';
 import type { Log } from '../../core/log.js';
@@ -66,7 +66,9 @@ export class Sync {
   readonly #offer: Offer;
   #settings: SyncSettings | undefined;
   /** Opened once for its settings: a web source remembers what it has read. */
-  #source: ReturnType<SourceKinds['open']> | undefined;
+  #opened: { readonly settings: SyncSettings; readonly source: ConfigurationSource } | undefined;
+  /** Aborted when the source counts no longer. */
+  #left = new AbortController();
   #timer: NodeJS.Timeout | undefined;
   #pulling = false;
   #lastAttempt: string | null = null;
@@ -85,8 +87,8 @@ export class Sync {
   /** Takes other settings, or undefined for none; looks at the source soon. */
   use(settings: SyncSettings | undefined): void {
     this.stop();
+    this.#left = new AbortController();
     this.#settings = settings;
-    this.#source = undefined;
     [this.#lastAttempt, this.#lastSuccess, this.#seen, this.#skipped] = [null, null, undefined, []];
     this.#trouble = undefined;
     this.#offer.forget();
@@ -95,6 +97,7 @@ export class Sync {
 
   stop(): void {
     clearTimeout(this.#timer);
+    this.#left.abort();
   }
 
   /**
@@ -108,16 +111,16 @@ export class Sync {
     this.#pulling = true;
     this.#lastAttempt = this.#now();
     try {
-      const pulled = await this.#look(settings);
-      if (this.#settings !== settings) throw problem('conflict', 'The source was changed meanwhile.');
-      const outcome = await this.#bring(pulled, settings, request);
+      const outcome = await this.#bring(await this.#look(settings), settings, request);
+      // What came into force may be another source, of which nothing is known yet.
+      if (this.#settings !== settings) return outcome;
       this.#lastSuccess = this.#now();
       this.#trouble = undefined;
       const waits = outcome.status === 'dryRun' && this.#waiting();
       this.#input.count(waits ? 'waiting' : outcome.status === 'applied' ? 'applied' : 'unchanged');
       return outcome;
     } catch (error) {
-      this.#failed(error);
+      if (this.#settings === settings) this.#failed(error);
       throw error;
     } finally {
       this.#pulling = false;
@@ -159,19 +162,25 @@ export class Sync {
 
   async #look(settings: SyncSettings): Promise<PulledLayers> {
     const { timeoutSeconds, maxBytes: mostBytes } = settings;
-    const signal = abortAfter(timeoutSeconds * 1000, this.#input.stopping);
+    const signal = abortAfter(timeoutSeconds * 1000, this.#left.signal);
     const pulled = await pullLayers({
       source: this.#open(settings),
       layers: this.#layers(settings),
       stored: this.#folder.stored(),
       bounds: { mostBytes, signal },
     }).catch((error: unknown) => {
+      this.#refuseOther(settings);
       if (signal.aborted && !isProblem(error)) throw problem('unavailable', 'The source does not answer in time.');
       throw error;
     });
+    this.#refuseOther(settings);
     this.#seen = pulled.files;
     this.#skipped = pulled.skipped;
     return pulled;
+  }
+
+  #refuseOther(settings: SyncSettings): void {
+    if (this.#settings !== settings) throw problem('conflict', 'The source was changed meanwhile.');
   }
 
   async #bring(pulled: PulledLayers, settings: SyncSettings, request: PullRequest): Promise<SyncOutcome> {
@@ -244,13 +253,15 @@ export class Sync {
     }
   }
 
-  #open(settings: SyncSettings): ReturnType<SourceKinds['open']> {
+  #open(settings: SyncSettings): ConfigurationSource {
+    if (this.#opened?.settings === settings) return this.#opened.source;
     const { source: address, token, username, password } = settings;
     const { file } = this.#input.configuration;
     const folder = file === null ? '.' : dirname(file);
     const usualName = `${this.#layers(settings)[0] ?? 'base'}.json5`;
-    this.#source ??= this.#input.kinds.open({ address, folder, token, username, password, usualName });
-    return this.#source;
+    const source = this.#input.kinds.open({ address, folder, token, username, password, usualName });
+    this.#opened = { settings, source };
+    return source;
   }
 
   /** An address that cannot be opened is not shown: nobody knows what of it is secret. */
@@ -270,11 +281,15 @@ export class Sync {
     clearTimeout(this.#timer);
     if (this.#input.stopping.aborted) return;
     this.#timer = setTimeout(() => {
+      const settings = this.#settings;
+      // Another source has a time of its own.
       const next = (): void => {
-        if (this.#settings !== undefined) this.#schedule(this.#settings.intervalSeconds * 1000);
+        if (settings !== undefined && this.#settings === settings) this.#schedule(settings.intervalSeconds * 1000);
       };
+      // The look at an earlier source ends soon.
+      if (this.#pulling) this.#schedule(300);
       // What went wrong stands in the status, in health and in the log.
-      this.pull({ by: 'sync', unasked: true }).then(next, next);
+      else this.pull({ by: 'sync', unasked: true }).then(next, next);
     }, ms).unref();
   }
 

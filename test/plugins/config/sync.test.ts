@@ -360,6 +360,31 @@ suite('sync from a URL', () => {
   });
 });
 
+test('a source that is exchanged while the old one is looked at is looked at soon, and alone tells the state', async (t) => {
+  const silent = createServer().listen(0, '127.0.0.1');
+  await once(silent, 'listening');
+  t.after(() => silent.close());
+  const address = `http://127.0.0.1:${(silent.address() as AddressInfo).port}/`;
+  const asked = once(silent, 'request') as Promise<[unknown, ServerResponse]>;
+  await writeFile(join(server.folder, 'postern.json5'), own(`{ source: '${address}', intervalSeconds: 86400 }`));
+  await reload();
+  const [, response] = await asked;
+  const left = once(response, 'close');
+  const { state, error, source } = await configure(folderSync);
+  assert.deepEqual([state, error], ['ok', null]);
+  assert.match(source ?? '', /central$/);
+  await left;
+  assert.deepEqual((await statusOf()).state, 'ok');
+});
+
+test('a source that comes into force with a pull from the old one is the one that counts', async () => {
+  await writeFile(central('base.json5'), '{ smtp: { limits: { recipients: 6 } } }');
+  await writeFile(join(server.folder, 'postern.json5'), own(`{ source: 'bucket:mine', intervalSeconds: 86400 }`));
+  assert.match((await pull()).source, /central$/);
+  const { source } = await untilLooked();
+  assert.deepEqual([source, recipients()], ['bucket:mine', 42]);
+});
+
 test('a plugin may offer another kind of source', async () => {
   const { state, source } = await configure(`{ source: 'bucket:mine', intervalSeconds: 86400 }`);
   assert.deepEqual([state, source, recipients()], ['ok', 'bucket:mine', 42]);
