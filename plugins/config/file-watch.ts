@@ -9,7 +9,7 @@ export interface FileWatchInput {
   readonly path: string;
   /** What else is watched: the code of the plugins of the site. */
   readonly code?: () => Promise<WatchedCode>;
-  /** The file or the code has other content than when it was last looked at. */
+  /** The file or the code has other content than when it was last looked at; told again when it rejects. */
   readonly changed: () => Promise<void>;
   readonly log: Log;
   /** Editors write in several steps: so long nothing may happen before the file is looked at, in milliseconds. */
@@ -84,7 +84,13 @@ export class FileWatch {
     // A file that is gone comes back, or the operator sees at the next start that it does not.
     if (digest === undefined || digest === this.#digest || this.#watchers.size === 0) return;
     this.#digest = digest;
-    await this.#input.changed();
+    try {
+      await this.#input.changed();
+    } catch {
+      this.#digest = undefined;
+      if (this.#watchers.size > 0) this.#stir();
+      return;
+    }
     // Other plugins may be named now, whose code lies elsewhere.
     await this.#read();
   }

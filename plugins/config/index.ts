@@ -4,6 +4,7 @@ import { configurationSources } from '../../core/contracts/configuration-source.
 import { lifecycle } from '../../core/contracts/lifecycle.js';
 import { configuration, reloading } from '../../core/contracts/server.js';
 import { definePlugin, type PluginContext } from '../../core/plugin.js';
+import { isProblem } from '../../core/problem.js';
 import { parseNetworks } from '../../core/smtp/networks.js';
 import { auditEndpoint } from './audit-endpoint.js';
 import { FileWatch } from './file-watch.js';
@@ -38,8 +39,8 @@ export const config = definePlugin({
             code: async () => (await configuration.code?.()) ?? { folders: [], digest: '' },
             quietMs: 200,
             log,
-            // Whether it was taken stands in the log, in health and on the page.
-            changed: () => reloading.reload({ by: 'file watch', unasked: true }).then(nothing, nothing),
+            // Whether it was taken stands in the log, in health and on the page; beside another reload it is not even read.
+            changed: () => reloading.reload({ by: 'file watch', unasked: true }).then(nothing, throwConflict),
           });
     onClose(() => watch?.stop());
     if (settings.watch) await watch?.start();
@@ -94,3 +95,7 @@ function openSync({ clock, log, metrics }: PluginContext, parts: Omit<SyncInput,
 }
 
 const nothing = (): void => undefined;
+
+function throwConflict(error: unknown): void {
+  if (isProblem(error) && error.problem === 'conflict') throw error;
+}

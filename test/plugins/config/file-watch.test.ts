@@ -19,11 +19,13 @@ async function watched(t: TestContext) {
   await writeFile(join(site, 'index.js'), 'export const version = 0;');
   let changes = 0;
   let wake: () => void = () => undefined;
+  let refusals = 0;
   const watch = new FileWatch({
     path: config,
     code: () => codeOf([siteEntry(site)], folder),
     changed: () => {
       changes += 1;
+      if ((refusals -= 1) >= 0) return Promise.reject(new Error('not now'));
       wake();
       return Promise.resolve();
     },
@@ -41,7 +43,9 @@ async function watched(t: TestContext) {
     // What follows is another change.
     await new Promise((resolve) => setTimeout(resolve, 100));
   };
-  return { folder, config, site, noticed };
+  /** The next changes are not taken, so many times. */
+  const refuse = (times: number): void => void (refusals = times);
+  return { folder, config, site, noticed, refuse };
 }
 
 const version = (site: string, number: number) =>
@@ -71,4 +75,10 @@ test('a folder that is removed and comes back is watched again, before anything 
   await noticed(() => mkdir(site));
   await noticed(() => version(site, 1));
   await noticed(() => version(site, 2));
+});
+
+test('a change that could not be taken at that moment is told again', async (t) => {
+  const { config, noticed, refuse } = await watched(t);
+  refuse(2);
+  await noticed(() => writeFile(config, '{ domains: ["a.example"] }'));
 });
