@@ -91,7 +91,8 @@ export class NoticeSender {
 
   #isRipe({ entry, notices }: Batch): boolean {
     const oldest = Math.min(...notices.map(({ at }) => at));
-    const isOver = this.#input.clock.now() - oldest >= patienceMs;
+    // What lies ahead was written by a clock that went wrong.
+    const isOver = Math.abs(this.#input.clock.now() - oldest) >= patienceMs;
     return isOver || !entry.recipients.some(({ state }) => state === 'active' || state === 'queued');
   }
 

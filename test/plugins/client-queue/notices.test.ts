@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { systemClock } from '../../../core/clock.js';
 import { problem } from '../../../core/problem.js';
 import { queueNotes } from '../../../plugins/client-queue/accepted-entry.js';
 import { SmtpSink } from '../../support/smtp-sink.js';
@@ -49,6 +50,27 @@ describe('the sender of mail that failed', () => {
     assert.match(text, /^Status: 5\.1\.1\r$/m);
     assert.match(text, /^Subject: hello\r$/m, 'the message comes back');
   });
+
+  test(
+    'is told though the clock was put back, and others of the message still wait',
+    { timeout: 10_000 },
+    async (t) => {
+      const clock = {
+        ahead: 86_400_000,
+        now: () => systemClock.now() + clock.ahead,
+        monotonic: () => systemClock.monotonic(),
+      };
+      const ground = await refusing(t, { clock });
+      await ground.controls.set('two.example', { suspendedUntil: Infinity }, 'ops');
+      const uid = await ground.enqueue({ to: ['a@one.example', 'b@two.example'] });
+      await ground.outbound.start();
+      await ground.entryWhen(uid, ({ notices }) => notices.length > 0);
+      assert.equal(ground.submissions.length, 0, 'both may be told of together');
+      clock.ahead = 0;
+      await ground.outbound.housekeep();
+      assert.equal(ground.submissions.length, 1);
+    },
+  );
 
   test('is told what he asked for: nothing, or of some alone', async (t) => {
     const ground = await refusing(t);
