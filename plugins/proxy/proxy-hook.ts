@@ -29,7 +29,7 @@ export function proxyHook(input: ProxyHookInput): Hook<'rcptTo'> {
   return (asked) => {
     const { transaction, address } = asked;
     const rule = input.book().find(candidateOf(transaction, address));
-    const first = firstRule(input, transaction);
+    const first = firstRule(input.book(), transaction);
     if (rule === undefined) return first === undefined ? next() : forOthers(input, first, asked);
     const isSecond = first !== undefined && first.name !== rule.name;
     if (isSecond && (rule.settings.split === 'defer' || !input.hasQueue)) {
@@ -39,10 +39,10 @@ export function proxyHook(input: ProxyHookInput): Hook<'rcptTo'> {
   };
 }
 
-/** The rule that has the first recipient of the transaction. */
-function firstRule({ book, live }: ProxyHookInput, transaction: Transaction): ProxyRule | undefined {
-  const first = live.first(transaction);
-  return first === undefined ? undefined : book().byName(first);
+/** The rule whose server is in line with the client: it has taken a recipient, and no hook behind it has refused him. */
+function firstRule(book: RuleBook, { recipients }: Transaction): ProxyRule | undefined {
+  const hop = recipients.find((recipient) => recipient.hop?.target === proxyTarget)?.hop;
+  return hop && book.byName(hop.destination);
 }
 
 function forOthers(input: ProxyHookInput, first: ProxyRule, asked: Asked): Verdict | Promise<Verdict> {
@@ -57,18 +57,11 @@ function ask(input: ProxyHookInput, rule: ProxyRule, asked: Asked, isSecond: boo
   const way: Hop = isSecond ? { target: 'relay', destination: `target:${proxyTarget}`, data: { hop } } : hop;
   const upstream = input.shelf.get(rule.name);
   if (upstream === undefined) return defer(451, '4.4.4', 'This rule has no servers');
+  if (transaction.session.dryRun === true) return route(way);
   const live = input.live.at(transaction, rule.name, upstream);
   const { counts, clock } = input;
-  const claim = (): void => input.live.claim(transaction, rule.name);
-  if (transaction.session.dryRun === true) {
-    claim();
-    return route(way);
-  }
   return rcptVerdict(live.rcpt(asked.address, asked.dsn), way, {
     clock,
-    answered: (answer, ms) => {
-      counts.answered(rule.name, answer === 'accepted' && isSecond ? 'spooled' : answer, ms);
-      if (answer === 'accepted') claim();
-    },
+    answered: (answer, ms) => counts.answered(rule.name, answer === 'accepted' && isSecond ? 'spooled' : answer, ms),
   });
 }

@@ -2,41 +2,25 @@ import type { Transaction } from '../transaction.js';
 import { LiveTransaction } from './live-transaction.js';
 import type { Upstream } from './upstream.js';
 
-interface Open {
-  readonly byDestination: Map<string, LiveTransaction>;
-  /** The destination that has taken the first recipient: the one that is in line with the client. */
-  first: string | undefined;
-}
-
 /** What is open at upstreams for the transactions of clients. */
 export class LiveTransactions {
-  readonly #open = new WeakMap<Transaction['notes'], Open>();
+  /** By destination. */
+  readonly #open = new WeakMap<Transaction['notes'], Map<string, LiveTransaction>>();
   /** A hook may be asked still when its client has left: nothing is begun for it. */
   readonly #over = new WeakSet<Transaction['notes']>();
 
-  /** The destination that has the first recipient of the transaction, if one has any. */
-  first({ notes }: Transaction): string | undefined {
-    return this.#open.get(notes)?.first;
-  }
-
-  /** A recipient of the transaction goes there. */
-  claim({ notes }: Transaction, destination: string): void {
-    const open = this.#open.get(notes);
-    if (open !== undefined) open.first ??= destination;
-  }
-
   find({ notes }: Transaction, destination: string): LiveTransaction | undefined {
-    return this.#open.get(notes)?.byDestination.get(destination);
+    return this.#open.get(notes)?.get(destination);
   }
 
   /** The open one, or a new one there; one that has ended when the client's transaction is over. */
   at(transaction: Transaction, destination: string, upstream: Upstream): LiveTransaction {
     const { notes } = transaction;
     if (this.#over.has(notes)) return ended(upstream, transaction);
-    const open: Open = this.#open.get(notes) ?? { byDestination: new Map(), first: undefined };
+    const open = this.#open.get(notes) ?? new Map<string, LiveTransaction>();
     this.#open.set(notes, open);
-    const live = open.byDestination.get(destination) ?? new LiveTransaction(upstream, transaction);
-    open.byDestination.set(destination, live);
+    const live = open.get(destination) ?? new LiveTransaction(upstream, transaction);
+    open.set(destination, live);
     return live;
   }
 
@@ -45,7 +29,7 @@ export class LiveTransactions {
     const open = this.#open.get(notes);
     this.#open.delete(notes);
     this.#over.add(notes);
-    for (const live of open?.byDestination.values() ?? []) live.end();
+    for (const live of open?.values() ?? []) live.end();
   }
 }
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test, type TestContext } from 'node:test';
+import { next, reject } from '../../../core/smtp/verdict.js';
 import { SmtpSink, type SinkScript } from '../../support/smtp-sink.js';
 import { refused, deferred } from '../../core/smtp/fake-target.js';
 import { address, proxyGround, said, send, text, type ProxyGroundOptions } from './proxy-ground.js';
@@ -119,6 +120,20 @@ describe('(a) recipients of two rules', () => {
     await address(client, one, two);
     assert.match(said(await client.data(text)), /^250 2\.0\.0 /);
     assert.deepEqual([second.messages.length, holders()], [1, []]);
+  });
+
+  test('a rule whose recipient another hook has refused is not the first', async (t) => {
+    const { client, first, second, pipeline } = await between(t, { rule: { split: 'defer', recipients: 'reject' } });
+    pipeline.on('site', 'rcptTo', { order: 'last' }, ({ address: { address: asked } }) =>
+      asked === one ? reject(550, '5.7.1', 'Not him') : next(),
+    );
+    assert.deepEqual(await address(client, one, local, two), [
+      '550 5.7.1 Not him',
+      '250 2.1.5 Recipient OK',
+      '250 2.1.5 Recipient fine',
+    ]);
+    assert.match(said(await client.data(text)), queued);
+    assert.deepEqual([first.messages.length, second.messages.length], [0, 1]);
   });
 
   for (const [when, given] of [
