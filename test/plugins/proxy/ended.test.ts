@@ -18,9 +18,13 @@ for (const [plugin, protocol, optionsOf] of [
     const sink = await SmtpSink.start(t, { protocol });
     const server = { hosts: ['127.0.0.1'], port: sink.port, tls: 'never', maxConnections: 1 };
     const options = optionsOf({ ...server, timeouts: { answerSeconds: 2 } });
-    const { client, engine, pipeline } = await proxyGround(t, { plugin, options });
+    const { client, pipeline } = await proxyGround(t, { plugin, options });
     const gate = new EventEmitter();
     let asked = 0;
+    let ended = 0;
+    pipeline.watch('site', 'ended', () => {
+      ended += 1;
+    });
     pipeline.on('site', 'rcptTo', { order: 'policy' }, async () => {
       asked += 1;
       if (asked <= 3) await once(gate, 'open');
@@ -32,7 +36,7 @@ for (const [plugin, protocol, optionsOf] of [
       leaving.write(`RCPT TO:<${partner}>\r\n`);
       await until('the hook', () => (asked === n ? true : undefined));
       leaving.reset();
-      await engine.untilLogged('closed', n);
+      await until('the end of the transaction', () => (ended === n ? true : undefined));
     }
     gate.emit('open');
     assert.deepEqual(await address(await client(), partner), ['250 2.1.5 Recipient fine']);
