@@ -83,6 +83,9 @@ function stackOf(error: unknown): string | null {
   return typeof error.stack === 'string' && error.stack !== '' ? error.stack : null;
 }
 
+/** Marks in one text; a peer may say a letter thousands of times. */
+const mostHits = 20;
+
 /** Cuts text where one of the words begins and ends. */
 export function segments(text: string, words: readonly string[]): readonly Segment[] {
   const lower = text.toLowerCase();
@@ -91,8 +94,8 @@ export function segments(text: string, words: readonly string[]): readonly Segme
   if (needles.length === 0 || lower.length !== text.length) return [{ text, hit: false }];
   const cut: Segment[] = [];
   let from = 0;
-  while (from < text.length) {
-    const [start, length] = nextHit(lower, needles, from);
+  for (let hits = 0; from < text.length; hits += 1) {
+    const [start, length] = nextHit(lower, hits < mostHits ? needles : [], from);
     if (start > from) cut.push({ text: text.slice(from, start), hit: false });
     if (length > 0) cut.push({ text: text.slice(start, start + length), hit: true });
     from = start + length;

@@ -31,7 +31,7 @@ export interface LogResult {
 }
 
 export interface LogSearchInput extends LogFilter {
-  /** Lines that match; at most so many. */
+  /** Lines that match; at most so many, and fewer when there are thousands of lines around them. */
   readonly limit: number;
   /** Lines before and after each that matches. */
   readonly context: number;
@@ -41,6 +41,8 @@ export interface LogSearchInput extends LogFilter {
 }
 
 const MAX_RUNNING = 4;
+/** Lines of one answer, those around included: a page of more would hold up the event loop. */
+const MAX_LINES = 2000;
 /** The longest line that the log writes, with room to spare. */
 const LINE_BYTES = 16 * 1024;
 
@@ -181,7 +183,7 @@ class Gathering {
       this.#number += 1;
       const verdict = this.#matcher.judge(bytes);
       if (verdict === 'older') return true;
-      if (verdict === 'match' && this.#matches === this.#limit) {
+      if (verdict === 'match' && (this.#matches === this.#limit || this.#found.length >= MAX_LINES)) {
         this.#next = this.#oldestMatch();
         return true;
       }

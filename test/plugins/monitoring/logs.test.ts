@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { monitoring } from '../../../plugins/monitoring/index.js';
+import { segments } from '../../../plugins/monitoring/log-page.js';
 import { LogSearch, type LogSearchInput } from '../../../plugins/monitoring/log-search.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { basic, passwords } from '../../core/http/opened-shell.js';
@@ -185,6 +186,38 @@ test('a hundred megabytes are searched without holding up the event loop', async
   assert.ok(searched > 100 * 1024 * 1024);
   t.diagnostic(`event loop: 99 % within ${Math.round(delays.percentile(99) / 1e6)} ms`);
   await assert.rejects(Promise.all(Array.from({ length: 5 }, () => search.find(wanted))), /Too many searches/);
+});
+
+test('many lines around many matches come in parts, and each match in one of them', async (t) => {
+  const site = await openSite(t);
+  await mkdir(join(site.data, 'logs'), { recursive: true });
+  const line = (n: number): string =>
+    JSON.stringify({ level: 'info', time: '2026-11-20T10:00:00.000Z', msg: n % 50 === 25 ? `needle ${n}` : 'hay' });
+  const lines = Array.from({ length: 10_000 }, (_, n) => `${line(n)}\n`);
+  await writeFile(join(site.data, 'logs', 'postern-2026-11-20.log'), lines.join(''));
+  const seen: string[] = [];
+  for (let cursor: string | null = ''; cursor !== null;) {
+    const page: Answer = await logs(site, `?q=needle&limit=1000&context=25${cursor && `&cursor=${cursor}`}`);
+    assert.ok(page.items.length < 2200, `${page.items.length} lines`);
+    assert.equal(page.total, null);
+    seen.unshift(...said(page).filter((msg) => msg !== 'hay'));
+    cursor = page.nextCursor;
+  }
+  assert.deepEqual(
+    seen,
+    Array.from({ length: 200 }, (_, n) => `needle ${n * 50 + 25}`),
+  );
+});
+
+test('a line in which a word stands a thousand times is marked at the first of them', () => {
+  const text = 'x.'.repeat(4000);
+  const cut = segments(text, ['x']);
+  assert.equal(cut.map((segment) => segment.text).join(''), text);
+  assert.ok(cut.length < 100, `${cut.length} pieces`);
+  assert.deepEqual(cut.slice(0, 2), [
+    { text: 'x', hit: true },
+    { text: '.', hit: false },
+  ]);
 });
 
 /** Reads events until one of them says so much. */
