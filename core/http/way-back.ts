@@ -14,8 +14,8 @@ export function wayBack(ctx: Context): string | undefined {
 
 /** The same path with that query parameter set, or removed. */
 export function withParameter(path: string, name: string, value: string | undefined): string {
-  const [bare = '', query = ''] = path.split('?', 2);
-  const parameters = new URLSearchParams(query);
+  const [bare = ''] = path.split('?', 1);
+  const parameters = new URLSearchParams(path.slice(bare.length));
   parameters.delete(name);
   if (value !== undefined) parameters.append(name, value);
   const text = parameters.toString();

@@ -102,7 +102,12 @@ describe('over HTTP', () => {
   test('a list names its next page in a Link field', async () => {
     for (const name of ['a', 'b', 'c']) opened.items.set(name, { name, size: 0, loud: false, text: '', tags: [] });
     const answer = await opened.get('/items?limit=2&q=');
-    opened.items.clear();
     assert.equal(answer.headers.get('link'), '</items?limit=2&q=&cursor=c2>; rel="next"');
+    // A question mark may stand in a query as it is (RFC 3986 §3.4).
+    opened.items.set('who?', { name: 'who?', size: 0, loud: false, text: '', tags: [] });
+    opened.items.set('why?', { name: 'why?', size: 0, loud: false, text: '', tags: [] });
+    const asked = await opened.get('/items?q=?&limit=1');
+    assert.equal(asked.headers.get('link'), '</items?q=%3F&limit=1&cursor=c2>; rel="next"');
+    opened.items.clear();
   });
 });
