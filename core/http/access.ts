@@ -1,5 +1,5 @@
 import type { AttemptLimiter } from '../rate.js';
-import { problem, type Problem } from '../problem.js';
+import { isProblem, problem, type Problem } from '../problem.js';
 import type { Gate } from './access-rules.js';
 import type { Accounts } from './accounts.js';
 import { parseBasic, type Credentials } from './credentials.js';
@@ -35,8 +35,11 @@ export class AccessControl {
       await this.#admitOwn(ctx, gate);
       return;
     }
+    if (gate.access === 'public') {
+      await this.identify(ctx).catch(asStranger);
+      return;
+    }
     const account = await this.identify(ctx);
-    if (gate.access === 'public') return;
     if (account === null) throw unauthorized('Postern');
     if (!holds(account, gate.access)) {
       const detail = `This needs the role ${gate.access}; ${account.username} has the role ${account.role}.`;
@@ -103,6 +106,11 @@ export class AccessControl {
     else limiter().forget(key);
     return account;
   }
+}
+
+/** Whose credentials are not looked at now: a probe with an old password still learns that the server lives. */
+function asStranger(error: unknown): void {
+  if (!isProblem(error) || !['too-many-requests', 'unavailable'].includes(error.problem)) throw error;
 }
 
 type Verify = (credentials: Credentials) => Promise<Account | undefined>;

@@ -193,6 +193,8 @@ test('after ten failures a name waits at that address, and time heals', async ()
     assert.equal(refusal.status, 429);
     assert.match(refusal.headers.get('retry-after') ?? '', /^\d+$/);
     assert.equal((await attempt('reader', passwords.reader)).status, 200);
+    const open = await limited.get('/open');
+    assert.deepEqual([open.status, await open.json()], [200, { status: 'UP', who: null }]);
     ms += 1000 * Number(refusal.headers.get('retry-after'));
     assert.equal((await attempt('boss', passwords.boss)).status, 200);
   } finally {
