@@ -14,7 +14,10 @@ interface Identified {
 export class IdentifiedSessions {
   /** Undefined: the client is gone. */
   readonly #kept = new WeakMap<SmtpSession, Identified | undefined>();
+  /** Those that are not in use, for they must be found without their clients. */
+  readonly #idle = new Set<Identified>();
   #open = 0;
+  #closed = false;
 
   async lease(
     client: { readonly session: SmtpSession; readonly identity: ClientIdentity },
@@ -38,13 +41,21 @@ export class IdentifiedSessions {
   forget(client: SmtpSession): void {
     const kept = this.#kept.get(client);
     this.#kept.set(client, undefined);
-    if (kept !== undefined) this.#leave(kept);
+    if (kept !== undefined && this.#idle.delete(kept)) this.#leave(kept);
+  }
+
+  /** No connection is kept any more; those in use are closed when they come back. */
+  close(): void {
+    this.#closed = true;
+    for (const kept of this.#idle) this.#leave(kept);
+    this.#idle.clear();
   }
 
   #take(client: SmtpSession, key: string): ClientSession | undefined {
     const kept = this.#kept.get(client);
     if (kept === undefined) return undefined;
     this.#kept.delete(client);
+    if (!this.#idle.delete(kept)) return undefined;
     if (kept.key === key && kept.session.reusable) return kept.session;
     this.#leave(kept);
     return undefined;
@@ -55,9 +66,11 @@ export class IdentifiedSessions {
     const release = (): void => {
       if (!out) return;
       out = false;
-      const isGone = this.#kept.has(client) && this.#kept.get(client) === undefined;
-      if (identified.session.reusable && !isGone) this.#kept.set(client, identified);
-      else this.#leave(identified);
+      // Its client is gone, or has got another one meanwhile.
+      const isInVain = this.#closed || this.#kept.has(client);
+      if (!identified.session.reusable || isInVain) return this.#leave(identified);
+      this.#kept.set(client, identified);
+      this.#idle.add(identified);
     };
     return { session: identified.session, reused, release };
   }

@@ -73,6 +73,7 @@ export class UpstreamHost {
   }
 
   async close(): Promise<void> {
+    this.#identified.close();
     await this.#pool.close();
   }
 
