@@ -31,6 +31,11 @@ describe('the records of users', () => {
       records.list().map(({ username }) => username),
       ['z@example.net', 'a@example.org', 'a-b@example.org', 'b@example.org'],
     );
+    const before = records.list();
+    assert.equal(records.list(), before, 'they are put in order once');
+    await records.remove('a@example.org');
+    assert.equal(records.list().length, 3);
+    assert.equal(before.length, 4);
   });
 
   it('give every name to one user only, be it a name or an alias', async (test) => {
