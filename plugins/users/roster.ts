@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import type { Clock } from '../../core/clock.js';
 import { hashPassword } from '../../core/password.js';
 import { problem } from '../../core/problem.js';
@@ -148,7 +149,23 @@ async function hashOf(password: string | undefined, username: string): Promise<s
   return hashPassword(password);
 }
 
-export function detailsOf({ username, aliases, quota, disabled, passwordHash, createdAt }: UserRecord): UserDetails {
+export function detailsOf(record: UserRecord): UserDetails {
+  const known = detailsMade.get(record);
+  if (known !== undefined) return known;
+  const { username, aliases, quota, disabled, passwordHash, createdAt } = record;
   const { domain } = partsOf(username);
-  return { username, domain, aliases, quota, disabled, hasPassword: passwordHash !== null, createdAt };
+  const details = { username, domain, aliases, quota, disabled, hasPassword: passwordHash !== null, createdAt };
+  detailsMade.set(record, details);
+  recordOf.set(details, record);
+  return details;
+}
+
+/** Records never change, so neither does what is shown of them. */
+const detailsMade = new WeakMap<UserRecord, UserDetails>();
+const recordOf = new WeakMap<UserDetails, UserRecord>();
+
+/** Another one after every change, of the password too; tells nothing of it, for its salt is known to nobody. */
+export function versionOf(user: UserDetails): string {
+  const text = JSON.stringify([user, recordOf.get(user)?.passwordHash]);
+  return createHash('sha256').update(text).digest('base64url').slice(0, 22);
 }

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import {
   defineEndpoint,
@@ -11,7 +10,7 @@ import { namesTag } from '../../core/http/entity-tag.js';
 import { problem } from '../../core/problem.js';
 import type { UserDirectory } from './directory.js';
 import { longestPassword, shortestPassword } from './password-rule.js';
-import type { Expectation, LocalRoster, UserDetails } from './roster.js';
+import { versionOf, type Expectation, type LocalRoster, type UserDetails } from './roster.js';
 import type { SignIns } from './sign-ins.js';
 import { pageOf, type UserPage } from './user-list.js';
 import { CredentialsBody, NewUserBody, UserAnswer, UserChangeBody } from './user-schema.js';
@@ -161,7 +160,7 @@ const userPage = ({ roster, domains }: RouteParts) =>
     cache: 'no-store',
     handle: ({ params }) => {
       const user = roster.get(params.username);
-      return respond({ model: user, etag: tagOf(user) });
+      return respond({ model: user, etag: versionOf(user) });
     },
     page: (user: UserDetails) => ({
       user,
@@ -183,7 +182,7 @@ const changeUser = ({ roster }: RouteParts) =>
     body: { kind: 'fields', schema: UserChangeBody },
     answer: UserAnswer,
     cache: 'no-store',
-    etag: ({ params }) => tagOf(roster.get(params.username)),
+    etag: ({ params }) => versionOf(roster.get(params.username)),
     async handle({ params, body, request }) {
       const user = await roster.change(params.username, body, expectation(request));
       const { username } = user;
@@ -191,7 +190,7 @@ const changeUser = ({ roster }: RouteParts) =>
         status: 200,
         location: pathOf(user),
         model: user,
-        etag: tagOf(user),
+        etag: versionOf(user),
         notice: 'password' in body ? `${username} has a new password.` : `${username} was changed.`,
         audit: { action: 'change user', selector: { username, fields: Object.keys(body) }, counts: { changed: 1 } },
       });
@@ -210,7 +209,7 @@ const removeUser = ({ roster }: RouteParts) =>
     cache: 'no-store',
     confirm:
       'Remove this user? Nobody can sign in as it and its addresses are refused. The mailbox and its messages stay.',
-    etag: ({ params }) => tagOf(roster.get(params.username)),
+    etag: ({ params }) => versionOf(roster.get(params.username)),
     async handle({ params, request }) {
       const { username } = roster.get(params.username);
       await roster.remove(username, expectation(request));
@@ -230,9 +229,5 @@ const pathOf = ({ username }: UserDetails): string => `/users/${encodeURICompone
 
 /** Asked again when the change has its turn: of many at the same moment, one finds the version that all have read. */
 function expectation({ ifMatch }: EndpointRequest): Expectation | undefined {
-  return ifMatch === undefined ? undefined : (user) => namesTag(ifMatch, tagOf(user));
-}
-
-function tagOf(user: UserDetails): string {
-  return createHash('sha256').update(JSON.stringify(user)).digest('base64url').slice(0, 22);
+  return ifMatch === undefined ? undefined : (user) => namesTag(ifMatch, versionOf(user));
 }

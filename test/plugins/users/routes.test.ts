@@ -196,11 +196,16 @@ describe('an admin over JSON', () => {
   it('is changed by one of many who have read the same version and ask at the same moment', async (test) => {
     const { call, http } = await openServer(test, { users });
     const path = '/users/anna%40example.org';
-    const tag = (await call('GET', path)).headers.get('etag') ?? '';
+    let tag = (await call('GET', path)).headers.get('etag') ?? '';
     const change = async (method: string, body: string) => {
       const headers = { 'Content-Type': 'application/json', 'If-Match': tag };
       return (await http.get(path, { method, headers, body })).status;
     };
+    const passwords = ['a horse on a battery', 'a staple in a mirror'];
+    const changes = await Promise.all(passwords.map((password) => change('PATCH', JSON.stringify({ password }))));
+    assert.deepEqual(new Set(changes), new Set([200, 412]), 'a password is no other than the one that was read');
+    assert.equal(await change('PATCH', '{"quota":6}'), 412);
+    tag = (await call('GET', path)).headers.get('etag') ?? '';
     const bodies = Array.from({ length: 8 }, (_, index) => `{"quota":${index + 7}}`);
     const statuses = await Promise.all([...bodies.map((body) => change('PATCH', body)), change('DELETE', '{}')]);
     assert.equal(statuses.filter((status) => status === 200).length, 1);
