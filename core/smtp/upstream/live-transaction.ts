@@ -177,7 +177,10 @@ export class LiveTransaction {
   }
 }
 
-/** Sends a message that no transaction is open for: from the queue, or after one was lost. Never rejects with a `ClientFailure`. */
+/**
+ * Sends a message that no transaction is open for: from the queue, or after one was lost. Never rejects with a `ClientFailure`. A
+ * server must be found in the time of two answers: else the message would go out when its client has long been told to come again.
+ */
 export async function sendAnew(
   upstream: Upstream,
   transaction: Transaction,
@@ -185,10 +188,10 @@ export async function sendAnew(
   message: SpooledMessage,
 ): Promise<readonly RecipientOutcome[]> {
   const outgoing = await messageOf(transaction, recipients, message);
-  const { recipients: results } = await upstream.send(
-    outgoing,
-    callOf(upstream, transaction, new AbortController().signal),
-  );
+  const search = new AbortController();
+  const timer = setTimeout(() => search.abort(), 2 * upstream.settings.answerMs);
+  const sent = upstream.send(outgoing, callOf(upstream, transaction, search.signal));
+  const { recipients: results } = await sent.finally(() => clearTimeout(timer));
   return recipients.map((recipient, index) => {
     const result = results[index];
     if (result === undefined) return outcomeOf(recipient, timeoutFailure('final'));

@@ -63,8 +63,9 @@ export class UpstreamHost {
       }
     }
     failure ??= noAddress(this.name);
-    if (!isOurs(failure)) this.breaker.failed(call.signal.aborted ? timeoutFailure(failure.step) : failure);
-    throw failure;
+    const overdue = call.signal.aborted && failure.kind === 'local' ? timeoutFailure(failure.step) : failure;
+    if (!isOurs(failure)) this.breaker.failed(overdue);
+    throw overdue;
   }
 
   /** The connections that were this client's alone are closed. */

@@ -61,11 +61,14 @@ export class Upstream {
     });
   }
 
-  /** A whole message. Never rejects with a `ClientFailure`; a server that goes before it has said anything of the message is replaced. */
+  /**
+   * A whole message. Never rejects with a `ClientFailure`; a server that goes before it has said anything of the message is replaced.
+   * The signal of the call ends the search for a server alone: what has begun comes to its end.
+   */
   async send(message: OutgoingMessage, call: Call): Promise<MessageResult> {
     try {
       return await this.#first(call, async (lease) => {
-        const result = await lease.session.send(message, { signal: call.signal }).finally(() => lease.release());
+        const result = await lease.session.send(message).finally(() => lease.release());
         const isUntouched = result.bytes === 0 && result.recipients.every(({ outcome }) => outcome === 'failed');
         if (result.failure !== undefined && isUntouched && isOfConnection(result.failure)) throw result.failure;
         return result;
@@ -126,7 +129,7 @@ export class Upstream {
         if (error.kind === 'capability') host.breaker.succeeded();
         if (lease.reused && stale < mostStale && diedUnseen(error)) continue;
         // Who has waited for all his time was kept waiting by the server.
-        const failure = call.signal.aborted ? timeoutFailure(error.step) : error;
+        const failure = call.signal.aborted && error.kind === 'local' ? timeoutFailure(error.step) : error;
         if (isOfConnection(failure) && failure.kind !== 'reply') host.breaker.failed(failure);
         throw failure;
       }

@@ -1,0 +1,44 @@
+import assert from 'node:assert/strict';
+import { EventEmitter, once } from 'node:events';
+import { test } from 'node:test';
+import { directory, type Directory, type MailUser } from '../../../core/contracts/directory.js';
+import { lend } from '../../../core/host/lent-service.js';
+import { lmtp } from '../../../plugins/lmtp/index.js';
+import { SmtpSink } from '../../support/smtp-sink.js';
+import { address, proxyGround, said, send, text } from '../proxy/proxy-ground.js';
+
+const anna = 'anna@office.example';
+
+/** Knows everybody. */
+const people = {
+  resolve: (asked): MailUser | undefined => ({
+    username: asked.address,
+    address: asked,
+    aliases: [],
+    quota: null,
+    disabled: false,
+  }),
+} satisfies Pick<Directory, 'resolve'>;
+
+test('a message that no connection is free for is put off in time, and not sent behind the answer', async (t) => {
+  const gate = new EventEmitter();
+  const held = { after: once(gate, 'open'), say: '250 2.0.0 At last' };
+  const sink = await SmtpSink.start(t, { protocol: 'lmtp', steps: { dot: [held, undefined] } });
+  const hosts = [`127.0.0.1:${sink.port}`];
+  const route = { domains: ['office.example'], hosts, tls: 'never', verify: 'directory', maxConnections: 1 };
+  const { client } = await proxyGround(t, {
+    plugin: lmtp,
+    lent: [lend(directory, people as Directory)],
+    options: { routes: [{ ...route, timeouts: { answerSeconds: 1 } }] },
+  });
+  const first = await client();
+  await address(first, anna);
+  const answer = first.data(text);
+  await sink.until(({ messages }) => messages.length === 1);
+  const second = await client();
+  assert.match(await send(second, anna), /^451 4\.4\.1 /);
+  gate.emit('open');
+  assert.match(said(await answer), /^250 /);
+  assert.match(await send(second, anna), /^250 /);
+  assert.equal(sink.messages.length, 2);
+});
