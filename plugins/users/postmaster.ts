@@ -24,12 +24,11 @@ export async function ensurePostmaster(records: UserRecords, input: PostmasterIn
     const domains = configuration.domains.join(', ');
     throw startError(`plugins.users.postmaster: ${username} must be a mailbox in one of the domains ${domains}.`);
   }
-  await records.add({
-    username,
-    passwordHash: null,
-    aliases: [],
-    quota: null,
-    disabled: false,
-    createdAt: new Date(clock.now()).toISOString(),
-  });
+  const createdAt = new Date(clock.now()).toISOString();
+  try {
+    await records.add({ username, passwordHash: null, aliases: [], quota: null, disabled: false, createdAt });
+  } catch (error) {
+    // Somebody else has made it meanwhile.
+    if (records.named(username) === undefined) throw error;
+  }
 }

@@ -112,12 +112,13 @@ export class LocalRoster implements Roster {
   }
 
   async remove(typed: string, expected: Expectation = always): Promise<void> {
-    const { username, aliases } = this.get(typed);
-    const postmaster = this.#input.postmaster();
-    if (username === postmaster || aliases.includes(postmaster)) {
-      throw problem('conflict', `${username} gets the mail for postmaster, which every mail server must take.`);
-    }
-    await this.#input.records.remove(username, (record) => expect(record, expected));
+    const { username } = this.get(typed);
+    await this.#input.records.remove(username, (record) => {
+      if ([username, ...record.aliases].includes(this.#input.postmaster())) {
+        throw problem('conflict', `${username} gets the mail for postmaster, which every mail server must take.`);
+      }
+      expect(record, expected);
+    });
   }
 
   #canonical(username: string): string {

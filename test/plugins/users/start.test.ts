@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { systemClock } from '../../../core/clock.js';
 import { isProblem } from '../../../core/problem.js';
 import { isStartError } from '../../../core/start-error.js';
+import { ensurePostmaster } from '../../../plugins/users/postmaster.js';
 import { openServer } from './users-server.js';
-import { user } from './users-site.js';
+import { isProblemNamed, openSite, user } from './users-site.js';
 
 const namesOf = async ({ stored }: Awaited<ReturnType<typeof openServer>>) =>
   (await stored()).map(({ username }) => username);
@@ -24,6 +26,24 @@ describe('the start of the plugin', () => {
     assert.deepEqual(await namesOf(await openServer(test, { users: [anna] })), ['anna@example.org']);
     const moved = await openServer(test, { users: [anna], domains: ['example.net', 'example.org'] });
     assert.deepEqual(await namesOf(moved), ['anna@example.org', 'postmaster@example.net']);
+  });
+
+  it('makes one postmaster when several parts want one at the same moment', async (test) => {
+    const { records, settings } = await openSite(test);
+    const input = { settings, configuration: { domains: ['example.org'] }, clock: systemClock };
+    await Promise.all([ensurePostmaster(records, input), ensurePostmaster(records, input)]);
+    assert.deepEqual(
+      records.list().map(({ username }) => username),
+      ['postmaster@example.org'],
+    );
+  });
+
+  it('keeps a user who becomes postmaster while the user is being removed', async (test) => {
+    const { records, settings, directory, roster } = await openSite(test, { users: [user('anna@example.org')] });
+    const removal = roster.remove('anna@example.org');
+    directory.use({ ...settings, postmaster: 'anna@example.org' });
+    await assert.rejects(removal, isProblemNamed('conflict'));
+    assert.equal(records.count, 1);
   });
 
   it('fails when the configured postmaster is not of this server, and the sentence names the key', async (test) => {
