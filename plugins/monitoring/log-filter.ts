@@ -20,6 +20,8 @@ export function wordsOf(query: string): readonly string[] {
 const seconds: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 86_400 };
 const iso = /^\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:\d{2})?)?$/;
 
+const latest = Date.parse('9999-12-31T23:59:59.999Z');
+
 /**
  * A moment as people type it: `90s`, `15m`, `2h` and `7d` are so long ago; else ISO 8601, in UTC when it names no zone.
  *
@@ -32,7 +34,8 @@ export function parseMoment(name: string, text: string | undefined, now: number)
     count === undefined
       ? Date.parse(iso.test(text) ? withZone(text) : '')
       : now - Number(count) * (seconds[unit] ?? 0) * 1000;
-  if (!Number.isNaN(at)) return new Date(at).toISOString();
+  // What is written with more than four digits of a year cannot be compared with the lines.
+  if (at <= latest) return new Date(at).toISOString();
   const message = 'must be so long ago (15m, 2h, 7d) or an ISO 8601 time';
   throw problem('bad-request', { detail: `The parameter ${name} ${message}.`, errors: [{ pointer: name, message }] });
 }

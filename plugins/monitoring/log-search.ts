@@ -138,11 +138,17 @@ export class LogSearch {
 /** Without those that only hold lines after what is wanted. Lines of midnight may stand in the next day's file. */
 function newestFirst(files: readonly string[], { before, until }: LogSearchInput): readonly string[] {
   const last = before === undefined ? files.length - 1 : files.indexOf(before.file);
-  const lastDay = until === undefined ? undefined : new Date(Date.parse(until) + 60_000).toISOString().slice(0, 10);
+  const lastDay = until === undefined ? undefined : dayOf(Date.parse(until) + 60_000);
   return files
     .slice(0, last + 1)
     .filter((name) => lastDay === undefined || name.slice('postern-'.length, 'postern-'.length + 10) <= lastDay)
     .toReversed();
+}
+
+/** As the names of the files have it; compares as text also where the year has five digits. */
+function dayOf(time: number): string {
+  const text = new Date(time).toISOString();
+  return text.startsWith('+') ? '9999-12-31' : text.slice(0, 10);
 }
 
 async function openFile(folder: string, name: string): Promise<FileHandle | undefined> {

@@ -37,6 +37,8 @@ test('lines are found by words, phrases, level and time, newest last', async (t)
   assert.deepEqual(said(await logs(site, '?since=2026-11-21T12:00')).length, 3);
   assert.deepEqual(said(await logs(site, '?since=2026-11-21T12:00:01')), []);
   assert.deepEqual(said(await logs(site, '?until=1m')), []);
+  assert.deepEqual(said(await logs(site, '?until=9999-12-31T23:59:59Z')).length, 3);
+  await site.json('/logs?until=9999-12-31T23:59:59-12:00', 400);
   assert.deepEqual(await logs(site, '?limit=1'), {
     items: [{ at: 'postern-2026-11-21.log:197', matched: true, line: (await logs(site)).items[2]?.line }],
     total: null,
