@@ -1,5 +1,5 @@
 import { constants, createReadStream } from 'node:fs';
-import { chmod, lstat, open, readdir, rename, rm, statfs } from 'node:fs/promises';
+import { chmod, lstat, mkdir, open, readdir, rename, rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { getHeapStatistics, writeHeapSnapshot } from 'node:v8';
 import type { Clock } from '../../core/clock.js';
@@ -35,6 +35,7 @@ export interface HeapDumpCost {
 }
 
 const pattern = /^heap-\d{8}T\d{6}-[a-z0-9]{10,40}\.heapsnapshot$/;
+const unfinishedPattern = /^\.heap-.*\.heapsnapshot\.tmp$/;
 /** Requests that arrived while everything stood still are read only afterwards: they came while a dump was taken. */
 const SETTLE_MS = 1000;
 
@@ -88,9 +89,14 @@ export class HeapDumps {
     }
   }
 
+  /** What a process that was killed meanwhile left behind goes: nobody could see it, and it holds secrets. */
+  async sweep(): Promise<void> {
+    for (const name of await this.#names(unfinishedPattern)) await rm(join(this.#input.folder, name), { force: true });
+  }
+
   /** Newest first. */
   async list(): Promise<readonly HeapDump[]> {
-    const names = (await readdir(this.#input.folder)).filter((name) => pattern.test(name));
+    const names = await this.#names(pattern);
     const dumps = await Promise.all(names.map((file) => this.#describe(file)));
     return dumps.filter((dump) => dump !== undefined).toSorted((a, b) => (a.file < b.file ? 1 : -1));
   }
@@ -151,9 +157,16 @@ export class HeapDumps {
   /** A link in its place would lead secrets elsewhere. */
   async #ownFolder(): Promise<void> {
     const { folder } = this.#input;
+    await mkdir(folder, { recursive: true, mode: 0o700 }).catch(() => undefined);
     if (!(await lstat(folder)).isDirectory())
       throw problem('unavailable', 'The folder of the heap dumps is no folder.');
     await chmod(folder, 0o700);
+  }
+
+  /** None when the folder is gone. */
+  async #names(wanted: RegExp): Promise<readonly string[]> {
+    const names = await readdir(this.#input.folder).catch(() => []);
+    return names.filter((name) => wanted.test(name));
   }
 
   async #forgetOld(): Promise<void> {

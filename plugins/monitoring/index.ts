@@ -144,5 +144,7 @@ async function mountSystem(
   http.mount(systemEndpoints({ configuration: place, environment: new Environment(), shown, threads, stalls }));
   const folder = await context.folder('heapdumps');
   const keep = (): number => settings().heapDumps.keep;
-  http.mount(heapDumpEndpoints(new HeapDumps({ folder, keep, clock, log, stallWatch })));
+  const dumps = new HeapDumps({ folder, keep, clock, log, stallWatch });
+  await dumps.sweep();
+  http.mount(heapDumpEndpoints(dumps));
 }

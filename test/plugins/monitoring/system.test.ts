@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { chmod, mkdir, readdir, stat, symlink, writeFile } from 'node:fs/promises';
+import { writeFileSync } from 'node:fs';
+import { chmod, mkdir, readdir, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { test, type TestContext } from 'node:test';
@@ -230,6 +231,18 @@ test('a dump that fails leaves nothing behind', async (t) => {
   });
   await assert.rejects(dumps.take(), /no memory/);
   assert.deepEqual(await readdir(folder), []);
+});
+
+test('what a killed process left of a dump goes, and a folder that somebody removed is made again', async (t) => {
+  const { dumps, folder } = await openDumps(t, { write: (path) => writeFileSync(path, '{}') });
+  await writeFile(join(folder, '.heap-20261121T120000-abcdefghijkl.heapsnapshot.tmp'), 'secret');
+  await writeFile(join(folder, 'kept.tmp'), 'of somebody else');
+  await dumps.sweep();
+  assert.deepEqual(await readdir(folder), ['kept.tmp']);
+  await rm(folder, { recursive: true });
+  assert.deepEqual(await dumps.list(), []);
+  const { file } = await dumps.take();
+  assert.deepEqual(await readdir(folder), [file]);
 });
 
 test('links are not followed and no other file can be named', async (t) => {
