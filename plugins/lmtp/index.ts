@@ -53,6 +53,7 @@ export const lmtp = definePlugin({
         live: (transaction, route) => live.find(transaction, route),
         known: asMailbox,
         handed: (handed) => counts.handed(handed),
+        log,
         explain: ({ destination }) => explainUpstream(destination, shelf, 'route'),
       }),
     );

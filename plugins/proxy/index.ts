@@ -52,6 +52,7 @@ export const proxy = definePlugin({
         upstream: (rule) => shelf.get(rule),
         live: (transaction, rule) => live.find(transaction, rule),
         handed: (handed) => counts.handed(handed),
+        log,
         explain: ({ destination }) => explainUpstream(destination, shelf, 'rule'),
       }),
     );

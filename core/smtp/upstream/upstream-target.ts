@@ -1,7 +1,10 @@
 import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../contracts/delivery-target.js';
 import type { SpooledMessage } from '../../disk/spool.js';
+import type { Log } from '../../log.js';
+import { replyToError } from '../reply-text.js';
 import type { Recipient, Transaction } from '../transaction.js';
 import type { Hop } from '../verdict.js';
+import { outcomesOf } from './answer.js';
 import { sendAnew, type LiveTransaction } from './live-transaction.js';
 import type { Upstream } from './upstream.js';
 
@@ -22,6 +25,7 @@ export interface UpstreamTargetInput {
   /** As whom the upstream knows the recipient; as he was named if absent. */
   readonly known?: (recipient: Recipient) => Recipient;
   readonly handed: (handed: Handed) => void;
+  readonly log: Pick<Log, 'error'>;
   readonly explain: (hop: Hop) => readonly string[];
 }
 
@@ -56,7 +60,7 @@ class UpstreamDelivery implements Delivery {
     if (message === undefined) throw new Error('there is no message to send');
     const byRecipient = new Map<Recipient, RecipientOutcome>();
     for (const [destination, recipients] of byDestination(this.#recipients)) {
-      const outcomes = await this.#hand(destination, recipients, message);
+      const outcomes = await this.#tryToHand(destination, recipients, message);
       recipients.forEach((recipient, index) => {
         const outcome = outcomes[index];
         if (outcome !== undefined) byRecipient.set(recipient, { ...outcome, recipient });
@@ -71,6 +75,21 @@ class UpstreamDelivery implements Delivery {
       this.#input.live(this.#transaction, destination)?.end();
     }
     return Promise.resolve();
+  }
+
+  /** A fault of ours at one upstream is the matter of its recipients alone: another one may have the message already. */
+  async #tryToHand(
+    destination: string,
+    recipients: readonly Recipient[],
+    message: SpooledMessage,
+  ): Promise<readonly RecipientOutcome[]> {
+    try {
+      return await this.#hand(destination, recipients, message);
+    } catch (error) {
+      const { id } = this.#transaction;
+      this.#input.log.error({ transaction: id, destination, err: error }, 'a message could not be handed on');
+      return outcomesOf(recipients, replyToError(error));
+    }
   }
 
   async #hand(
