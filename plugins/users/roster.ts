@@ -70,7 +70,7 @@ export class LocalRoster implements Roster {
   /** By its name as typed. Throws `not-found`. */
   get(username: string): UserDetails {
     const record = this.#input.records.get(this.#canonical(username));
-    if (record === undefined) throw problem('not-found', 'There is no such user.');
+    if (record === undefined) throw noSuchUser();
     return detailsOf(record);
   }
 
@@ -93,10 +93,12 @@ export class LocalRoster implements Roster {
   /** @param expected says whether the user is still as somebody has seen it; if not, `precondition-failed` */
   async change(typed: string, change: UserChange, expected: Expectation = always): Promise<UserDetails> {
     const { records, configuration } = this.#input;
-    const { username } = this.get(typed);
+    const { username, createdAt } = this.get(typed);
     const aliases = change.aliases && newAliases(change.aliases, username, configuration.domains);
     const passwordHash = change.password === undefined ? undefined : await hashOf(change.password, username);
     const changed = await records.change(username, (record) => {
+      // While the password was hashed the user may have gone, and another one have come.
+      if (record.createdAt !== createdAt) throw noSuchUser();
       expect(record, expected);
       const next = {
         ...record,
@@ -136,6 +138,8 @@ export class LocalRoster implements Roster {
     }
   }
 }
+
+const noSuchUser = (): Error => problem('not-found', 'There is no such user.');
 
 const always = (): boolean => true;
 

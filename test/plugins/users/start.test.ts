@@ -46,6 +46,14 @@ describe('the start of the plugin', () => {
     assert.equal(records.count, 1);
   });
 
+  it('gives a new password to nobody else who has got the name meanwhile', async (test) => {
+    const { records, roster } = await openSite(test, { users: [user('anna@example.org')] });
+    const change = roster.change('anna@example.org', { password: 'a horse on a battery' });
+    await Promise.all([roster.remove('anna@example.org'), roster.add({ username: 'anna@example.org' })]);
+    await assert.rejects(change, isProblemNamed('not-found'));
+    assert.equal(records.get('anna@example.org')?.passwordHash, null);
+  });
+
   it('fails when the configured postmaster is not of this server, and the sentence names the key', async (test) => {
     await assert.rejects(
       openServer(test, { options: { postmaster: 'hostmaster@example.com' } }),
