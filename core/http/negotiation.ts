@@ -45,7 +45,7 @@ const favour = (entry: { readonly representation: Representation }, fallback: Re
 function byName(produces: readonly Representation[], format: string): Representation {
   const named = produces.find((representation) => representation === format);
   if (named !== undefined) return named;
-  if (format in mediaTypes) throw notAcceptable(produces);
+  if (Object.hasOwn(mediaTypes, format)) throw notAcceptable(produces);
   throw problem('bad-request', { errors: [{ pointer: 'format', message: `must be one of ${produces.join(', ')}` }] });
 }
 

@@ -68,6 +68,7 @@ describe('over HTTP', () => {
     ['/items', { Accept: 'image/png' }, 406, 'application/problem+json'],
     ['/items?format=text', {}, 406, 'application/problem+json'],
     ['/items?format=pdf', {}, 400, 'application/problem+json'],
+    ['/items?format=constructor', {}, 400, 'application/problem+json'],
     ['/items?format=json&format=html', {}, 400, 'application/problem+json'],
     ['/words', {}, 200, 'text/plain'],
     ['/words', { Accept: 'application/json' }, 200, 'application/json'],
