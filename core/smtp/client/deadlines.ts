@@ -18,6 +18,8 @@ export interface ClientDeadlines {
   readonly blockMs: number;
   /** The reply to the last dot; of LMTP each of them. */
   readonly finalMs: number;
+  /** All replies of LMTP to the last dot together. */
+  readonly finalsMs: number;
   readonly quitMs: number;
   readonly attemptMs: number;
 }
@@ -37,6 +39,7 @@ export const standardDeadlines: ClientDeadlines = {
   dataMs: 2 * minute,
   blockMs: 3 * minute,
   finalMs: 10 * minute,
+  finalsMs: Infinity,
   quitMs: 5 * second,
   attemptMs: 60 * minute,
 };

@@ -151,11 +151,12 @@ export class LiveSession implements ClientSession {
     this.#expectState('body', 'go');
     this.#state = 'busy';
     const channel = this.#channel;
-    const { blockMs, finalMs } = this.#deadlines;
+    const { blockMs, finalMs, finalsMs } = this.#deadlines;
     const writer = new ContentWriter(channel, this.capabilities, blockMs);
     if (!(await writer.write(content))) throw channel.failure ?? localFailure('body', 'The message was not written');
     this.#messages += 1;
     const shown = `. (${writer.bytes} bytes)`;
+    if (this.protocol === 'lmtp' && finalsMs < Infinity) channel.attempt(finalsMs);
     const awaited = Array.from({ length: this.protocol === 'lmtp' ? this.#accepted : 1 }, () =>
       channel.expect('final', finalMs, shown),
     );

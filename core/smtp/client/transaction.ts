@@ -152,6 +152,7 @@ export class Transaction {
   /** RFC 2033 §4.2: one reply for each accepted RCPT, in their order. */
   async #each(shown: string): Promise<void> {
     const { channel, deadlines } = this.#ground;
+    if (deadlines.finalsMs < Infinity) channel.attempt(deadlines.finalsMs);
     const answers = this.#accepted.map(() => channel.expect('final', deadlines.finalMs, shown));
     for (const [at, index] of this.#accepted.entries()) {
       const answer = await answers[at];

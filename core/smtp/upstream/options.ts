@@ -76,6 +76,7 @@ export function upstreamSettings(
       dataMs: Math.min(60_000, dataMs),
       blockMs: dataMs,
       finalMs: dataMs,
+      finalsMs: dataMs,
     },
     breaker: { failures: breaker.failures, pauseMs: breaker.seconds * 1000 },
   };
