@@ -186,13 +186,15 @@ export class FileSpool implements Spool {
   }
 }
 
-/** Opens the spool. What a dead process left is removed: none of it was acknowledged under its spool name. */
+/** Opens the spool. Files that a dead process left are removed: none of them was acknowledged under its spool name. */
 export async function openSpool(folder: string, options: SpoolOptions): Promise<FileSpool> {
   const files = options.files ?? nodeFiles;
   const folders = folderSyncOf(files);
   await makeFolder(folder, files, folders);
   for (const name of await files.readdir(folder)) {
-    if (uniqueIdPattern.test(name) || name.startsWith('.probe-')) await remove(files, join(folder, name), options.log);
+    const path = join(folder, name);
+    const isOurs = uniqueIdPattern.test(name) || name.startsWith('.probe-');
+    if (isOurs && (await files.lstat(path)).isFile()) await remove(files, path, options.log);
   }
   return new FileSpool(folder, folders, files, options, await openCommits(`${folder}-log`, files, options));
 }

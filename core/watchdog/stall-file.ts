@@ -1,3 +1,4 @@
+import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
@@ -40,10 +41,11 @@ export async function readStalls(data: string): Promise<readonly StallRecord[]> 
 
 async function readBounded(path: string): Promise<string> {
   try {
-    const file = await open(path, 'r');
+    // Of a pipe that somebody has put there no writer is waited for.
+    const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
     try {
-      const { size } = await file.stat();
-      return size > mostBytes ? '' : await file.readFile('utf8');
+      const stat = await file.stat();
+      return stat.isFile() && stat.size <= mostBytes ? await file.readFile('utf8') : '';
     } finally {
       await file.close();
     }

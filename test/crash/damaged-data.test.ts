@@ -64,6 +64,8 @@ const places: readonly string[] = [
   'queue/quarantine/odd',
   `queue/snapshot-${id}`,
   `spool-log/${id}.segment`,
+  `spool/${id}`,
+  'stalls.json',
   `uploads/${id}`,
 ];
 
