@@ -286,7 +286,7 @@ export class Connection {
   #closed(): void {
     this.#data?.abort();
     // Else it goes on until the message is delivered.
-    if (this.#activity !== 'delivering') this.#session.envelope.reset();
+    if (this.#activity !== 'delivering') this.#session.envelope.end();
     this.#become('closed');
     const { state } = this.#session;
     const ms = Math.round(this.#ground.clock.monotonic() - this.#startedMs);

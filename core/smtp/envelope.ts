@@ -18,6 +18,7 @@ export class Envelope {
   readonly #session: SessionState;
   #transaction: OpenTransaction | undefined;
   #count = 0;
+  #over = false;
 
   constructor(ground: ListenerGround, session: SessionState) {
     this.#ground = ground;
@@ -46,6 +47,12 @@ export class Envelope {
     transaction.chain.letGo();
   }
 
+  /** The session is over: what is still being decided begins nothing that nobody would end. */
+  end(): void {
+    this.#over = true;
+    this.reset();
+  }
+
   begin(argument: string): Answer {
     const command = parsePathCommand(argument, 'FROM:');
     if (command === undefined) return replies.badArguments;
@@ -68,6 +75,7 @@ export class Envelope {
   #begun(transaction: OpenTransaction, decision: Decision): Reply {
     if (decision.outcome === 'pass') {
       this.#transaction = transaction;
+      if (this.#over) this.reset();
       return replies.senderOk;
     }
     transaction.chain.letGo();

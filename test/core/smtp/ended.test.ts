@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { describe, it, type TestContext } from 'node:test';
 import { systemClock } from '../../../core/clock.js';
 import { Pipeline } from '../../../core/smtp/pipeline.js';
-import { reject, route } from '../../../core/smtp/verdict.js';
+import { next, reject, route } from '../../../core/smtp/verdict.js';
 import { FakeTarget } from './fake-target.js';
 import { recordingLog, TestEngine } from './test-engine.js';
 
@@ -25,6 +25,7 @@ async function endings(test: TestContext) {
   const engine = await TestEngine.start(test, { pipeline });
   return {
     engine,
+    pipeline,
     ended,
     until: async (count: number) => {
       while (ended.length < count) await once(changes, 'ended');
@@ -55,6 +56,26 @@ describe('the end of a transaction', () => {
     await client.pipeline(['MAIL FROM:<lost@example.org>', 'RCPT TO:<a@localhost>', 'DATA']);
     client.reset();
     assert.deepEqual(await until(1), ['lost']);
+  });
+
+  it('is told when the client has gone before its sender was decided about, and nobody waits for it any more', async (test) => {
+    const { engine, pipeline, until } = await endings(test);
+    let answer = (): void => undefined;
+    let asked = (): void => undefined;
+    const isAsked = new Promise<void>((resolve) => (asked = resolve));
+    pipeline.on('test', 'mailFrom', { order: 'policy' }, () => {
+      asked();
+      return new Promise((resolve) => (answer = () => resolve(next())));
+    });
+    const closed = new Promise<void>((resolve) => pipeline.watch('test', 'closed', () => resolve()));
+    const client = await engine.greeted();
+    client.write('MAIL FROM:<lost@example.org>\r\n');
+    await isAsked;
+    client.reset();
+    await closed;
+    answer();
+    assert.deepEqual(await until(1), ['lost']);
+    await pipeline.settled();
   });
 
   it('is not told of a transaction that never began', async (test) => {
