@@ -5,6 +5,7 @@ import type { OwnerCall } from './command.js';
 import { checkFormat, noteFormat } from './data-format.js';
 import { makeFolder } from './disk/folder.js';
 import { lockFolder, type FolderLock } from './disk/lock.js';
+import { refuseFile } from './disk/refuse-file.js';
 import { isStartError, startError } from './start-error.js';
 
 /** Makes the data folder if need be and becomes its owner. */
@@ -21,13 +22,6 @@ export function takeDataFolder(data: string): Promise<FolderLock> {
     }
     return lock;
   });
-}
-
-/** What we cannot do without, and would neither remove nor move away. */
-async function refuseFile(path: string, what = 'Move it away; the next start makes the folder.'): Promise<void> {
-  const entry = await stat(path).catch(() => undefined);
-  if (entry === undefined || entry.isDirectory()) return;
-  throw startError(`${path} is not a folder. ${what}`);
 }
 
 /** The owner of the data folder if one runs; else the folder becomes ours. */

@@ -49,6 +49,8 @@ const thorough = [
   'examples',
   'hostile',
   'peers',
+  'plugins/client-queue/hanging-lookups',
+  'plugins/client-queue/lookup-lanes',
   'plugins/client-queue/queue',
   'plugins/client-queue/reload',
   'plugins/config/sync',
@@ -58,6 +60,9 @@ const thorough = [
   'plugins/store/cache',
   'plugins/store/draft-kill',
   'plugins/store/draft-large',
+  'plugins/store/draft-race',
+  'plugins/store/folder-race',
+  'plugins/store/quota-race',
   'plugins/store/store-model',
 ];
 const isThorough = (file) => thorough.some((place) => file.startsWith(join('dist', 'test', place)));

@@ -1,6 +1,5 @@
 import { dirname } from 'node:path';
-import { startError } from '../start-error.js';
-import { faultCode, isMissing, isTaken } from './fault.js';
+import { isMissing, isTaken } from './fault.js';
 import { nodeFiles, type FileLayer } from './file-layer.js';
 import { Slots } from './slots.js';
 
@@ -85,10 +84,7 @@ export function syncFolder(folder: string): Promise<void> {
   return folders.sync(folder);
 }
 
-/**
- * Makes the folder (0700) and what is missing above it, each of them durable. One that is there already stays as it is.
- * @throws start error when something else has its name; what the system says
- */
+/** Makes the folder (0700) and what is missing above it, each of them durable. One that is there already stays as it is. */
 export async function makeFolder(
   path: string,
   files: FileLayer = nodeFiles,
@@ -97,20 +93,11 @@ export async function makeFolder(
   try {
     await files.mkdir(path, 0o700);
   } catch (error) {
-    if (isTaken(error)) return assertFolder(path, files);
-    const isInTheWay = faultCode(error) === 'ENOTDIR';
-    if (!(isMissing(error) || isInTheWay) || dirname(path) === path) throw error;
+    if (isTaken(error)) return;
+    if (!isMissing(error) || dirname(path) === path) throw error;
     await makeFolder(dirname(path), files, sync);
-    if (isInTheWay) throw error;
     await makeFolder(path, files, sync);
     return;
   }
   await sync.sync(dirname(path));
-}
-
-/** A link is the operator's, who knows where it leads. */
-async function assertFolder(path: string, files: FileLayer): Promise<void> {
-  const entry = await files.lstat(path);
-  if (entry.isDirectory() || entry.isSymbolicLink()) return;
-  throw startError(`${path} must be a folder, and something else has that name: move it out of the way.`);
 }

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { makeFolder } from '../disk/folder.js';
+import { refuseFile } from '../disk/refuse-file.js';
 
 /** Whose the folders below the data folder are that come with the server, also while their plugin is switched off. */
 const owners: Readonly<Record<string, string>> = {
@@ -53,7 +54,9 @@ export class PluginFolders {
     }
     onClose(this.#claim(plugin, first));
     const path = join(this.#data, name);
+    await refuseFile(join(this.#data, first));
     await makeFolder(path);
+    await refuseFile(path);
     return path;
   }
 

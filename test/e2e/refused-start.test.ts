@@ -159,7 +159,7 @@ describe('a start that cannot be is refused', () => {
     );
   });
 
-  for (const name of ['spool', 'uploads', 'mail']) {
+  for (const name of ['spool', 'uploads', 'mail', 'queue', 'drafts', 'cache']) {
     test(`a file where the folder ${name} belongs, which is left as it is`, async (t) => {
       const folder = await temporaryFolder(t);
       await mkdir(join(folder, 'data'));

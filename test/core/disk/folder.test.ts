@@ -3,7 +3,6 @@ import { readdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { FolderSync, makeFolder } from '../../../core/disk/folder.js';
-import { isStartError } from '../../../core/start-error.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { FaultyFiles } from './faulty-files.js';
 
@@ -84,14 +83,6 @@ test('making a folder that is there leaves what is in it', async (t) => {
   await writeFile(join(folder, 'kept'), '');
   await makeFolder(folder);
   assert.deepEqual(await readdir(folder), ['kept']);
-});
-
-test('a file in the place of a folder is named in a sentence, and left alone', async (t) => {
-  const path = join(await temporaryFolder(t), 'queue');
-  await writeFile(path, 'mine');
-  await assert.rejects(makeFolder(path), (error: Error) => isStartError(error) && error.message.startsWith(path));
-  await assert.rejects(makeFolder(join(path, '0')), (error: Error) => isStartError(error));
-  assert.equal((await stat(path)).size, 4);
 });
 
 async function untilCalled(files: FaultyFiles, call: 'fsync'): Promise<void> {

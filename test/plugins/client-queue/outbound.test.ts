@@ -221,6 +221,8 @@ test(
     await pause(300);
     const second = await enqueue({ to: ['bob@sink.example'] });
     assert.equal((await tried(second)).state, 'delivered');
+    outbound.pause();
+    sink.cut();
   },
 );
 
