@@ -43,16 +43,15 @@ export function resolveSecrets(
   }
 
   function lookUp(node: Record<string, unknown>, path: KeyPath): unknown {
-    const { env: name, file } = node;
-    if (!looksLikeReference(node)) return node;
-    if (typeof name === 'string') {
+    const { env: name, file } = referenceIn(node);
+    if (name !== undefined) {
       const found = env[name];
       sources.set(path, { origin: 'environment', where: name });
       if (found !== undefined && found !== '') return found;
       complaints.set(path, `the environment variable ${name} is ${found === '' ? 'empty' : 'not set'}`);
       return nothing;
     }
-    if (typeof file === 'string') {
+    if (file !== undefined) {
       const place = resolve(folder, file);
       sources.set(path, { origin: 'file', where: place });
       const found = readSecret(place);
@@ -66,13 +65,17 @@ export function resolveSecrets(
   return { value: holdsReference(value) ? walk(value, outline(), '') : value, sources, complaints };
 }
 
-const looksLikeReference = (node: Readonly<Record<string, unknown>>): boolean =>
-  Object.keys(node).length === 1 && (typeof node['env'] === 'string' || typeof node['file'] === 'string');
+/** Where a secret is to be found; neither when the object is none that says so. */
+function referenceIn(node: object): { readonly env?: string; readonly file?: string } {
+  const [[name, place] = [], ...others] = Object.entries(node) as readonly (readonly [string, unknown])[];
+  if (others.length > 0 || typeof place !== 'string') return {};
+  return name === 'env' ? { env: place } : name === 'file' ? { file: place } : {};
+}
 
 const holdsReference = (value: unknown): boolean =>
   typeof value === 'object' &&
   value !== null &&
-  (looksLikeReference(value as Readonly<Record<string, unknown>>) || Object.values(value).some(holdsReference));
+  (Object.keys(referenceIn(value)).length > 0 || Object.values(value).some(holdsReference));
 
 const child = (outline: Outline | undefined, key: string): Outline | undefined =>
   outline === undefined ? undefined : childOutline(outline, key);

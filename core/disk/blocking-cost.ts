@@ -17,8 +17,8 @@ export class BlockingCost {
     this.#now = now;
   }
 
-  /** True when a thread should make the next call. */
-  get dear(): boolean {
+  /** True when a thread should make the next call; asked once for each. */
+  isDear(): boolean {
     if (this.#micros < dearMicros) return false;
     this.#asked += 1;
     return this.#asked % trialEvery !== 0;

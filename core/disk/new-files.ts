@@ -40,13 +40,14 @@ export class NewFiles {
   /** An empty file, open for writing; `path` when it is to have that name. Throws what the system says. */
   async make(kind: NewFileKind, path?: string): Promise<ReadyFile> {
     const { files, crowded, freshPath } = this.#input;
-    const dear = this.#cost.dear;
+    const isDear = this.#cost.isDear();
     const isBusy = crowded();
-    const ready = path === undefined && kind === this.#input.kind && (isBusy || dear) ? this.#ready.take() : undefined;
+    const mayBeReady = path === undefined && kind === this.#input.kind;
+    const ready = mayBeReady && (isBusy || isDear) ? this.#ready.take() : undefined;
     if (ready !== undefined) return ready;
     const own = path ?? freshPath();
     // What makes files durable holds up whoever creates one.
-    const mayBlock = !dear && (kind === 'plain' || !isBusy);
+    const mayBlock = !isDear && (kind === 'plain' || !isBusy);
     const open = (): Promise<number> => files[mayBlock ? 'openNow' : 'open'](own, flags[kind], 0o600);
     return { path: own, fd: await (mayBlock ? this.#cost.measure(open) : open()) };
   }

@@ -40,7 +40,7 @@ export async function openDraftDesk(input: DraftDeskInput): Promise<DraftDesk> {
   const shelf = new DraftShelf({ folders: reader.mailboxFolders, provide, quotas, names, files, sync, prepared, log });
   const now = (): Date => new Date(clock.now());
   const drafts = new Drafts({ reader, shelf, files: prepared, turns: new Turns(), now });
-  const notes = new SentNotes({ folder, files });
+  const notes = new SentNotes({ folder, files, log });
   const sending = new DraftSending({ reader, drafts, shelf, files: prepared, notes, submission, now, log });
   await prepared.sweep(await sending.resume());
   return { drafts, shelf, sending };

@@ -7,6 +7,7 @@ import { writeFileAtomic } from '../../core/disk/atomic.js';
 import { isMissing } from '../../core/disk/fault.js';
 import type { FileLayer } from '../../core/disk/file-layer.js';
 import { uniqueIdPattern } from '../../core/disk/id.js';
+import type { Log } from '../../core/log.js';
 import type { PreparedFile } from './draft-files.js';
 import type { DraftMark } from './draft-name.js';
 import { lockKey } from './folder-editor.js';
@@ -36,7 +37,11 @@ export interface SentNotesInput {
   /** Where messages are prepared. */
   readonly folder: string;
   readonly files: FileLayer;
+  readonly log: Log;
 }
+
+/** A note whose message has gone says that everything is done. */
+type Read = SentNote | 'done' | 'unreadable';
 
 const noteName = /^sent-[0-9a-f]{32}$/;
 const tornName = /^\.sent-[0-9a-f]{32}\..*\.tmp$/;
@@ -57,19 +62,21 @@ export class SentNotes {
   }
 
   async find(mailbox: MailboxName, mark: DraftMark): Promise<SentNote | undefined> {
-    return this.#read(this.#pathOf(mailbox, mark));
+    const note = await this.#read(this.#pathOf(mailbox, mark));
+    return typeof note === 'string' ? undefined : note;
   }
 
-  /** What dead processes left. A file that says nothing goes; what is no file is not ours. */
+  /** What dead processes left. What cannot be understood is left alone, as is what is no file. */
   async all(): Promise<readonly SentNote[]> {
-    const { files, folder } = this.#input;
+    const { files, folder, log } = this.#input;
     const notes: SentNote[] = [];
     for (const name of await files.readdir(folder)) {
       const path = join(folder, name);
-      const isNote = noteName.test(name);
-      if (!(isNote || tornName.test(name)) || !(await files.lstat(path)).isFile()) continue;
-      const note = isNote ? await this.#read(path) : undefined;
-      if (note === undefined) await files.unlink(path);
+      const isTorn = tornName.test(name);
+      if (!(isTorn || noteName.test(name)) || !(await files.lstat(path)).isFile()) continue;
+      const note = isTorn ? 'done' : await this.#read(path);
+      if (note === 'done') await files.unlink(path);
+      else if (note === 'unreadable') log.warn({ path }, 'a note of a sent draft cannot be understood; left alone');
       else notes.push(note);
     }
     return notes;
@@ -80,20 +87,21 @@ export class SentNotes {
     await this.#input.files.unlink(this.#pathOf(mailbox, mark)).catch(() => undefined);
   }
 
-  async #read(path: string): Promise<SentNote | undefined> {
+  async #read(path: string): Promise<Read> {
     const { files, folder } = this.#input;
     try {
-      if (!(await files.lstat(path)).isFile()) return undefined;
+      if (!(await files.lstat(path)).isFile()) return 'unreadable';
       const { domain, user, file, ...mark } = Written.parse(JSON.parse(await readFile(path, 'utf8')));
       const local = localOfFolder(user);
-      if (!isDomain(domain) || local === undefined) return undefined;
+      if (!isDomain(domain) || local === undefined) return 'unreadable';
       const message = join(folder, file);
       const found = await files.lstat(message);
-      if (!found.isFile()) return undefined;
+      if (!found.isFile()) return 'unreadable';
       const mailbox = { postern: 'mailbox-name', domain, user: local } as const;
       return { ...mark, mailbox, message: { path: message, size: found.size } };
     } catch (error) {
-      if (isMissing(error) || error instanceof SyntaxError || error instanceof z.ZodError) return undefined;
+      if (isMissing(error)) return 'done';
+      if (error instanceof SyntaxError || error instanceof z.ZodError) return 'unreadable';
       throw error;
     }
   }

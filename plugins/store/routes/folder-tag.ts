@@ -19,29 +19,23 @@ export function asRead(
 ): Condition | undefined {
   if (ifMatch === undefined) return undefined;
   return async () => {
-    const tag = await presentTag(site, mailbox, folder, ifMatch);
-    if (tag !== undefined && namesTag(ifMatch, tag)) return;
+    const version = await presentVersion(site, mailbox, folder);
+    if (version !== undefined && (namesTag(ifMatch, version) || namesListOf(ifMatch, version))) return;
     throw problem('precondition-failed', 'The folder has changed since you read it. Read it again, then repeat.');
   };
 }
 
-/** Lists have a tag for each of their queries: those of the present state begin alike, and any of them will do. */
-async function presentTag({ reader }: StoreSite, mailbox: MailboxName, folder: FolderName, ifMatch: string) {
+async function presentVersion({ reader }: StoreSite, mailbox: MailboxName, folder: FolderName) {
   let version = await reader.version(mailbox, folder);
   // A state that is a moment old has no tag yet.
   for (let attempt = 1; version === undefined && attempt < tries; attempt++) {
     await wait(waitMs);
     version = await reader.version(mailbox, folder);
   }
-  if (version === undefined) return undefined;
-  return tagsIn(ifMatch).find((tag) => tag === version || tag.startsWith(`${version}.`)) ?? version;
+  return version;
 }
 
-function tagsIn(field: string): readonly string[] {
-  return field.split(',').map((tag) =>
-    tag
-      .trim()
-      .replace(/^W\//, '')
-      .replace(/^"(.*)"$/, '$1'),
-  );
+/** Lists have a tag for each of their queries: those of the present state begin alike, and any of them will do. */
+function namesListOf(ifMatch: string, version: string): boolean {
+  return ifMatch.split(',').some((tag) => tag.trim().replace(/^W\//, '').startsWith(`"${version}.`));
 }

@@ -4,6 +4,7 @@ import { describe, it } from 'node:test';
 import type { Spool, SpoolWriter } from '../../../core/disk/spool.js';
 import { problem } from '../../../core/problem.js';
 import { reply } from '../../../core/smtp/reply.js';
+import { nonEndings } from '../../hostile/smuggling.js';
 import type { SmtpClient } from '../../support/smtp-client.js';
 import { TestEngine } from './test-engine.js';
 
@@ -143,20 +144,7 @@ describe('DATA', () => {
     client.close();
   });
 
-  const endings = {
-    'LF.LF': '\n.\n',
-    'LF.CRLF': '\n.\r\n',
-    'CRLF.LF': '\r\n.\n',
-    'CR.CRLF': '\r.\r\n',
-    'CR.CR': '\r.\r',
-    'CRLF.CR': '\r\n.\r',
-    'LF.CR': '\n.\r',
-    'LFCR.LFCR': '\n\r.\n\r',
-    'NUL CRLF.CRLF': '\0\r\n.\0\r\n',
-    'CRLF.NUL CRLF': '\r\n.\0\r\n',
-    'CRLF.CRCRLF': '\r\n.\r\r\n',
-  };
-  for (const [name, ending] of Object.entries(endings)) {
+  for (const [name, ending] of Object.entries(nonEndings)) {
     it(`S14 ${name} does not end a message`, async (test) => {
       const engine = await TestEngine.start(test);
       const client = await engine.greeted();
