@@ -28,10 +28,18 @@ take() {
 }
 
 cd "$data"
-# Messages never change, but they are renamed: what the first pass has missed so is there for the second. Nothing is deleted.
-for pass in 1 2; do
-  [ ! -d mail ] || take ./mail
-done
+# Messages never change, but they are renamed: one that was behind the reader when it was marked or moved is missed. So the mailboxes
+# in which something changed during a pass are taken once more, until there are none, or twenty times. Nothing is deleted.
+if [ -d mail ]; then
+  changed=./mail
+  for pass in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    began=$(date +%s.%N)
+    sleep 0.05 # the clock of a file system goes in ticks
+    printf '%s\n' "$changed" | take --recursive --files-from=- .
+    changed=$(find ./mail -type d -path './mail/*/*' -newermt "@$began" | cut -d / -f 1-4 | sort -u)
+    [ -n "$changed" ] || break
+  done
+fi
 # Of a message that was marked between the passes both names are there: the one that came last is right.
 if [ -d "$copy/mail" ]; then
   find "$copy/mail" -type f \( -path '*/new/*' -o -path '*/cur/*' \) -printf '%C@\t%h\t%f\n' | sort --reverse --numeric-sort |

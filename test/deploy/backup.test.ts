@@ -132,6 +132,42 @@ describe('backup.sh', { skip: skipWithout('rsync') }, () => {
     assert.equal((await listMessages(admin)).length, 1);
   });
 
+  test('finds a message that is renamed while pass after pass looks elsewhere', async (t) => {
+    const folder = await temporaryFolder(t);
+    const mailbox = join(folder, 'data', 'mail', 'localhost', 'anna');
+    for (const name of ['new', 'cur', '.Archive/new', '.Archive/cur']) {
+      await mkdir(join(mailbox, name), { recursive: true, mode: 0o700 });
+    }
+    await writeFile(join(mailbox, 'cur', 'busy:2,'), 'moved all the time');
+    await mkdir(join(folder, 'data', 'mail', 'localhost', 'ben', 'new'), { recursive: true, mode: 0o700 });
+    await writeFile(join(folder, 'data', 'mail', 'localhost', 'ben', 'new', 'calm'), 'left alone');
+    // An rsync in front of the real one: in its first three passes it is as if the message were moved just behind the reader.
+    const programs = join(folder, 'programs');
+    await mkdir(programs);
+    const passes = join(folder, 'passes');
+    await writeFile(
+      join(programs, 'rsync'),
+      `#!/bin/sh
+echo pass >>'${passes}'
+count=$(wc -l <'${passes}')
+PATH=\${PATH#*:}
+if [ "$count" -gt 3 ]; then exec rsync "$@"; fi
+rsync --exclude='busy*' "$@"
+cd '${mailbox}' && mv cur/busy* .Archive/cur/busy-$count 2>/dev/null || mv .Archive/cur/busy* cur/busy-$count:2,
+`,
+      { mode: 0o755 },
+    );
+    const copy = join(folder, 'copy');
+    await run(script, [join(folder, 'data'), copy], {
+      env: { ...process.env, PATH: `${programs}:${process.env['PATH']}` },
+    });
+    const found = await readdir(join(copy, 'mail'), { recursive: true });
+    assert.deepEqual(found.filter((path) => /\/(?:cur|new)\/./.test(path)).toSorted(), [
+      'localhost/anna/.Archive/cur/busy-3',
+      'localhost/ben/new/calm',
+    ]);
+  });
+
   test('keeps secrets to its user, leaves out what a start makes, goes on without yesterday, and refuses a place that is taken', async (t) => {
     const folder = await temporaryFolder(t);
     const data = join(folder, 'data');
