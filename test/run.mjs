@@ -36,6 +36,7 @@ const thorough = [
   'e2e/explain',
   'e2e/foreign-files',
   'e2e/killed',
+  'e2e/large-messages',
   'e2e/plugin',
   'e2e/proxy',
   'e2e/refused-start',
