@@ -132,14 +132,15 @@ export class LogFile {
     if (this.#pending.length > 0 && this.#retry === undefined) this.#work();
   }
 
+  /** The lines that wait now; those that come while they are written wait for the next time. */
   async #drain(): Promise<void> {
-    while (this.#pending.length > 0) {
+    for (let left = this.#pending.length; left > 0;) {
       const file = await this.#current();
       const lines = this.#takeFitting(this.#options.maxFileBytes - file.size);
       const head = this.#torn ? [Buffer.from('\n')] : [];
       const { bytesWritten } = await this.#options.write(file.handle, Buffer.concat([...head, ...lines]));
       file.size += bytesWritten;
-      this.#settle(lines, bytesWritten - head.length);
+      left -= this.#settle(lines, bytesWritten - head.length);
       if (this.#pending.length === 0) this.#recover();
     }
   }
@@ -151,8 +152,8 @@ export class LogFile {
     return this.#pending.slice(0, end === -1 ? undefined : Math.max(1, end));
   }
 
-  /** Forgets the lines that were written; one that was written in part is written again, whole, on a line of its own. */
-  #settle(lines: readonly Buffer[], bytesWritten: number): void {
+  /** Forgets the lines that were written, so many; one that was written in part is written again, whole, on a line of its own. */
+  #settle(lines: readonly Buffer[], bytesWritten: number): number {
     let left = bytesWritten;
     let written = 0;
     for (const line of lines) {
@@ -162,6 +163,7 @@ export class LogFile {
     }
     this.#torn = written < lines.length && left !== 0;
     for (const line of this.#pending.splice(0, written)) this.#pendingBytes -= line.length;
+    return written;
   }
 
   async #current(): Promise<{ readonly handle: FileHandle; size: number }> {

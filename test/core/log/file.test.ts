@@ -49,6 +49,28 @@ test('lines that come at once are spread over files the same way', async (t) => 
   for (const name of names) assert.ok(read(folder, name).length <= 200);
 });
 
+test('lines that come while others are written wait for the next write, which is not at once', async (t) => {
+  const folder = await temporary(t);
+  const steps: string[] = [];
+  const file = open(t, folder, {
+    write: async (handle, bytes) => {
+      const text = bytes.toString();
+      steps.push(text);
+      if (text === 'one\n') {
+        file.append('two\n');
+        setTimeout(() => {
+          steps.push('some milliseconds');
+          file.append('three\n');
+        }, 5);
+      }
+      return handle.write(bytes);
+    },
+  });
+  file.append('one\n');
+  await file.flush();
+  assert.deepEqual(steps, ['one\n', 'some milliseconds', 'two\nthree\n']);
+});
+
 test('a new day begins a new file', async (t) => {
   const folder = await temporary(t);
   let now = noon;
