@@ -92,6 +92,12 @@ export class UserDirectory implements Directory {
     return asMailUser(now);
   }
 
+  /** What somebody of that name signs in with, to be compared and nothing else; undefined when nobody can. */
+  credentialOf(username: string): string | undefined {
+    const record = this.#records.get(username);
+    return record === undefined || record.disabled ? undefined : (record.passwordHash ?? undefined);
+  }
+
   /** The name as we keep it of what somebody typed. */
   canonical(username: string): string {
     return canonicalUsername(username, this.#configuration.domains);

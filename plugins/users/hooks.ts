@@ -3,18 +3,22 @@ import type { Hook } from '../../core/smtp/hook.js';
 import type { SmtpSession } from '../../core/smtp/transaction.js';
 import { accept, defer, next, reject, route, type Verdict } from '../../core/smtp/verdict.js';
 import { looksRouted, type Destination, type UserDirectory } from './directory.js';
+import type { SignedInSessions } from './sessions.js';
 import type { SignIns } from './sign-ins.js';
 import type { CountSignIn } from './users-metrics.js';
 
 /** Checks AUTH. What is wrong is left to the chain, which answers 535 5.7.8 when nobody said yes. */
-export function signInHook(signIns: SignIns, count: CountSignIn): Hook<'auth'> {
+export function signInHook(signIns: SignIns, sessions: SignedInSessions, count: CountSignIn): Hook<'auth'> {
   return async ({ session, username, password }) => {
     try {
       const { address } = session.remote;
       const result = await signIns.attempt({ username, password, address, exempt: session.exempt });
       count('smtp', result.outcome);
-      if (result.outcome === 'accepted') return accept({ username: result.user.username });
       if (result.outcome === 'refused') return next();
+      if (result.outcome === 'accepted') {
+        sessions.begin(session, result.user.username);
+        return accept({ username: result.user.username });
+      }
       return defer(454, '4.7.0', `Too many failed sign-ins, try again in ${result.retryAfter} seconds`);
     } catch (error) {
       if (!isProblem(error)) throw error;

@@ -11,6 +11,7 @@ import { UsersOptions, type UsersSettings } from './options.js';
 import { ensurePostmaster } from './postmaster.js';
 import { LocalRoster } from './roster.js';
 import { userEndpoints } from './routes.js';
+import { lockedOutHook, SignedInSessions } from './sessions.js';
 import { SignIns } from './sign-ins.js';
 import { userCommand } from './user-command.js';
 import { openUserRecords } from './user-records.js';
@@ -42,7 +43,9 @@ export const users = definePlugin({
     );
     const roster = new LocalRoster({ records, configuration, postmaster, clock });
 
-    smtp.on('auth', { timeLimitMs: signInLimitMs }, signInHook(signIns, count));
+    const sessions = new SignedInSessions(userDirectory);
+    smtp.on('auth', { timeLimitMs: signInLimitMs }, signInHook(signIns, sessions, count));
+    smtp.on('mailFrom', { order: 'first' }, lockedOutHook(sessions));
     smtp.on('rcptTo', { order: 'route' }, recipientHook(userDirectory));
     http.navigate({ title: 'Users', href: '/users', order: 30, role: 'read' });
     http.mount(

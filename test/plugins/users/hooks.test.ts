@@ -10,6 +10,7 @@ import { Pipeline } from '../../../core/smtp/pipeline.js';
 import type { SmtpSession, Transaction } from '../../../core/smtp/transaction.js';
 import { next, route } from '../../../core/smtp/verdict.js';
 import { recipientHook, signInHook } from '../../../plugins/users/hooks.js';
+import { SignedInSessions } from '../../../plugins/users/sessions.js';
 import { SignIns } from '../../../plugins/users/sign-ins.js';
 import { cheapHash } from '../../core/cheap-hash.js';
 import type { Ending } from '../../support/ending.js';
@@ -28,13 +29,14 @@ async function openPipeline(test: Ending, input: SiteInput = {}) {
   const { directory, settings } = await openSite(test, { users, ...input });
   const counted: string[] = [];
   const signIns = new SignIns(directory, new AttemptLimiter({ ...settings.attempts, clock: systemClock }));
+  const sessions = new SignedInSessions(directory);
   const pipeline = new Pipeline({ log: silent, clock: systemClock });
   pipeline.deliverTo('store', 'mailbox', mailbox);
   pipeline.on(
     'users',
     'auth',
     {},
-    signInHook(signIns, (via, result) => counted.push(`${via} ${result}`)),
+    signInHook(signIns, sessions, (via, result) => counted.push(`${via} ${result}`)),
   );
   pipeline.on('users', 'rcptTo', { order: 'route' }, recipientHook(directory));
   return { pipeline, counted };
@@ -252,13 +254,14 @@ describe('AUTH', () => {
     const directory = {
       authenticate: () => Promise.reject(faults.shift() ?? new Error('asked too often')),
       canonical: (typed: string) => typed,
+      credentialOf: () => undefined,
     };
     const limiter = new AttemptLimiter({ limit: 10, windowSeconds: 60, maxKeys: 10, clock: systemClock });
     pipeline.on(
       'users',
       'auth',
       {},
-      signInHook(new SignIns(directory, limiter), (_, result) => counted.push(result)),
+      signInHook(new SignIns(directory, limiter), new SignedInSessions(directory), (_, result) => counted.push(result)),
     );
     assert.equal(await signIn(pipeline, 'anna@example.org', 'x'), '454 4.7.0 Temporary authentication failure');
     assert.match(await signIn(pipeline, 'anna@example.org', 'x'), /^451 4\.3\.0/);
