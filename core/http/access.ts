@@ -13,7 +13,7 @@ export const holds = (account: Account | null, access: Access): boolean =>
   access === 'public' || (account !== null && rank[account.role] >= rank[access]);
 
 export interface AccessInput {
-  readonly accounts: Pick<Accounts, 'verify'>;
+  readonly accounts: Pick<Accounts, 'verify' | 'untilTakenAway'>;
   readonly limiter: () => AttemptLimiter;
   /** Failures from loopback are not counted. */
   readonly exemptLoopback: () => boolean;
@@ -58,6 +58,12 @@ export class AccessControl {
         this.#input.accounts.verify(username, password),
       )) ?? null;
     return exchange.account;
+  }
+
+  /** Calls `leave` when the account of the request is taken away or changed before the answer has ended. */
+  untilTakenAway(ctx: Context, leave: () => void): void {
+    const { account } = ctx.state.exchange;
+    if (account !== null) ctx.res.once('close', this.#input.accounts.untilTakenAway(account, leave));
   }
 
   async #admitOwn(ctx: Context, gate: Extract<Gate, { kind: 'own' }>): Promise<void> {

@@ -153,6 +153,8 @@ export class Accounts {
   readonly #key = randomBytes(32).toString('base64');
   readonly #running = new Map<string, Promise<Account | undefined>>();
   readonly #owner: string | undefined;
+  /** What goes on for accounts, and how to end it. */
+  readonly #goingOn = new Map<() => void, Account>();
   #roster: Roster;
   #making = false;
   #rememberSeconds: number | undefined;
@@ -229,8 +231,19 @@ export class Accounts {
     this.#roster = next;
     void this.#makeHashes();
     for (const [key, account] of this.#verified?.entries() ?? []) {
-      if (next.entries.get(account.username)?.account !== account) this.#verified?.delete(key);
+      if (!this.#isInForce(account)) this.#verified?.delete(key);
     }
+    for (const [leave, account] of [...this.#goingOn]) if (!this.#isInForce(account)) leave();
+  }
+
+  #isInForce(account: Account): boolean {
+    return account === owner || this.#roster.entries.get(account.username)?.account === account;
+  }
+
+  /** Calls `leave` when the account is taken away or changed; one that is not ours never is. The answer ends that. */
+  untilTakenAway(account: Account, leave: () => void): () => void {
+    if (this.#isInForce(account)) this.#goingOn.set(leave, account);
+    return () => this.#goingOn.delete(leave);
   }
 
   /** The same credentials are hashed once even when many requests bring them at the same moment. */

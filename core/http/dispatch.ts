@@ -122,7 +122,7 @@ export class Dispatcher {
   }
 
   async #answer(ctx: Context, matched: MatchedRoute, form: Fields | undefined): Promise<void> {
-    const { pages, uploads, settings } = this.#parts;
+    const { access, pages, uploads, settings } = this.#parts;
     const { endpoint } = matched.route;
     const representation = chooseRepresentation(ctx, matched);
     const read: ReadBody =
@@ -130,7 +130,7 @@ export class Dispatcher {
         ? await readBody(ctx, endpoint.body, { ...settings().limits, uploadBytes: this.#parts.uploadLimit() }, uploads)
         : { kind: 'form', fields: form };
     await onlyOnce(ctx, matched, read, this.#parts.answers, async (body, once) => {
-      const given = readGiven(ctx, matched, representation, body, once);
+      const given = readGiven(ctx, matched, { representation, read: body, once, access });
       const write = (response: Response, pageModel: () => object): Promise<void> =>
         writeAnswer(ctx, { matched, representation, response, pageModel }, this.#parts);
       try {
@@ -193,13 +193,18 @@ function chooseRepresentation(ctx: Context, { route }: MatchedRoute): Representa
   return agreed;
 }
 
+interface Given {
+  readonly representation: Representation;
+  readonly read: ReadBody;
+  readonly once: string | undefined;
+  readonly access: AccessControl;
+}
+
 /** All but the values of the body. */
 function readGiven(
   ctx: Context,
   matched: MatchedRoute,
-  representation: Representation,
-  read: ReadBody,
-  once: string | undefined,
+  { representation, read, once, access }: Given,
 ): Omit<Input, 'body'> {
   const { endpoint } = matched.route;
   const params = validate(endpoint.params, matched.params, 'bad-request', 'names');
@@ -225,7 +230,7 @@ function readGiven(
       contentType: ctx.get('Content-Type') || undefined,
       ...(once !== undefined && { once }),
       get signal() {
-        return abortSignal(ctx);
+        return abortSignal(ctx, access);
       },
     },
   };
@@ -260,9 +265,10 @@ function readValues({ route }: MatchedRoute, read: ReadBody): unknown {
 const confirmIsField = (route: MatchedRoute['route'], confirm: unknown): boolean =>
   confirm !== undefined && route.form.unknown({ confirm: '' }).length === 0;
 
-function abortSignal(ctx: Context): AbortSignal {
+function abortSignal(ctx: Context, access: AccessControl): AbortSignal {
   const controller = new AbortController();
   if (ctx.res.destroyed) controller.abort();
+  else access.untilTakenAway(ctx, () => controller.abort());
   ctx.res.once('close', () => {
     if (!ctx.res.writableFinished) controller.abort();
   });

@@ -39,7 +39,7 @@ export interface EndpointRequest {
    * is committed under such a name is known again when a crash comes before the answer was kept.
    */
   readonly once?: string;
-  /** For streams that may be long: aborted when the client is gone. */
+  /** For streams that may be long: aborted when the client is gone, or its account is taken away. */
   readonly signal: AbortSignal;
 }
 

@@ -9,6 +9,7 @@ import { startInProcess, type InProcessServer } from '../support/in-process-serv
 import { freeListeners } from '../support/server-process.js';
 import { SmtpClient } from '../support/smtp-client.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
+import { until } from '../support/until.js';
 
 const listeners = `listeners: ${freeListeners}`;
 const usual = `{ smtp: { ${listeners} } }`;
@@ -217,6 +218,29 @@ suite('a reload', () => {
     assert.equal(await statusOf('carl', 'new'), 403);
     const audit = await readFile(join(server.folder, 'data', 'logs', 'audit.log'), 'utf8');
     for (const password of ['first', 'second', 'own', 'new']) assert.ok(!audit.includes(`"${password}"`), password);
+  });
+
+  test('ends what goes on for an account that is taken away or changed, and for no other', async (t) => {
+    const account = (name: string, role: string) => `{ username: '${name}', password: 'own', role: '${role}' }`;
+    const text = (...accounts: string[]) => `{ smtp: { ${listeners} }, http: { accounts: [${accounts.join()}] } }`;
+    const names = ['anna', 'boss', 'carl'];
+    const server = await startInProcess(t, text(...names.map((name) => account(name, 'admin'))));
+    const watching = new AbortController();
+    t.after(() => watching.abort());
+    const ended: string[] = [];
+    for (const name of names) {
+      const Authorization = `Basic ${Buffer.from(`${name}:own`).toString('base64')}`;
+      const stream = await fetch(`${server.base}/logs/stream`, { headers: { Authorization }, signal: watching.signal });
+      assert.equal(stream.status, 200);
+      void stream.text().then(
+        () => ended.push(name),
+        () => undefined,
+      );
+    }
+    await write(server, text(account('boss', 'admin'), account('carl', 'read')));
+    await reload(server);
+    await until('the streams of two end', () => (ended.length >= 2 ? true : undefined));
+    assert.deepEqual(ended.toSorted(), ['anna', 'carl']);
   });
 
   test('runs once at a time', async (t) => {
