@@ -233,7 +233,7 @@ export class Accounts {
     for (const [key, account] of this.#verified?.entries() ?? []) {
       if (!this.#isInForce(account)) this.#verified?.delete(key);
     }
-    for (const [leave, account] of [...this.#goingOn]) if (!this.#isInForce(account)) leave();
+    for (const [leave, account] of this.#goingOn) if (!this.#isInForce(account)) leave();
   }
 
   #isInForce(account: Account): boolean {
