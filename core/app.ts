@@ -17,7 +17,7 @@ import { submission } from './contracts/submission.js';
 import { openSpool, type FileSpool } from './disk/file-spool.js';
 import { openPluginDns } from './dns/plugin-dns.js';
 import type { Resolver } from './dns/resolver.js';
-import { watchDataFolder } from './foreign-entries.js';
+import { watchDataFolder } from './foreign-data.js';
 import { HealthRegistry } from './health-registry.js';
 import type { Accounts } from './http/accounts.js';
 import { AuditFile, type AuditSink } from './http/audit.js';
@@ -168,8 +168,8 @@ export async function createApp(input: AppInput): Promise<App> {
 
 async function listenInTurn(http: HttpShell, foreign: { look(): Promise<void> }, smtp: SmtpEngine): Promise<void> {
   await http.listen();
-  await foreign.look();
   await smtp.listen();
+  void foreign.look();
   http.compressAssets();
 }
 

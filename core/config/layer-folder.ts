@@ -1,4 +1,4 @@
-import { readFileSync, readlinkSync } from 'node:fs';
+import { type Dirent, readFileSync, readlinkSync } from 'node:fs';
 import { mkdir, readdir, rename, rm, symlink } from 'node:fs/promises';
 import { createHash } from 'node:crypto';
 import { dirname, join } from 'node:path';
@@ -7,13 +7,22 @@ import type { LayerFile } from '../contracts/server.js';
 import { nodeFiles } from '../disk/file-layer.js';
 import { writeDurable } from '../disk/atomic.js';
 import { folderSyncOf } from '../disk/folder.js';
-import { uniqueId } from '../disk/id.js';
+import { uniqueId, uniqueIdPattern } from '../disk/id.js';
 import { startError } from '../start-error.js';
 
 /** Where in the data folder the layers lie. */
 export const layerFolderName = 'config';
 const currentName = 'current';
 const listName = 'applied.json';
+const linkSuffix = '.link';
+
+/** A state of the files, or a link to one. */
+export function isOwnLayerEntry(entry: Dirent): boolean {
+  const { name } = entry;
+  if (entry.isDirectory()) return uniqueIdPattern.test(name);
+  if (!entry.isSymbolicLink()) return false;
+  return name === currentName || (name.endsWith(linkSuffix) && uniqueIdPattern.test(name.slice(0, -linkSuffix.length)));
+}
 
 /** `base.json5`, `servers/mail1.json5`: at most two folders deep, nothing hidden, nothing that leads elsewhere. */
 export const layerFileName = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}(\/[A-Za-z0-9][A-Za-z0-9._-]{0,127}){0,2}$/;
@@ -113,11 +122,11 @@ export class LayerFolder {
     };
   }
 
-  /** Removes what a crash or an earlier state left behind. */
+  /** Removes what a crash or an earlier state left behind. What is not ours stays. */
   async sweep(): Promise<void> {
     const current = this.#target();
-    const names = await readdir(this.#path).catch(() => []);
-    for (const name of names) {
+    const entries = await readdir(this.#path, { withFileTypes: true }).catch(() => []);
+    for (const { name } of entries.filter(isOwnLayerEntry)) {
       if (name !== currentName && name !== current) await rm(join(this.#path, name), { recursive: true, force: true });
     }
   }
@@ -138,7 +147,7 @@ export class LayerFolder {
   }
 
   async #pointTo(folder: string): Promise<void> {
-    const link = join(this.#path, `${uniqueId()}.link`);
+    const link = join(this.#path, `${uniqueId()}${linkSuffix}`);
     await symlink(folder, link);
     await rename(link, join(this.#path, currentName));
     await folderSyncOf(nodeFiles).sync(this.#path);

@@ -57,10 +57,11 @@ export class LogFolder {
     const sealed: SealedSegment[] = [];
     for (const name of (await this.#files.readdir(this.#path)).sort()) {
       if (name === asideName) continue;
-      if (unfinishedName.test(name)) await this.#removeUnfinished(join(this.#path, name));
+      const path = join(this.#path, name);
+      if (unfinishedName.test(name)) await this.#removeUnfinished(path);
       else {
-        const found = segmentName.test(name) ? await this.#inspect(join(this.#path, name), visit) : undefined;
-        if (found === undefined) await this.setAside(join(this.#path, name));
+        const found = segmentName.test(name) ? await this.#inspect(path, visit) : undefined;
+        if (found === undefined) await this.setAside(path);
         else if (isSealed(found)) sealed.push(found);
         else free.push(found);
       }
@@ -68,10 +69,14 @@ export class LogFolder {
     return { free, sealed: sealed.sort((one, other) => one.first - other.first) };
   }
 
+  /** What has such a name and is no file is none of ours. */
   async #removeUnfinished(path: string): Promise<void> {
-    await this.#files.unlink(path).catch((error: unknown) => {
+    try {
+      if ((await this.#files.lstat(path)).isFile()) await this.#files.unlink(path);
+      else await this.setAside(path);
+    } catch (error) {
       if (!isMissing(error)) throw error;
-    });
+    }
   }
 
   /** Of a segment in which nothing is wanted only the header is read: there are megabytes of it. */

@@ -1,4 +1,5 @@
 import {
+  constants,
   createWriteStream,
   existsSync,
   mkdirSync,
@@ -25,6 +26,9 @@ export interface AuditBounds {
   /** The one that is written included. */
   readonly keepFiles: number;
 }
+
+/** To append; a pipe that nobody reads is an error instead of a wait without end. */
+const flags = constants.O_APPEND | constants.O_CREAT | constants.O_WRONLY | constants.O_NONBLOCK;
 
 const usualBounds: AuditBounds = { maxFileBytes: 16 * 1024 * 1024, keepFiles: 10 };
 
@@ -64,7 +68,7 @@ export class AuditFile implements AuditSink {
     mkdirSync(this.#folder, { recursive: true, mode: 0o700 });
     const path = auditPath(this.#folder, 0);
     // Opened at once: a file that is set aside must be the one that the stream writes to.
-    const stream = createWriteStream(path, { fd: openSync(path, 'a', 0o600) });
+    const stream = createWriteStream(path, { fd: openSync(path, flags, 0o600) });
     this.#size = statSync(path).size;
     stream.on('error', (error) => {
       if (this.#stream === stream) this.#stream = undefined;

@@ -26,6 +26,8 @@ export interface KeptAnswersInput {
 
 const lifeMs = 24 * 3600 * 1000;
 const named = /^[0-9a-f]{64}\.json$/;
+/** What may lie in the folder: answers, and what a dead process left of one. */
+export const keptAnswerNames: readonly RegExp[] = [named, /^\.[0-9a-f]{64}\.json\.[0-9a-z]{20}\.tmp$/];
 
 interface Known {
   readonly at: number;

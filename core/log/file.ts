@@ -23,7 +23,7 @@ export interface LogFileOptions {
 const restMs = 20;
 
 /** `postern-2026-11-21.log`, then `postern-2026-11-21.1.log`: a file never changes its name, so readers can hold it. */
-const pattern = /^postern-(\d{4}-\d{2}-\d{2})(?:\.(\d{1,6}))?\.log$/;
+export const logFileName: RegExp = /^postern-(\d{4}-\d{2}-\d{2})(?:\.(\d{1,6}))?\.log$/;
 
 interface Place {
   readonly day: string;
@@ -44,7 +44,7 @@ export async function listLogFiles(folder: string): Promise<readonly string[]> {
 
 async function places(folder: string): Promise<readonly Taken[]> {
   const found = (await readdir(folder, { withFileTypes: true })).flatMap((entry) => {
-    const [, day, number] = pattern.exec(entry.name) ?? [];
+    const [, day, number] = logFileName.exec(entry.name) ?? [];
     return day === undefined ? [] : [{ day, number: Number(number ?? 0), isFile: entry.isFile() }];
   });
   return found.sort((a, b) => (a.day === b.day ? a.number - b.number : a.day < b.day ? -1 : 1));

@@ -5,8 +5,10 @@ import { localDelivery } from '../../core/contracts/local-delivery.js';
 import { relayQueue } from '../../core/contracts/relay-queue.js';
 import { configuration, type Configuration } from '../../core/contracts/server.js';
 import { submission } from '../../core/contracts/submission.js';
+import { watchFolder } from '../../core/foreign-folder.js';
 import { definePlugin, type PluginContext } from '../../core/plugin.js';
 import { parseNetworks } from '../../core/smtp/networks.js';
+import { isOwnUpload } from './case/upload-shelf.js';
 import { clientSite } from './client-site.js';
 import { openDestinationControls } from './destination-controls.js';
 import { MailFinder } from './mail-finder.js';
@@ -77,7 +79,7 @@ export const clientQueue = definePlugin({
     const ground = { queue, controls, settings, finder, submission, configuration, clock };
     const site = clientSite({
       ...ground,
-      uploads: await context.folder('client-uploads'),
+      uploads: await openUploads(context, data),
       forgetFailures: (destinations) => outbound.forgetFailures(destinations),
       sites: outbound.sites,
       pace: (key) => outbound.pace(key),
@@ -146,6 +148,13 @@ async function openQueue(
     ...boundsOf(settings),
     longestPauseMs: Math.max(usualPauseMs, retry.maxSeconds * 1500, retry.firstSeconds * 1500),
   });
+}
+
+async function openUploads(context: PluginContext, data: string): Promise<string> {
+  const name = 'client-uploads';
+  const folder = await context.folder(name);
+  watchFolder(name, data, { [name]: isOwnUpload }, context);
+  return folder;
 }
 
 function boundsOf({ keepFinished, maxEntries, keepDeadLetters }: ClientQueueSettings): QueueBounds {

@@ -5,6 +5,7 @@ import { getHeapStatistics, writeHeapSnapshot } from 'node:v8';
 import type { Clock } from '../../core/clock.js';
 import type { StallWatch } from '../../core/contracts/stall-watch.js';
 import { uniqueId } from '../../core/disk/id.js';
+import { filesNamed, type OwnEntry } from '../../core/foreign-folder.js';
 import type { ByteSource } from '../../core/http/endpoint.js';
 import type { Log } from '../../core/log.js';
 import { problem } from '../../core/problem.js';
@@ -36,6 +37,8 @@ export interface HeapDumpCost {
 
 const pattern = /^heap-\d{8}T\d{6}-[a-z0-9]{10,40}\.heapsnapshot$/;
 const unfinishedPattern = /^\.heap-.*\.heapsnapshot\.tmp$/;
+/** What may lie in the folder. */
+export const isOwnDump: OwnEntry = filesNamed(pattern, unfinishedPattern);
 /** Requests that arrived while everything stood still are read only afterwards: they came while a dump was taken. */
 const SETTLE_MS = 1000;
 
@@ -163,10 +166,10 @@ export class HeapDumps {
     await chmod(folder, 0o700);
   }
 
-  /** None when the folder is gone. */
+  /** Of files alone. None when the folder is gone. */
   async #names(wanted: RegExp): Promise<readonly string[]> {
-    const names = await readdir(this.#input.folder).catch(() => []);
-    return names.filter((name) => wanted.test(name));
+    const entries = await readdir(this.#input.folder, { withFileTypes: true }).catch(() => []);
+    return entries.filter(filesNamed(wanted)).map(({ name }) => name);
   }
 
   async #forgetOld(): Promise<void> {

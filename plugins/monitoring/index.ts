@@ -4,6 +4,7 @@ import { relayQueue } from '../../core/contracts/relay-queue.js';
 import { serverLog, type ServerLog } from '../../core/contracts/server-log.js';
 import { catalogue, configuration, healthOverview, metricsExposition } from '../../core/contracts/server.js';
 import type { Configuration } from '../../core/contracts/server.js';
+import { watchFolder } from '../../core/foreign-folder.js';
 import { stallWatch, type StallWatch } from '../../core/contracts/stall-watch.js';
 import { definePlugin, next, type PluginContext } from '../../core/plugin.js';
 import { Activity } from './activity.js';
@@ -12,7 +13,7 @@ import { diskSpaceCheck } from './doctor-check.js';
 import { Environment } from './environment.js';
 import { watchHealth } from './health-watch.js';
 import { Finder } from './finder.js';
-import { HeapDumps } from './heap-dumps.js';
+import { HeapDumps, isOwnDump } from './heap-dumps.js';
 import { MetricHistory, STEP_SECONDS } from './history.js';
 import { LogSearch } from './log-search.js';
 import { LogTail } from './log-tail.js';
@@ -146,5 +147,6 @@ async function mountSystem(
   const keep = (): number => settings().heapDumps.keep;
   const dumps = new HeapDumps({ folder, keep, clock, log, stallWatch });
   await dumps.sweep();
+  watchFolder('heapdumps', place.data, { heapdumps: isOwnDump }, context);
   http.mount(heapDumpEndpoints(dumps));
 }

@@ -5,7 +5,8 @@ import { writeFileAtomic } from '../../core/disk/atomic.js';
 import { faultCode, isMissing } from '../../core/disk/fault.js';
 import { type FolderSync, makeFolder } from '../../core/disk/folder.js';
 import type { FileLayer } from '../../core/disk/file-layer.js';
-import { uniqueId } from '../../core/disk/id.js';
+import { uniqueId, uniqueIdPattern } from '../../core/disk/id.js';
+import { filesNamed, type OwnEntry } from '../../core/foreign-folder.js';
 import type { Clock } from '../../core/clock.js';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import type { Log } from '../../core/log.js';
@@ -28,6 +29,8 @@ const FolderIntent = z.strictObject({
 
 /** What `writeFileAtomic` leaves of an intent when it is killed. */
 const tornName = /^\.[0-9a-z]{20}\.[0-9a-z]{20}\.tmp$/;
+/** What may lie in the folder of the intents. */
+export const isOwnIntent: OwnEntry = filesNamed(uniqueIdPattern, tornName);
 const usualLockMs = 30_000;
 /** After a crash the lock is most probably our own. */
 const ownLockMs = 1000;

@@ -2,8 +2,10 @@ import type { Dirent } from 'node:fs';
 import { lstat, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ForeignEntries } from '../../core/foreign-entries.js';
+import { foreignInFolders } from '../../core/foreign-folder.js';
 import type { PluginContext } from '../../core/plugin.js';
 import { mapBounded } from './concurrency.js';
+import { isOwnIntent } from './folder-intent.js';
 import { isDomain, localOfFolder } from './mailbox-name.js';
 import { maildirParts } from './maildir.js';
 
@@ -28,12 +30,13 @@ export async function watchMailFolder(root: string, { health, clock, log, every 
 
 /**
  * What lies where domains, mailboxes and their `new`, `cur` and `tmp` are expected and is none: files, symbolic links,
- * folders whose names we would not give. Paths below the root.
+ * folders whose names we would not give; and what is no change of folders among those. Paths below the root.
  */
 async function foreignInMail(root: string): Promise<readonly string[]> {
   const top = (await readdir(root, { withFileTypes: true })).filter(({ name }) => !ownName.test(name));
   const domains = top.filter(isDomainFolder);
   const foreign = top.filter((entry) => !isDomainFolder(entry)).map(({ name }) => name);
+  foreign.push(...(await foreignInFolders(root, { '.intents': isOwnIntent })));
   const mailboxes: string[] = [];
   for (const { name: domain } of domains) {
     for (const entry of await readdir(join(root, domain), { withFileTypes: true })) {

@@ -12,6 +12,7 @@ import { folderChangeEndpoints } from './folder-endpoints.js';
 import { MailboxNames } from './mailbox-names.js';
 import { MailboxProvision } from './mailbox-provision.js';
 import { watchMailFolder } from './foreign-mail.js';
+import { watchStoreFolders } from './foreign-store.js';
 import { maildirMailboxes } from './maildir-mailboxes.js';
 import { UniqueNames } from './maildir-name.js';
 import { MaildirTree } from './maildir.js';
@@ -80,6 +81,7 @@ export const store = definePlugin({
       clock,
       log,
     });
+    watchStoreFolders(configuration.data, context);
     http.mount([
       ...storeEndpoints({ reader, names, domains: () => configuration.domains }),
       ...folderChangeEndpoints(site),

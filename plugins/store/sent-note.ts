@@ -45,6 +45,8 @@ type Read = SentNote | 'done' | 'unreadable';
 
 const noteName = /^sent-[0-9a-f]{32}$/;
 const tornName = /^\.sent-[0-9a-f]{32}\..*\.tmp$/;
+/** What may lie beside the messages that are prepared. */
+export const sentNoteNames: readonly RegExp[] = [noteName, tornName];
 
 /** Notes of what was handed in and is not filed yet, durable, so that whoever comes next finishes it and sends nothing again. */
 export class SentNotes {

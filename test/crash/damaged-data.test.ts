@@ -13,11 +13,11 @@ import { freeListeners } from '../support/server-process.js';
 const suite = suiteEnding();
 const id = '01m81eqb9n000fcnbjw1';
 const hex = '0123456789abcdef'.repeat(4);
+/** Of a folder in the cache. */
+const key = '0123456789abcdef'.repeat(2);
 
 /** Files under names of ours that are not what they should be, and names that nobody here has. */
 const files: readonly (readonly [path: string, content: string])[] = [
-  [`cache/folders/${hex}.index`, 'PSTNFLD1 torn'],
-  [`cache/folders/${hex}.summaries`, 'PSTNSUM1'],
   ['cache/folders/notes.txt', 'remember'],
   ['client-uploads/notes.txt', 'remember'],
   ['config/notes.txt', 'remember'],
@@ -47,11 +47,16 @@ const files: readonly (readonly [path: string, content: string])[] = [
 
 /** Places at which a folder, a link or a pipe stands under a name that a file of ours has. */
 const places: readonly string[] = [
-  `cache/folders/${hex}.index`,
+  `cache/folders/${key}.index`,
+  `cache/folders/${key}.summaries`,
+  `cache/folders/${key}.summaries.new`,
   `client-uploads/${id}`,
   `drafts/${id}`,
-  `heapdumps/heap-20260101T000000Z-${id}.heapsnapshot`,
+  `config/${id}.link`,
+  `heapdumps/heap-20260101T000000-${id}.heapsnapshot`,
+  `heapdumps/.heap-20260101T000000-${id}.heapsnapshot.tmp`,
   `idempotency/${hex}.json`,
+  'logs/audit.log',
   'logs/audit.1.log',
   'logs/postern-2026-01-02.log',
   `mail/.intents/${id}`,
@@ -61,9 +66,11 @@ const places: readonly string[] = [
   `mail/localhost/postmaster/tmp/1700000000.M1P1.host`,
   `queue/0/${id}.eml`,
   `queue/journal/${id}.segment`,
+  `queue/journal/${id}.segment.tmp`,
   'queue/quarantine/odd',
   `queue/snapshot-${id}`,
   `spool-log/${id}.segment`,
+  `spool-log/${id}.segment.tmp`,
   `spool/${id}`,
   'stalls.json',
   `uploads/${id}`,
@@ -149,13 +156,19 @@ for (const [kind, make] of Object.entries(kinds)) {
         const { status, text } = await server.admin.request(path, { accept: 'application/json' });
         assert.ok(status < 500, `${path}: ${text}`);
       }
+      // A line of the audit log.
+      await server.admin.json('/config/reload', { method: 'POST' });
     });
 
     test('is told in health', async () => {
       const { text } = await server.admin.request('/health/extended', { accept: 'application/json' });
       const { components } = JSON.parse(text) as { components: Readonly<Record<string, Component>> };
       for (const [name, words] of [
-        ['data folder', /"drafts\//],
+        ['data folder', /^\d+ entries of the data folder are of nobody here, and are left alone: /],
+        ['cache folder', /"cache\/folders\//],
+        ['client-uploads folder', /"client-uploads\//],
+        ['drafts folder', /"drafts\//],
+        ['heapdumps folder', /"heapdumps\//],
         ['spool', /spool-log\/aside/],
         ['queue', /queue\/journal\/aside/],
       ] as const) {

@@ -3,6 +3,7 @@ import { type FileHandle, open, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { asStorageProblem } from '../../../core/disk/fault.js';
+import { filesNamed, type OwnEntry } from '../../../core/foreign-folder.js';
 import { isProblem, problem } from '../../../core/problem.js';
 
 /** A message that was handed in, readable as often as it is needed. */
@@ -13,6 +14,9 @@ export interface KeptUpload {
   open(): AsyncIterable<Buffer>;
   release(): Promise<void>;
 }
+
+/** What a process that was killed may have left: a name is a UUID, and goes at once. */
+export const isOwnUpload: OwnEntry = filesNamed(/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
 
 const headBytes = 256 * 1024;
 

@@ -1,5 +1,6 @@
 import { existsSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { filesNamed, type OwnEntry } from '../../../core/foreign-folder.js';
 import { folderOfIndex } from './index-file.js';
 
 export interface SweepLimits {
@@ -11,6 +12,9 @@ export interface SweepLimits {
 
 const kept = /^([0-9a-f]{32})\.(?:index|summaries)$/;
 const unfinished = /^[0-9a-f]{32}\.(?:index\.[0-9a-z]+\.tmp|summaries\.new)$/;
+
+/** What may lie in the folder. */
+export const isOwnCacheFile: OwnEntry = filesNamed(kept, unfinished);
 
 /**
  * Removes what a dead process left half-written, what is of folders that are gone, and the files that were not used for longest
@@ -43,9 +47,12 @@ function isOfFolder(index: string, root: string): boolean {
   return folder !== undefined && existsSync(join(root, folder));
 }
 
+/** Of what is ours. */
 function namesIn(folder: string): readonly string[] {
   try {
-    return readdirSync(folder);
+    return readdirSync(folder, { withFileTypes: true })
+      .filter(isOwnCacheFile)
+      .map(({ name }) => name);
   } catch {
     return [];
   }

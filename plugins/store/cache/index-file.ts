@@ -1,4 +1,4 @@
-import { closeSync, openSync, readFileSync, readSync, renameSync, rmSync, writeSync } from 'node:fs';
+import { closeSync, constants, openSync, readFileSync, readSync, renameSync, rmSync, writeSync } from 'node:fs';
 import { endianness } from 'node:os';
 import { crc32 } from 'node:zlib';
 import { uniqueId } from '../../../core/disk/id.js';
@@ -87,7 +87,7 @@ function replaceFile(path: string, parts: readonly Buffer[]): void {
 /** Undefined when there is none, or one that is not of that folder, not whole, or in doubt for any reason. */
 export function readIndex(path: string, folder: string): StoredFolder | undefined {
   try {
-    const stored = parseIndex(readFileSync(path));
+    const stored = reading(path, (fd) => parseIndex(readFileSync(fd)));
     return stored?.folder === folder ? stored : undefined;
   } catch {
     return undefined;
@@ -98,17 +98,22 @@ export function readIndex(path: string, folder: string): StoredFolder | undefine
 export function folderOfIndex(path: string): string | undefined {
   const head = Buffer.alloc(8192);
   try {
-    const fd = openSync(path, 'r');
-    try {
-      const read = readSync(fd, head, 0, head.length, 0);
-      if (!head.subarray(0, 8).equals(magic)) return undefined;
-      const end = headBytes + head.readUInt32LE(8);
-      return end > read ? undefined : (JSON.parse(head.toString('utf8', headBytes, end)) as Description).folder;
-    } finally {
-      closeSync(fd);
-    }
+    const read = reading(path, (fd) => readSync(fd, head, 0, head.length, 0));
+    if (!head.subarray(0, 8).equals(magic)) return undefined;
+    const end = headBytes + head.readUInt32LE(8);
+    return end > read ? undefined : (JSON.parse(head.toString('utf8', headBytes, end)) as Description).folder;
   } catch {
     return undefined;
+  }
+}
+
+/** Waits for nobody, also where a pipe has the name. */
+function reading<T>(path: string, read: (fd: number) => T): T {
+  const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  try {
+    return read(fd);
+  } finally {
+    closeSync(fd);
   }
 }
 

@@ -3,6 +3,7 @@ import { rename, mkdir, readdir, rm, stat, symlink, writeFile } from 'node:fs/pr
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { LayerFolder, sha256Of } from '../../../core/config/layer-folder.js';
+import { uniqueId } from '../../../core/disk/id.js';
 import { isStartError } from '../../../core/start-error.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
@@ -39,10 +40,11 @@ suite('the folder of the layers', () => {
     const data = await temporaryFolder(t);
     const folder = new LayerFolder(data);
     await folder.replace('/src', at, [layer('base.json5', '{}')]);
-    const half = join(data, 'config', 'half');
+    const id = uniqueId();
+    const half = join(data, 'config', id);
     await mkdir(half);
     await writeFile(join(half, 'base.json5'), '{ "half');
-    await symlink('half', join(data, 'config', 'x.link'));
+    await symlink(id, join(data, 'config', `${uniqueId()}.link`));
     assert.deepEqual(
       folder.load().map(({ text }) => text),
       ['{}'],
@@ -50,6 +52,23 @@ suite('the folder of the layers', () => {
     await folder.sweep();
     assert.equal((await readdir(join(data, 'config'))).length, 2);
     assert.equal(folder.load().length, 1);
+  });
+
+  test('what is of nobody here stays when it is swept', async (t) => {
+    const data = await temporaryFolder(t);
+    const folder = new LayerFolder(data);
+    await folder.replace('/src', at, [layer('base.json5', '{}')]);
+    const inConfig = (name: string): string => join(data, 'config', name);
+    const odd = ['notes.txt', 'notes', 'notes.link', uniqueId(), `${uniqueId()}.link`] as const;
+    await writeFile(inConfig(odd[0]), 'remember');
+    await mkdir(inConfig(odd[1]));
+    await symlink('/etc', inConfig(odd[2]));
+    await writeFile(inConfig(odd[3]), 'remember');
+    await mkdir(inConfig(odd[4]));
+    await folder.sweep();
+    const left = await readdir(join(data, 'config'));
+    for (const name of odd) assert.ok(left.includes(name), name);
+    assert.equal(left.length, odd.length + 2);
   });
 
   test('half of what was applied is refused with a sentence that says what to do', async (t) => {

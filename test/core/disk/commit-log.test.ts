@@ -293,6 +293,15 @@ test('a segment that was being made when the process died is removed', async (t)
   assert.deepEqual(await readdir(folder), []);
 });
 
+test('what has the name of such a segment and is no file is set aside', async (t) => {
+  const { folder, open } = await groundOf(t);
+  await open();
+  await mkdir(join(folder, `${uniqueId()}.segment.tmp`));
+  await symlink('/etc/hostname', join(folder, `${uniqueId()}.segment.tmp`));
+  assert.equal(await (await open()).countAside(), 2);
+  assert.deepEqual(await readdir(folder), ['aside']);
+});
+
 test('owners that die one after the other want no more segments each time', async (t) => {
   const { folder, open } = await groundOf(t);
   for (let life = 0; life < 12; life += 1) {

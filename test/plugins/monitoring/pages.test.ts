@@ -87,6 +87,7 @@ test('health is one word for everybody and everything for those who have signed 
     'disk',
     'disk writes',
     'event loop',
+    'heapdumps folder',
     'pipeline',
     'sessions',
   ]);

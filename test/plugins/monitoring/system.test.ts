@@ -237,8 +237,9 @@ test('what a killed process left of a dump goes, and a folder that somebody remo
   const { dumps, folder } = await openDumps(t, { write: (path) => writeFileSync(path, '{}') });
   await writeFile(join(folder, '.heap-20261121T120000-abcdefghijkl.heapsnapshot.tmp'), 'secret');
   await writeFile(join(folder, 'kept.tmp'), 'of somebody else');
+  await mkdir(join(folder, '.heap-folder.heapsnapshot.tmp'));
   await dumps.sweep();
-  assert.deepEqual(await readdir(folder), ['kept.tmp']);
+  assert.deepEqual((await readdir(folder)).toSorted(), ['.heap-folder.heapsnapshot.tmp', 'kept.tmp']);
   await rm(folder, { recursive: true });
   assert.deepEqual(await dumps.list(), []);
   const { file } = await dumps.take();

@@ -1,5 +1,18 @@
 import assert from 'node:assert/strict';
-import { readdir, readFile, rename, rm, stat, truncate, unlink, utimes, writeFile } from 'node:fs/promises';
+import { execFileSync } from 'node:child_process';
+import {
+  mkdir,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  symlink,
+  truncate,
+  unlink,
+  utimes,
+  writeFile,
+} from 'node:fs/promises';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { CacheGround } from './cache-ground.js';
@@ -117,6 +130,19 @@ suite('what is kept of a folder', () => {
     const left = await readdir(ground.files);
     assert.ok(left.includes('foreign'), 'what is not ours stays');
     assert.ok(left.length <= 3, left.join(' '));
+  });
+
+  test('leaves alone what has a name of its files and is none', async (t) => {
+    const ground = await CacheGround.open(t);
+    await ground.fill(60);
+    const key = '0'.repeat(32);
+    const odd = [`${key}.index`, `${key}.summaries`, `${key}.summaries.new`] as const;
+    await mkdir(join(ground.files, odd[1]), { recursive: true });
+    execFileSync('mkfifo', [join(ground.files, odd[0])]);
+    await symlink('/etc/hostname', join(ground.files, odd[2]));
+    assert.equal((await ground.list({})).total, 60);
+    const left = await readdir(ground.files);
+    for (const name of odd) assert.ok(left.includes(name), name);
   });
 
   test('does not keep what was read of messages that are gone', async (t) => {
