@@ -77,19 +77,26 @@ export class AuditFile implements AuditSink {
     return stream;
   }
 
+  /** When that cannot be, the file grows, and it is tried again when it is so much larger. */
   #setAside(): void {
+    const { keepFiles } = this.#bounds;
+    this.#size = 0;
+    try {
+      rmSync(auditPath(this.#folder, keepFiles - 1), { force: true });
+      for (let number = keepFiles - 2; number >= 0; number -= 1) {
+        const path = auditPath(this.#folder, number);
+        if (existsSync(path)) renameSync(path, auditPath(this.#folder, number + 1));
+      }
+    } catch (error) {
+      this.#fail(error, 'the audit log cannot be set aside');
+      return;
+    }
     this.#stream?.end();
     this.#stream = undefined;
-    const { keepFiles } = this.#bounds;
-    rmSync(auditPath(this.#folder, keepFiles - 1), { force: true });
-    for (let number = keepFiles - 2; number >= 0; number -= 1) {
-      const path = auditPath(this.#folder, number);
-      if (existsSync(path)) renameSync(path, auditPath(this.#folder, number + 1));
-    }
   }
 
-  #fail(error: unknown): void {
-    this.#log.error({ err: error }, 'the audit log cannot be written');
+  #fail(error: unknown, what = 'the audit log cannot be written'): void {
+    this.#log.error({ err: error }, what);
   }
 }
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { appendFile, mkdir, readdir, stat, writeFile } from 'node:fs/promises';
+import { appendFile, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { pino } from 'pino';
@@ -74,6 +74,18 @@ test('the log is bounded: no file grows beyond its size, no more are kept, and o
     kept,
     Array.from({ length: kept.length }, (_, index) => 49 - index),
   );
+});
+
+test('what cannot be set aside is written on, and what stands in the way stays', async (t) => {
+  const folder = await temporaryFolder(t);
+  await mkdir(join(folder, 'audit.2.log'));
+  await writeFile(join(folder, 'audit.2.log', 'theirs'), '');
+  const file = new AuditFile(folder, pino({ level: 'silent' }), { maxFileBytes: 1000, keepFiles: 3 });
+  for (const one of range(0, 50)) file.write(JSON.stringify(one));
+  await file.close();
+  assert.deepEqual((await readdir(folder)).sort(), ['audit.2.log', 'audit.log']);
+  assert.deepEqual(await readdir(join(folder, 'audit.2.log')), ['theirs']);
+  assert.equal(await readFile(join(folder, 'audit.log'), 'utf8'), lines(range(0, 50)));
 });
 
 test('filters select by who, from, method, path, action and time; a line cut off by a crash is passed over', async (t) => {
