@@ -145,10 +145,10 @@ export class LiveTransaction {
     const content = await contentOf(message, this.#transaction);
     const lacking = await lackingFor(content, session.capabilities);
     if (lacking !== undefined) return outcomesOf(recipients, lacking);
-    const said: Reply[] = [];
+    const said: (Reply | undefined)[] = [];
     try {
       const go = await session.data();
-      if (go.code === 354) await session.body(content, (reply) => said.push(reply));
+      if (go.code === 354) await session.body(content, (reply, index) => (said[index] = reply));
       this.#host?.heard(undefined);
       if (go.code !== 354) return outcomesOf(recipients, go);
       const [only] = said;
