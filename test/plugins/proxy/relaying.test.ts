@@ -258,6 +258,14 @@ describe('what the message needs and the server does not offer', () => {
   });
 });
 
+test('the original recipient goes on as he was written', async (t) => {
+  const { client, sink } = await proxied(t, { capabilities: ['DSN', 'SMTPUTF8', '8BITMIME'] });
+  await client.command('MAIL FROM:<anna@example.org>');
+  await client.command(`RCPT TO:<${partner}> NOTIFY=FAILURE ORCPT=rfc822;ben+2Bx@partner.example`);
+  assert.match(said(await client.data('Subject: x\r\n\r\nx\r\n')), /^250 /);
+  assert.match(sink.messages[0]?.envelope[1] ?? '', / NOTIFY=FAILURE ORCPT=rfc822;ben\+2Bx@partner\.example$/);
+});
+
 describe('who the client is', () => {
   test('is told by XCLIENT where that is wanted and offered, over a connection of its own', async (t) => {
     const { client, sink, ground } = await proxied(
