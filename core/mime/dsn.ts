@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { isAscii } from './character.js';
+import { embedded } from './embedded-character.js';
 import { mailDate } from './mail-date.js';
 import { explainStatus } from './status-explanation.js';
 
@@ -156,9 +157,6 @@ const sevenBit: Form = {
   address: (address) => address.replaceAll(/[^!-*,-<>-[\]-~]/gu, embedded),
   text: (text) => text.replaceAll(/[^ -~]/gu, '?'),
 };
-
-const embedded = (character: string): string =>
-  `\\x{${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(2, '0')}}`;
 
 function finalRecipient(address: string, form: Form): string {
   return isAscii(address) ? `rfc822; ${address}` : `utf-8; ${form.address(address)}`;

@@ -89,7 +89,7 @@ export class Envelope {
     if (transaction === undefined) return replies.mailFirst;
     const command = parsePathCommand(argument, 'TO:');
     if (command === undefined) return replies.badArguments;
-    const dsn = readRcptParameters(command.parameters);
+    const dsn = readRcptParameters(command.parameters, transaction);
     if (!isRcptParameters(dsn)) return dsn;
     if (transaction.recipients.length >= this.#ground.settings().limits.recipients) return replies.tooManyRecipients;
     const address = readPath(command, '5.1.3', this.#ground.postmasterDomain());

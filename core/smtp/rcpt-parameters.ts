@@ -1,4 +1,6 @@
 import type { Notify } from '../contracts/queue-entry.js';
+import { hasForbiddenCharacter, isAscii } from '../mime/character.js';
+import { embedded } from '../mime/embedded-character.js';
 import { decodeXtext } from './command.js';
 import { replies } from './replies.js';
 import type { RecipientDsn } from './transaction.js';
@@ -15,8 +17,11 @@ const notifications: ReadonlyMap<string, Notify> = new Map([
 const longestOriginal = 500;
 const none: RecipientDsn = {};
 
-/** Reads the parameters of RCPT (RFC 3461 §4.1, §4.2), or says what is wrong with them. */
-export function readRcptParameters(parameters: ReadonlyMap<string, string | null>): RecipientDsn | WireReply {
+/** Reads the parameters of RCPT (RFC 3461 §4.1, §4.2), or says what is wrong with them. `smtputf8`: MAIL had it. */
+export function readRcptParameters(
+  parameters: ReadonlyMap<string, string | null>,
+  { smtputf8 }: { readonly smtputf8: boolean },
+): RecipientDsn | WireReply {
   if (parameters.size === 0) return none;
   let dsn = none;
   for (const [key, value] of parameters) {
@@ -25,8 +30,9 @@ export function readRcptParameters(parameters: ReadonlyMap<string, string | null
       if (notify === undefined) return replies.badArguments;
       dsn = { ...dsn, notify };
     } else if (key === 'ORCPT') {
-      if (value === null || !isOriginal(value)) return replies.badArguments;
-      dsn = { ...dsn, originalRecipient: value };
+      const original = smtputf8 ? inAscii(value ?? '') : (value ?? '');
+      if (!isOriginal(original)) return replies.badArguments;
+      dsn = { ...dsn, originalRecipient: original };
     } else {
       return replies.unknownParameter;
     }
@@ -42,6 +48,12 @@ function readNotify(value: string | null): readonly Notify[] | undefined {
   const wanted = words.flatMap((word) => notifications.get(word) ?? []);
   if (wanted.length !== words.length || new Set(wanted).size !== wanted.length) return undefined;
   return wanted.includes('never') && wanted.length > 1 ? undefined : wanted;
+}
+
+/** An address of type `utf-8` may be written in UTF-8 as it is (RFC 6533 §3); it is kept in the form that goes everywhere. */
+function inAscii(value: string): string {
+  const mayBe = !isAscii(value) && value.length <= longestOriginal && /^utf-8;/i.test(value);
+  return mayBe && !hasForbiddenCharacter(value) ? value.replaceAll(/[^!-~]/gu, embedded) : value;
 }
 
 /** A type, `;` and xtext that stands for printable characters. */

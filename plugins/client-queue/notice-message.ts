@@ -3,8 +3,8 @@ import type { Entry, Notice, NoticeKind } from '../../core/contracts/queue-entry
 import type { RelayQueue } from '../../core/contracts/relay-queue.js';
 import { composeDsn, type DsnRecipient } from '../../core/mime/dsn.js';
 import { isProblem } from '../../core/problem.js';
+import { originalAddress } from '../../core/smtp/original-recipient.js';
 import { messageHead, messageStart } from './message-head.js';
-import { originalAddress } from './original-recipient.js';
 
 export interface NoticeMessageInput {
   readonly queue: Pick<RelayQueue, 'open'>;

@@ -13,7 +13,7 @@ import type {
 } from '../../core/smtp/client/message.js';
 import type { SessionPool } from '../../core/smtp/client/pooling.js';
 import type { ClientSession } from '../../core/smtp/client/session.js';
-import { decodeOriginal } from './original-recipient.js';
+import { decodeOriginal } from '../../core/smtp/original-recipient.js';
 import type { DeadHosts } from './dead-hosts.js';
 import type { NextHops } from './next-hops.js';
 import { isMissingMessage } from './outgoing-message.js';

@@ -207,9 +207,11 @@ export class Channel {
     const midway = malformed === undefined && this.#reader.midway && replies.length === asked;
     // A refusal may begin to arrive while the message is being sent.
     if (replies.length > asked || (midway && !(this.#step === 'body' && asked === 0))) return this.#lost(unasked);
+    let parting: ClientFailure | undefined;
     for (const reply of replies) {
-      if (this.#failure === undefined) this.#accept(reply);
+      if (this.#failure === undefined) parting = this.#accept(reply) ?? parting;
     }
+    if (parting !== undefined && this.#failure === undefined) this.#end(parting);
     if (goodbye !== undefined) this.fail(refusal(this.#step, goodbye));
     if (malformed !== undefined) this.#lost(`The server sent ${malformed}`);
   }
@@ -218,11 +220,18 @@ export class Channel {
     this.fail(protocolFailure(this.#step, text));
   }
 
-  #accept(reply: Reply): void {
+  /** A 421 to the dot comes out: replies that came behind it are those of other recipients (RFC 2033 §4.2). */
+  #accept(reply: Reply): ClientFailure | undefined {
     const one = this.#awaited[this.#first];
-    if (one === undefined) return;
-    if (reply.code === 421) return this.fail(refusal(one.step, reply));
-    if (!answers(one.step, reply.code)) return this.#lost(`The server answered ${reply.code} out of turn`);
+    if (one === undefined) return undefined;
+    const parting = reply.code === 421 ? refusal(one.step, reply) : undefined;
+    if (parting !== undefined && one.step !== 'final') this.fail(parting);
+    else if (!answers(one.step, reply.code)) this.#lost(`The server answered ${reply.code} out of turn`);
+    else this.#answered(one, parting ?? reply);
+    return parting;
+  }
+
+  #answered(one: Awaited, answer: Answer): void {
     this.#first += 1;
     if (this.#first === this.#awaited.length) {
       this.#awaited = [];
@@ -231,7 +240,7 @@ export class Channel {
       // Whatever happens from here on, that message is settled.
       if (one.step === 'final') this.#step = 'mail';
     } else this.#awaitFirst();
-    this.#settle(one, reply, false);
+    this.#settle(one, answer, false);
   }
 
   #awaitFirst(): void {

@@ -161,11 +161,16 @@ export class LiveSession implements ClientSession {
       channel.expect('final', finalMs, shown),
     );
     const replies: Reply[] = [];
-    for (const answer of awaited) {
-      const reply = this.#said(await answer, 'busy', 'busy');
-      replies.push(reply);
-      received?.(reply, replies.length - 1);
+    let failure: ClientFailure | undefined;
+    for (const [index, one] of awaited.entries()) {
+      const answer = await one;
+      if (isClientFailure(answer)) failure ??= answer;
+      else {
+        replies.push(answer);
+        received?.(answer, index);
+      }
     }
+    if (failure !== undefined) throw failure;
     this.#state = this.protocol === 'lmtp' || replies.every(({ code }) => code < 300) ? 'ready' : 'spent';
     channel.rest();
     return replies;

@@ -155,12 +155,14 @@ export class Transaction {
     if (deadlines.finalsMs < Infinity) channel.attempt(deadlines.finalsMs);
     const answers = this.#accepted.map(() => channel.expect('final', deadlines.finalMs, shown));
     for (const [at, index] of this.#accepted.entries()) {
-      const answer = await answers[at];
-      if (answer === undefined || isClientFailure(answer)) return this.#failAll(answer ?? localFailure('final', shown));
-      if (answer.code < 300) this.#deliver(index, answer);
+      const answer = (await answers[at]) ?? localFailure('final', shown);
+      if (isClientFailure(answer)) {
+        this.#failure ??= answer;
+        this.#fail(index, answer);
+      } else if (answer.code < 300) this.#deliver(index, answer);
       else this.#fail(index, refusal('final', answer));
     }
-    this.#clean = true;
+    this.#clean = this.#failure === undefined;
   }
 
   #deliver(index: number, reply: Reply): void {

@@ -1,5 +1,5 @@
 import type { Clock } from '../../clock.js';
-import type { ClientFailure } from '../client/failure.js';
+import type { ClientFailure, ClientStep } from '../client/failure.js';
 
 /** `open`: nobody calls; `half-open`: the next one who wants to call may try. */
 export type BreakerState = 'closed' | 'open' | 'half-open';
@@ -47,7 +47,9 @@ export class Breaker {
     return state !== 'open';
   }
 
-  succeeded(): void {
+  /** A server that hangs at each message may answer everything before it: that says nothing of its messages. */
+  succeeded(at: 'envelope' | 'message'): void {
+    if (at === 'envelope' && this.#failure !== undefined && isAtMessage(this.#failure)) return;
     this.#failed = 0;
     this.#until = undefined;
     this.#failure = undefined;
@@ -59,3 +61,10 @@ export class Breaker {
     if (this.#failed >= this.#options.failures) this.#until = this.#clock.monotonic() + this.#options.pauseMs;
   }
 }
+
+/** Behind the envelope. */
+export function isAtMessage({ step }: ClientFailure): boolean {
+  return messageSteps.has(step);
+}
+
+const messageSteps: ReadonlySet<ClientStep> = new Set(['data', 'body', 'final']);

@@ -10,7 +10,7 @@ import type { Reply } from '../reply.js';
 import type { Recipient, RecipientDsn, SmtpSession, Transaction } from '../transaction.js';
 import { outcomeOf, outcomesOf } from './answer.js';
 import { contentOf, lackingFor, messageOf, outlineAhead, recipientOf, senderOf } from './mirrored-message.js';
-import type { Upstream } from './upstream.js';
+import type { Begun, Upstream } from './upstream.js';
 import type { Call } from './upstream-host.js';
 
 /**
@@ -22,6 +22,7 @@ export class LiveTransaction {
   readonly #transaction: Transaction;
   #turn: Promise<unknown> = Promise.resolve();
   #lease: Lease | undefined;
+  #host: Begun['host'] | undefined;
   /** Where MAIL was said last: what is to be closed when it takes too long. */
   #session: ClientSession | undefined;
   /** The answer to MAIL where it was no, or what has broken the connection: all that is said from there on. */
@@ -110,7 +111,7 @@ export class LiveTransaction {
     this.#session = undefined;
     if (this.#ended) return undefined;
     let ahead: Reply | ClientFailure | undefined;
-    const { lease, reply } = await this.upstream.begin(
+    const { lease, reply, host } = await this.upstream.begin(
       async (session) => {
         this.#session = session;
         const outline = outlineAhead(this.#transaction, session.capabilities);
@@ -123,6 +124,7 @@ export class LiveTransaction {
       callOf(this.upstream, this.#transaction, signal),
     );
     this.#lease = lease;
+    this.#host = host;
     if (reply.code >= 300) this.#refusal = reply;
     return ahead;
   }
@@ -143,17 +145,19 @@ export class LiveTransaction {
     const content = await contentOf(message, this.#transaction);
     const lacking = await lackingFor(content, session.capabilities);
     if (lacking !== undefined) return outcomesOf(recipients, lacking);
-    const said: Reply[] = [];
+    const said: (Reply | undefined)[] = [];
     try {
       const go = await session.data();
+      if (go.code === 354) await session.body(content, (reply, index) => (said[index] = reply));
+      this.#host?.heard(undefined);
       if (go.code !== 354) return outcomesOf(recipients, go);
-      await session.body(content, (reply) => said.push(reply));
       const [only] = said;
       if (session.protocol === 'smtp' && only !== undefined) return outcomesOf(recipients, only);
       return recipients.map((recipient, index) => outcomeOf(recipient, said[index] ?? timeoutFailure('final')));
     } catch (error) {
       if (!isClientFailure(error)) throw error;
       if (error.step === 'data' && error.kind === 'closed') return undefined;
+      this.#host?.heard(error);
       return recipients.map((recipient, index) => outcomeOf(recipient, said[index] ?? error));
     }
   }

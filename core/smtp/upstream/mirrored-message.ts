@@ -7,6 +7,7 @@ import { hasEightBit } from '../client/data-encoder.js';
 import { clientFailure, type ClientFailure } from '../client/failure.js';
 import type { OutgoingContent, OutgoingMessage, OutgoingRecipient, OutgoingSender } from '../client/message.js';
 import type { ContentOutline } from '../client/session.js';
+import { decodeOriginal } from '../original-recipient.js';
 import type { Recipient, RecipientDsn, Transaction } from '../transaction.js';
 
 /** Messages up to this size are sent from memory. */
@@ -24,7 +25,7 @@ export function recipientOf(address: Address, dsn: RecipientDsn | undefined): Ou
   return {
     address: address.address,
     ...(dsn?.notify !== undefined && { notify: dsn.notify.map((one) => upperCase[one]) }),
-    ...(dsn?.originalRecipient !== undefined && { orcpt: dsn.originalRecipient }),
+    ...(dsn?.originalRecipient !== undefined && { orcpt: decodeOriginal(dsn.originalRecipient) }),
   };
 }
 

@@ -2,12 +2,19 @@ import { isIP } from 'node:net';
 import type { Clock } from '../../clock.js';
 import type { HopFinder, NextHop } from '../../dns/next-hop.js';
 import type { CallOptions, ClientIdentity, Destination } from '../client/destination.js';
-import { clientFailure, isClientFailure, localFailure, timeoutFailure, type ClientFailure } from '../client/failure.js';
+import {
+  clientFailure,
+  isClientFailure,
+  localFailure,
+  timeoutFailure,
+  type ClientFailure,
+  type FailureKind,
+} from '../client/failure.js';
 import { openSession } from '../client/opening.js';
 import { ClientPool } from '../client/pool.js';
 import type { Lease } from '../client/pooling.js';
 import type { SmtpSession } from '../transaction.js';
-import { Breaker } from './breaker.js';
+import { Breaker, isAtMessage } from './breaker.js';
 import { IdentifiedSessions } from './identified-sessions.js';
 import type { UpstreamSettings } from './settings.js';
 
@@ -68,6 +75,14 @@ export class UpstreamHost {
     throw overdue;
   }
 
+  /** What came of a message; `undefined` when it was answered to its end. A no is an answer, a 421 is none. */
+  heard(failure: ClientFailure | undefined): void {
+    if (failure === undefined) this.breaker.succeeded('message');
+    else if (brokenKinds.has(failure.kind)) this.breaker.failed(failure);
+    else if (failure.kind === 'capability' || (failure.kind === 'reply' && failure.code !== 421))
+      this.breaker.succeeded(isAtMessage(failure) ? 'message' : 'envelope');
+  }
+
   /** The connections that were this client's alone are closed. */
   forget(session: SmtpSession): void {
     this.#identified.forget(session);
@@ -115,6 +130,9 @@ export function readHost(written: string): { readonly host: string; readonly por
   if (host === undefined) return { host: written, port: undefined };
   return { host, port: port === undefined ? undefined : Number(port) };
 }
+
+/** The server did not answer as one that is well does. */
+export const brokenKinds: ReadonlySet<FailureKind> = new Set(['connect', 'timeout', 'closed', 'protocol', 'tls']);
 
 /** Nothing was heard of the server, for it was not called to the end. */
 const isOurs = ({ kind, step }: ClientFailure): boolean => kind === 'local' && step === 'connect';

@@ -7,12 +7,14 @@ import type { Reply } from '../reply.js';
 import type { SmtpSession } from '../transaction.js';
 import type { BreakerState } from './breaker.js';
 import type { UpstreamSettings } from './settings.js';
-import { UpstreamHost, type Call, type UpstreamGround } from './upstream-host.js';
+import { brokenKinds, UpstreamHost, type Call, type UpstreamGround } from './upstream-host.js';
 
 /** A connection whose server has answered MAIL. */
 export interface Begun {
   readonly lease: Lease;
   readonly reply: Reply;
+  /** To be told what came of the message, if one was sent. */
+  readonly host: Pick<UpstreamHost, 'heard'>;
 }
 
 /** How it stands with one server. */
@@ -25,6 +27,8 @@ export interface HostState {
   /** Seconds until it is tried again; 0 for at once. */
   readonly retryAfter: number;
 }
+
+type Use<T> = (lease: Lease, host: UpstreamHost) => Promise<T>;
 
 /** Kept connections that may turn out to be dead one after the other. */
 const mostStale = 20;
@@ -51,9 +55,11 @@ export class Upstream {
    * go there (`capability`).
    */
   begin(mail: (session: ClientSession) => Promise<Reply>, call: Call): Promise<Begun> {
-    return this.#first(call, async (lease) => {
+    return this.#first(call, async (lease, host) => {
       try {
-        return { lease, reply: await mail(lease.session) };
+        const reply = await mail(lease.session);
+        host.breaker.succeeded('envelope');
+        return { lease, reply, host };
       } catch (error) {
         lease.release();
         throw error;
@@ -67,10 +73,12 @@ export class Upstream {
    */
   async send(message: OutgoingMessage, call: Call): Promise<MessageResult> {
     try {
-      return await this.#first(call, async (lease) => {
+      return await this.#first(call, async (lease, host) => {
         const result = await lease.session.send(message).finally(() => lease.release());
         const isUntouched = result.bytes === 0 && result.recipients.every(({ outcome }) => outcome === 'failed');
         if (result.failure !== undefined && isUntouched && isOfConnection(result.failure)) throw result.failure;
+        if (result.failure === undefined && result.bytes === 0) host.breaker.succeeded('envelope');
+        else host.heard(result.failure);
         return result;
       });
     } catch (error) {
@@ -99,7 +107,7 @@ export class Upstream {
     await Promise.all(this.#hosts.map((host) => host.close()));
   }
 
-  async #first<T>(call: Call, use: (lease: Lease) => Promise<T>): Promise<T> {
+  async #first<T>(call: Call, use: Use<T>): Promise<T> {
     let failure: ClientFailure | undefined;
     for (const host of this.#hosts) {
       if (!host.breaker.admits()) {
@@ -117,31 +125,27 @@ export class Upstream {
   }
 
   /** A kept connection that has died unseen is replaced. */
-  async #at<T>(host: UpstreamHost, call: Call, use: (lease: Lease) => Promise<T>): Promise<T> {
+  async #at<T>(host: UpstreamHost, call: Call, use: Use<T>): Promise<T> {
     for (let stale = 0; ; stale += 1) {
       const lease = await host.lease(call);
       try {
-        const used = await use(lease);
-        host.breaker.succeeded();
-        return used;
+        return await use(lease, host);
       } catch (error) {
         if (!isClientFailure(error)) throw error;
-        if (error.kind === 'capability') host.breaker.succeeded();
+        if (error.kind === 'capability') host.breaker.succeeded('envelope');
         if (lease.reused && stale < mostStale && diedUnseen(error)) continue;
         // Who has waited for all his time was kept waiting by the server.
         const failure = call.signal.aborted && error.kind === 'local' ? timeoutFailure(error.step) : error;
-        if (isOfConnection(failure) && failure.kind !== 'reply') host.breaker.failed(failure);
+        if (brokenKinds.has(failure.kind)) host.breaker.failed(failure);
         throw failure;
       }
     }
   }
 }
 
-const ofConnection: ReadonlySet<string> = new Set(['connect', 'timeout', 'closed', 'protocol', 'tls']);
-
 /** Another server may take the message: this one has not judged it, and does not have it. */
 function isOfConnection({ kind, code, afterDot }: ClientFailure): boolean {
-  return !afterDot && (ofConnection.has(kind) || (kind === 'reply' && code === 421));
+  return !afterDot && (brokenKinds.has(kind) || (kind === 'reply' && code === 421));
 }
 
 function diedUnseen({ kind, step, code }: ClientFailure): boolean {

@@ -13,14 +13,17 @@ export interface Moment {
   readonly jumped: boolean;
   /** Mail that nobody can be told of is kept for an operator for so long; 0 for ever. Milliseconds. */
   readonly keepDeadLetterMs: number;
+  /** By how many milliseconds the clock was ahead when the entry was accepted. */
+  readonly aheadOf: (entry: QueuedEntry) => number;
 }
 
 /** What time does to an entry; undefined for nothing. */
 export function ageEntry(entry: QueuedEntry, moment: Moment): Change | undefined {
   const { now } = moment;
   const lapsed = entry.details.holdUntil !== null && entry.details.holdUntil <= now;
-  const old = now >= entry.expiresAt;
-  const late = entry.warnAt !== null && entry.warnAt <= now;
+  const own = now + moment.aheadOf(entry);
+  const old = own >= entry.expiresAt;
+  const late = entry.warnAt !== null && entry.warnAt <= own;
   if (isOverdue(entry, moment)) return discarded(entry, now);
   if (!lapsed && !old && !late) return undefined;
   const draft = draftOf(entry);

@@ -8,6 +8,7 @@ import type { Change } from './change.js';
 import { ClockWatch } from './clock-watch.js';
 import { draftOf } from './draft.js';
 import type { FileRelayQueueInput } from './file-relay-queue.js';
+import { FutureArrivals } from './future-arrivals.js';
 import { ageEntry } from './housekeeping.js';
 import type { Ledger } from './ledger.js';
 import type { Leases } from './leases.js';
@@ -37,6 +38,7 @@ export class Upkeep {
   #swept = false;
   #ready: boolean;
   readonly #watch: ClockWatch;
+  readonly #arrivals = new FutureArrivals();
   /** What the clock said before it went back, until that has been seen to. */
   #before: number | undefined;
 
@@ -96,9 +98,11 @@ export class Upkeep {
     await this.#followClock(now);
     const { isSteady: steady, hasJumped: jumped } = this.#watch;
     const { keepDeadLetterMs = 0 } = bounds;
+    if (!steady) this.#arrivals.forget();
+    const aheadOf = (entry: QueuedEntry): number => (steady ? this.#arrivals.aheadOf(entry, now) : 0);
     if (!ledger.stalled) {
       await this.#change(function* (entry) {
-        const change = ageEntry(entry, { now, steady, jumped, keepDeadLetterMs });
+        const change = ageEntry(entry, { now, steady, jumped, keepDeadLetterMs, aheadOf });
         if (change !== undefined) yield change;
       });
     }

@@ -210,6 +210,13 @@ describe('(e) a server that speaks LMTP', () => {
     assert.equal(first.open, 0, 'a half-answered connection is not kept');
   });
 
+  test('that says goodbye in place of one reply: what it said behind it counts, so that nobody gets it twice', async (t) => {
+    const dot = [{ raw: '421 4.3.2 Bye\r\n250 2.0.0 B has it\r\n' }, { silent: true }] as const;
+    const { client, holders } = await between(t, { one: lmtp({ dot }) });
+    assert.match(await send(client, ...many), queued);
+    assert.deepEqual(holders(), ['retry a@one.example', 'retry c@one.example']);
+  });
+
   test('answers each client of LMTP for its own recipients, duplicates included', async (t) => {
     const dot = ['250 2.0.0 First', '452 4.2.2 Second', '550 5.2.1 Third'] as const;
     const { client, holders } = await between(t, {

@@ -258,6 +258,19 @@ describe('what the message needs and the server does not offer', () => {
   });
 });
 
+test('the original recipient goes on as he was written', async (t) => {
+  const { client, sink } = await proxied(t, { capabilities: ['DSN', 'SMTPUTF8', '8BITMIME'] });
+  for (const [original, sent] of [
+    ['rfc822;ben+2Bx@partner.example', 'rfc822;ben+2Bx@partner.example'],
+    ['utf-8;bën+2Bx@例え.example', 'utf-8;b\\x{EB}n+2Bx@\\x{4F8B}\\x{3048}.example'],
+  ] as const) {
+    await client.command('MAIL FROM:<anna@example.org> SMTPUTF8');
+    await client.command(`RCPT TO:<${partner}> NOTIFY=FAILURE ORCPT=${original}`);
+    assert.match(said(await client.data('Subject: x\r\n\r\nx\r\n')), /^250 /);
+    assert.ok(sink.messages.at(-1)?.envelope[1]?.endsWith(` NOTIFY=FAILURE ORCPT=${sent}`));
+  }
+});
+
 describe('who the client is', () => {
   test('is told by XCLIENT where that is wanted and offered, over a connection of its own', async (t) => {
     const { client, sink, ground } = await proxied(

@@ -106,3 +106,38 @@ test('step by step, the replies come one by one', async (t) => {
   );
   assert.equal(session.reusable, true);
 });
+
+/** Says goodbye in place of the second reply, and the third behind it. */
+const goodbye = [{ raw: '250 2.0.0 a\r\n421 4.3.2 Bye\r\n550 5.2.1 c\r\n250 2.0.0 d\r\n' }, { silent: true }] as const;
+const five = [...to, 'd@example.com', 'e@example.com'];
+
+test('a 421 is for its own recipient and those without a reply: what was read behind it counts', async (t) => {
+  const { result, session, settled } = await sent(t, { dot: goodbye }, five);
+  assert.deepEqual(outcomes(result), [
+    'delivered',
+    'reply final 421 4.3.2 temporary',
+    'reply final 550 5.2.1 permanent',
+    'delivered',
+    'reply final 421 4.3.2 temporary',
+  ]);
+  assert.deepEqual(settled, [0, 1, 2, 3, 4]);
+  assert.equal(result.failure?.code, 421);
+  assert.equal(session.reusable, false);
+});
+
+test('the same step by step', async (t) => {
+  const sink = await SmtpSink.start(t, { protocol: 'lmtp', steps: { dot: goodbye } });
+  const session = await open(t, sink, { protocol: 'lmtp' });
+  await session.mail({ address: 'anna@example.org' });
+  for (const address of five) await session.rcpt({ address });
+  await session.data();
+  const came: (readonly [number, number])[] = [];
+  const body = session.body({ source: Buffer.from('x\r\n') }, ({ code }, index) => came.push([index, code]));
+  await assert.rejects(body, { kind: 'reply', step: 'final', code: 421 });
+  assert.deepEqual(came, [
+    [0, 250],
+    [2, 550],
+    [3, 250],
+  ]);
+  assert.equal(session.reusable, false);
+});

@@ -99,3 +99,35 @@ test('a clock that jumps ahead ends nobody at once, though he is tried then', as
   await queue.housekeep(clock.now());
   assert.equal((await queue.find(uid))?.state, 'expired', 'an hour later it is believed');
 });
+
+test('what was accepted while the clock was ahead is not kept longer: it counts as accepted when that is believed', async (t) => {
+  const { queue, clock, accept, defer, back } = await yearAhead(t);
+  const uid = await accept();
+  await defer();
+  await back();
+  const state = async (seconds: number) => {
+    clock.advance(seconds);
+    await queue.housekeep(clock.now());
+    return (await queue.find(uid))?.state;
+  };
+  assert.equal(await state(3600), 'deferred');
+  assert.equal(await state(432_000 - 60), 'deferred', 'it has all of its time');
+  assert.equal(await state(60), 'expired');
+});
+
+test('a clock that was behind for long, and is put right, takes nothing from the time of mail', async (t) => {
+  const { queue, clock, accept, defer } = await yearAhead(t);
+  const uid = await accept();
+  await defer();
+  clock.ahead = 0;
+  for (let hours = 0; hours < 3; hours += 1) {
+    await queue.housekeep(clock.now());
+    clock.advance(3600);
+  }
+  clock.ahead = year;
+  for (let hours = 0; hours < 3; hours += 1) {
+    await queue.housekeep(clock.now());
+    clock.advance(3600);
+  }
+  assert.equal((await queue.find(uid))?.state, 'deferred');
+});

@@ -1,5 +1,5 @@
-import { hasForbiddenCharacter } from '../../core/mime/character.js';
-import { decodeXtext } from '../../core/smtp/command.js';
+import { hasForbiddenCharacter } from '../mime/character.js';
+import { decodeXtext } from './command.js';
 
 /** ORCPT with its address decoded (RFC 3461 §4.2): `rfc822;ann@example.org`. */
 export function decodeOriginal(originalRecipient: string): string {
