@@ -190,26 +190,6 @@ test('a hundred megabytes are searched without holding up the event loop', async
   await assert.rejects(Promise.all(Array.from({ length: 5 }, () => search.find(wanted))), /Too many searches/);
 });
 
-test('a log without line ends counts as looked at, and the cursor leads through it', async (t) => {
-  const site = await openSite(t, { logs: { maxSearchBytes: 8 * 1024 * 1024 } });
-  const name = 'postern-2026-11-20.log';
-  await mkdir(join(site.data, 'logs'), { recursive: true });
-  const file = await open(join(site.data, 'logs', name), 'w');
-  const line = (msg: string) => `${JSON.stringify({ level: 'info', time: '2026-11-20T09:00:00.000Z', msg })}\n`;
-  await file.write(line('the oldest'));
-  const hole = 40 * 1024 * 1024;
-  await file.write(`\n${line('the newest')}`, hole);
-  await file.close();
-  const rounds: Answer[] = [await logs(site, '?q=the')];
-  for (let next = rounds[0]?.nextCursor; next != null; next = rounds.at(-1)?.nextCursor) {
-    rounds.push(await logs(site, `?q=the&cursor=${next}`));
-    assert.ok(rounds.length < 10);
-  }
-  assert.ok(rounds.length >= 5, `${rounds.length} rounds`);
-  assert.deepEqual(said(rounds[0] ?? (await logs(site))), ['the newest']);
-  assert.deepEqual(said(rounds.at(-1) ?? (await logs(site))), ['the oldest']);
-});
-
 test('many lines around many matches come in parts, and each match in one of them', async (t) => {
   const site = await openSite(t);
   await mkdir(join(site.data, 'logs'), { recursive: true });
