@@ -15,11 +15,13 @@ interface Count {
   readonly start: number;
   readonly present: number;
   readonly previous: number;
+  /** When it was last said that the key is over the limit. */
+  readonly toldAt: number;
 }
 
 /**
  * Counts attempts per key in a sliding window and says how long a key must wait. The window is made of two fixed ones: the
- * previous counts for the share of it that the sliding one still covers. Costs three numbers a key, whatever the limit; has
+ * previous counts for the share of it that the sliding one still covers. Costs four numbers a key, whatever the limit; has
  * no timer.
  */
 export class AttemptLimiter {
@@ -51,13 +53,16 @@ export class AttemptLimiter {
     return Math.ceil(this.#waitMs(rolled, now - rolled.start) / 1000);
   }
 
-  /** Counts an attempt: of passwords, one that failed. */
-  record(key: string): void {
+  /** Counts an attempt: of passwords, one that failed. True when the key must wait now; that is said once in each window. */
+  record(key: string): boolean {
     const now = this.#clock.monotonic();
-    const count = this.#roll(this.#counts.get(key) ?? { start: now, present: 0, previous: 0 }, now);
+    const before = this.#roll(this.#counts.get(key) ?? { start: now, present: 0, previous: 0, toldAt: -Infinity }, now);
+    const count = { ...before, present: before.present + 1 };
+    const isNews = now - count.toldAt >= this.#windowMs && this.#waitMs(count, now - count.start) > 0;
     this.#counts.delete(key);
-    this.#counts.set(key, { ...count, present: count.present + 1 });
+    this.#counts.set(key, isNews ? { ...count, toldAt: now } : count);
     this.#forgetOld(now);
+    return isNews;
   }
 
   /** The key has shown that it is honest. */
@@ -70,7 +75,7 @@ export class AttemptLimiter {
     const windows = Math.floor((now - count.start) / this.#windowMs);
     if (windows < 1) return count;
     const previous = windows === 1 ? count.present : 0;
-    return { start: count.start + windows * this.#windowMs, present: 0, previous };
+    return { ...count, start: count.start + windows * this.#windowMs, present: 0, previous };
   }
 
   /** Until the weighted count, one more attempt included, fits into the limit. */

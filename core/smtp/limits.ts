@@ -81,9 +81,9 @@ export class ClientLimits {
     return this.isExempt(ip) ? 0 : this.#signIns.retryAfter(clientKey(ip));
   }
 
-  /** A sign-in from that address has failed. */
-  record(ip: string): void {
-    if (!this.isExempt(ip)) this.#signIns.record(clientKey(ip));
+  /** A sign-in from that address has failed. True when it must wait now; that is said once in each window. */
+  record(ip: string): boolean {
+    return !this.isExempt(ip) && this.#signIns.record(clientKey(ip));
   }
 
   #leave(key: string): void {

@@ -17,7 +17,8 @@ export interface ChainSource {
 export interface AuthThrottle {
   /** Seconds until the address may try again; 0 is now. */
   retryAfter(address: string): number;
-  record(address: string): void;
+  /** Counts a failure. True when the address must wait now; that is said once in each window. */
+  record(address: string): boolean;
 }
 
 /** What may change while the server runs; read anew for each command. */

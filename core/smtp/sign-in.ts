@@ -82,8 +82,13 @@ export class SignIn {
   }
 
   async #penalise(reply: Reply): Promise<Reply> {
+    const { throttle, log } = this.#ground;
     const { limits } = this.#ground.settings();
-    this.#ground.throttle.record(this.#session.remote.address);
+    const { id, remote } = this.#session;
+    if (throttle.record(remote.address)) {
+      const seconds = throttle.retryAfter(remote.address);
+      log.warn({ session: id, remote: remote.address, seconds }, 'too many wrong passwords: the address has to wait');
+    }
     if (!this.#session.exempt) {
       await pause(limits.authDelaySeconds[this.#failures - 1] ?? 0);
     }

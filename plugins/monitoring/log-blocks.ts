@@ -1,17 +1,16 @@
 import type { FileHandle } from 'node:fs/promises';
 
+/** More than the longest line of ours many times over: what fills a block without a line end is none. */
 const BLOCK_BYTES = 256 * 1024;
-/** More without a line end is no line of ours. */
-const MAX_CARRIED = 1024 * 1024;
 const LF = 0x0a;
 
-/** Whole lines of a file, and where the first of them begins. */
+/** Whole lines of a file, and where the first of them begins; no bytes where the file has no lines. */
 export interface LogBlock {
   readonly start: number;
   readonly bytes: Buffer;
 }
 
-/** The lines of a file before byte `end`, last block first; each read lets the event loop go on. */
+/** The lines of a file before byte `end`, last block first, each up to where the one before began; each read lets the event loop go on. */
 export async function* blocksBackwards(file: FileHandle, end: number): AsyncGenerator<LogBlock> {
   let carried = Buffer.alloc(0);
   for (let position = end; position > 0;) {
@@ -20,12 +19,9 @@ export async function* blocksBackwards(file: FileHandle, end: number): AsyncGene
     const { buffer, bytesRead } = await file.read(Buffer.allocUnsafe(size), 0, size, position);
     const block = Buffer.concat([buffer.subarray(0, bytesRead), carried]);
     const first = position === 0 ? 0 : block.indexOf(LF) + 1;
-    if (first === 0 && position > 0) {
-      carried = block.length > MAX_CARRIED ? Buffer.alloc(0) : block;
-      continue;
-    }
-    carried = block.subarray(0, first);
-    if (first < block.length) yield { start: position + first, bytes: block.subarray(first) };
+    const holdsNoLine = position > 0 && (first === 0 || first === block.length);
+    carried = holdsNoLine ? Buffer.alloc(0) : block.subarray(0, first);
+    yield holdsNoLine ? { start: position, bytes: carried } : { start: position + first, bytes: block.subarray(first) };
   }
 }
 

@@ -96,7 +96,7 @@ export class LogSearch {
         for (const line of linesBackwards(block)) {
           if (before.length < context) before.unshift(at(line.bytes.toString(), line.offset));
         }
-        if (before.length >= context) break;
+        if (before.length >= context || place.offset - block.start >= (context + 1) * LINE_BYTES) break;
       }
       return [...before, ...after.map((line) => at(line.bytes.toString(), line.offset))];
     } finally {
@@ -113,13 +113,11 @@ export class LogSearch {
       if (file === undefined) continue;
       try {
         const { size } = await file.stat();
-        const end = input.before?.file === name ? Math.min(size, input.before.offset) : size;
+        let end = input.before?.file === name ? Math.min(size, input.before.offset) : size;
         for await (const block of blocksBackwards(file, end)) {
-          const { length } = block.bytes;
-          if (searched >= this.#maxBytes()) {
-            return gathering.result(searched, { file: name, offset: block.start + length });
-          }
-          searched += length;
+          if (searched >= this.#maxBytes()) return gathering.result(searched, { file: name, offset: end });
+          searched += end - block.start;
+          end = block.start;
           if (input.signal.aborted || gathering.take(name, block)) return gathering.result(searched);
         }
       } finally {

@@ -52,6 +52,19 @@ describe('the limiter of attempts', () => {
     assert.equal(limiter.size, 1);
   });
 
+  test('says of one attempt in each window that the key has come over the limit by it', () => {
+    const { clock, limiter } = limiterOf();
+    const record = () => limiter.record('key');
+    assert.deepEqual([record(), record(), record(), record()], [false, false, true, false]);
+    clock.advance(59);
+    assert.equal(record(), false);
+    assert.equal(limiter.record('other'), false);
+    clock.advance(1);
+    assert.equal(record(), true);
+    clock.advance(120);
+    assert.deepEqual([record(), record(), record(), record()], [false, false, true, false]);
+  });
+
   test('forgets a key that has shown that it is honest', () => {
     const { limiter } = limiterOf({ limit: 1 });
     limiter.record('key');

@@ -4,8 +4,9 @@ import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { start } from '../../core/main.js';
 import { defineEndpoint } from '../../core/http/endpoint.js';
-import { basic } from '../core/http/opened-shell.js';
+import { basic, passwords } from '../core/http/opened-shell.js';
 import { rawExchange, rawRequest, statusOf } from '../core/http/raw-exchange.js';
+import { deliver } from '../support/delivery.js';
 import { suiteEnding } from '../support/ending.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 import { breaches } from './access-policy.js';
@@ -218,6 +219,38 @@ describe('who may ask the whole server what', () => {
 });
 
 describe('who guesses passwords over HTTP', () => {
+  /** Status and number of the answers to requests that are sent all at once over one connection. */
+  async function statuses(port: number, requests: readonly string[]): Promise<Readonly<Record<string, number>>> {
+    const answers = await rawExchange(port, requests.join(''));
+    const all = [...answers.matchAll(/HTTP\/1\.1 (\d{3}) [^]*?\r\n\r\n/g)];
+    for (const [head, status = ''] of all) if (/429|503/.test(status)) assert.match(head, /\r\nRetry-After: \d+\r\n/);
+    const counts: Record<string, number> = {};
+    for (const [, status = ''] of all) counts[status] = (counts[status] ?? 0) + 1;
+    return counts;
+  }
+
+  test('H23 of a thousand tries of a name ten are looked at, and of two thousand names at once what fits', async (t) => {
+    const ground = await HttpGround.start(t, { http: { limits: { exemptLoopback: false } } });
+    const last = (n: number, count: number) => (n === count - 1 ? ['Connection: close'] : []);
+    const guess = (_: unknown, n: number) =>
+      `${['GET /store HTTP/1.1', 'Host: localhost', `Authorization: ${basic('reader', `guess ${n}`)}`, ...last(n, 1000)].join('\r\n')}\r\n\r\n`;
+    assert.deepEqual(await statuses(ground.port, Array.from({ length: 1000 }, guess)), { 401: 10, 429: 990 });
+
+    const authenticate = (_: unknown, n: number) => {
+      const body = `{"username":"nobody${n}@localhost","password":"guess"}`;
+      const own = [`Authorization: ${basic('boss', passwords.boss)}`, `Content-Length: ${body.length}`, ...json];
+      return `${['POST /users/authenticate HTTP/1.1', 'Host: localhost', ...own, ...last(n, 2000)].join('\r\n')}\r\n\r\n${body}`;
+    };
+    const [answered] = await Promise.all([
+      statuses(ground.port, Array.from({ length: 2000 }, authenticate)),
+      deliver(ground.server.portOf('mx'), 'Subject: through\r\n\r\nall the same\r\n'),
+    ]);
+    const { 200: looked = 0, 503: refused = 0 } = answered;
+    t.diagnostic(`${looked} looked at, ${refused} refused`);
+    assert.equal(looked + refused, 2000);
+    assert.ok(looked >= 100 && refused > 0);
+  });
+
   test('H23 waits after ten failures of a name, and after as many at /users/authenticate', async (t) => {
     const rest = { plugins: { users: { attempts: { limit: 2 } } } };
     const ground = await HttpGround.start(t, { http: { limits: { exemptLoopback: false } }, rest });

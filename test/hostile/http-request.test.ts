@@ -86,7 +86,7 @@ describe('requests to the whole server that are not what they seem', () => {
     });
   }
 
-  test('H35 slow heads and slow bodies are 408, and a thousand pipelined requests are answered in order', async () => {
+  test('H35 slow heads and slow bodies are 408, and ten thousand pipelined requests are answered', async () => {
     const slow = [
       'GET /health HTTP/1.1\r\nHost: localhost\r\n',
       `POST /users HTTP/1.1\r\nHost: localhost\r\n${authorization}\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{`,
@@ -95,14 +95,14 @@ describe('requests to the whole server that are not what they seem', () => {
       ...slow.map((text) => rawExchange(ground.port, text)),
       rawExchange(
         ground.port,
-        `${'GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(999)}GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`,
+        `${'GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(9999)}GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`,
       ),
     ]);
     assert.deepEqual(
       [head, body].map((answer) => statusOf(answer ?? '')),
       [408, 408],
     );
-    assert.equal((many ?? '').split('HTTP/1.1 200 ').length - 1, 1000);
+    assert.equal((many ?? '').split('HTTP/1.1 200 ').length - 1, 10_000);
   });
 
   test('H12 an upload that is slow is 408, and nothing of it stays', async () => {
@@ -147,6 +147,30 @@ describe('requests to the whole server that are not what they seem', () => {
 });
 
 describe('more HTTP connections than there may be', () => {
+  test('H35 five thousand idle ones leave mail its ports, and a thousand of them are kept', async (t) => {
+    const ground = await HttpGround.start(t);
+    const request = 'GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n';
+    let kept = 0;
+    let ended = 0;
+    const idle = Array.from({ length: 5000 }, () => {
+      const socket = connect(ground.port, '127.0.0.1');
+      socket.on('error', () => undefined).once('data', () => (kept += 1));
+      socket.once('close', () => (ended += 1)).write(request);
+      return socket;
+    });
+    t.after(() => idle.forEach((socket) => socket.destroy()));
+    await until('an end or an answer for each', () => (kept + ended >= idle.length ? true : undefined));
+    t.diagnostic(`${kept} kept, ${ended} closed`);
+    assert.ok(kept <= 1000 && kept >= 900, `${kept} kept`);
+    const began = performance.now();
+    await deliver(ground.server.portOf('mx'), 'Subject: through\r\n\r\nall the same\r\n');
+    assert.ok(performance.now() - began < 5000);
+    for (const socket of idle) socket.destroy();
+    await until('an answer', async () =>
+      (await ground.ask('GET', '/health').catch(() => '')).includes('"status":"UP"') ? true : undefined,
+    );
+  });
+
   test('H35 are closed, and mail comes in all the same', async (t) => {
     const ground = await HttpGround.start(t, { http: { limits: { maxConnections: 5 } } });
     const idle = Array.from({ length: 50 }, () => connect(ground.port, '127.0.0.1'));

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { lstat, mkdir, readdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { lstat, mkdir, open, readdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { statusOf } from '../core/http/raw-exchange.js';
@@ -17,7 +17,8 @@ const suite = suiteEnding();
 describe('calls of the whole server about itself', () => {
   let ground: HttpGround;
   before(async () => {
-    ground = await HttpGround.start(suite);
+    const logs = { maxSearchBytes: 16 * 1024 ** 2 };
+    ground = await HttpGround.start(suite, { rest: { plugins: { monitoring: { logs } } } });
   });
   const dumps = () => join(ground.server.folder, 'data', 'heapdumps');
   const post = (path: string, body = '{}') => ground.ask('POST', path, { headers: json, body });
@@ -82,6 +83,42 @@ describe('calls of the whole server about itself', () => {
       for (const { line } of items) {
         assert.ok(JSON.stringify(line).toLowerCase().includes(JSON.stringify(plain).slice(1, -1)));
       }
+    }
+  });
+
+  test('H28 a log of 10 GB is answered from its end within a second, whatever is asked', async (t) => {
+    const folder = join(ground.server.folder, 'data', 'logs');
+    const name = 'postern-2020-01-01.log';
+    const size = 10 * 1024 ** 3;
+    const sparse = await open(join(folder, name), 'w');
+    t.after(() => rm(join(folder, name)));
+    const line = JSON.stringify({
+      level: 'info',
+      time: '2020-01-01T00:00:00.000Z',
+      msg: 'at the end of ten gigabytes',
+    });
+    await sparse.write(`\n${line}\n`, size);
+    await sparse.close();
+    const end = `cursor=${name}:${size + line.length + 2}`;
+    const asked = {
+      'limit=1': 1,
+      [`limit=1&${end}`]: 1,
+      'limit=1&q=gigabytes': 1,
+      [`limit=100&${end}`]: 1,
+      [`limit=1000&q=gigabytes&${end}`]: 1,
+      [`limit=1&level=error&${end}`]: 0,
+      [`limit=1&context=50&${end}`]: 1,
+      [`at=${name}:${size + 1}&context=50`]: 1,
+    };
+    for (const [query, count] of Object.entries(asked)) {
+      const began = performance.now();
+      const answer = await ground.ask('GET', `/logs?${query}`, { headers: ['Accept: application/json'] });
+      const took = performance.now() - began;
+      t.diagnostic(`${query}: ${Math.round(took)} ms`);
+      assert.equal(statusOf(answer), 200);
+      assert.ok(took <= 1000, `${query}: ${Math.round(took)} ms`);
+      const { items } = JSON.parse(bodyOf(answer)) as { items: readonly { matched: boolean }[] };
+      assert.equal(items.filter(({ matched }) => matched).length, count, query);
     }
   });
 

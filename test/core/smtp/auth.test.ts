@@ -175,6 +175,42 @@ describe('AUTH', () => {
     third.close();
   });
 
+  it('S20 an address that comes over the limit is one line of the log for each window, however often it tries', async (test) => {
+    const clock = new TestClock();
+    const limits = { exemptLoopback: false, authDelaySeconds: [], authFailuresPerAddress: 3, authFailures: 100 };
+    const engine = await TestEngine.start(test, { settings: { ...settings, limits }, clock });
+    const told = () => engine.logged('too many wrong passwords: the address has to wait');
+    const client = await engine.greeted();
+    const wrong = async () => (await client.command(plain('anna', 'no'))).code;
+    assert.deepEqual([await wrong(), await wrong()], [535, 535]);
+    clock.advance(500);
+    // The window slides: five minutes later one more try is let in, and comes over the limit again.
+    for (const seconds of [0, 310]) {
+      clock.advance(seconds);
+      assert.equal(await wrong(), 535);
+      for (let n = 0; n < 5; n += 1) assert.equal(await wrong(), 454);
+      assert.deepEqual(
+        told().map(({ level, fields }) => [level, fields['remote'], Number(fields['seconds']) > 0]),
+        [['warn', '127.0.0.1', true]],
+      );
+    }
+    assert.equal(engine.logged('sign-in refused').length, 4);
+    clock.advance(1200);
+    assert.deepEqual([await wrong(), await wrong(), await wrong(), await wrong()], [535, 535, 535, 454]);
+    assert.equal(told().length, 2);
+    client.close();
+  });
+
+  it('S20 wrong passwords within the limit, and those of exempt clients, are no such line', async (test) => {
+    for (const limits of [{ exemptLoopback: false, authDelaySeconds: [] }, { authFailuresPerAddress: 1 }]) {
+      const engine = await TestEngine.start(test, { settings: { ...settings, limits } });
+      const client = await engine.greeted();
+      for (const _ of [1, 2, 3]) assert.equal((await client.command(plain('anna', 'no'))).code, 535);
+      assert.deepEqual(engine.logged('too many wrong passwords: the address has to wait'), []);
+      client.close();
+    }
+  });
+
   it('a hook that has no answer now is 4yz and no failure', async (test) => {
     const busy = { outcome: 'refuse', reply: { code: 454, status: '4.7.0', lines: ['Busy'] } } as const;
     const engine = await TestEngine.start(test, {
