@@ -1,58 +1,67 @@
 import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, it } from 'node:test';
+import { before, describe, it } from 'node:test';
 import { selfSigned } from '../../support/certificate.js';
 import { lines } from '../../support/delivery.js';
 import { startInProcess, type InProcessServer } from '../../support/in-process-server.js';
 import { SmtpClient } from '../../support/smtp-client.js';
-import type { Ending } from '../../support/ending.js';
+import { suiteEnding } from '../../support/ending.js';
 
 const { key, cert } = selfSigned();
 const config = `{
   smtp: { listeners: [{ mode: 'submission', port: 0, tls: 'starttls', key: 'key.pem', cert: 'cert.pem' }] },
 }`;
-const username = 'anna@localhost';
 const password = 'correct horse battery';
 const next = 'another horse battery';
 
 describe('a session that has signed in', () => {
-  const changes: Readonly<Record<string, (server: InProcessServer) => Promise<unknown>>> = {
-    'is over when its user is disabled': ({ admin }) =>
-      admin.json(`/users/${username}`, { method: 'PATCH', json: { disabled: true } }),
-    'is over when its user has another password': ({ admin }) =>
-      admin.json(`/users/${username}`, { method: 'PATCH', json: { password: next } }),
-    'is over when its user is removed': ({ admin }) => admin.request(`/users/${username}`, { method: 'DELETE' }),
-    'is over when another user has come by that name': async ({ admin }) => {
-      await admin.request(`/users/${username}`, { method: 'DELETE' });
-      await admin.json('/users', { json: { username, password: next } }, 201);
+  const suite = suiteEnding();
+  let server: InProcessServer;
+
+  before(async () => {
+    server = await startInProcess(suite, config, {}, async (folder) => {
+      await writeFile(join(folder, 'key.pem'), key);
+      await writeFile(join(folder, 'cert.pem'), cert);
+    });
+  });
+
+  const change = (username: string, json: object) => server.admin.json(`/users/${username}`, { method: 'PATCH', json });
+  const remove = (username: string) => server.admin.request(`/users/${username}`, { method: 'DELETE' });
+  const changes: Readonly<Record<string, (username: string) => Promise<unknown>>> = {
+    'is over when its user is disabled': (username) => change(username, { disabled: true }),
+    'is over when its user has another password': (username) => change(username, { password: next }),
+    'is over when its user is removed': remove,
+    'is over when another user has come by that name': async (username) => {
+      await remove(username);
+      await server.admin.json('/users', { json: { username, password: next } }, 201);
     },
   };
-  for (const [what, change] of Object.entries(changes)) {
-    it(`${what}, and what it had begun is taken`, async (test) => {
-      const { server, client } = await signedIn(test);
+  for (const [number, [what, lockOut]] of Object.entries(changes).entries()) {
+    it(`${what}, and what it had begun is taken`, async () => {
+      const username = `user${number}@localhost`;
+      const client = await signedIn(server, username);
       assert.equal((await client.command(`MAIL FROM:<${username}>`)).code, 250);
-      await change(server);
+      await lockOut(username);
       assert.equal((await client.command('RCPT TO:<postmaster@localhost>')).code, 250);
       assert.equal((await client.data(lines('Subject: begun', '', 'before'))).code, 250);
       const { code, status } = await client.command(`MAIL FROM:<${username}>`);
       assert.deepEqual([code, status], [421, '4.7.0']);
       await client.waitForEnd();
+      client.close();
     });
   }
 
-  it('goes on when something else of its user is changed', async (test) => {
-    const { server, client } = await signedIn(test);
-    await server.admin.json(`/users/${username}`, { method: 'PATCH', json: { aliases: ['info@localhost'] } });
+  it('goes on when something else of its user is changed', async () => {
+    const username = 'stays@localhost';
+    const client = await signedIn(server, username);
+    await change(username, { aliases: ['info@localhost'] });
     assert.equal((await client.command(`MAIL FROM:<${username}>`)).code, 250);
+    client.close();
   });
 });
 
-async function signedIn(test: Ending): Promise<{ readonly server: InProcessServer; readonly client: SmtpClient }> {
-  const server = await startInProcess(test, config, {}, async (folder) => {
-    await writeFile(join(folder, 'key.pem'), key);
-    await writeFile(join(folder, 'cert.pem'), cert);
-  });
+async function signedIn(server: InProcessServer, username: string): Promise<SmtpClient> {
   await server.admin.json('/users', { json: { username, password } }, 201);
   const client = await SmtpClient.greeted({ port: server.portOf('submission') });
   assert.equal((await client.command('STARTTLS')).code, 220);
@@ -60,5 +69,5 @@ async function signedIn(test: Ending): Promise<{ readonly server: InProcessServe
   await client.command('EHLO client.example');
   const plain = Buffer.from(`\0${username}\0${password}`).toString('base64');
   assert.equal((await client.command(`AUTH PLAIN ${plain}`)).code, 235);
-  return { server, client };
+  return client;
 }
