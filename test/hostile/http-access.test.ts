@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { start } from '../../core/main.js';
 import { defineEndpoint } from '../../core/http/endpoint.js';
-import { basic, passwords } from '../core/http/opened-shell.js';
+import { basic } from '../core/http/opened-shell.js';
 import { rawExchange, rawRequest, statusOf } from '../core/http/raw-exchange.js';
 import { deliver } from '../support/delivery.js';
 import { suiteEnding } from '../support/ending.js';
@@ -229,26 +229,16 @@ describe('who guesses passwords over HTTP', () => {
     return counts;
   }
 
-  test('H23 of a thousand tries of a name ten are looked at, and of two thousand names at once what fits', async (t) => {
+  test('H23 of a thousand tries of a name ten are looked at, while mail comes in', async (t) => {
     const ground = await HttpGround.start(t, { http: { limits: { exemptLoopback: false } } });
-    const last = (n: number, count: number) => (n === count - 1 ? ['Connection: close'] : []);
+    const last = (n: number) => (n === 999 ? ['Connection: close'] : []);
     const guess = (_: unknown, n: number) =>
-      `${['GET /store HTTP/1.1', 'Host: localhost', `Authorization: ${basic('reader', `guess ${n}`)}`, ...last(n, 1000)].join('\r\n')}\r\n\r\n`;
-    assert.deepEqual(await statuses(ground.port, Array.from({ length: 1000 }, guess)), { 401: 10, 429: 990 });
-
-    const authenticate = (_: unknown, n: number) => {
-      const body = `{"username":"nobody${n}@localhost","password":"guess"}`;
-      const own = [`Authorization: ${basic('boss', passwords.boss)}`, `Content-Length: ${body.length}`, ...json];
-      return `${['POST /users/authenticate HTTP/1.1', 'Host: localhost', ...own, ...last(n, 2000)].join('\r\n')}\r\n\r\n${body}`;
-    };
+      `${['GET /store HTTP/1.1', 'Host: localhost', `Authorization: ${basic('reader', `guess ${n}`)}`, ...last(n)].join('\r\n')}\r\n\r\n`;
     const [answered] = await Promise.all([
-      statuses(ground.port, Array.from({ length: 2000 }, authenticate)),
+      statuses(ground.port, Array.from({ length: 1000 }, guess)),
       deliver(ground.server.portOf('mx'), 'Subject: through\r\n\r\nall the same\r\n'),
     ]);
-    const { 200: looked = 0, 503: refused = 0 } = answered;
-    t.diagnostic(`${looked} looked at, ${refused} refused`);
-    assert.equal(looked + refused, 2000);
-    assert.ok(looked >= 100 && refused > 0);
+    assert.deepEqual(answered, { 401: 10, 429: 990 });
   });
 
   test('H23 waits after ten failures of a name, and after as many at /users/authenticate', async (t) => {
