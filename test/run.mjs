@@ -34,6 +34,7 @@ const thorough = [
   'e2e/doctor',
   'e2e/endpoints',
   'e2e/explain',
+  'e2e/foreign-entries',
   'e2e/foreign-files',
   'e2e/killed',
   'e2e/large-messages',
@@ -69,9 +70,11 @@ const thorough = [
   'plugins/store/draft-large',
   'plugins/store/draft-race',
   'plugins/store/draft-routes',
+  'plugins/store/drafts',
   'plugins/store/folder-race',
   'plugins/store/quota-race',
   'plugins/store/store-model',
+  'plugins/users/locked-out',
 ];
 const isThorough = (file) => thorough.some((place) => file.startsWith(join('dist', 'test', place)));
 const sets = { '--quick': (file) => !isThorough(file), '--thorough': isThorough, '--all': () => true };
