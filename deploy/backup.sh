@@ -35,7 +35,7 @@ if [ -d mail ]; then
   for pass in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
     began=$(date +%s.%N)
     sleep 0.05 # the clock of a file system goes in ticks
-    printf '%s\n' "$changed" | take --recursive --files-from=- .
+    printf '%s\n' "$changed" | take --recursive --ignore-missing-args --files-from=- .
     changed=$(find ./mail -type d -path './mail/*/*' -newermt "@$began" | cut -d / -f 1-4 | sort -u)
     [ -n "$changed" ] || break
   done

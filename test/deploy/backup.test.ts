@@ -132,7 +132,7 @@ describe('backup.sh', { skip: skipWithout('rsync') }, () => {
     assert.equal((await listMessages(admin)).length, 1);
   });
 
-  test('finds a message that is renamed while pass after pass looks elsewhere', async (t) => {
+  test('finds a message that is renamed while pass after pass looks elsewhere, and goes on when a mailbox goes', async (t) => {
     const folder = await temporaryFolder(t);
     const mailbox = join(folder, 'data', 'mail', 'localhost', 'anna');
     for (const name of ['new', 'cur', '.Archive/new', '.Archive/cur']) {
@@ -152,7 +152,9 @@ echo pass >>'${passes}'
 count=$(wc -l <'${passes}')
 PATH=\${PATH#*:}
 if [ "$count" -gt 3 ]; then exec rsync "$@"; fi
-rsync --exclude='busy*' "$@"
+if [ "$count" = 2 ]; then rm -r '${folder}/data/mail/localhost/ben'; fi
+rsync --exclude='busy*' "$@" || exit
+if [ "$count" = 1 ]; then touch '${folder}/data/mail/localhost/ben/new'; fi
 cd '${mailbox}' && mv cur/busy* .Archive/cur/busy-$count 2>/dev/null || mv .Archive/cur/busy* cur/busy-$count:2,
 `,
       { mode: 0o755 },
