@@ -87,6 +87,22 @@ const tables = {
   },
 };
 
+/** Translations of the messages of zod, half of its size, are read when a plugin asks for one. */
+const translations = {
+  name: 'translations',
+  setup(bundling) {
+    bundling.onResolve({ filter: /\/locales\/index\.js$/ }, ({ path, resolveDir }) => {
+      return { path: join(resolveDir, path), namespace: 'translations' };
+    });
+    bundling.onLoad({ filter: /./, namespace: 'translations' }, ({ path }) => {
+      const names = [...readFileSync(path, 'utf8').matchAll(/default as (\w+)/g)].map(([, name]) => name);
+      const getters = names.map((name) => `get ${name}() { return require('zod/v4/locales').${name}; }`);
+      return { contents: `module.exports = { ${getters.join(', ')} };`, loader: 'js' };
+    });
+    bundling.onResolve({ filter: /^zod\/v4\/locales$/ }, ({ path }) => ({ path, external: true }));
+  },
+};
+
 /**
  * A start that reads a thousand small files takes twice as long as one that reads twenty large ones. All lie in one folder, so
  * that a module finds its worker beside itself wherever it went, and a manifest of their own says what `postern/…` is there.
@@ -110,7 +126,7 @@ async function bundle() {
     external: loadedLate,
     metafile: true,
     legalComments: 'none',
-    plugins: [tables],
+    plugins: [tables, translations],
     logLevel: 'warning',
     chunkNames: 'part-[hash]',
     // Packages that are CommonJS ask for Node's own modules by `require`.
@@ -149,7 +165,9 @@ function workers() {
 
 /** The licences of the packages whose code is in the files. */
 function licensesOf(inputs) {
-  const folders = new Set(inputs.flatMap((path) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0] ?? []));
+  const folders = new Set(
+    inputs.flatMap((path) => /^(?!\w+:).*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0] ?? []),
+  );
   return [...folders]
     .toSorted((a, b) => (a < b ? -1 : 1))
     .map((folder) => {

@@ -59,6 +59,10 @@ export class LiveConfiguration implements Configuration {
     return this.#current.settings.smtp.limits.messageBytes;
   }
 
+  get mostSessions(): number {
+    return this.#current.settings.smtp.limits.clients;
+  }
+
   files(): readonly ConfigurationFile[] {
     return this.#current.files();
   }

@@ -52,6 +52,8 @@ export interface Configuration {
   readonly nameServers?: readonly string[];
   /** The largest message that is taken, in bytes. */
   readonly messageBytes?: number;
+  /** SMTP sessions that may be open at once, over all listeners. */
+  readonly mostSessions?: number;
   /** Every key with value, origin and description; secrets masked. */
   effective(): readonly EffectiveValue[];
   /** The files that the configuration was read from. */

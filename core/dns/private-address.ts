@@ -1,21 +1,37 @@
 import { isIPv6 } from 'node:net';
 import { bitsOf, normalAddress } from '../ip-address.js';
-import { parseNetworks } from '../smtp/networks.js';
+import { parseNetworks, type NetworkSet } from '../smtp/networks.js';
 
-/** RFC 6890 and its successors: what is not meant to be reached over the Internet. */
-const special = parseNetworks(
-  `0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.168.0.0/16 198.18.0.0/15
-   224.0.0.0/4 240.0.0.0/4 ::/127 fc00::/7 fe80::/10 fec0::/10 ff00::/8 64:ff9b:1::/48 100::/64 2001::/32`.split(/\s+/),
-);
-/** In these stands an IPv4 address, behind so many bits: NAT64 (RFC 6052), 6to4 (RFC 3056), IPv4-compatible (RFC 4291). */
-const embedding = [
-  { networks: parseNetworks(['64:ff9b::/96']), bits: 96 },
-  { networks: parseNetworks(['2002::/16']), bits: 16 },
-  { networks: parseNetworks(['::/96']), bits: 96 },
-];
+interface SpecialNetworks {
+  /** RFC 6890 and its successors: what is not meant to be reached over the Internet. */
+  readonly special: NetworkSet;
+  /** In these stands an IPv4 address, behind so many bits: NAT64 (RFC 6052), 6to4 (RFC 3056), IPv4-compatible (RFC 4291). */
+  readonly embedding: readonly { readonly networks: NetworkSet; readonly bits: number }[];
+}
+
+let known: SpecialNetworks | undefined;
+
+/** Made when somebody asks: a start does not wait for it. */
+function specialNetworks(): SpecialNetworks {
+  known ??= {
+    special: parseNetworks(
+      `0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.168.0.0/16 198.18.0.0/15
+       224.0.0.0/4 240.0.0.0/4 ::/127 fc00::/7 fe80::/10 fec0::/10 ff00::/8 64:ff9b:1::/48 100::/64 2001::/32`.split(
+        /\s+/,
+      ),
+    ),
+    embedding: [
+      { networks: parseNetworks(['64:ff9b::/96']), bits: 96 },
+      { networks: parseNetworks(['2002::/16']), bits: 16 },
+      { networks: parseNetworks(['::/96']), bits: 96 },
+    ],
+  };
+  return known;
+}
 
 /** True for private, loopback, link-local, multicast and reserved addresses, however they are spelt. */
 export function isPrivateAddress(ip: string): boolean {
+  const { special, embedding } = specialNetworks();
   const address = normalAddress(ip);
   if (special.has(address)) return true;
   if (!isIPv6(address)) return false;

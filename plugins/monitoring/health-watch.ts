@@ -38,8 +38,6 @@ export async function watchHealth(context: PluginContext, ground: HealthGround):
   context.onClose(() => eventLoop.close());
   const hooks = new HookFailures(() => catalogue.hooks(), clock);
   const room = new SessionRoom(() => activity.open, configuration);
-  const unwatch = configuration.watch?.(() => room.readLimit());
-  context.onClose(() => unwatch?.());
   const changes = new HealthChanges(ground.health, log);
   await disk.look();
   await probe.look();

@@ -3,7 +3,6 @@ import { readdir } from 'node:fs/promises';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import type { Clock } from '../../../core/clock.js';
-import type { EffectiveValue } from '../../../core/contracts/server.js';
 import { nodeFiles, type FileLayer } from '../../../core/disk/file-layer.js';
 import { HealthRegistry } from '../../../core/health-registry.js';
 import type { HealthReport } from '../../../core/health.js';
@@ -133,30 +132,16 @@ test('hooks that failed are told for five minutes, also when they are registered
 
 test('sessions are degraded when nearly all that may be open are open, and a new limit is taken', () => {
   let open = 89;
-  let limit: number | undefined = 100;
-  const effective = (): readonly EffectiveValue[] =>
-    limit === undefined ? [] : [{ ...valueOf('smtp.limits.clients'), value: limit }];
-  const room = new SessionRoom(() => open, { effective });
+  const configuration: { mostSessions?: number } = { mostSessions: 100 };
+  const room = new SessionRoom(() => open, configuration);
   assert.equal(room.report().status, 'up');
   open = 90;
   assert.deepEqual(room.report(), {
     status: 'degraded',
     why: '90 SMTP sessions are open; 100 may be, then clients are sent away.',
   });
-  limit = 1000;
-  room.readLimit();
+  configuration.mostSessions = 1000;
   assert.equal(room.report().status, 'up');
-  limit = undefined;
-  room.readLimit();
+  delete configuration.mostSessions;
   assert.equal(room.report().status, 'up');
-});
-
-const valueOf = (key: string): EffectiveValue => ({
-  key,
-  value: null,
-  origin: 'default',
-  where: null,
-  default: null,
-  description: null,
-  secret: false,
 });
