@@ -76,6 +76,8 @@ function sweep() {
 /** Loaded when somebody needs them, as packages: a start does not wait for them, and most servers never want them. */
 const loadedLate = ['koa-body', 'mailauth', 'mailparser', 'sanitize-html'];
 
+const target = 'node20.19';
+
 /** Large tables are read as JSON, which takes a fraction of the time that the same takes as a program. */
 const tables = {
   name: 'tables',
@@ -109,12 +111,13 @@ const translations = {
  * Neither minified nor renamed: a stack still tells what went wrong.
  */
 async function bundle() {
-  const { build } = await import('esbuild');
+  const { build, transform } = await import('esbuild');
   const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
   const kit = Object.entries(exports).flatMap(([name, { default: file }]) => (file ? [[basename(name), file]] : []));
-  const entries = { cli: 'dist/core/cli.js', ...Object.fromEntries([...workers(), ...kit]) };
+  const entries = { entry: 'dist/core/entry.js', ...Object.fromEntries([...workers(), ...kit]) };
   const outdir = join(root, 'dist', 'server');
-  const { metafile } = await build({
+  const { metafile, outputFiles } = await build({
+    write: false,
     absWorkingDir: root,
     entryPoints: entries,
     outdir,
@@ -122,21 +125,19 @@ async function bundle() {
     splitting: true,
     format: 'esm',
     platform: 'node',
-    target: 'node20.19',
+    target,
     external: loadedLate,
     metafile: true,
     legalComments: 'none',
     plugins: [tables, translations],
     logLevel: 'warning',
     chunkNames: 'part-[hash]',
-    // Packages that are CommonJS ask for Node's own modules by `require`.
-    banner: {
-      js: "import { createRequire as requireOf } from 'node:module';\nconst require = requireOf(import.meta.url);",
-    },
   });
+  mkdirSync(outdir, { recursive: true });
+  for (const { path, text } of outputFiles) writeFileSync(path, await asCommonJs(text, transform));
   const manifest = {
     name: 'postern',
-    type: 'module',
+    type: 'commonjs',
     exports: Object.fromEntries(kit.map(([name]) => [`./${name}`, { default: `./${name}.js` }])),
   };
   writeFileSync(join(outdir, 'package.json'), JSON.stringify(manifest, null, 2));
@@ -147,6 +148,22 @@ async function bundle() {
     'LICENSES.txt',
   ]);
   for (const name of readdirSync(outdir)) if (!made.has(name)) rmSync(join(outdir, name), { recursive: true });
+}
+
+/**
+ * What V8 has compiled of CommonJS can be kept in every release of Node. The bundler divides ES modules only, so that each of
+ * its files is turned into CommonJS afterwards.
+ */
+async function asCommonJs(text, transform) {
+  const { code } = await transform(text, {
+    format: 'cjs',
+    platform: 'node',
+    target,
+    supported: { 'dynamic-import': false },
+    define: { 'import.meta.url': '__url' },
+    banner: `'use strict';\nconst __url = require('node:url').pathToFileURL(__filename).href;`,
+  });
+  return code;
 }
 
 /** Modules that run in a thread or a process of their own: their users name them by `new URL('./NAME.js', import.meta.url)`. */

@@ -15,11 +15,15 @@ process.stdout.on('error', ({ code }: NodeJS.ErrnoException) => {
   if (code !== 'EPIPE') process.exitCode = 1;
 });
 
-try {
-  process.exitCode = await run(readCommandLine(process.argv.slice(2)));
-} catch (error) {
-  process.stderr.write(`${sentenceOf(error)}\n`);
-  process.exitCode = 1;
+void main();
+
+async function main(): Promise<void> {
+  try {
+    process.exitCode = await run(readCommandLine(process.argv.slice(2)));
+  } catch (error) {
+    process.stderr.write(`${sentenceOf(error)}\n`);
+    process.exitCode = 1;
+  }
 }
 
 /** Resolves with the exit status. */

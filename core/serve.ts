@@ -1,5 +1,4 @@
 import { inspect } from 'node:util';
-import { letHeapGrow } from './heap-growth.js';
 import { StrayErrors } from './host/stray-errors.js';
 import { start, type RunningServer, type StartOptions, type Surroundings } from './main.js';
 import { isProblem } from './problem.js';
@@ -11,7 +10,6 @@ import { sentenceOf } from './sentence.js';
  * SIGHUP, which would end a process that does not listen to it, brings a changed configuration into force.
  */
 export async function serve(options: StartOptions, surroundings: Surroundings): Promise<never> {
-  letHeapGrow();
   const signalled = nextSignal();
   let reload = (): Promise<void> => Promise.resolve();
   process.on('SIGHUP', () => void reload());

@@ -33,7 +33,8 @@ test('the package holds the built server, its views, its assets and its document
     'dist/core/testing/index.js',
     'dist/core/testing/index.d.ts',
     'dist/plugins/index.js',
-    'dist/server/cli.js',
+    'dist/server/entry.js',
+    'dist/core/site/import-module.cjs',
     'dist/server/LICENSES.txt',
     'views/layout.njk',
     'public/app.css',
@@ -103,14 +104,14 @@ function takenWith(file: string, taken = new Set<string>()): ReadonlySet<string>
   taken.add(file);
   if (!file.endsWith('.js')) return taken;
   const text = readFileSync(join(projectRoot, 'dist', 'server', file), 'utf8');
-  for (const [, name = ''] of text.matchAll(/^(?:import|export)\b[^;"]*?"([^"]+)";$/gm)) {
+  for (const [, name = ''] of text.matchAll(/^(?:var \w+ = )?(?:__toESM\()?require\("([^"]+)"\)/gm)) {
     if (!isBuiltin(name)) takenWith(name.replace(/^\.\//, ''), taken);
   }
   return taken;
 }
 
 test('the command starts from few files, and no package is read before somebody needs it', () => {
-  const started = readdirSync(join(projectRoot, 'dist', 'server')).filter((name) => /^(cli|part-.*)\.js$/.test(name));
+  const started = readdirSync(join(projectRoot, 'dist', 'server')).filter((name) => /^(entry|part-.*)\.js$/.test(name));
   const taken = [...new Set(started.flatMap((name) => [...takenWith(name)]))];
   assert.deepEqual(
     taken.filter((name) => !/^[\w-]+\.js$/.test(name)),

@@ -1,6 +1,8 @@
 import { existsSync, readFileSync } from 'node:fs';
 import Module, { createRequire, register } from 'node:module';
+import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import { packageRoot } from '../installation.js';
 import type { KitPlaces } from './kit-resolver.js';
 import * as kit from '../plugin.js';
 
@@ -33,10 +35,14 @@ export async function importVersion(
   // CommonJS knows a module by its path alone.
   if (!known.has(version)) for (const path of beside) delete requireHere.cache[path];
   known.add(version);
-  return (await import(url.href)) as Readonly<Record<string, unknown>>;
+  return importModule(url.href);
 }
 
 const requireHere = createRequire(import.meta.url);
+
+const importModule = requireHere(join(packageRoot, 'dist', 'core', 'site', 'import-module.cjs')) as (
+  url: string,
+) => Promise<Readonly<Record<string, unknown>>>;
 
 let registered = false;
 

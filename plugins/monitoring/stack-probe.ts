@@ -4,14 +4,18 @@ import { MainStacks } from '../../core/watchdog/main-stacks.js';
 const SAMPLES = 5;
 const EVERY_MS = 20;
 
+void look();
+
 /** Runs in a worker: looks at the main thread a few times, tells what it has seen, and ends. */
-const stacks = new MainStacks();
-/** A session alone does not keep a worker alive. */
-const waiting = setInterval(() => undefined, 1000);
-for (let taken = 0; taken < SAMPLES; taken += 1) {
-  await stacks.look();
-  await new Promise((resolve) => setTimeout(resolve, EVERY_MS));
+async function look(): Promise<void> {
+  const stacks = new MainStacks();
+  // A session alone does not keep a worker alive.
+  const waiting = setInterval(() => undefined, 1000);
+  for (let taken = 0; taken < SAMPLES; taken += 1) {
+    await stacks.look();
+    await new Promise((resolve) => setTimeout(resolve, EVERY_MS));
+  }
+  clearInterval(waiting);
+  stacks.close();
+  parentPort?.postMessage(stacks.seen, []);
 }
-clearInterval(waiting);
-stacks.close();
-parentPort?.postMessage(stacks.seen, []);
