@@ -3,7 +3,7 @@ import type { Clock } from './clock.js';
 import { isOwnLayerEntry, layerFolderName } from './config/layer-folder.js';
 import { uniqueIdPattern } from './disk/id.js';
 import { ForeignEntries } from './foreign-entries.js';
-import { filesNamed, foreignInFolders, type OwnFolders } from './foreign-folder.js';
+import { filesNamed, foreignInFolders, type OwnFolders, whatIsForeignIn } from './foreign-folder.js';
 import type { HealthRegistry } from './health-registry.js';
 import { keptAnswerNames } from './http/idempotency.js';
 import type { Log } from './log.js';
@@ -33,7 +33,7 @@ export interface DataFolderInput {
 
 /** Watches over the data folder; to be looked at first when the leftovers of a dead process are gone. */
 export function watchDataFolder({ data, health, clock, log }: DataFolderInput): ForeignEntries {
-  const what = 'entries of the data folder are of nobody here';
+  const what = whatIsForeignIn('data');
   const foreign = new ForeignEntries({ what, find: () => foreignInFolders(data, folders), clock, log });
   health.check('core', 'data folder', () => foreign.report());
   return foreign;

@@ -1,4 +1,5 @@
 import type { Clock } from './clock.js';
+import { counted } from './counted.js';
 import type { HealthReport } from './health.js';
 import type { Log } from './log.js';
 
@@ -10,8 +11,8 @@ const namedInHealth = 3;
 const namedInLog = 100;
 
 export interface ForeignEntriesInput {
-  /** Where they are and what they are not: `entries in the folder of the mailboxes are no mailboxes`. */
-  readonly what: string;
+  /** What one of them is called, and several: `entry of the mail folder is no mailbox`, `entries of the mail folder are no mailboxes`. */
+  readonly what: { readonly one: string; readonly several: string };
   /** Names of what nobody here has made, below the place that `what` names. */
   readonly find: () => Promise<readonly string[]>;
   readonly clock: Clock;
@@ -41,7 +42,7 @@ export class ForeignEntries {
       this.#found = await find();
       const fresh = this.#found.filter((name) => !before.has(name));
       if (fresh.length > 0)
-        log.warn({ entries: fresh.slice(0, namedInLog), count: fresh.length }, `${what}; left alone`);
+        log.warn({ entries: fresh.slice(0, namedInLog), count: fresh.length }, `${what.several}; left alone`);
     } catch (error) {
       log.warn({ err: error }, 'a folder could not be searched for foreign files');
     }
@@ -57,6 +58,7 @@ export class ForeignEntries {
     if (clock.monotonic() >= this.#nextLook) void this.look();
     const names = this.#found.slice(0, namedInHealth).map((name) => JSON.stringify(name.slice(0, 100)));
     const more = count > namedInHealth ? ` and ${count - namedInHealth} more` : '';
-    return { status: 'degraded', why: `${count} ${what}, and are left alone: ${names.join(', ')}${more}.` };
+    const found = counted(count, `${what.one}, and is`, `${what.several}, and are`);
+    return { status: 'degraded', why: `${found} left alone: ${names.join(', ')}${more}.` };
   }
 }

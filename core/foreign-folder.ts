@@ -2,7 +2,7 @@ import type { Dirent } from 'node:fs';
 import { opendir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { faultCode } from './disk/fault.js';
-import { ForeignEntries } from './foreign-entries.js';
+import { ForeignEntries, type ForeignEntriesInput } from './foreign-entries.js';
 import type { PluginContext } from './plugin.js';
 
 /** Of a folder with more, the others are not looked at. */
@@ -45,6 +45,12 @@ async function foreignIn(folder: string, isOwn: OwnEntry): Promise<readonly stri
   return foreign.toSorted();
 }
 
+/** Of the folder called that. */
+export function whatIsForeignIn(name: string): ForeignEntriesInput['what'] {
+  const place = `of the ${name} folder`;
+  return { one: `entry ${place} is of nobody here`, several: `entries ${place} are of nobody here` };
+}
+
 /**
  * Tells of what is in a plugin's folder of that name, and in those below it that are given, and is not its own: in health as
  * `<name> folder`, and in the log. The first look is made behind the start.
@@ -55,7 +61,7 @@ export function watchFolder(
   folders: OwnFolders,
   { health, clock, log, every }: Pick<PluginContext, 'health' | 'clock' | 'log' | 'every'>,
 ): void {
-  const what = `entries of the ${name} folder are of nobody here`;
+  const what = whatIsForeignIn(name);
   const foreign = new ForeignEntries({ what, find: () => foreignInFolders(data, folders), clock, log });
   health.check(`${name} folder`, () => foreign.report());
   every(lookSeconds, () => foreign.look());

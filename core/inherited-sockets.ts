@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { counted } from './counted.js';
 import { startError } from './start-error.js';
 
 /** The name of one, as an option: printable ASCII without colons (systemd.socket(5)). */
@@ -72,7 +73,8 @@ function handedOver(env: Readonly<Record<string, string | undefined>>, pid: numb
   const number = /^\d{1,4}$/.test(count) ? Number(count) : Infinity;
   if (number > mostSockets) return nothing(`LISTEN_FDS=${JSON.stringify(count)} is no number of sockets`);
   const names = text?.split(':') ?? Array.from({ length: number }, () => 'unknown');
-  if (names.length !== number) return nothing(`LISTEN_FDNAMES has ${names.length} names for ${number} sockets`);
+  if (names.length !== number)
+    return nothing(`LISTEN_FDNAMES has ${counted(names.length, 'name')} for ${counted(number, 'socket')}`);
   return { names, why: `the service manager hands over ${listOf(names)}; FileDescriptorName= in its unit names it` };
 }
 

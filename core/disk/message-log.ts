@@ -1,4 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
+import { counted } from '../counted.js';
 import type { HealthReport } from '../health.js';
 import type { Log } from '../log.js';
 import type { CommitLog } from './commit-log.js';
@@ -267,7 +268,7 @@ export class MessageLog {
 
   report(): HealthReport {
     if (this.#unrestored > 0) {
-      const why = `${this.#unrestored} messages of the commit log could not be written; the log file says why.`;
+      const why = `${counted(this.#unrestored, 'message')} of the commit log could not be written; the log file says why.`;
       return { status: 'degraded', why };
     }
     if (this.#failed) {
@@ -275,11 +276,12 @@ export class MessageLog {
     }
     if (this.#aside === 0) return { status: 'up' };
     void this.#countAside().catch(() => undefined);
-    const files = this.#aside === 1 ? '1 file' : `${this.#aside} files`;
-    return {
-      status: 'degraded',
-      why: `${files} of the commit log could not be understood and ${this.#aside === 1 ? 'was' : 'were'} set aside in spool-log/aside. Look at them, then remove them.`,
-    };
+    const files = counted(
+      this.#aside,
+      'file of the commit log could not be understood and was',
+      'files of the commit log could not be understood and were',
+    );
+    return { status: 'degraded', why: `${files} set aside in spool-log/aside. Look there, then remove what you find.` };
   }
 
   async close(): Promise<void> {

@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { advice, fine, trouble, type Finding } from '../contracts/doctor-check.js';
+import { counted } from '../counted.js';
 import { isPrivateAddress } from '../dns/private-address.js';
 import { isLoopbackHost } from '../http/host.js';
 import type { ConfiguredAccount } from '../http/options.js';
@@ -91,7 +92,7 @@ function accounts(patient: Doors): readonly Finding[] {
   const findings = given.flatMap(([name, password]) => weakness(name, password));
   if (findings.length > 0) return findings;
   if (hasChosen(patient))
-    return [fine(`${Math.max(1, configured.length)} account(s) that somebody chose may sign in.`)];
+    return [fine(`${counted(Math.max(1, configured.length), 'account')} that somebody chose may sign in.`)];
   if (!existsSync(join(configuration.data, 'accounts.json'))) {
     return [fine(`The first start makes the account admin and shows its password once, ${unlessGiven}.`)];
   }

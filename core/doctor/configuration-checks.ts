@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { EffectiveValue } from '../contracts/server.js';
 import { advice, fine, skipped, trouble, type Finding } from '../contracts/doctor-check.js';
+import { counted } from '../counted.js';
 import { placeOf } from '../site/site-plugins.js';
 import { isPem } from '../smtp/tls-material.js';
 import type { CoreCheck, Patient } from './patient.js';
@@ -24,7 +25,7 @@ export const configurationChecks: readonly CoreCheck[] = [
 function configurationFile({ configuration }: Patient): readonly Finding[] {
   const { file, plugins } = configuration;
   const what = file === null ? 'There is no postern.json5 here: the defaults count' : `${file} has no mistakes`;
-  return [fine(`${what}; ${plugins.length} plugins.`)];
+  return [fine(`${what}; ${counted(plugins.length, 'plugin')}.`)];
 }
 
 async function secretsInFile({ configuration }: Patient): Promise<readonly Finding[]> {

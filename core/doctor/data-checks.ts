@@ -2,6 +2,7 @@ import { constants, type Stats } from 'node:fs';
 import { access, lstat, readdir, stat, statfs } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { advice, fine, skipped, trouble, type Finding } from '../contracts/doctor-check.js';
+import { counted } from '../counted.js';
 import { faultCode, isMissing } from '../disk/fault.js';
 import { nodeFiles } from '../disk/file-layer.js';
 import { DiskTrial } from './disk-trial.js';
@@ -83,8 +84,8 @@ async function rights(data: string): Promise<readonly Finding[]> {
     findings.push(trouble(is, `chown -R ${top.uid}:${top.gid} ${data}, as after a copy by root.`));
   }
   if (findings.length > 0) return findings;
-  const some = complete ? `${looked} entries` : `The first ${looked} entries`;
-  return [fine(`${some} belong to user ${top.uid}, and nobody else may look at them.`)];
+  const some = complete ? counted(looked, 'entry belongs', 'entries belong') : `The first ${looked} entries belong`;
+  return [fine(`${some} to user ${top.uid}, and nobody else may look at them.`)];
 }
 
 interface Entry {

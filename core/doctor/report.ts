@@ -1,4 +1,5 @@
 import type { FindingState } from '../contracts/doctor-check.js';
+import { counted } from '../counted.js';
 import type { ReportedFinding } from './examination.js';
 
 const width = 80;
@@ -55,8 +56,8 @@ export function countByState(findings: readonly ReportedFinding[]): Readonly<Rec
 
 function summary(findings: readonly ReportedFinding[]): string {
   const { ok, advice, problem, skipped } = countByState(findings);
-  const problems = problem === 1 ? '1 problem' : `${problem || 'no'} problems`;
-  const pieces = advice === 1 ? '1 piece of advice' : `${advice || 'no'} pieces of advice`;
+  const problems = problem === 0 ? 'no problems' : counted(problem, 'problem');
+  const pieces = advice === 0 ? 'no pieces of advice' : counted(advice, 'piece of advice', 'pieces of advice');
   return `${capital(problems)}, ${pieces}; ${ok} ok, ${skipped} skipped.`;
 }
 

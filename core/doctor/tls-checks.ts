@@ -1,6 +1,7 @@
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { advice, fine, skipped, trouble, type Finding } from '../contracts/doctor-check.js';
+import { counted } from '../counted.js';
 import { certificateFacts, type CertificateFacts } from '../smtp/certificate-facts.js';
 import type { ListenerSettings } from '../smtp/listener-options.js';
 import { isPem, readTlsMaterial } from '../smtp/tls-material.js';
@@ -47,7 +48,7 @@ function validity({ name }: ListenerSettings, { from, to }: CertificateFacts, no
     );
   if (now > to) return trouble(`The certificate of the listener ${name} expired on ${until}.`, todo);
   const days = Math.floor((to - now) / dayMs);
-  const is = `The certificate of the listener ${name} expires in ${days} day(s), on ${until}.`;
+  const is = `The certificate of the listener ${name} expires in ${counted(days, 'day')}, on ${until}.`;
   if (days < urgentDays) return trouble(is, todo);
   return days < soonDays ? advice(is, todo) : fine(`The certificate of the listener ${name} is valid until ${until}.`);
 }

@@ -17,8 +17,3 @@ export function ask(request: EndpointRequest, { question, fields, label, back }:
   // The endpoint's own model is what scripts get, and those are never asked.
   return respond({ view: 'confirm.njk', model }) as unknown as Response<never>;
 }
-
-/** A count with its noun: `1 message`, `2 messages`. */
-export function counted(count: number, noun: string, plural = `${noun}s`): string {
-  return `${count.toLocaleString('en')} ${count === 1 ? noun : plural}`;
-}

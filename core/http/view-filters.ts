@@ -90,13 +90,19 @@ const tones = new Map(Object.entries(words).flatMap(([tone, list]) => list.map((
 /** Tone of a state word, `neutral` when it has none. */
 export const toneOf = (word: unknown): string => tones.get(String(word).toLowerCase()) ?? 'neutral';
 
+/** 1 → `1 message`, 12345 → `12 345 messages`. */
+export function formatCounted(count: unknown, noun: string, plural = `${noun}s`): string {
+  return `${formatNumber(count)} ${count === 1 ? noun : plural}`;
+}
+
 /** The filters of every view, by name. */
-export function viewFilters(clock: Clock): Readonly<Record<string, (value: never) => string>> {
+export function viewFilters(clock: Clock): Readonly<Record<string, (value: never, ...more: never[]) => string>> {
   return {
     ago: (iso: unknown) => formatAgo(iso, clock.now()),
     fullTime: formatTime,
     bytes: formatBytes,
     number: formatNumber,
+    counted: formatCounted,
     duration: formatDuration,
     url: safeUrl,
     tone: toneOf,

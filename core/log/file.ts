@@ -1,6 +1,7 @@
 import { mkdir, open, readdir, rm, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../clock.js';
+import { counted } from '../counted.js';
 import type { HealthReport } from '../health.js';
 
 export interface LogFileOptions {
@@ -94,7 +95,7 @@ export class LogFile {
 
   health(): HealthReport {
     if (this.#failure === undefined) return { status: 'up' };
-    const lost = this.#dropped > 0 ? `, ${this.#dropped} lines were dropped` : '';
+    const lost = this.#dropped > 0 ? `, ${counted(this.#dropped, 'line was', 'lines were')} dropped` : '';
     return {
       status: 'degraded',
       why: `The log cannot be written (${this.#failure})${lost}; the newest lines are kept in memory.`,

@@ -11,6 +11,7 @@ import {
   type DoctorInput,
   type Finding,
 } from '../../core/contracts/doctor-check.js';
+import { counted } from '../../core/counted.js';
 import { faultCode, isMissing } from '../../core/disk/fault.js';
 import { isDnsFailure } from '../../core/dns/failure.js';
 import { SystemResolver } from '../../core/dns/system-resolver.js';
@@ -44,14 +45,19 @@ async function waiting({ owner, clock }: Input): Promise<readonly Finding[]> {
   const findings: Finding[] = [];
   if (held > 0) {
     findings.push(
-      advice(`${held} message(s) are held and go nowhere by themselves.`, 'See /client/queue/list?state=held.'),
+      advice(
+        `${counted(held, 'message is held and goes nowhere by itself', 'messages are held and go nowhere by themselves')}.`,
+        'See /client/queue/list?state=held.',
+      ),
     );
   }
   if (clock.now() - since > oldAfterMs) {
     const is = `The oldest message waits since ${new Date(since).toISOString()}.`;
     findings.push(advice(is, 'See /client/queue/statistics for where it should go, and what its server says.'));
   }
-  return findings.length > 0 ? findings : [fine(`${open} message(s) are in the queue, none for longer than a day.`)];
+  return findings.length > 0
+    ? findings
+    : [fine(`${counted(open, 'message is', 'messages are')} in the queue, none for longer than a day.`)];
 }
 
 async function quarantined(data: string): Promise<readonly Finding[]> {
@@ -62,7 +68,7 @@ async function quarantined(data: string): Promise<readonly Finding[]> {
   });
   const count = names.filter((name) => !name.endsWith('.reason')).length;
   if (count === 0) return [];
-  const is = `${count} file(s) of the queue could not be understood and lie in ${folder}.`;
+  const is = `${counted(count, 'file')} of the queue could not be understood, to be found in ${folder}.`;
   return [advice(is, 'Each has a file .reason beside it; look at them, then remove them.')];
 }
 

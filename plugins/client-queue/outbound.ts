@@ -3,6 +3,7 @@ import type { Clock } from '../../core/clock.js';
 import type { LocalDelivery } from '../../core/contracts/local-delivery.js';
 import type { RelayQueue } from '../../core/contracts/relay-queue.js';
 import type { SubmissionService } from '../../core/contracts/submission.js';
+import { counted } from '../../core/counted.js';
 import type { HopFinder } from '../../core/dns/next-hop.js';
 import type { HealthReport } from '../../core/health.js';
 import type { Log } from '../../core/log.js';
@@ -197,7 +198,10 @@ export class Outbound {
     const { unsettled } = this.#desk;
     if (this.#scheduler.fault !== undefined) return { status: 'down', why: this.#scheduler.fault };
     if (unsettled > 0) {
-      return { status: 'degraded', why: `What came of ${unsettled} attempts cannot be written to the disk yet.` };
+      return {
+        status: 'degraded',
+        why: `What came of ${counted(unsettled, 'attempt')} cannot be written to the disk yet.`,
+      };
     }
     return { status: 'up' };
   }

@@ -1,6 +1,7 @@
 import { openStates } from '../../core/contracts/queue-entry.js';
 import type { EntryFilter, Selector } from '../../core/contracts/queue-list.js';
 import type { RelayQueue } from '../../core/contracts/relay-queue.js';
+import { counted } from '../../core/counted.js';
 import { problem } from '../../core/problem.js';
 import { mostSelected } from './queue-query.js';
 
@@ -29,7 +30,10 @@ export async function chosenBy({ uid, uids, filter, expect }: Selection, queue: 
   const selector = filter === undefined ? { uids: [...new Set(uids ?? [uid ?? ''])] } : { filter, expect };
   const count = 'filter' in selector ? await queue.count(selector.filter) : selector.uids.length;
   if (expect !== undefined && expect !== count)
-    throw problem('conflict', `The selection has ${count} entries now, not ${expect}. Look at the list again.`);
+    throw problem(
+      'conflict',
+      `The selection has ${counted(count, 'entry', 'entries')} now, not ${expect}. Look at the list again.`,
+    );
   return { selector, count };
 }
 

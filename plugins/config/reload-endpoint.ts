@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { Difference, Reloading, ReloadOutcome } from '../../core/contracts/server.js';
+import { counted } from '../../core/counted.js';
 import { defineEndpoint, respond, type AnyEndpoint } from '../../core/http/endpoint.js';
 import { isProblem, problem } from '../../core/problem.js';
 import { redactText } from '../../core/redact.js';
@@ -75,7 +76,7 @@ export function sentenceOf({ changed, restartRequired }: Pick<ReloadOutcome, 'ch
   return `In force: ${few(changed)}.${waiting}`;
 }
 
-const count = ({ length }: readonly string[]): string => (length === 1 ? '1 key waits' : `${length} keys wait`);
+const count = ({ length }: readonly string[]): string => counted(length, 'key waits', 'keys wait');
 
 /** A notice is a sentence, not a list. */
 function few(all: readonly string[]): string {

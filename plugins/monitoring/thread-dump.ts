@@ -2,6 +2,7 @@ import { performance } from 'node:perf_hooks';
 import { Worker } from 'node:worker_threads';
 import { z } from 'zod';
 import type { Clock } from '../../core/clock.js';
+import { counted } from '../../core/counted.js';
 import { printable } from '../../core/printable.js';
 import { problem } from '../../core/problem.js';
 import { grouped, type SeenStack } from './seen-stack.js';
@@ -165,4 +166,4 @@ export function threadDumpText(dump: ThreadDump, stalls: readonly Stall[] = []):
 }
 
 const stackLines = (stacks: readonly SeenStack[]): readonly string[] =>
-  stacks.flatMap(({ seen, frames }) => [`   - seen ${seen} times`, ...frames.map((text) => `\tat ${text}`)]);
+  stacks.flatMap(({ seen, frames }) => [`   - seen ${counted(seen, 'time')}`, ...frames.map((text) => `\tat ${text}`)]);

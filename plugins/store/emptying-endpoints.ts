@@ -1,7 +1,8 @@
 import { z } from 'zod';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
+import { counted } from '../../core/counted.js';
 import { type AnyEndpoint, defineEndpoint, respond, type Response } from '../../core/http/endpoint.js';
-import { ask, counted } from '../../core/http/question.js';
+import { ask } from '../../core/http/question.js';
 import type { FolderName } from './folder-name.js';
 import { expectCount, FolderField, preview, sampleSize } from './message-selection.js';
 import { folderHref } from './page-model.js';

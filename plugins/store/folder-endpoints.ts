@@ -1,7 +1,8 @@
 import { z } from 'zod';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
+import { counted } from '../../core/counted.js';
 import { type AnyEndpoint, defineEndpoint, respond } from '../../core/http/endpoint.js';
-import { ask, counted } from '../../core/http/question.js';
+import { ask } from '../../core/http/question.js';
 import { problem } from '../../core/problem.js';
 import type { Condition } from './folder-editor.js';
 import { folderBelow, type FolderName, levelOf, parentOf, parseFolderName } from './folder-name.js';

@@ -21,7 +21,10 @@ const lookSeconds = 3600;
 
 /** Tells of what is no mailbox among the mailboxes, in health and in the log. */
 export async function watchMailFolder(root: string, { health, clock, log, every }: PluginContext): Promise<void> {
-  const what = 'entries of the mail folder are no mailboxes';
+  const what = {
+    one: 'entry of the mail folder is no mailbox',
+    several: 'entries of the mail folder are no mailboxes',
+  };
   const foreign = new ForeignEntries({ what, find: () => foreignInMail(root), clock, log });
   health.check('mail folder', () => foreign.report());
   every(lookSeconds, () => foreign.look());

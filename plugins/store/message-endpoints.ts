@@ -1,7 +1,8 @@
 import type { Readable } from 'node:stream';
 import { z } from 'zod';
+import { counted } from '../../core/counted.js';
 import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../core/http/endpoint.js';
-import { ask, counted } from '../../core/http/question.js';
+import { ask } from '../../core/http/question.js';
 import { isProblem, problem } from '../../core/problem.js';
 import { deletesForGood } from './message-editor.js';
 import {

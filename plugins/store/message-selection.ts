@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
+import { counted } from '../../core/counted.js';
 import { isProblem, problem } from '../../core/problem.js';
 import type { MessageFilter } from './folder-messages.js';
 import { type FolderName, parseFolderName } from './folder-name.js';
@@ -127,7 +128,10 @@ export async function select(
 /** @throws Problem `conflict` */
 export function expectCount(count: number, expected: number | undefined): void {
   if (expected === undefined || expected === count) return;
-  throw problem('conflict', `You expected ${expected} messages, and now there are ${count}. Look again first.`);
+  throw problem(
+    'conflict',
+    `You expected ${counted(expected, 'message')}, now there ${count === 1 ? 'is' : 'are'} ${count}. Look again first.`,
+  );
 }
 
 /** What would be touched. */

@@ -1,6 +1,7 @@
 import { z } from 'zod';
+import { counted } from '../../core/counted.js';
 import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../core/http/endpoint.js';
-import { ask, counted } from '../../core/http/question.js';
+import { ask } from '../../core/http/question.js';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { problem } from '../../core/problem.js';
 import type { FolderName } from './folder-name.js';

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { advice, fine, type DoctorCheck } from '../../core/contracts/doctor-check.js';
+import { counted } from '../../core/counted.js';
 import type { UsersSettings } from './options.js';
 import { openUserRecords } from './user-records.js';
 
@@ -10,7 +11,10 @@ export const usersCheck: DoctorCheck<UsersSettings> = {
   async run({ options, configuration }) {
     const records = await openUserRecords(join(configuration.data, options.file));
     const others = records.list().filter(({ username }) => !username.startsWith('postmaster@'));
-    if (others.length > 0) return [fine(`${others.length} user(s) beside postmaster have a mailbox here.`)];
+    if (others.length > 0)
+      return [
+        fine(`${counted(others.length, 'user beside postmaster has', 'users beside postmaster have')} a mailbox here.`),
+      ];
     const [domain = 'localhost'] = configuration.domains;
     const todo = `Add the first one: postern user add NAME@${domain}`;
     return [advice(`Nobody${records.count > 0 ? ' but postmaster' : ''} has a mailbox here.`, todo)];

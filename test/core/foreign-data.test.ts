@@ -59,7 +59,7 @@ describe('what is foreign in the folders of the server', () => {
       await foreign.look();
       assert.deepEqual(foreign.report(), {
         status: 'degraded',
-        why: `1 entries of the data folder are of nobody here, and are left alone: "${path}".`,
+        why: `1 entry of the data folder is of nobody here, and is left alone: "${path}".`,
       });
       await rm(join(data, path));
       clock.advance(9);
@@ -68,6 +68,14 @@ describe('what is foreign in the folders of the server', () => {
       await until('nothing foreign', () => (foreign.report().status === 'up' ? true : undefined));
     });
   }
+
+  test('is counted: two are entries', async (t) => {
+    const { data, foreign } = await opened(t);
+    for (const name of ['a', 'b']) await put(join(data, name));
+    await foreign.look();
+    const why = '2 entries of the data folder are of nobody here, and are left alone: "a", "b".';
+    assert.deepEqual(foreign.report(), { status: 'degraded', why });
+  });
 
   test('is what has a name of ours and is of another kind', async (t) => {
     const { data, foreign } = await opened(t);

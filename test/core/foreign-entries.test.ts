@@ -12,7 +12,12 @@ test('a look that takes long is made seldom, and never beside another', async ()
     looks += 1;
     return new Promise<readonly string[]>((resolve) => (end = resolve));
   };
-  const foreign = new ForeignEntries({ what: 'entries', find, clock, log: pino({ level: 'silent' }) });
+  const foreign = new ForeignEntries({
+    what: { one: 'entry', several: 'entries' },
+    find,
+    clock,
+    log: pino({ level: 'silent' }),
+  });
   const first = foreign.look();
   clock.advance(2);
   end(['notes']);

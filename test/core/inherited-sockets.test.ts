@@ -42,8 +42,8 @@ describe('sockets that a service manager hands over', () => {
     ['no count', { LISTEN_FDS: 'one' }, /LISTEN_FDS="one" is no number of sockets/],
     ['a negative count', { LISTEN_FDS: '-1' }, /is no number of sockets/],
     ['an endless count', { LISTEN_FDS: '9999' }, /is no number of sockets/],
-    ['too few names', { LISTEN_FDS: '2', LISTEN_FDNAMES: 'smtp' }, /has 1 names for 2 sockets/],
-    ['too many names', { LISTEN_FDS: '1', LISTEN_FDNAMES: 'smtp:http' }, /has 2 names for 1 sockets/],
+    ['too few names', { LISTEN_FDS: '2', LISTEN_FDNAMES: 'smtp' }, /has 1 name for 2 sockets/],
+    ['too many names', { LISTEN_FDS: '1', LISTEN_FDNAMES: 'smtp:http' }, /has 2 names for 1 socket\b/],
   ] as const) {
     it(`${what}: a sentence, and nothing to claim`, () => {
       const sockets = handed(env);

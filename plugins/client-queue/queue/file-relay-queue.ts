@@ -12,6 +12,7 @@ import type {
 } from '../../../core/contracts/queue-list.js';
 import type { PreparedEntry, Quarantined, RelayQueue } from '../../../core/contracts/relay-queue.js';
 import type { Clock } from '../../../core/clock.js';
+import { counted } from '../../../core/counted.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import type { Placement, SpooledMessage } from '../../../core/disk/spool.js';
 import type { Log } from '../../../core/log.js';
@@ -194,7 +195,7 @@ export class FileRelayQueue implements OpenedRelayQueue {
     const { filter, expect } = selector;
     const uids = await this.#reader.matching(filter);
     if (expect === undefined || expect === uids.length) return uids;
-    throw problem('conflict', `${uids.length} entries match now, not ${expect}.`);
+    throw problem('conflict', `${counted(uids.length, 'entry matches', 'entries match')} now, not ${expect}.`);
   }
 
   async notices(limit: number): Promise<readonly { readonly entry: Entry; readonly notice: Notice }[]> {
@@ -244,8 +245,7 @@ export class FileRelayQueue implements OpenedRelayQueue {
       (count) => (this.#aside = count),
       () => undefined,
     );
-    const files = this.#aside === 1 ? '1 file of the journal' : `${this.#aside} files of the journal`;
-    return `${files} of the queue could not be understood, set aside in queue/journal/aside. Look there, then remove what you find.`;
+    return `${counted(this.#aside, 'file')} of the journal of the queue could not be understood, set aside in queue/journal/aside. Look there, then remove what you find.`;
   }
 
   async locate({ name }: Placement): Promise<string | null | undefined> {

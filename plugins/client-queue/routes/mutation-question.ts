@@ -1,8 +1,8 @@
 import type { EntrySummary } from '../../../core/contracts/queue-entry.js';
 import type { Mutation } from '../../../core/contracts/queue-list.js';
 import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
+import { counted } from '../../../core/counted.js';
 import { respond, type Response } from '../../../core/http/endpoint.js';
-import { counted } from '../../../core/http/question.js';
 import { summaryAnswer } from '../entry-answer.js';
 import { writtenFilter } from '../queue-query.js';
 import { type Chosen, previewOf } from '../selection.js';

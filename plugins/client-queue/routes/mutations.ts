@@ -7,7 +7,7 @@ import {
   respond,
   type Response,
 } from '../../../core/http/endpoint.js';
-import { counted } from '../../../core/http/question.js';
+import { counted } from '../../../core/counted.js';
 import { isoTime, SummaryAnswer, summaryAnswer } from '../entry-answer.js';
 import { questionOf } from './mutation-question.js';
 import { selectionFields, writtenFilter } from '../queue-query.js';

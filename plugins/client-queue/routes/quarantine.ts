@@ -1,8 +1,9 @@
 import { Readable } from 'node:stream';
 import { z } from 'zod';
 import type { Quarantined } from '../../../core/contracts/relay-queue.js';
+import { counted } from '../../../core/counted.js';
 import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
-import { ask, counted } from '../../../core/http/question.js';
+import { ask } from '../../../core/http/question.js';
 import { problem } from '../../../core/problem.js';
 import { requestOfMessage } from '../case/outgoing-request.js';
 import { isoTime } from '../entry-answer.js';

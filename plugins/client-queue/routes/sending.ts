@@ -1,7 +1,7 @@
 import JSON5 from 'json5';
 import { z } from 'zod';
+import { counted } from '../../../core/counted.js';
 import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
-import { counted } from '../../../core/http/question.js';
 import { problem } from '../../../core/problem.js';
 import { CaseDefinition } from '../case/definition.js';
 import { type MessageQuery, type OutgoingRequest, requestOfCase, requestOfMessage } from '../case/outgoing-request.js';

@@ -1,6 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { formatAgo, formatBytes, formatDuration, formatNumber, safeUrl } from '../../../core/http/view-filters.js';
+import {
+  formatAgo,
+  formatBytes,
+  formatCounted,
+  formatDuration,
+  formatNumber,
+  safeUrl,
+} from '../../../core/http/view-filters.js';
 
 test('a link target cannot run anything', () => {
   const bad = [
@@ -30,6 +37,11 @@ test('sizes, counts and times are read at a glance', () => {
   ]);
   assert.deepEqual([0, 999, 1234567, Number.NaN].map(formatNumber), ['0', '999', '1\u202f234\u202f567', '–']);
   assert.deepEqual([0, 59, 3600, 11_520, 90_061].map(formatDuration), ['0 s', '59 s', '1 h', '3 h 12 min', '1 d 1 h']);
+  assert.deepEqual(
+    [0, 1, 1234].map((count) => formatCounted(count, 'time')),
+    ['0 times', '1 time', '1\u202f234 times'],
+  );
+  assert.equal(formatCounted(1, 'line matches', 'lines match'), '1 line matches');
   const now = Date.parse('2026-11-21T12:00:00Z');
   assert.equal(formatAgo('2026-11-21T11:55:00Z', now), '5 min ago');
   assert.equal(formatAgo('2026-11-21T15:00:00Z', now), 'in 3 h');

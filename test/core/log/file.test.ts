@@ -167,6 +167,13 @@ test('a write that stops in the middle of a line leaves every whole line once', 
   assert.equal(read(folder, 'postern-2026-11-21.log'), 'aaaa\nbb\nbbbb\ncccc\n');
 });
 
+test('one line that was dropped is told as one', async (t) => {
+  const file = open(t, await temporary(t), { maxPendingBytes: 10, write: () => Promise.reject(failure('EIO')) });
+  for (const line of ['aaaa\n', 'bbbb\n', 'cccc\n']) file.append(line);
+  await file.flush();
+  assert.match(file.health().why ?? '', /, 1 line was dropped;/);
+});
+
 test('beyond the bound lines are dropped, and their number is written down', async (t) => {
   const folder = await temporary(t);
   let full = true;
@@ -177,7 +184,7 @@ test('beyond the bound lines are dropped, and their number is written down', asy
   });
   for (const line of ['aaaa\n', 'bbbb\n', 'cccc\n', 'dddd\n']) file.append(line);
   await file.flush();
-  assert.match(file.health().why ?? '', /2 lines were dropped/);
+  assert.match(file.health().why ?? '', /, 2 lines were dropped;/);
   full = false;
   await file.flush();
   const [first, second, third] = read(folder, 'postern-2026-11-21.log').split('\n');

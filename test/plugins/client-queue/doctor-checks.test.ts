@@ -86,14 +86,14 @@ describe('what the doctor finds of mail that goes out', () => {
     assert.deepEqual(
       (await look({ status: 200, body })).map((finding) => finding.slice(0, 35)),
       [
-        'advice: 2 message(s) are held and go',
+        'advice: 2 messages are held and go no',
         'advice: The oldest message waits si',
-        'advice: 1 file(s) of the queue could',
+        'advice: 1 file of the queue could not',
       ].map((text) => text.slice(0, 35)),
     );
     assert.match(
       (await look({ status: 200, body: { byState: {}, open: 0, oldest: null } }))[0] ?? '',
-      /^ok: 0 message/,
+      /^ok: 0 messages are in the queue/,
     );
     assert.match((await look({ status: 200, body: 'nonsense' }))[0] ?? '', /^skipped: The queue cannot be asked/);
     assert.match(
