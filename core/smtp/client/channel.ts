@@ -26,6 +26,9 @@ interface Awaited {
   readonly settle: (answer: Answer) => void;
 }
 
+/** Behind a 421 a server closes at once; one that has answers for other recipients left may say each of them so much later. */
+const partingMs = 10_000;
+
 const ignore = (): void => undefined;
 
 /**
@@ -45,6 +48,8 @@ export class Channel {
   #first = 0;
   #step: ClientStep = 'greeting';
   #failure: ClientFailure | undefined;
+  /** The 421 to one of several that wait: theirs too, if nothing else comes for them. */
+  #parting: ClientFailure | undefined;
   #wake: () => void = ignore;
   #broken = (cause?: Error): ClientFailure => closedFailure(this.#step, cause);
   #failed: () => void = ignore;
@@ -83,7 +88,9 @@ export class Channel {
   /** Awaits a reply to what was written before; each is awaited before anything can have been read since. */
   expect(step: ClientStep, ms: number, shown = ''): Promise<Answer> {
     // What began to arrive before the question was put is no answer to it.
-    if (this.#reader.midway && this.#awaited.length === this.#first) this.#lost(unasked);
+    if (this.#reader.midway && this.#awaited.length === this.#first) {
+      this.fail(this.#reader.partsMidway ? closedFailure(this.#step) : protocolFailure(this.#step, unasked));
+    }
     const failure = this.#failure;
     if (failure !== undefined) return Promise.resolve(failure);
     const saidAt = this.#transcript === undefined ? 0 : this.#clock.monotonic();
@@ -135,7 +142,7 @@ export class Channel {
   fail(failure: ClientFailure): void {
     if (this.#failure !== undefined) return;
     if (this.#awaited.length === 0) this.#record({ step: this.#step, payload: '', ms: 0 }, failure);
-    this.#end(failure);
+    this.#end(this.#parting ?? failure);
   }
 
   /** Ends the connection on purpose. */
@@ -205,13 +212,12 @@ export class Channel {
     const goodbye =
       replies.length === asked + 1 && isGoodbye(replies.at(-1), this.#step, asked) ? replies.pop() : undefined;
     const midway = malformed === undefined && this.#reader.midway && replies.length === asked;
-    // A refusal may begin to arrive while the message is being sent.
-    if (replies.length > asked || (midway && !(this.#step === 'body' && asked === 0))) return this.#lost(unasked);
-    let parting: ClientFailure | undefined;
+    if (replies.length > asked || (midway && !this.#maySpeak(asked))) return this.#lost(unasked);
     for (const reply of replies) {
-      if (this.#failure === undefined) parting = this.#accept(reply) ?? parting;
+      if (this.#failure === undefined) this.#accept(reply);
     }
-    if (parting !== undefined && this.#failure === undefined) this.#end(parting);
+    const parting = this.#failure === undefined && this.#awaited.length === 0 ? this.#parting : undefined;
+    if (parting !== undefined) this.#end(parting);
     if (goodbye !== undefined) this.fail(refusal(this.#step, goodbye));
     if (malformed !== undefined) this.#lost(`The server sent ${malformed}`);
   }
@@ -220,15 +226,20 @@ export class Channel {
     this.fail(protocolFailure(this.#step, text));
   }
 
-  /** A 421 to the dot comes out: replies that came behind it are those of other recipients (RFC 2033 §4.2). */
-  #accept(reply: Reply): ClientFailure | undefined {
+  /** A refusal may begin to arrive while the message is being sent, and a goodbye at any time; TLS begins without a word. */
+  #maySpeak(asked: number): boolean {
+    return (this.#step === 'body' && asked === 0) || (this.#reader.partsMidway && this.#step !== 'starttls');
+  }
+
+  /** Replies that come behind a 421 to the dot are those of other recipients (RFC 2033 §4.2). */
+  #accept(reply: Reply): void {
     const one = this.#awaited[this.#first];
-    if (one === undefined) return undefined;
+    if (one === undefined) return;
     const parting = reply.code === 421 ? refusal(one.step, reply) : undefined;
-    if (parting !== undefined && one.step !== 'final') this.fail(parting);
-    else if (!answers(one.step, reply.code)) this.#lost(`The server answered ${reply.code} out of turn`);
-    else this.#answered(one, parting ?? reply);
-    return parting;
+    if (parting !== undefined && one.step !== 'final') return this.fail(parting);
+    if (!answers(one.step, reply.code)) return this.#lost(`The server answered ${reply.code} out of turn`);
+    this.#parting ??= parting;
+    this.#answered(one, parting ?? reply);
   }
 
   #answered(one: Awaited, answer: Answer): void {
@@ -247,7 +258,7 @@ export class Channel {
     const one = this.#awaited[this.#first];
     if (one === undefined) return;
     this.#step = one.step;
-    this.#deadline.step(one.ms);
+    this.#deadline.step(this.#parting === undefined ? one.ms : Math.min(one.ms, partingMs));
   }
 
   #settle(one: Awaited, answer: Answer, followsFailure: boolean): void {

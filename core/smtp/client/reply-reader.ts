@@ -30,6 +30,12 @@ export class ReplyReader {
     return this.#rest !== undefined || this.#lines.length > 0;
   }
 
+  /** True when the reply that has begun is a 421, or can become one. */
+  get partsMidway(): boolean {
+    const code = this.#lines.length > 0 ? String(this.#code) : (this.#rest?.toString('latin1', 0, 3) ?? '');
+    return this.midway && '421'.startsWith(code);
+  }
+
   /** The replies that are whole with this chunk. After something malformed there is nothing more. */
   read(chunk: Buffer): readonly (Reply | Malformed)[] {
     const bytes = this.#rest === undefined ? chunk : Buffer.concat([this.#rest, chunk]);

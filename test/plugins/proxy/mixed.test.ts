@@ -211,7 +211,7 @@ describe('(e) a server that speaks LMTP', () => {
   });
 
   test('that says goodbye in place of one reply: what it said behind it counts, so that nobody gets it twice', async (t) => {
-    const dot = [{ raw: '421 4.3.2 Bye\r\n250 2.0.0 B has it\r\n' }, { silent: true }] as const;
+    const dot = [{ raw: '421 4.3.2 Bye\r\n250 2.0.0 B has it\r\n' }, { close: '' }] as const;
     const { client, holders } = await between(t, { one: lmtp({ dot }) });
     assert.match(await send(client, ...many), queued);
     assert.deepEqual(holders(), ['retry a@one.example', 'retry c@one.example']);

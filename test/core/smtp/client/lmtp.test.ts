@@ -1,14 +1,21 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { SmtpSink, type SinkScript } from '../../../support/smtp-sink.js';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { ClientDeadlines } from '../../../../core/smtp/client/deadlines.js';
+import { SmtpSink, type Rule, type SinkScript } from '../../../support/smtp-sink.js';
 import type { Ending } from '../../../support/ending.js';
 import { message, open, outcomes } from './ground.js';
 
 const to = ['a@example.com', 'b@example.com', 'c@example.com'];
 
-async function sent(t: Ending, steps: SinkScript['steps'] & object, recipients: readonly string[] = to) {
+async function sent(
+  t: Ending,
+  steps: SinkScript['steps'] & object,
+  recipients: readonly string[] = to,
+  deadlines: Partial<ClientDeadlines> = {},
+) {
   const sink = await SmtpSink.start(t, { protocol: 'lmtp', steps });
-  const session = await open(t, sink, { protocol: 'lmtp' });
+  const session = await open(t, sink, { protocol: 'lmtp' }, { deadlines });
   const settled: number[] = [];
   const result = await session.send(message({ to: recipients }), { settled: (index) => settled.push(index) });
   return { sink, session, result, settled };
@@ -108,7 +115,7 @@ test('step by step, the replies come one by one', async (t) => {
 });
 
 /** Says goodbye in place of the second reply, and the third behind it. */
-const goodbye = [{ raw: '250 2.0.0 a\r\n421 4.3.2 Bye\r\n550 5.2.1 c\r\n250 2.0.0 d\r\n' }, { silent: true }] as const;
+const goodbye = [{ raw: '250 2.0.0 a\r\n421 4.3.2 Bye\r\n550 5.2.1 c\r\n250 2.0.0 d\r\n' }, { close: '' }] as const;
 const five = [...to, 'd@example.com', 'e@example.com'];
 
 test('a 421 is for its own recipient and those without a reply: what was read behind it counts', async (t) => {
@@ -122,6 +129,32 @@ test('a 421 is for its own recipient and those without a reply: what was read be
   ]);
   assert.deepEqual(settled, [0, 1, 2, 3, 4]);
   assert.equal(result.failure?.code, 421);
+  assert.equal(session.reusable, false);
+});
+
+test('what comes behind a 421 by itself counts too', async (t) => {
+  const dot = ['250 2.0.0 a', '421 4.3.2 Bye', '550 5.2.1 c', '250 2.0.0 d', { close: '' }] as const;
+  const inTurn: Rule = ({ nth }) => ({ after: pause(20), say: dot[Math.min(nth, 4)] ?? '' });
+  const { result, session, settled } = await sent(t, { dot: inTurn }, five);
+  assert.deepEqual(outcomes(result), [
+    'delivered',
+    'reply final 421 4.3.2 temporary',
+    'reply final 550 5.2.1 permanent',
+    'delivered',
+    'reply final 421 4.3.2 temporary',
+  ]);
+  assert.deepEqual(settled, [0, 1, 2, 3, 4]);
+  assert.equal(session.reusable, false);
+});
+
+test('a server that hangs behind its 421 has said it to all whom it has not answered', async (t) => {
+  const dot = ['250 2.0.0 a', '421 4.3.2 Bye', { silent: true }] as const;
+  const { result, session } = await sent(t, { dot }, to, { finalMs: 100 });
+  assert.deepEqual(outcomes(result), [
+    'delivered',
+    'reply final 421 4.3.2 temporary',
+    'reply final 421 4.3.2 temporary',
+  ]);
   assert.equal(session.reusable, false);
 });
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { Readable } from 'node:stream';
 import { test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 import type { ClientDeadlines } from '../../../../core/smtp/client/deadlines.js';
 import { openSession } from '../../../../core/smtp/client/opening.js';
 import { SmtpSink, type Behaviour, type SinkScript, type SinkStep } from '../../../support/smtp-sink.js';
@@ -144,6 +145,34 @@ test('replies to what was never said are not taken for replies', async (t) => {
   for (const [steps, expected] of cases) {
     const got = await attempt(t, { capabilities: plain, steps });
     assert.equal(got.split(', ')[0], expected, JSON.stringify(steps));
+  }
+});
+
+test('a recipient who had a reply of his own before the goodbye keeps it', async (t) => {
+  const rcpt = [undefined, '550 5.1.1 Nobody'] as const;
+  const goodbye = (): Behaviour => ({ after: pause(20), say: { close: '421 4.3.2 Going down' } });
+  for (const capabilities of [plain, [...plain, 'PIPELINING']]) {
+    const got = await attempt(t, { capabilities, steps: { rcpt, data: goodbye } });
+    assert.equal(got, 'reply data 421 4.3.2 temporary, reply rcpt 550 5.1.1 permanent');
+  }
+});
+
+test('a goodbye of which half has come behind a reply takes nothing from that reply', async (t) => {
+  for (const half of ['4', '421', '421 4.3.2 By', '421-4.3.2 Bye\r\n421']) {
+    const sink = await SmtpSink.start(t, { steps: { dot: { raw: `250 2.0.0 Taken\r\n${half}` } } });
+    const session = await open(t, sink);
+    assert.deepEqual(outcomes(await session.send(message())), ['delivered'], half);
+    assert.deepEqual(outcomes(await session.send(message())), ['closed mail 451 4.4.2 temporary'], half);
+    assert.equal(session.reusable, false);
+  }
+});
+
+test('half of anything else behind a reply makes that reply doubtful', async (t) => {
+  for (const half of ['2', '250', '45', '422-', '550-5.1.1 No\r\n']) {
+    const sink = await SmtpSink.start(t, { steps: { dot: { raw: `250 2.0.0 Taken\r\n${half}` } } });
+    const session = await open(t, sink);
+    const expected = ['protocol final 451 4.5.0 temporary after the dot'];
+    assert.deepEqual(outcomes(await session.send(message())), expected, half);
   }
 });
 
