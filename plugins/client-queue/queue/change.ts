@@ -40,6 +40,7 @@ export const Change = z.object({
   discardAt: z.exactOptional(z.number().nullable()),
   pending: z.exactOptional(StoredPending.nullable()),
   crashes: z.exactOptional(z.int()),
+  countsFrom: z.exactOptional(z.number().nullable()),
   /** A lease that begins. */
   lease: z.exactOptional(StoredLease),
   /** Token of a lease that ends. */
@@ -84,13 +85,14 @@ export function setReply(recipient: RecipientRecord, reply: RecordedReply, { int
 }
 
 function applyToDetails(entry: QueuedEntry, change: Change): void {
-  const { notices, noticeCount, holdUntil, discardAt, pending, crashes, lease, ended, attempt } = change;
+  const { notices, noticeCount, holdUntil, discardAt, pending, crashes, countsFrom, lease, ended, attempt } = change;
   if (notices !== undefined) entry.edit.notices = notices;
   if (noticeCount !== undefined) entry.edit.noticeCount = noticeCount;
   if (holdUntil !== undefined) entry.edit.holdUntil = holdUntil;
   if (discardAt !== undefined) entry.edit.discardAt = discardAt;
   if (pending !== undefined) entry.edit.pending = pending;
   if (crashes !== undefined) entry.edit.crashes = crashes;
+  if (countsFrom !== undefined) entry.edit.countsFrom = countsFrom;
   if (ended !== undefined) entry.edit.leases = entry.details.leases.filter(({ token }) => token !== ended);
   if (lease !== undefined) entry.edit.leases = [...entry.details.leases, lease];
   if (attempt !== undefined)

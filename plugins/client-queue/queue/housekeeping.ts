@@ -21,12 +21,15 @@ export interface Moment {
 export function ageEntry(entry: QueuedEntry, moment: Moment): Change | undefined {
   const { now } = moment;
   const lapsed = entry.details.holdUntil !== null && entry.details.holdUntil <= now;
-  const own = now + moment.aheadOf(entry);
+  const ahead = moment.aheadOf(entry);
+  const own = now + ahead;
+  const countsFrom = countsFromBehind(entry, ahead, moment);
   const old = own >= entry.expiresAt;
   const late = entry.warnAt !== null && entry.warnAt <= own;
   if (isOverdue(entry, moment)) return discarded(entry, now);
-  if (!lapsed && !old && !late) return undefined;
+  if (!lapsed && !old && !late && countsFrom === undefined) return undefined;
   const draft = draftOf(entry);
+  if (countsFrom !== undefined) draft.countsFrom = countsFrom;
   if (lapsed) {
     draft.recipients = entry.recipients.filter(({ state }) => state === 'held').map((held) => released(held, now));
     draft.hold = null;
@@ -44,9 +47,18 @@ export function ageEntry(entry: QueuedEntry, moment: Moment): Change | undefined
     const recipients = delayed.map(({ address }) => address);
     if (entry.sender !== null) addNotices(entry, draft, [{ kind: 'delayed', recipients, at: now }]);
   }
-  if (!lapsed && expired.length === 0 && draft.warnAt === undefined) return undefined;
+  const isUnchanged = !lapsed && expired.length === 0 && draft.warnAt === undefined && countsFrom === undefined;
+  if (isUnchanged) return undefined;
   finish(entry, draft, now);
   return draft;
+}
+
+/** What is to be noted, so that a restart does not begin its time again; undefined for nothing new. */
+function countsFromBehind(entry: QueuedEntry, ahead: number, { jumped }: Moment): number | null | undefined {
+  const { countsFrom } = entry.details;
+  if (jumped) return countsFrom === null ? undefined : null;
+  if (ahead === 0 || countsFrom === entry.queuedAt - ahead) return undefined;
+  return entry.queuedAt - ahead;
 }
 
 /** What nobody can be told of is held for an operator. */

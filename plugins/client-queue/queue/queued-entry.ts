@@ -53,6 +53,8 @@ export class EntryDetails {
   discardAt: number | null = null;
   /** How many processes have died while they held a lease of it, one after the other. */
   crashes = 0;
+  /** Its time counts from then, and not from `queuedAt`: it was accepted while the clock was ahead. */
+  countsFrom: number | null = null;
   leases: readonly EntryLease[] = [];
   /** Attempts since the last snapshot, as JSON, oldest first. */
   recent: readonly string[] = [];
@@ -125,9 +127,11 @@ export class QueuedEntry {
 
   /** Gives the memory of details back that nobody needs any more. */
   tidy(): void {
-    const { notices, noticeCount, pending, holdUntil, discardAt, crashes, leases, recent } = this.details;
+    const { notices, noticeCount, crashes, leases, recent } = this.details;
+    const { pending, holdUntil, discardAt, countsFrom } = this.details;
     const used = notices.length + noticeCount + crashes + leases.length + recent.length;
-    if (used === 0 && pending === null && holdUntil === null && discardAt === null) this.#details = undefined;
+    const unset = [pending, holdUntil, discardAt, countsFrom].every((one) => one === null);
+    if (used === 0 && unset) this.#details = undefined;
   }
 
   get accepted(): NewEntry {

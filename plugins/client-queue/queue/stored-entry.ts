@@ -36,6 +36,7 @@ export const StoredEntry = z.object({
   holdUntil: z.exactOptional(z.number()),
   discardAt: z.exactOptional(z.number()),
   crashes: z.exactOptional(z.int()),
+  countsFrom: z.exactOptional(z.number()),
   leases: z.exactOptional(z.array(StoredLease)),
 });
 export type StoredEntry = z.output<typeof StoredEntry>;
@@ -78,7 +79,7 @@ function flat(text: string): string {
 export function storeEntry(entry: QueuedEntry): object {
   const { uid, sender, size, queuedAt, expiresAt, traceOffset, revision } = entry;
   const { lastAttempt, warnAt, hold, finishedAt } = entry;
-  const { notices, noticeCount, pending, holdUntil, discardAt, crashes, leases } = entry.details;
+  const { notices, noticeCount, pending, holdUntil, discardAt, crashes, countsFrom, leases } = entry.details;
   const always = {
     uid,
     sender,
@@ -101,6 +102,7 @@ export function storeEntry(entry: QueuedEntry): object {
     ...(holdUntil !== null && { holdUntil }),
     ...(discardAt !== null && { discardAt }),
     ...(crashes > 0 && { crashes }),
+    ...(countsFrom !== null && { countsFrom }),
     ...(leases.length > 0 && { leases }),
   };
 }
@@ -138,12 +140,13 @@ export function restoreEntry(stored: StoredEntry, envelope: string, ground: Chan
 }
 
 function restoreDetails(entry: QueuedEntry, stored: StoredEntry): void {
-  const { notices, noticeCount, pending, holdUntil, discardAt, crashes, leases } = stored;
+  const { notices, noticeCount, pending, holdUntil, discardAt, crashes, countsFrom, leases } = stored;
   if (notices !== undefined) entry.edit.notices = notices;
   if (noticeCount !== undefined) entry.edit.noticeCount = noticeCount;
   if (pending !== undefined) entry.edit.pending = pending;
   if (holdUntil !== undefined) entry.edit.holdUntil = holdUntil;
   if (discardAt !== undefined) entry.edit.discardAt = discardAt;
   if (crashes !== undefined) entry.edit.crashes = crashes;
+  if (countsFrom !== undefined) entry.edit.countsFrom = countsFrom;
   if (leases !== undefined) entry.edit.leases = leases;
 }

@@ -5,6 +5,10 @@ import { claiming, newEntry, settlement, type EntryWishes } from '../../../suppo
 import { fileQueueGround } from './queue-ground.js';
 
 const year = 365 * 86_400_000;
+/** In seconds. */
+const hour = 3600;
+const day = 24 * hour;
+const lifetime = 5 * day;
 
 /** Its wall clock can be wrong. */
 class WrongClock extends HandClock {
@@ -19,27 +23,32 @@ async function yearAhead(t: TestContext) {
   const clock = new WrongClock();
   clock.ahead = year;
   const ground = await fileQueueGround(t, { clock, random: () => 1000 });
-  const { queue } = ground;
   const accept = async (wishes: EntryWishes = {}): Promise<string> => {
     const entry = newEntry(clock.now(), wishes);
-    await (await queue.prepare(entry, await ground.message())).commit();
+    await (await ground.queue.prepare(entry, await ground.message())).commit();
     return entry.uid;
   };
   const defer = async (): Promise<void> => {
-    const [lease] = await queue.claim(claiming(clock.now()));
+    const [lease] = await ground.queue.claim(claiming(clock.now()));
     assert.ok(lease);
-    await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
+    await ground.queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
   };
   /** The clock is put right. */
   const back = async (): Promise<number> => {
-    await queue.housekeep(clock.now());
+    await ground.queue.housekeep(clock.now());
     clock.advance(30);
     clock.ahead = 0;
-    await queue.housekeep(clock.now());
+    await ground.queue.housekeep(clock.now());
     return clock.now() + 1000;
   };
-  const next = async (uid: string) => (await queue.find(uid))?.nextAttempt;
-  return { queue, clock, accept, defer, back, next };
+  const next = async (uid: string) => (await ground.queue.find(uid))?.nextAttempt;
+  /** What has become of it so many seconds later. */
+  const later = async (uid: string, seconds: number) => {
+    clock.advance(seconds);
+    await ground.queue.housekeep(clock.now());
+    return (await ground.queue.find(uid))?.state;
+  };
+  return { ground, later, queue: ground.queue, clock, accept, defer, back, next };
 }
 
 test('a clock that is put back leaves no deferred mail behind in the future', async (t) => {
@@ -101,18 +110,54 @@ test('a clock that jumps ahead ends nobody at once, though he is tried then', as
 });
 
 test('what was accepted while the clock was ahead is not kept longer: it counts as accepted when that is believed', async (t) => {
-  const { queue, clock, accept, defer, back } = await yearAhead(t);
+  const { later, accept, defer, back } = await yearAhead(t);
   const uid = await accept();
   await defer();
   await back();
-  const state = async (seconds: number) => {
-    clock.advance(seconds);
-    await queue.housekeep(clock.now());
-    return (await queue.find(uid))?.state;
-  };
-  assert.equal(await state(3600), 'deferred');
-  assert.equal(await state(432_000 - 60), 'deferred', 'it has all of its time');
-  assert.equal(await state(60), 'expired');
+  assert.equal(await later(uid, hour), 'deferred');
+  assert.equal(await later(uid, lifetime - 60), 'deferred', 'it has all of its time');
+  assert.equal(await later(uid, 60), 'expired');
+});
+
+for (const how of ['reopen', 'afterCrash'] as const) {
+  test(`nor does its time begin again with a restart (${how})`, async (t) => {
+    const { ground, later, accept, defer, back } = await yearAhead(t);
+    const uid = await accept();
+    await defer();
+    await back();
+    assert.equal(await later(uid, hour), 'deferred');
+    assert.equal(await later(uid, 2 * day), 'deferred');
+    await ground[how]();
+    assert.equal(await later(uid, day), 'deferred');
+    await ground[how]();
+    assert.equal(await later(uid, hour), 'deferred');
+    assert.equal(await later(uid, 2 * day - hour - 60), 'deferred', 'it has all of its time');
+    assert.equal(await later(uid, 60), 'expired');
+  });
+}
+
+test('what a clock has shown that was then seen to jump is forgotten for good', async (t) => {
+  const { ground, later, clock, accept, defer, back } = await yearAhead(t);
+  const uid = await accept();
+  await defer();
+  await back();
+  assert.equal(await later(uid, hour), 'deferred');
+  clock.ahead = 30 * day * 1000;
+  assert.equal(await later(uid, 60), 'deferred');
+  await ground.reopen();
+  for (let hours = 0; hours < 3; hours += 1) assert.equal(await later(uid, hour), 'deferred');
+});
+
+test('nor does it count when the clock was put right while nobody looked, so that the mail is of the past', async (t) => {
+  const { ground, later, clock, accept, defer, back } = await yearAhead(t);
+  const uid = await accept();
+  await defer();
+  await back();
+  assert.equal(await later(uid, hour), 'deferred');
+  await ground.queue.close();
+  clock.ahead = year;
+  await ground.reopen();
+  for (let hours = 0; hours < 3; hours += 1) assert.equal(await later(uid, hour), 'deferred');
 });
 
 test('a clock that was behind for long, and is put right, takes nothing from the time of mail', async (t) => {
