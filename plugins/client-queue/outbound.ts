@@ -170,7 +170,7 @@ export class Outbound {
   async #revive(destination: string): Promise<void> {
     const found = await this.#hops.find(destination);
     if (found.outcome === 'failed') return;
-    for (const { address, port } of found.servers) this.#dead.remove(address, port);
+    for (const server of found.servers) this.#dead.remove(server);
   }
 
   /** Nothing more is fetched. */

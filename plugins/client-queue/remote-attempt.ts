@@ -14,7 +14,8 @@ import type {
 import type { SessionPool } from '../../core/smtp/client/pooling.js';
 import type { ClientSession } from '../../core/smtp/client/session.js';
 import { decodeOriginal } from '../../core/smtp/original-recipient.js';
-import type { DeadHosts } from './dead-hosts.js';
+import type { Caller, DeadHosts } from './dead-hosts.js';
+import { messageEnd } from './message-end.js';
 import type { NextHops } from './next-hops.js';
 import { isMissingMessage } from './outgoing-message.js';
 import type { ReplyClassification } from './reply-classification.js';
@@ -89,8 +90,7 @@ class RemoteAttempt {
     let sessions = 0;
     for (const server of found.servers) {
       if (this.#open.length === 0 || sessions === mostSessions || this.#untried) break;
-      // An operator who asks for a try wants a call; one for all that he has asked for.
-      const known = this.#ground.dead.get(server.address, server.port, this.#lease.manual);
+      const known = this.#ground.dead.get(server, this.#caller());
       if (known !== undefined) this.#failures.push({ failure: known, server });
       else if (await this.#send(server, found.site, content)) sessions += 1;
     }
@@ -155,11 +155,9 @@ class RemoteAttempt {
   }
 
   #read(result: MessageResult, session: ClientSession, server: Server): void {
-    const { dead } = this.#ground;
     this.#tls = session.tls?.protocol ?? null;
     this.#tellsDsn = session.capabilities.dsn;
-    this.#reached = true;
-    dead.remove(server.address, server.port);
+    this.#note(result, server);
     const left: LeasedRecipient[] = [];
     let why = result.failure;
     if (why?.kind === 'local' && isMissingMessage(why.cause)) throw why.cause;
@@ -177,6 +175,22 @@ class RemoteAttempt {
     }
     if (left.length > 0 && why !== undefined) this.#failures.push({ failure: why, server });
     this.#open = left;
+  }
+
+  /** What it says of the server, for those who want to call it next. */
+  #note(result: MessageResult, server: Server): void {
+    const { dead, signal } = this.#ground;
+    const told = messageEnd(result);
+    if (told.end === 'stalled' && !signal.aborted) {
+      if (dead.stalled(server, told.failure, this.#caller())) return;
+    } else if (told.end === 'answered') dead.remove(server);
+    else dead.spoke(server);
+    this.#reached = true;
+  }
+
+  #caller(): Caller {
+    const { uid, manual, entry } = this.#lease;
+    return { uid, asked: manual, last: entry.expiresAt <= this.#ground.clock.now() };
   }
 
   #delivered(recipient: LeasedRecipient, result: MessageResult, place: number, server: Server): void {
@@ -209,9 +223,8 @@ class RemoteAttempt {
       this.#untried = true;
       return;
     }
-    const { manual } = this.#lease;
     if (failure.step !== 'connect') this.#reached = true;
-    else if (failure.kind !== 'local') this.#ground.dead.add(server.address, server.port, failure, manual);
+    else if (failure.kind !== 'local') this.#ground.dead.unreached(server, failure, this.#caller());
     this.#failures.push({ failure, server });
   }
 

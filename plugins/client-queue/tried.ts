@@ -26,7 +26,7 @@ export interface Tried {
   readonly tellsDsn: boolean;
   /** The connection was lost behind the final dot. */
   readonly lost: boolean;
-  /** Whether a server has answered at all. */
+  /** Whether a server has answered at all, and is not to be left alone for how it ended. */
   readonly reached: boolean;
   /** Why trying it again would be in vain, though no server has said anything: an operator has to see it. */
   readonly hold?: string;

@@ -120,3 +120,10 @@ export function diedUnseen(failure: ClientFailure | undefined): boolean {
   if (failure === undefined || failure.step !== 'mail') return false;
   return failure.kind === 'closed' || (failure.kind === 'reply' && failure.code === 421);
 }
+
+/** Behind the envelope. */
+export function isAtMessage({ step }: ClientFailure): boolean {
+  return messageSteps.has(step);
+}
+
+const messageSteps: ReadonlySet<ClientStep> = new Set(['data', 'body', 'final']);

@@ -1,5 +1,5 @@
 import type { Clock } from '../../clock.js';
-import type { ClientFailure, ClientStep } from '../client/failure.js';
+import { isAtMessage, type ClientFailure } from '../client/failure.js';
 
 /** `open`: nobody calls; `half-open`: the next one who wants to call may try. */
 export type BreakerState = 'closed' | 'open' | 'half-open';
@@ -61,10 +61,3 @@ export class Breaker {
     if (this.#failed >= this.#options.failures) this.#until = this.#clock.monotonic() + this.#options.pauseMs;
   }
 }
-
-/** Behind the envelope. */
-export function isAtMessage({ step }: ClientFailure): boolean {
-  return messageSteps.has(step);
-}
-
-const messageSteps: ReadonlySet<ClientStep> = new Set(['data', 'body', 'final']);

@@ -4,6 +4,7 @@ import type { HopFinder, NextHop } from '../../dns/next-hop.js';
 import type { CallOptions, ClientIdentity, Destination } from '../client/destination.js';
 import {
   clientFailure,
+  isAtMessage,
   isClientFailure,
   localFailure,
   timeoutFailure,
@@ -14,7 +15,7 @@ import { openSession } from '../client/opening.js';
 import { ClientPool } from '../client/pool.js';
 import type { Lease } from '../client/pooling.js';
 import type { SmtpSession } from '../transaction.js';
-import { Breaker, isAtMessage } from './breaker.js';
+import { Breaker } from './breaker.js';
 import { IdentifiedSessions } from './identified-sessions.js';
 import type { UpstreamSettings } from './settings.js';
 
