@@ -62,7 +62,8 @@ export class DeliveryDesk {
     } catch (error) {
       log.error({ uid: lease.uid, err: error }, 'an attempt failed by a fault of this server');
       const verdicts = new Map(lease.recipients.map(({ index }) => [index, localFault]));
-      const tried = { at, ms: 0, verdicts, host: null, tls: null, tellsDsn: false, lost: false, reached: true };
+      const nobody = { host: null, tls: null, tellsDsn: false, lost: false };
+      const tried: Tried = { at, ms: 0, verdicts, ...nobody, servers: 'answered' };
       return isMissingMessage(error) ? { ...tried, hold: missingMessage } : tried;
     }
   }

@@ -26,7 +26,7 @@ export async function attemptLocally(lease: Lease, ground: LocalGround): Promise
   const began = clock.monotonic();
   const verdicts = new Map(lease.destination === refusedDestination ? refused(lease) : await delivered(lease, ground));
   const ms = Math.round(clock.monotonic() - began);
-  return { at, ms, verdicts, host: null, tls: null, tellsDsn: false, lost: false, reached: true };
+  return { at, ms, verdicts, host: null, tls: null, tellsDsn: false, lost: false, servers: 'answered' };
 }
 
 type Verdicts = readonly (readonly [index: number, verdict: Verdict])[];

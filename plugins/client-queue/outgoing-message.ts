@@ -1,10 +1,12 @@
 import type { Clock } from '../../core/clock.js';
+import type { NewEntry, Notify } from '../../core/contracts/queue-entry.js';
 import type { Lease } from '../../core/contracts/queue-lease.js';
 import type { RelayQueue } from '../../core/contracts/relay-queue.js';
 import { parseAddressList } from '../../core/mime/address-list.js';
 import { scanHeader } from '../../core/mime/header.js';
 import { isProblem, type Problem } from '../../core/problem.js';
-import type { OutgoingContent } from '../../core/smtp/client/message.js';
+import type { OutgoingContent, OutgoingMessage, OutgoingRecipient } from '../../core/smtp/client/message.js';
+import { decodeOriginal } from '../../core/smtp/original-recipient.js';
 import type { DkimSigner } from './dkim-signer.js';
 import { messageHead } from './message-head.js';
 
@@ -53,3 +55,32 @@ async function* opened(queue: RelayQueue, uid: string, signature: Buffer | undef
   if (signature !== undefined) yield signature;
   yield* (await queue.open(uid)) as AsyncIterable<Buffer>;
 }
+
+/** A message for these recipients of the lease. */
+export function outgoingMessage(
+  { entry }: Lease,
+  recipients: Lease['recipients'],
+  content: OutgoingContent,
+): OutgoingMessage {
+  return {
+    sender: {
+      address: entry.sender,
+      ...(entry.ret !== undefined && { ret: entry.ret === 'full' ? ('FULL' as const) : ('HDRS' as const) }),
+      ...(entry.envelopeId !== undefined && { envid: entry.envelopeId }),
+    },
+    recipients: recipients.map(({ index, address }) => outgoingRecipient(address, entry.recipients[index])),
+    content: { ...content, ...(entry.smtputf8 && { internationalHeader: true }) },
+  };
+}
+
+function outgoingRecipient(address: string, recipient: NewEntry['recipients'][number] | undefined): OutgoingRecipient {
+  const { notify, originalRecipient } = recipient ?? {};
+  return {
+    address,
+    ...(notify !== undefined && { notify: notify.map(upperCase) }),
+    ...(originalRecipient !== undefined && { orcpt: decodeOriginal(originalRecipient) }),
+  };
+}
+
+const upperCases = { success: 'SUCCESS', failure: 'FAILURE', delay: 'DELAY', never: 'NEVER' } as const;
+const upperCase = (notify: Notify): (typeof upperCases)[Notify] => upperCases[notify];

@@ -1,25 +1,18 @@
 import type { Clock } from '../../core/clock.js';
-import type { Notify } from '../../core/contracts/queue-entry.js';
 import type { Lease } from '../../core/contracts/queue-lease.js';
 import type { ClientDeadlines } from '../../core/smtp/client/deadlines.js';
 import type { Destination as Server } from '../../core/smtp/client/destination.js';
 import type { ClientFailure } from '../../core/smtp/client/failure.js';
 import { diedUnseen, isClientFailure } from '../../core/smtp/client/failure.js';
-import type {
-  MessageResult,
-  OutgoingContent,
-  OutgoingMessage,
-  OutgoingRecipient,
-} from '../../core/smtp/client/message.js';
+import type { MessageResult, OutgoingContent } from '../../core/smtp/client/message.js';
 import type { SessionPool } from '../../core/smtp/client/pooling.js';
 import type { ClientSession } from '../../core/smtp/client/session.js';
-import { decodeOriginal } from '../../core/smtp/original-recipient.js';
 import type { Caller, DeadHosts } from './dead-hosts.js';
 import { messageEnd } from './message-end.js';
 import type { NextHops } from './next-hops.js';
-import { isMissingMessage } from './outgoing-message.js';
+import { isMissingMessage, outgoingMessage } from './outgoing-message.js';
 import type { ReplyClassification } from './reply-classification.js';
-import type { Tried, Verdict } from './tried.js';
+import type { ServersTried, Tried, Verdict } from './tried.js';
 
 export interface RemoteGround {
   readonly pool: Pick<SessionPool, 'lease'>;
@@ -64,7 +57,7 @@ class RemoteAttempt {
   #tls: string | null = null;
   #tellsDsn = false;
   #lost = false;
-  #reached = false;
+  #servers: ServersTried = 'unreachable';
   #untried = false;
   /** What the connections came to; each of them may have been refused for good. */
   readonly #failures: { readonly failure: ClientFailure; readonly server: Server }[] = [];
@@ -101,7 +94,7 @@ class RemoteAttempt {
   /** True when the server was spoken with, whatever came of it. */
   async #send(server: Server, site: string, content: OutgoingContent): Promise<boolean> {
     const { pool, signal, sessions, deadlines = usualDeadlines } = this.#ground;
-    const message = this.#message(content);
+    const message = outgoingMessage(this.#lease, this.#open, content);
     this.#host = `${server.host ?? server.address}[${server.address}]:${server.port}`;
     for (let stale = 0; ; stale += 1) {
       try {
@@ -132,28 +125,6 @@ class RemoteAttempt {
     return this.#ground.clock.monotonic() - this.#began > latestMs;
   }
 
-  #message(content: OutgoingContent): OutgoingMessage {
-    const { entry } = this.#lease;
-    return {
-      sender: {
-        address: entry.sender,
-        ...(entry.ret !== undefined && { ret: entry.ret === 'full' ? ('FULL' as const) : ('HDRS' as const) }),
-        ...(entry.envelopeId !== undefined && { envid: entry.envelopeId }),
-      },
-      recipients: this.#open.map(({ index, address }) => this.#recipient(index, address)),
-      content: { ...content, ...(entry.smtputf8 && { internationalHeader: true }) },
-    };
-  }
-
-  #recipient(index: number, address: string): OutgoingRecipient {
-    const { notify, originalRecipient } = this.#lease.entry.recipients[index] ?? {};
-    return {
-      address,
-      ...(notify !== undefined && { notify: notify.map(upperCase) }),
-      ...(originalRecipient !== undefined && { orcpt: decodeOriginal(originalRecipient) }),
-    };
-  }
-
   #read(result: MessageResult, session: ClientSession, server: Server): void {
     this.#tls = session.tls?.protocol ?? null;
     this.#tellsDsn = session.capabilities.dsn;
@@ -181,11 +152,21 @@ class RemoteAttempt {
   #note(result: MessageResult, server: Server): void {
     const { dead, signal } = this.#ground;
     const told = messageEnd(result);
-    if (told.end === 'stalled' && !signal.aborted) {
-      if (dead.stalled(server, told.failure, this.#caller())) return;
-    } else if (told.end === 'answered') dead.remove(server);
-    else dead.spoke(server);
-    this.#reached = true;
+    if (told.end === 'answered') dead.remove(server);
+    if (told.end === 'none') dead.spoke(server);
+    const isStall = told.end === 'stalled' && !signal.aborted;
+    if (isStall && dead.stalled(server, told.failure, this.#caller())) return;
+    if (isStall) this.#met('stalled');
+    else this.#metBy(result.failure);
+  }
+
+  #metBy(failure: ClientFailure | undefined): void {
+    this.#met(failure?.kind === 'timeout' ? 'stalled' : 'answered');
+  }
+
+  /** One that answers is enough. */
+  #met(how: ServersTried): void {
+    if (this.#servers !== 'answered') this.#servers = how;
   }
 
   #caller(): Caller {
@@ -223,7 +204,7 @@ class RemoteAttempt {
       this.#untried = true;
       return;
     }
-    if (failure.step !== 'connect') this.#reached = true;
+    if (failure.step !== 'connect') this.#metBy(failure);
     else if (failure.kind !== 'local') this.#ground.dead.unreached(server, failure, this.#caller());
     this.#failures.push({ failure, server });
   }
@@ -273,7 +254,7 @@ class RemoteAttempt {
       tls: this.#tls,
       tellsDsn: this.#tellsDsn,
       lost: this.#lost,
-      reached: this.#reached,
+      servers: this.#servers,
     };
   }
 
@@ -290,6 +271,3 @@ const ofConnection: ReadonlySet<string> = new Set(['connect', 'timeout', 'closed
 function isOfConnection({ kind, code, afterDot }: ClientFailure): boolean {
   return !afterDot && (ofConnection.has(kind) || (kind === 'reply' && code === 421));
 }
-
-const upperCases = { success: 'SUCCESS', failure: 'FAILURE', delay: 'DELAY', never: 'NEVER' } as const;
-const upperCase = (notify: Notify): (typeof upperCases)[Notify] => upperCases[notify];

@@ -185,7 +185,7 @@ export class Scheduler {
 
   async #work(lease: Lease, pace: SitePace, site: string): Promise<void> {
     const tried = await this.#input.attempt(lease, Math.max(1, pace.connections(this.limits(site))));
-    pace.ended(tried.verdicts.size === 0 ? 'untried' : tried.reached ? 'answered' : 'unreachable');
+    pace.ended(tried.verdicts.size === 0 ? 'untried' : tried.servers);
     this.#serve(site, pace);
     await this.#settle(lease, tried);
   }
@@ -280,5 +280,5 @@ const untried: Tried = {
   tls: null,
   tellsDsn: false,
   lost: false,
-  reached: false,
+  servers: 'unreachable',
 };

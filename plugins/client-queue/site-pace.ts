@@ -1,6 +1,7 @@
 import type { Clock } from '../../core/clock.js';
 import type { Lease } from '../../core/contracts/queue-lease.js';
 import { RateAllowance } from './rate-allowance.js';
+import type { ServersTried } from './tried.js';
 
 /** What holds for a site now. */
 export interface PaceLimits {
@@ -120,9 +121,10 @@ export class SitePace {
     return given.map(({ lease }) => lease);
   }
 
-  ended(outcome: 'answered' | 'unreachable' | 'untried'): void {
+  /** Who stalls has not answered, and is not out of reach: it is as if nothing had been tried. */
+  ended(outcome: ServersTried | 'untried'): void {
     this.#running -= 1;
-    if (outcome === 'untried') return;
+    if (outcome === 'untried' || outcome === 'stalled') return;
     if (outcome === 'unreachable') {
       this.#recovering = true;
       this.#window = 1;

@@ -13,6 +13,12 @@ export interface Verdict {
   readonly category: string;
 }
 
+/**
+ * How the servers took it: one has answered; one was reached, and was silent for too long or left with the message; none was reached,
+ * or the last of them is left alone from now on.
+ */
+export type ServersTried = 'answered' | 'stalled' | 'unreachable';
+
 /** What one attempt to deliver a lease came to. */
 export interface Tried {
   readonly at: number;
@@ -26,8 +32,7 @@ export interface Tried {
   readonly tellsDsn: boolean;
   /** The connection was lost behind the final dot. */
   readonly lost: boolean;
-  /** Whether a server has answered at all, and is not to be left alone for how it ended. */
-  readonly reached: boolean;
+  readonly servers: ServersTried;
   /** Why trying it again would be in vain, though no server has said anything: an operator has to see it. */
   readonly hold?: string;
 }

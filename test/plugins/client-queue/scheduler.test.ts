@@ -95,7 +95,7 @@ const answered: Tried = {
   tls: null,
   tellsDsn: false,
   lost: false,
-  reached: true,
+  servers: 'answered',
 };
 
 test('what was fetched while its site was suspended is given back, and not tried', async () => {

@@ -27,7 +27,7 @@ const domain = 'sink.example';
 async function hostGround(t: TestContext, steps: NonNullable<SinkScript['steps']>, protocol: 'smtp' | 'lmtp' = 'smtp') {
   const clock = new ForwardClock();
   const sink = await SmtpSink.start(t, { protocol, steps });
-  const deadlines = { dataMs: 100, blockMs: 100, finalMs: 100 };
+  const deadlines = { greetingMs: 100, helloMs: 100, mailMs: 100, dataMs: 100, blockMs: 100, finalMs: 100 };
   const routes = { local: { mx: ['127.0.0.1'], port: sink.port, tls: 'never', protocol } };
   const ground = await outboundGround(t, { clock, deadlines, options: { port: sink.port, routes } });
   await ground.outbound.start();
@@ -63,7 +63,9 @@ describe('a host that answers everything and takes no message', () => {
       const { next, clock, outbound } = await hostGround(t, steps);
       for (let nth = 0; nth < 3; nth += 1) {
         assert.equal((await next()).called, true);
-        assert.equal(outbound.pace(await outbound.sites.find(domain)).now?.recovering, nth === 2, `behind ${nth + 1}`);
+        const { connections, recovering } = outbound.pace(await outbound.sites.find(domain)).now ?? {};
+        const expected = nth < 2 ? { connections: 5, recovering: false } : { connections: 1, recovering: true };
+        assert.deepEqual({ connections, recovering }, expected, `behind ${nth + 1}`);
       }
       const { entry, called } = await next();
       assert.equal(called, false);
@@ -79,6 +81,17 @@ describe('a host that answers everything and takes no message', () => {
       assert.equal((await next()).called, false, 'that one was one more');
     });
   }
+
+  test('has one try at a time until it answers, whatever that comes to', async (t) => {
+    const { next, clock, outbound, queue, entryWhen } = await hostGround(t, { dot: lost });
+    const uids: string[] = [];
+    for (let nth = 0; nth < 3; nth += 1) uids.push((await next()).entry.uid);
+    clock.advance(121);
+    const last = uids[2] ?? '';
+    await queue.mutate({ uids: [last] }, { operation: 'retry' }, clock.now());
+    await entryWhen(last, ({ history }) => history.length === 2);
+    assert.equal(outbound.pace(await outbound.sites.find(domain)).now?.recovering, true);
+  });
 
   test('is called for an operator, and for mail that would be returned without it', async (t) => {
     const { next, clock, outbound } = await hostGround(t, { dot: lost });
@@ -126,6 +139,15 @@ describe('a host that takes messages is not left alone', () => {
     for (let nth = 0; nth < 4; nth += 1) assert.equal((await next()).called, true);
   });
 });
+
+for (const step of ['greeting', 'ehlo', 'mail'] as const) {
+  test(`a server that is silent (${step}) gets no more connections for it`, async (t) => {
+    const { next, outbound } = await hostGround(t, { [step]: { stall: true } });
+    assert.equal((await next()).entry.state, 'deferred');
+    const { connections, recovering } = outbound.pace(await outbound.sites.find(domain)).now ?? {};
+    assert.deepEqual({ connections, recovering }, { connections: 5, recovering: false });
+  });
+}
 
 test('what is refused in front of the message does not count, either way', async (t) => {
   const rcpt: Rule = ({ connection }) => (connection === 2 ? '550 5.1.1 No such user' : undefined);
