@@ -2,3 +2,8 @@
 export function counted(count: number, noun: string, plural = `${noun}s`): string {
   return `${count.toLocaleString('en')} ${count === 1 ? noun : plural}`;
 }
+
+/** `1 second`, `1200 seconds`: with digits alone, for whoever reads how long to wait is often a program. */
+export function secondsText(count: number): string {
+  return `${count} ${count === 1 ? 'second' : 'seconds'}`;
+}

@@ -1,4 +1,4 @@
-import { counted } from '../counted.js';
+import { secondsText } from '../counted.js';
 import type { AttemptLimiter } from '../rate.js';
 import { isProblem, problem, type Problem } from '../problem.js';
 import type { Gate } from './access-rules.js';
@@ -151,6 +151,6 @@ export function unauthorized(realm: string): Problem {
 
 function tooMany(seconds: number): Problem {
   const wait = Math.max(1, Math.ceil(seconds));
-  const detail = `Too many failed sign-ins. Try again in ${counted(wait, 'second')}.`;
+  const detail = `Too many failed sign-ins. Try again in ${secondsText(wait)}.`;
   return problem('too-many-requests', { detail, headers: { 'Retry-After': String(wait) } });
 }

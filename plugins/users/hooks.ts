@@ -1,4 +1,4 @@
-import { counted } from '../../core/counted.js';
+import { secondsText } from '../../core/counted.js';
 import { isProblem } from '../../core/problem.js';
 import type { Hook } from '../../core/smtp/hook.js';
 import type { SmtpSession } from '../../core/smtp/transaction.js';
@@ -20,7 +20,7 @@ export function signInHook(signIns: SignIns, sessions: SignedInSessions, count: 
         sessions.begin(session, result.user.username);
         return accept({ username: result.user.username });
       }
-      return defer(454, '4.7.0', `Too many failed sign-ins, try again in ${counted(result.retryAfter, 'second')}`);
+      return defer(454, '4.7.0', `Too many failed sign-ins, try again in ${secondsText(result.retryAfter)}`);
     } catch (error) {
       if (!isProblem(error)) throw error;
       count('smtp', 'unavailable');
