@@ -44,19 +44,21 @@ export class AttemptLimiter {
     return this.#counts.size;
   }
 
-  /** Seconds, rounded up, until the key may make another attempt; 0 is now. */
-  retryAfter(key: string): number {
-    const count = this.#counts.get(key);
-    if (count === undefined) return 0;
+  /**
+   * Seconds, rounded up, until the key may make another attempt; 0 is now.
+   *
+   * @param more attempts that count though they are not recorded yet
+   */
+  retryAfter(key: string, more = 0): number {
     const now = this.#clock.monotonic();
-    const rolled = this.#roll(count, now);
-    return Math.ceil(this.#waitMs(rolled, now - rolled.start) / 1000);
+    const { start, present, previous } = this.#at(key, now);
+    return Math.ceil(this.#waitMs({ present: present + more, previous }, now - start) / 1000);
   }
 
   /** Counts an attempt: of passwords, one that failed. True when the key must wait now; that is said once in each window. */
   record(key: string): boolean {
     const now = this.#clock.monotonic();
-    const before = this.#roll(this.#counts.get(key) ?? { start: now, present: 0, previous: 0, toldAt: -Infinity }, now);
+    const before = this.#at(key, now);
     const count = { ...before, present: before.present + 1 };
     const isNews = now - count.toldAt >= this.#windowMs && this.#waitMs(count, now - count.start) > 0;
     this.#counts.delete(key);
@@ -71,7 +73,8 @@ export class AttemptLimiter {
   }
 
   /** The count in the window that `now` lies in. */
-  #roll(count: Count, now: number): Count {
+  #at(key: string, now: number): Count {
+    const count = this.#counts.get(key) ?? { start: now, present: 0, previous: 0, toldAt: -Infinity };
     const windows = Math.floor((now - count.start) / this.#windowMs);
     if (windows < 1) return count;
     const previous = windows === 1 ? count.present : 0;
@@ -79,7 +82,7 @@ export class AttemptLimiter {
   }
 
   /** Until the weighted count, one more attempt included, fits into the limit. */
-  #waitMs({ present, previous }: Count, elapsedMs: number): number {
+  #waitMs({ present, previous }: Pick<Count, 'present' | 'previous'>, elapsedMs: number): number {
     const spare = this.#limit - 1 - present;
     if (spare >= 0) return Math.max(0, this.#fitsAt(previous, spare) - elapsedMs);
     return this.#windowMs - elapsedMs + this.#fitsAt(present, this.#limit - 1);

@@ -1,3 +1,4 @@
+import { AttemptLine } from '../attempt-line.js';
 import type { Clock } from '../clock.js';
 import { clientKey, isLoopbackAddress } from '../ip-address.js';
 import { AttemptLimiter } from '../rate.js';
@@ -27,6 +28,7 @@ export class ClientLimits {
   readonly #clock: Clock;
   #settings: ClientLimitSettings;
   #signIns: AttemptLimiter;
+  readonly #signInLine = new AttemptLine(() => this.#signIns);
   #sessions = 0;
   readonly #perAddress = new Map<string, number>();
 
@@ -79,6 +81,11 @@ export class ClientLimits {
   /** Seconds until the address may try to sign in again; 0 is now. */
   retryAfter(ip: string): number {
     return this.isExempt(ip) ? 0 : this.#signIns.retryAfter(clientKey(ip));
+  }
+
+  /** Has a sign-in from that address tried, after others where too many might fail; undefined when the address must wait. */
+  attempt<T>(ip: string, attempt: () => Promise<T>): Promise<T | undefined> {
+    return this.isExempt(ip) ? attempt() : this.#signInLine.make(clientKey(ip), attempt);
   }
 
   /** A sign-in from that address has failed. True when it must wait now; that is said once in each window. */

@@ -17,6 +17,8 @@ export interface ChainSource {
 export interface AuthThrottle {
   /** Seconds until the address may try again; 0 is now. */
   retryAfter(address: string): number;
+  /** Makes the attempt, in its turn; undefined when the address must wait, and nothing was done. */
+  attempt<T>(address: string, attempt: () => Promise<T>): Promise<T | undefined>;
   /** Counts a failure. True when the address must wait now; that is said once in each window. */
   record(address: string): boolean;
 }

@@ -53,8 +53,17 @@ export class SignIn {
     this.#exchange = undefined;
   }
 
+  /** While the client was asked for its credentials, others may have brought its address over the limit. */
   async #check(credentials: Credentials): Promise<Reply> {
-    const { pipeline, meter, log } = this.#ground;
+    const { throttle } = this.#ground;
+    const failures = this.#failures;
+    const reply = await throttle.attempt(this.#session.remote.address, () => this.#decide(credentials));
+    if (reply === undefined) return replies.authLater;
+    return this.#failures === failures ? reply : this.#penalise(reply);
+  }
+
+  async #decide(credentials: Credentials): Promise<Reply> {
+    const { pipeline, meter } = this.#ground;
     const session = this.#session;
     const chain = pipeline.snapshot();
     const decision = await chain.decide('auth', { session, ...credentials });
@@ -69,8 +78,7 @@ export class SignIn {
     }
     meter.signedIn('refused');
     const reply = decision.outcome === 'refuse' ? decision.reply : replies.authFailed;
-    this.#failures += 1;
-    log.info({ session: session.id, remote: session.remote.address, failures: this.#failures }, 'sign-in refused');
+    this.#count();
     chain.emit('rejected', {
       session,
       stage: 'auth',
@@ -78,20 +86,22 @@ export class SignIn {
       status: reply.status ?? '5.7.8',
       text: reply.lines.join(' '),
     });
-    return this.#penalise(reply);
+    return reply;
+  }
+
+  #count(): void {
+    const { throttle, log } = this.#ground;
+    const { id, remote } = this.#session;
+    this.#failures += 1;
+    log.info({ session: id, remote: remote.address, failures: this.#failures }, 'sign-in refused');
+    if (!throttle.record(remote.address)) return;
+    const seconds = throttle.retryAfter(remote.address);
+    log.warn({ session: id, remote: remote.address, seconds }, 'too many wrong passwords: the address has to wait');
   }
 
   async #penalise(reply: Reply): Promise<Reply> {
-    const { throttle, log } = this.#ground;
     const { limits } = this.#ground.settings();
-    const { id, remote } = this.#session;
-    if (throttle.record(remote.address)) {
-      const seconds = throttle.retryAfter(remote.address);
-      log.warn({ session: id, remote: remote.address, seconds }, 'too many wrong passwords: the address has to wait');
-    }
-    if (!this.#session.exempt) {
-      await pause(limits.authDelaySeconds[this.#failures - 1] ?? 0);
-    }
+    if (!this.#session.exempt) await pause(limits.authDelaySeconds[this.#failures - 1] ?? 0);
     return this.#failures > limits.authFailures ? replies.tooManyFailures : reply;
   }
 }

@@ -175,6 +175,60 @@ describe('AUTH', () => {
     third.close();
   });
 
+  it('S20 sessions that wait at a prompt while the limit is reached get 454, and no password of theirs is checked', async (test) => {
+    const checked: string[] = [];
+    const engine = await TestEngine.start(test, {
+      settings: { ...settings, limits: { exemptLoopback: false, authDelaySeconds: [], authFailuresPerAddress: 3 } },
+      decide: (stage, input) => {
+        if (stage === 'auth' && 'password' in input) checked.push(input.password);
+        return undefined;
+      },
+    });
+    const waiting = await Promise.all(Array.from({ length: 6 }, () => engine.greeted()));
+    for (const [n, client] of waiting.entries()) {
+      await client.command(n % 2 === 0 ? `AUTH LOGIN ${base64('anna')}` : 'AUTH PLAIN');
+    }
+    const other = await engine.greeted();
+    for (const _ of [1, 2, 3]) assert.equal((await other.command(plain('anna', 'no'))).code, 535);
+    const refusal = (await other.command(plain('anna', 'no'))).raw;
+    assert.match(refusal, /^454 4\.7\.0 /);
+    const given = (n: number) => (n < 3 ? 'secret' : 'wrong');
+    const answers = await Promise.all(
+      waiting.map((client, n) => client.command(base64(n % 2 === 0 ? given(n) : `\0anna\0${given(n)}`))),
+    );
+    assert.deepEqual(new Set(answers.map(({ raw }) => raw)), new Set([refusal]));
+    assert.deepEqual(checked, ['no', 'no', 'no']);
+    for (const client of [...waiting, other]) client.close();
+  });
+
+  it('S20 wrong passwords that come at once are no more than the limit, right ones are all let in', async (test) => {
+    let checks = 0;
+    const engine = await TestEngine.start(test, {
+      settings: { ...settings, limits: { exemptLoopback: false, authDelaySeconds: [0.05], authFailuresPerAddress: 5 } },
+      decide: async (stage, input) => {
+        if (stage !== 'auth' || !('password' in input)) return { outcome: 'pass' };
+        checks += 1;
+        await new Promise((resolve) => setTimeout(resolve, 10));
+        return input.password === 'secret' ? { outcome: 'pass', user: { username: 'anna' } } : { outcome: 'pass' };
+      },
+    });
+    const attempt = async (password: string) => {
+      const clients = await Promise.all(Array.from({ length: 40 }, () => engine.greeted()));
+      const answers = await Promise.all(clients.map((client) => client.command(plain('anna', password))));
+      for (const client of clients) client.close();
+      await engine.untilNoSession();
+      return answers.map(({ code }) => code);
+    };
+    assert.deepEqual(new Set(await attempt('secret')), new Set([235]));
+    checks = 0;
+    const codes = await attempt('wrong');
+    assert.deepEqual(
+      [535, 454].map((code) => codes.filter((each) => each === code).length),
+      [5, 35],
+    );
+    assert.equal(checks, 5);
+  });
+
   it('S20 an address that comes over the limit is one line of the log for each window, however often it tries', async (test) => {
     const clock = new TestClock();
     const limits = { exemptLoopback: false, authDelaySeconds: [], authFailuresPerAddress: 3, authFailures: 100 };
