@@ -1,5 +1,3 @@
-import { readdir } from 'node:fs/promises';
-import { join } from 'node:path';
 import type { Clock } from '../../core/clock.js';
 import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../core/contracts/delivery-target.js';
 import { asStorageProblem, isMissing, isTaken } from '../../core/disk/fault.js';
@@ -7,14 +5,14 @@ import { jointly } from '../../core/disk/joint.js';
 import type { Placement, SpooledMessage } from '../../core/disk/spool.js';
 import type { WriteHealth } from '../../core/disk/write-health.js';
 import type { Log } from '../../core/log.js';
-import { problem } from '../../core/problem.js';
+import { classOf, problem } from '../../core/problem.js';
 import type { Recipient } from '../../core/smtp/transaction.js';
-import type { MailboxName } from '../../core/contracts/mailboxes.js';
+import { DeliveryPlace } from './delivery-place.js';
 import { mailboxNameOfUser } from './mailbox-name.js';
-import type { MailboxQuotas, Room } from './mailbox-quota.js';
+import type { MailboxQuotas } from './mailbox-quota.js';
 import { placedMessageFinder } from './placed-message.js';
 import type { MaildirTree } from './maildir.js';
-import { hasMark, markOf, type UniqueNames } from './maildir-name.js';
+import { markOf, type UniqueNames } from './maildir-name.js';
 import type { StoreMetrics } from './store-metrics.js';
 
 /** How often a name that is taken, or a mailbox that vanished, is answered by another try. */
@@ -51,13 +49,9 @@ export function maildirTarget(ground: DeliveryGround): DeliveryTarget {
 class MaildirDelivery implements Delivery {
   readonly #ground: DeliveryGround;
   readonly #recipients: readonly Recipient[];
-  readonly #mailboxes: readonly MailboxName[];
-  /** Of a delivery that a crash may have hidden: it is done where a message with this mark is. */
   readonly #mark: string | undefined;
-  /** Where `body` found or made them. */
-  readonly #folders = new Map<MailboxName, string>();
-  /** In the only mailbox, if it has a quota. */
-  #room: Room | undefined;
+  /** By destination. */
+  readonly #places: ReadonlyMap<string, DeliveryPlace>;
   #placed: readonly Placement[] = [];
   #message: SpooledMessage | undefined;
   #aborted = false;
@@ -67,17 +61,21 @@ class MaildirDelivery implements Delivery {
     this.#ground = ground;
     this.#mark = repeatedId === null ? undefined : markOf(repeatedId);
     this.#recipients = recipients;
-    this.#mailboxes = [...new Set(recipients.map(destinationOf))].map(mailboxNameOfUser);
+    const place = (user: string): DeliveryPlace => new DeliveryPlace(ground, mailboxNameOfUser(user), this.#mark);
+    this.#places = new Map([...new Set(recipients.map(destinationOf))].map((user) => [user, place(user)]));
   }
 
+  /** Throws `mailbox-full` when all mailboxes are; when only some are, `commit` says so of their recipients. */
   async body(message: SpooledMessage): Promise<void> {
     this.#message = message;
-    this.#room = await this.#reserve(message.size);
+    const places = [...this.#places.values()];
     try {
-      await jointly([message.sync(), ...this.#mailboxes.map((mailbox) => this.#ensure(mailbox))]);
+      await jointly([message.sync(), ...places.map((place) => place.prepare(message.size))]);
     } catch (error) {
       throw this.#fault(error);
     }
+    const [refusal] = places.flatMap((place) => place.refusal ?? []);
+    if (refusal !== undefined && this.#open.length === 0) throw refusal;
   }
 
   async commit(): Promise<readonly RecipientOutcome[]> {
@@ -93,14 +91,14 @@ class MaildirDelivery implements Delivery {
     }
     this.#isCommitted = true;
     this.#note(message.size, 1);
-    metrics.delivered(this.#mailboxes.length, message.size, (clock.monotonic() - began) / 1000);
-    return this.#recipients.map((recipient) => ({ recipient, outcome: 'delivered' }));
+    metrics.delivered(this.#open.length, message.size, (clock.monotonic() - began) / 1000);
+    return this.#recipients.map((recipient) => this.#outcomeOf(recipient));
   }
 
   /** May come while the commit is under way: then what is placed later takes itself back. */
   async abort(): Promise<void> {
     this.#aborted = true;
-    this.#room?.giveBack();
+    for (const place of this.#places.values()) place.giveBack();
     const message = this.#message;
     if (message === undefined) return;
     const placed = this.#placed;
@@ -111,52 +109,39 @@ class MaildirDelivery implements Delivery {
     this.#ground.log.error('possible duplicate: a delivery could not be taken back');
   }
 
-  /**
-   * A full mailbox has been refused at RCPT, by the size that was declared. One message more than its quota is better than
-   * that the others of the transaction wait until somebody tidies up.
-   */
-  #reserve(size: number): Promise<Room> | undefined {
-    const [mailbox, ...others] = this.#mailboxes;
-    return mailbox === undefined || others.length > 0 ? undefined : this.#ground.quotas?.reserve(mailbox, size);
+  /** Those that are not full. */
+  get #open(): readonly DeliveryPlace[] {
+    return [...this.#places.values()].filter(({ refusal }) => refusal === undefined);
   }
 
-  /** In the background: nobody waits for an estimate. */
+  #outcomeOf(recipient: Recipient): RecipientOutcome {
+    const refusal = this.#places.get(destinationOf(recipient))?.refusal;
+    if (refusal === undefined) return { recipient, outcome: 'delivered' };
+    const [code, status] = classOf(refusal).smtp;
+    return { recipient, outcome: 'deferred', code, status, text: refusal.message };
+  }
+
   #note(size: number, count: number): void {
-    const room = this.#room;
-    this.#room = undefined;
-    for (const mailbox of this.#folders.keys()) {
-      void (room?.taken(size, count) ?? this.#ground.quotas?.changed(mailbox, size, count));
-    }
-    // The mailbox has it from an earlier try.
-    if (this.#folders.size === 0) room?.giveBack();
+    for (const place of this.#places.values()) place.note(size, count);
   }
 
-  async #ensure(mailbox: MailboxName): Promise<void> {
-    const inbox = await this.#ground.maildirs.ensure(mailbox);
-    if (!(await this.#isThere(inbox))) this.#folders.set(mailbox, `${inbox}/new`);
-  }
-
-  /** Whether the mailbox has the message from an earlier try. */
-  async #isThere(inbox: string): Promise<boolean> {
-    const mark = this.#mark;
-    if (mark === undefined) return false;
-    const names = await Promise.all(['new', 'cur'].map((part) => readdir(join(inbox, part))));
-    return names.flat().some((name) => hasMark(name, mark));
-  }
-
-  /** In all mailboxes or in none. */
+  /** In all mailboxes that are not full, or in none. */
   async #place(message: SpooledMessage): Promise<void> {
-    for (let attempt = 1; this.#folders.size > 0; attempt++) {
-      const placements = [...this.#folders.values()].map((folder) => this.#placement(folder, message.size));
+    for (let attempt = 1; this.#folders().length > 0; attempt++) {
+      const placements = this.#folders().map((folder) => this.#placement(folder, message.size));
       try {
         await message.place(placements);
         this.#placed = placements;
         return await this.#unlessAborted();
       } catch (error) {
         if (attempt === tries || !(isTaken(error) || isMissing(error))) throw error;
-        await jointly(this.#mailboxes.map((mailbox) => this.#ensure(mailbox)));
+        await jointly(this.#open.map((place) => place.find()));
       }
     }
+  }
+
+  #folders(): readonly string[] {
+    return this.#open.flatMap(({ folder }) => folder ?? []);
   }
 
   #placement(folder: string, size: number): Placement {
@@ -175,7 +160,7 @@ class MaildirDelivery implements Delivery {
     const { health, metrics, log } = this.#ground;
     const fault = asStorageProblem(error);
     health.failed(fault.details.cause);
-    metrics.failed(this.#mailboxes.length);
+    metrics.failed(this.#places.size);
     log.error({ err: fault.details.cause ?? fault }, 'a message could not be put into its mailboxes');
     return fault;
   }

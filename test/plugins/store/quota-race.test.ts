@@ -2,9 +2,11 @@ import assert from 'node:assert/strict';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
-import type { Delivery } from '../../../core/contracts/delivery-target.js';
+import type { Delivery, RecipientOutcome } from '../../../core/contracts/delivery-target.js';
+import { isProblem } from '../../../core/problem.js';
+import type { Recipient, Transaction } from '../../../core/smtp/transaction.js';
 import { FaultyFiles } from '../../core/disk/faulty-files.js';
-import { openStore, prologue, recipient, transactionOf } from './delivery-ground.js';
+import { deliver, inbox, openStore, prologue, recipient, transactionOf } from './delivery-ground.js';
 import { EditingGround, problemOf } from './editing-ground.js';
 
 const quota = 1000;
@@ -13,6 +15,11 @@ const text = `Subject: x\r\n\r\n${'x'.repeat(384)}\r\n`;
 const fitting = 2;
 const many = 6;
 const counts = 100;
+
+const isProblemNamed = (name: string) => (error: unknown) => isProblem(error) && error.problem === name;
+
+const wordsOf = (given: RecipientOutcome): string =>
+  given.outcome === 'delivered' ? 'delivered' : `${given.outcome} ${given.code} ${given.status} ${given.text}`;
 
 suite('a quota holds when much comes at once', () => {
   test('by uploads', async (t) => {
@@ -45,6 +52,61 @@ suite('a quota holds when much comes at once', () => {
     await taken[1]?.commit();
     assert.equal(await problemOf(ground.append(text)), 'mailbox-full');
     assert.equal((await ground.contents())['INBOX']?.length, fitting);
+  });
+
+  test('by deliveries to several mailboxes, each by its own room', async (t) => {
+    const ground = await EditingGround.open(t, { quota });
+    const store = await openStore(t, { root: ground.reading.root, quotas: ground.editor.quotas });
+    const [ann, bob] = [recipient('ann@example.org'), recipient('bob@example.org')];
+    const send = (to: readonly Recipient[]) => deliver(store, to, Buffer.from(text)).catch(String);
+    await send([bob]);
+    const outcomes = await Promise.all(Array.from({ length: many }, () => send([ann, bob, ann])));
+    const told = outcomes.map((each) => (typeof each === 'string' ? each : each.map(wordsOf).join(', ')));
+    const full = 'There is no room left in this mailbox: its quota is used up.';
+    const refused = `deferred 452 4.2.2 ${full}`;
+    assert.deepEqual(told.toSorted(), [
+      ...Array.from({ length: many - fitting }, () => `Problem: ${full}`),
+      `delivered, ${refused}, delivered`,
+      'delivered, delivered, delivered',
+    ]);
+    assert.equal((await inbox(store, 'ann@example.org')).size, fitting);
+    assert.equal((await inbox(store, 'bob@example.org')).size, fitting);
+    assert.equal(store.counted.delivered, 2 * fitting);
+    assert.equal(store.counted.failed, 0);
+    assert.deepEqual(store.sentences, []);
+  });
+
+  test('by deliveries to several mailboxes, and what fails makes room in each of them', async (t) => {
+    const ground = await EditingGround.open(t, { quota });
+    const store = await openStore(t, { root: ground.reading.root, quotas: ground.editor.quotas });
+    const [ann, bob] = [recipient('ann@example.org'), recipient('bob@example.org')];
+    const send = (to: readonly Recipient[]) => deliver(store, to, Buffer.from(text));
+    for (const step of [
+      { call: 'fsync', path: 'spool' },
+      { call: 'open', path: 'bob/new' },
+      { call: 'rename', path: 'bob' },
+    ] as const) {
+      store.files.order({ ...step, code: 'EIO' });
+      for (let n = 0; n < many; n++) await assert.rejects(send([ann, bob]), isProblemNamed('internal'));
+      store.files.order();
+    }
+    assert.equal(store.counted.delivered, 0);
+    for (let n = 0; n < fitting; n++)
+      assert.deepEqual((await send([ann, bob])).map(wordsOf), ['delivered', 'delivered']);
+    await assert.rejects(send([ann, bob]), isProblemNamed('mailbox-full'));
+  });
+
+  test('and a full mailbox that has a repeated message already is no reason to refuse it', async (t) => {
+    const ground = await EditingGround.open(t, { quota });
+    const store = await openStore(t, { root: ground.reading.root, quotas: ground.editor.quotas });
+    const ann = recipient('ann@example.org');
+    const repeatable = { ...transactionOf([ann]), id: 'q1', repeatable: true };
+    const send = (transaction?: Transaction) => deliver(store, [ann], Buffer.from(text), transaction);
+    await send(repeatable);
+    await send();
+    await assert.rejects(send(), isProblemNamed('mailbox-full'));
+    assert.deepEqual((await send(repeatable)).map(wordsOf), ['delivered']);
+    assert.equal((await inbox(store, 'ann@example.org')).size, fitting);
   });
 
   test('by copies of a folder, and what could not be stored makes room again', async (t) => {
