@@ -32,9 +32,12 @@ export class MailboxFolders {
 
   /** Absolute path of the mailbox. @throws Problem `not-found` */
   async mailbox(mailbox: MailboxName): Promise<string> {
-    const path = this.#pathOf(mailbox);
-    if (await this.#confinement.hasFolder(path)) return path;
+    if (await this.has(mailbox)) return this.#pathOf(mailbox);
     throw problem('not-found', 'There is no such mailbox.');
+  }
+
+  has(mailbox: MailboxName): Promise<boolean> {
+    return this.#confinement.hasFolder(this.#pathOf(mailbox));
   }
 
   /** @throws Problem `not-found` */

@@ -6,12 +6,13 @@ import type { StoreReader } from './store-reader.js';
 /** Who renames folders each time we look must be very quick to outrun that many looks. */
 const tries = 10;
 
-/** Counts every message. A folder that is renamed meanwhile hides from one look: so it is looked whether any was left out. */
+/** Counts every message; none in a mailbox that its first message will make. A folder that is renamed meanwhile hides from one look: so it is looked whether any was left out. */
 export async function usageOf(
   reader: Pick<StoreReader, 'folders' | 'mailboxFolders'>,
   mailbox: MailboxName,
 ): Promise<MailboxUsage> {
   let most: MailboxUsage = { size: 0, count: 0 };
+  if (!(await reader.mailboxFolders.has(mailbox))) return most;
   for (let attempt = 0; attempt < tries; attempt++) {
     const folders = await reader.folders(mailbox);
     const usage = sumOf(folders);

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { test } from 'node:test';
+import { suite, test } from 'node:test';
+import { atEnd, type Ending } from '../../support/ending.js';
 import { startInProcess } from '../../support/in-process-server.js';
 import { SmtpClient } from '../../support/smtp-client.js';
+import { until } from '../../support/until.js';
 
 test('a full mailbox is refused at RCPT for now, and others of the message are not concerned', async (t) => {
   const site = await startInProcess(t);
@@ -41,3 +43,82 @@ test('a full mailbox is refused at RCPT for now, and others of the message are n
   assert.equal((await readdir(join(inbox('full'), 'new'))).length, 1);
   assert.equal((await readdir(join(inbox('free'), 'new'))).length, 2);
 });
+
+test('who was added with a quota gets the first mail though nobody has looked at the mailbox', async (t) => {
+  const { client, messages } = await sender(t, 'mx');
+  await begin(client, ['full']);
+  assert.equal(codes(await client.command(`${text}.`)), '250 2.0.0');
+  assert.equal(await messages('full'), 1);
+});
+
+suite('a mailbox that turns out to be full behind DATA', () => {
+  test('is the matter of its recipient alone over LMTP', async (t) => {
+    const { client, messages } = await sender(t, 'lmtp');
+    for (const expected of [
+      ['250 2.0.0', '250 2.0.0'],
+      ['452 4.2.2', '250 2.0.0'],
+    ]) {
+      await begin(client);
+      client.write(`${text}.\r\n`);
+      assert.deepEqual((await client.readReplies(2)).map(codes), expected);
+    }
+    assert.deepEqual([await messages('full'), await messages('free')], [1, 2]);
+  });
+
+  test('gets the message later over SMTP, and the others get it now', async (t) => {
+    const { client, admin, messages } = await sender(t, 'mx');
+    const send = async (to?: readonly string[]): Promise<string> => {
+      await begin(client, to);
+      return codes(await client.command(`${text}.`));
+    };
+    assert.deepEqual([await send(), await send()], ['250 2.0.0', '250 2.0.0']);
+    assert.deepEqual([await messages('full'), await messages('free')], [1, 2]);
+    const { items } = (await admin.json('/client/queue/list')) as { readonly items: readonly Entry[] };
+    assert.deepEqual(
+      items.flatMap(({ recipients }) => recipients.map(({ address, lastReply }) => [address, lastReply?.status])),
+      [['full@localhost', '4.2.2']],
+    );
+    assert.equal(await send(['full']), '452 4.2.2', 'nobody took it');
+    assert.deepEqual([await messages('full'), await messages('free')], [1, 2]);
+    await admin.json('/users/full@localhost', { method: 'PATCH', json: { quota: 2000 } });
+    await admin.json('/client/queue/retry', { json: { uid: items[0]?.uid } });
+    await until('the message that waited', async () => ((await messages('full')) === 2 ? true : undefined));
+    assert.equal(await messages('free'), 2);
+  });
+});
+
+const text = `Subject: x\r\n\r\n${'x'.repeat(300)}\r\n`;
+
+interface Entry {
+  readonly uid: string;
+  readonly recipients: readonly { readonly address: string; readonly lastReply?: { readonly status: string } }[];
+}
+
+const codes = ({ raw }: { readonly raw: string }): string => raw.slice(0, 9);
+
+/** A client of a server whose user `full` has room for one `text`. */
+async function sender(t: Ending, mode: 'mx' | 'lmtp') {
+  const site = await startInProcess(t, `{ smtp: { listeners: [{ mode: "${mode}", port: 0 }] } }`);
+  const { admin, folder } = site;
+  for (const [username, quota] of [
+    ['full@localhost', 700],
+    ['free@localhost', null],
+  ]) {
+    await admin.json('/users', { json: { username, password: 'a long password', quota } }, 201);
+  }
+  const client = await SmtpClient.greeted(
+    { port: site.portOf(mode) },
+    `${mode === 'mx' ? 'EHLO' : 'LHLO'} client.example`,
+  );
+  atEnd(t, () => client.close());
+  const messages = async (user: string): Promise<number> =>
+    (await readdir(join(folder, 'data', 'mail', 'localhost', user, 'new'))).length;
+  return { client, admin, messages };
+}
+
+/** Up to the answer to DATA; the size of the message is not told. */
+async function begin(client: SmtpClient, to: readonly string[] = ['full', 'free']): Promise<void> {
+  await client.command('MAIL FROM:<a@example.org>');
+  for (const user of to) assert.match((await client.command(`RCPT TO:<${user}@localhost>`)).raw, /^250 /);
+  assert.equal((await client.command('DATA')).code, 354);
+}
