@@ -1,6 +1,7 @@
 import type { z } from 'zod';
+import type { ConfigFile } from './file.js';
 import { childOutline, knownKeys, type Outline } from './outline.js';
-import { joinPath, type KeyPath, type Place } from './positions.js';
+import { alreadyThere, joinPath, type KeyPath, type Place } from './positions.js';
 
 /** One thing that is wrong with the configuration, as a line for an operator: place, key, reason, what to write instead. */
 export interface Complaint {
@@ -51,6 +52,14 @@ function unknownKey(
       ? `did you mean ${close}?`
       : `known keys here: ${known.join(', ') || 'none'}.`;
   return { key, sentence: `unknown key; ${hint}`, place: nearest(key, places) };
+}
+
+export function repetitions({ path: file, repeated }: Pick<ConfigFile, 'path' | 'repeated'>): readonly Complaint[] {
+  return repeated.map(({ path, position, first }) => ({
+    key: path.reduce<KeyPath>(joinPath, ''),
+    sentence: `${alreadyThere(first)}.`,
+    place: { file, ...position },
+  }));
 }
 
 /** The place of the key itself, else of the closest key above it. */

@@ -1,7 +1,7 @@
 import { readFileSync, statSync } from 'node:fs';
 import JSON5 from 'json5';
 import { startError } from '../start-error.js';
-import { positionsOf, type KeyPath, type Position } from './positions.js';
+import { positionsOf, repeatedKeys, type KeyPath, type Position, type RepeatedKey } from './positions.js';
 
 const largest = 1024 * 1024;
 
@@ -11,6 +11,8 @@ export interface ConfigFile {
   readonly text: string;
   readonly content: Readonly<Record<string, unknown>>;
   readonly positions: ReadonlyMap<KeyPath, Position>;
+  /** What the parser has overlooked. */
+  readonly repeated: readonly RepeatedKey[];
 }
 
 /** Reads a JSON5 file; what is wrong with it is a start error with its line. */
@@ -25,12 +27,12 @@ export function parseConfigFile(path: string, text: string): ConfigFile {
   if (typeof content !== 'object' || content === null || Array.isArray(content)) {
     throw startError(`${path}: the configuration must be an object: { hostname: 'mail.example.org', … }`);
   }
-  return { path, text, content: content as Record<string, unknown>, positions: positionsIn(path, text) };
+  return { path, text, content: content as Record<string, unknown>, ...keysIn(path, text) };
 }
 
-function positionsIn(path: string, text: string): ConfigFile['positions'] {
+function keysIn(path: string, text: string): Pick<ConfigFile, 'positions' | 'repeated'> {
   try {
-    return positionsOf(text);
+    return { positions: positionsOf(text), repeated: repeatedKeys(text) };
   } catch (cause) {
     if (!(cause instanceof RangeError)) throw cause;
     throw startError(`${path}: the configuration is ${cause.message}.`, cause);

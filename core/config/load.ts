@@ -10,7 +10,7 @@ import { siteEntry, type SiteEntry } from '../site/site-entry.js';
 import { parseNetworks } from '../smtp/networks.js';
 import { placeText, sharedPlaces, type Place } from '../smtp/shared-place.js';
 import { isProblem, problem } from '../problem.js';
-import { complaintsOf, type Complaint } from './complaint.js';
+import { complaintsOf, repetitions, type Complaint } from './complaint.js';
 import { effectiveValues, leavesOf, type Origins } from './effective.js';
 import { parseConfigFile, readConfigFile, type ConfigFile } from './file.js';
 import { LayerFolder } from './layer-folder.js';
@@ -57,9 +57,9 @@ export interface LoadedConfiguration extends Configuration, Program {
 export async function loadConfiguration(input: LoadInput): Promise<LoadedConfiguration> {
   const file = findFile(input);
   const folder = file === undefined ? input.cwd : dirname(file.path);
-  const complaints: Complaint[] = [];
   const layers = layersBelow(file, input);
   const files = file === undefined ? [] : [...layers, file];
+  const complaints: Complaint[] = files.flatMap(repetitions);
   const { content, places } = layered(files);
   const overrides = new Map<KeyPath, { origin: Origin; where: string | null }>();
 
@@ -72,8 +72,9 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
     }
     const checked = checkAgainst(schema, resolved.value);
     const mistakes = checked.success ? [] : complaintsOf(checked.error, base, outline(), places);
-    // Of a secret that is not there, nothing else is wrong.
-    complaints.push(...mistakes.filter(({ key }) => !complaints.some((one) => one.key === key)));
+    const said = new Set(complaints.map(({ key }) => key));
+    // Of a secret that is not there, and of a key that stands there twice, nothing else is wrong.
+    complaints.push(...mistakes.filter(({ key }) => !said.has(key)));
     return checked.data;
   };
 

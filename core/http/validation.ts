@@ -1,5 +1,11 @@
 import type { z } from 'zod';
-import { problem, type InvalidPlace, type ProblemName } from '../problem.js';
+import { problem, type InvalidPlace, type Problem, type ProblemName } from '../problem.js';
+
+/** Something that is wrong with a value, and where. */
+export interface Issue {
+  readonly path: readonly PropertyKey[];
+  readonly message: string;
+}
 
 /** Checks a value; what is wrong with it becomes the problem of that name with every place. */
 export function validate(
@@ -11,13 +17,18 @@ export function validate(
   if (schema === undefined) return value;
   const result = schema.safeParse(value);
   if (result.success) return result.data;
-  const errors = result.error.issues.slice(0, 50).map((issue) => placeOf(issue, pointers));
-  const first = errors[0];
-  const where = first === undefined || first.pointer === '' ? '' : `${first.pointer}: `;
-  throw problem(name, { detail: `${where}${first?.message ?? 'invalid'}.`, errors });
+  throw problemOf(result.error.issues, name, pointers);
 }
 
-function placeOf(issue: z.core.$ZodIssue, pointers: 'names' | 'json'): InvalidPlace {
+/** The problem that tells the issues: the first of them in its sentence. */
+export function problemOf(issues: readonly Issue[], name: ProblemName, pointers: 'names' | 'json'): Problem {
+  const errors = issues.slice(0, 50).map((issue) => placeOf(issue, pointers));
+  const first = errors[0];
+  const where = first === undefined || first.pointer === '' ? '' : `${first.pointer}: `;
+  return problem(name, { detail: `${where}${first?.message ?? 'invalid'}.`, errors });
+}
+
+function placeOf(issue: Issue, pointers: 'names' | 'json'): InvalidPlace {
   const path = issue.path.map((step) => String(step).replaceAll('~', '~0').replaceAll('/', '~1'));
   const pointer = pointers === 'names' ? path.join('.') : path.map((step) => `/${step}`).join('');
   return { pointer, message: issue.message };

@@ -7,7 +7,8 @@ import type {
   SourceRequest,
   SourceSnapshot,
 } from '../../core/contracts/configuration-source.js';
-import { problem } from '../../core/problem.js';
+import { repeatedKeys, repetition, type RepeatedKey } from '../../core/config/positions.js';
+import { problem, type Problem } from '../../core/problem.js';
 import { decodeText } from './text.js';
 import { WebReader } from './web-reader.js';
 
@@ -88,18 +89,24 @@ export class WebSource implements ConfigurationSource {
 
 /** The files that a manifest names; undefined for a document that is none. */
 function manifestIn(body: Buffer): readonly ManifestFile[] | undefined {
-  const content = parse(body);
+  const { content, repeated } = parse(body) ?? {};
   if (typeof content !== 'object' || content === null || !('files' in content)) return undefined;
+  const [again] = repeated ?? [];
+  if (again !== undefined) throw unusable(again.path, repetition(again));
   const parsed = Manifest.safeParse(content);
   if (parsed.success) return parsed.data.files;
   const [issue] = parsed.error.issues;
-  throw problem('invalid', `The manifest cannot be used: ${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''}.`);
+  throw unusable(issue?.path ?? [], issue?.message ?? '');
 }
 
+const unusable = (path: readonly PropertyKey[], why: string): Problem =>
+  problem('invalid', `The manifest cannot be used: ${path.join('.')}: ${why}.`);
+
 /** Who checks the configuration says where a broken document is broken. */
-function parse(body: Buffer): unknown {
+function parse(body: Buffer): { readonly content: unknown; readonly repeated: readonly RepeatedKey[] } | undefined {
   try {
-    return JSON5.parse<unknown>(decodeText(body, 'the document'));
+    const text = decodeText(body, 'the document');
+    return { content: JSON5.parse<unknown>(text), repeated: repeatedKeys(text) };
   } catch {
     return undefined;
   }

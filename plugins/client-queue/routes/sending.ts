@@ -1,7 +1,9 @@
 import JSON5 from 'json5';
 import { z } from 'zod';
+import { repeatedKeys, repetition, type RepeatedKey } from '../../../core/config/positions.js';
 import { counted } from '../../../core/counted.js';
 import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
+import { problemOf } from '../../../core/http/validation.js';
 import { problem } from '../../../core/problem.js';
 import { CaseDefinition } from '../case/definition.js';
 import { type MessageQuery, type OutgoingRequest, requestOfCase, requestOfMessage } from '../case/outgoing-request.js';
@@ -150,19 +152,20 @@ async function caseOf({ stream }: EndpointRequest): Promise<CaseDefinition> {
 
 /** @throws Problem `bad-request` for what is no JSON5, `invalid` with every place for what is no case */
 function parseCase(text: string): CaseDefinition {
-  let value: unknown;
+  const { value, repeated } = parseJson5(text);
+  const read = CaseDefinition.safeParse(value);
+  if (read.success && repeated.length === 0) return read.data;
+  const issues = repeated.map((again) => ({ path: again.path, message: repetition(again) }));
+  throw problemOf([...issues, ...(read.error?.issues ?? [])], 'invalid', 'json');
+}
+
+function parseJson5(text: string): { readonly value: unknown; readonly repeated: readonly RepeatedKey[] } {
   try {
-    value = JSON5.parse(text);
+    return { value: JSON5.parse(text), repeated: repeatedKeys(text) };
   } catch (error) {
     const why = error instanceof Error ? error.message.replace(/^JSON5: /, '') : 'it cannot be read';
     throw problem('bad-request', { detail: `The case is no JSON5: ${why}.`, cause: error });
   }
-  const read = CaseDefinition.safeParse(value);
-  if (read.success) return read.data;
-  const errors = read.error.issues
-    .slice(0, 50)
-    .map(({ path, message }) => ({ pointer: `/${path.map(String).join('/')}`, message }));
-  throw problem('invalid', { detail: `${errors[0]?.pointer ?? ''}: ${errors[0]?.message ?? 'invalid'}.`, errors });
 }
 
 async function uploadOf({ uploads }: SendingSite, request: EndpointRequest): Promise<KeptUpload> {

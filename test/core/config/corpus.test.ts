@@ -15,6 +15,7 @@ const corpus: readonly (readonly [text: string, said: RegExp])[] = [
   ['"text"', /must be an object/],
   ['{\n\n  hostnames: "x" }', /:3:3: hostnames: unknown key; did you mean hostname\?/],
   ['{ hostname: "not a host" }', /:1:3: hostname: must be a host name/],
+  [`{\n  ${'x'.repeat(2000)}: 1 }`, /postern\.json5: the configuration is too long in its keys in line 2\./],
   ['{ hostname: 5 }', /:1:3: hostname: .*expected string/],
   ['{ durability: "fast" }', /:1:3: durability: /],
   ['{ domains: "example.org" }', /:1:3: domains: .*expected array/],

@@ -7,6 +7,7 @@ import { z } from 'zod';
 import { loadConfiguration, type Overrides } from '../../../core/config/load.js';
 import { supplyOf } from '../../../core/host/plugin-supply.js';
 import { secret } from '../../../core/config/outline.js';
+import type { LayerFile } from '../../../core/contracts/server.js';
 import { definePlugin } from '../../../core/plugin.js';
 import { MASK } from '../../../core/redact.js';
 import { isStartError } from '../../../core/start-error.js';
@@ -27,7 +28,12 @@ before(() => {
 });
 after(() => rmSync(folder, { recursive: true }));
 
-function load(text: string | undefined, overrides: Overrides = {}, env: Record<string, string> = {}) {
+function load(
+  text: string | undefined,
+  overrides: Overrides = {},
+  env: Record<string, string> = {},
+  layers: readonly LayerFile[] = [],
+) {
   const config = join(folder, 'postern.json5');
   if (text === undefined) rmSync(config, { force: true });
   else writeFileSync(config, text);
@@ -35,6 +41,7 @@ function load(text: string | undefined, overrides: Overrides = {}, env: Record<s
     overrides,
     cwd: folder,
     env,
+    layers,
     plugins: () => Promise.resolve(supplyOf([clockwork], { modules: [], unloaded: [] })),
   });
 }
@@ -99,6 +106,11 @@ suite('a configuration that is refused says where and what', () => {
   const cases: readonly [title: string, text: string, expected: RegExp][] = [
     ['broken JSON5', '{\n  data: ,\n}', /…\/postern\.json5:2:9: not valid JSON5: invalid character ','/],
     ['a list', '[]', /must be an object/],
+    [
+      'a key that stands there twice',
+      '{\n  hostname: "a.example",\n  http: { port: 1, "port": 2 },\n  hostname: "b.example", data: 1 }',
+      /^…\/postern\.json5:3:20: http\.port: [^\n]*line 3[^\n]*\n…\/postern\.json5:4:3: hostname: [^\n]*line 2[^\n]*\n.*:4:26: data: /,
+    ],
     ['an unknown key', '{\n  hostnane: "x"\n}', /postern\.json5:2:3: hostnane: unknown key; did you mean hostname\?/],
     [
       'an unknown nested key',
@@ -191,6 +203,12 @@ suite('a configuration that is refused says where and what', () => {
     await assert.rejects(load(text, { smtpPort: 26 }), /smtp\.listeners\.1: cannot listen on 127\.0\.0\.1 port 26/);
     await assert.rejects(load(text, { httpPort: 26 }), /smtp\.listeners\.1: .*: http does/);
     await load(`{ smtp: { listeners: [{ port: 26 }, { port: 26 }] } }`, { smtpPort: 25 });
+  });
+
+  test('a key that stands twice in a layer is refused, whatever the own file says of it', async () => {
+    const own = `{ hostname: 'own.example', plugins: { config: { sync: {} } } }`;
+    const layer = { name: 'base.json5', text: `{ hostname: 'a.example',\n "hostname": 'b.example' }` };
+    await assert.rejects(load(own, {}, {}, [layer]), /sync:base\.json5:2:2: hostname: .* line 1;/);
   });
 
   test('a file that was named and is not there is a sentence', async () => {

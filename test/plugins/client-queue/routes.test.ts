@@ -112,11 +112,12 @@ test('below /client', async (t) => {
   });
 
   await t.test('JSON5 is taken, and what is wrong in it is told with its place', async () => {
-    const headers = { 'Content-Type': 'application/json5' };
-    const body = `{ route: 'sink', envelopes: [{ mail: '', rcpt: ['bob@sink.example'], text: 'x', }] } // a comment`;
-    assert.equal((await ground.call(SessionAnswer, '/client/send', { headers, body })).outcome, 'delivered');
-    assert.match(await ground.refusal('/client/send', { headers, body: '{ route: ' }), /^400 The case is no JSON5/);
-    assert.match(await ground.refusal('/client/send', { headers, body: '{ envelopes: [{}] }' }), /^422 \/envelopes\/0/);
+    const json5 = (body: string) => ({ headers: { 'Content-Type': 'application/json5' }, body });
+    const right = `{ route: 'sink', envelopes: [{ mail: '', rcpt: ['bob@sink.example'], text: 'x', }] } // a comment`;
+    assert.equal((await ground.call(SessionAnswer, '/client/send', json5(right))).outcome, 'delivered');
+    assert.match(await ground.refusal('/client/send', json5('{ route: ')), /^400 The case is no JSON5/);
+    assert.match(await ground.refusal('/client/send', json5('{ envelopes: [{}] }')), /^422 \/envelopes\/0/);
+    assert.match(await ground.refusal('/client/send', json5('{ mx: 1,\n "mx": 2 }')), /^422 \/mx: line 2, .* line 1;/);
   });
 
   await t.test('servers that are no targets, and files, are refused', async () => {

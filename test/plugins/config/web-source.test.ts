@@ -102,6 +102,21 @@ test('a manifest with a name that leads elsewhere, without a hash or with too ma
   }
 });
 
+test('a manifest that says a thing twice is refused with both lines; a file beside it is for whoever checks it', async (t) => {
+  const file = `{ name: 'base.json5', sha256: '${sha256Of('{}')}' }`;
+  const base = await serve(t, {
+    '/twice': text(`{\n files: [${file}],\n "files": [${file}] }`),
+    '/inner': text(`{ files: [${file}, ${file.replace('name', "name: 'a.json5', name")}] }`),
+    '/base.json5': text('{ domains: [], domains: [] }'),
+  });
+  await assert.rejects(
+    open(`${base}/twice`).look(bounds()),
+    is('invalid', /manifest cannot be used: files: line 3, column 2: .* line 2;/),
+  );
+  await assert.rejects(open(`${base}/inner`).look(bounds()), is('invalid', /: files\.1\.name: line 1, /));
+  assert.equal((await contents(await open(`${base}/base.json5`).look(bounds()))).length, 1);
+});
+
 test('what has not changed is not sent again', async (t) => {
   const asked: (string | undefined)[] = [];
   const base = await serve(t, {
