@@ -65,17 +65,15 @@ class MaildirDelivery implements Delivery {
     this.#places = new Map([...new Set(recipients.map(destinationOf))].map((user) => [user, place(user)]));
   }
 
-  /** Throws `mailbox-full` when all mailboxes are; when only some are, `commit` says so of their recipients. */
+  /** Of a mailbox that is full `commit` says so: its recipients alone are concerned, whoever else gets the message. */
   async body(message: SpooledMessage): Promise<void> {
     this.#message = message;
-    const places = [...this.#places.values()];
+    const prepared = [...this.#places.values()].map((place) => place.prepare(message.size));
     try {
-      await jointly([message.sync(), ...places.map((place) => place.prepare(message.size))]);
+      await jointly([message.sync(), ...prepared]);
     } catch (error) {
       throw this.#fault(error);
     }
-    const [refusal] = places.flatMap((place) => place.refusal ?? []);
-    if (refusal !== undefined && this.#open.length === 0) throw refusal;
   }
 
   async commit(): Promise<readonly RecipientOutcome[]> {
@@ -91,7 +89,8 @@ class MaildirDelivery implements Delivery {
     }
     this.#isCommitted = true;
     this.#note(message.size, 1);
-    metrics.delivered(this.#open.length, message.size, (clock.monotonic() - began) / 1000);
+    const { length } = this.#open;
+    if (length > 0) metrics.delivered(length, message.size, (clock.monotonic() - began) / 1000);
     return this.#recipients.map((recipient) => this.#outcomeOf(recipient));
   }
 

@@ -46,7 +46,7 @@ test('a full mailbox is refused at RCPT for now, and others of the message are n
 
 test('who was added with a quota gets the first mail though nobody has looked at the mailbox', async (t) => {
   const { client, messages } = await sender(t, 'mx');
-  await begin(client, ['full']);
+  await begin(client, ['full@localhost']);
   assert.equal(codes(await client.command(`${text}.`)), '250 2.0.0');
   assert.equal(await messages('full'), 1);
 });
@@ -78,13 +78,32 @@ suite('a mailbox that turns out to be full behind DATA', () => {
       items.flatMap(({ recipients }) => recipients.map(({ address, lastReply }) => [address, lastReply?.status])),
       [['full@localhost', '4.2.2']],
     );
-    assert.equal(await send(['full']), '452 4.2.2', 'nobody took it');
+    assert.equal(await send(['full@localhost']), '452 4.2.2', 'nobody took it');
     assert.deepEqual([await messages('full'), await messages('free')], [1, 2]);
     await admin.json('/users/full@localhost', { method: 'PATCH', json: { quota: 2000 } });
     await admin.json('/client/queue/retry', { json: { uid: items[0]?.uid } });
     await until('the message that waited', async () => ((await messages('full')) === 2 ? true : undefined));
     assert.equal(await messages('free'), 2);
   });
+});
+
+test('a full mailbox keeps a message from no server elsewhere', async (t) => {
+  const away = { mx: ['127.0.0.1'], port: 1, tls: 'never', domains: ['away.example'] };
+  const { client, admin, messages } = await sender(t, 'mx', {
+    smtp: { relayNetworks: ['127.0.0.1'] },
+    plugins: { 'client-queue': { routes: { away } } },
+  });
+  for (const _ of [1, 2]) {
+    await begin(client, ['full@localhost', 'bob@away.example']);
+    assert.equal(codes(await client.command(`${text}.`)), '250 2.0.0');
+  }
+  assert.equal(await messages('full'), 1);
+  const { items } = (await admin.json('/client/queue/list')) as { readonly items: readonly Entry[] };
+  assert.deepEqual(items.flatMap(({ recipients }) => recipients.map(({ address }) => address)).toSorted(), [
+    'bob@away.example',
+    'bob@away.example',
+    'full@localhost',
+  ]);
 });
 
 const text = `Subject: x\r\n\r\n${'x'.repeat(300)}\r\n`;
@@ -97,8 +116,13 @@ interface Entry {
 const codes = ({ raw }: { readonly raw: string }): string => raw.slice(0, 9);
 
 /** A client of a server whose user `full` has room for one `text`. */
-async function sender(t: Ending, mode: 'mx' | 'lmtp') {
-  const site = await startInProcess(t, `{ smtp: { listeners: [{ mode: "${mode}", port: 0 }] } }`);
+async function sender(
+  t: Ending,
+  mode: 'mx' | 'lmtp',
+  settings: { readonly smtp?: object; readonly plugins?: object } = {},
+) {
+  const smtp = { ...settings.smtp, listeners: [{ mode, port: 0 }] };
+  const site = await startInProcess(t, JSON.stringify({ ...settings, smtp }));
   const { admin, folder } = site;
   for (const [username, quota] of [
     ['full@localhost', 700],
@@ -117,8 +141,8 @@ async function sender(t: Ending, mode: 'mx' | 'lmtp') {
 }
 
 /** Up to the answer to DATA; the size of the message is not told. */
-async function begin(client: SmtpClient, to: readonly string[] = ['full', 'free']): Promise<void> {
+async function begin(client: SmtpClient, to: readonly string[] = ['full@localhost', 'free@localhost']): Promise<void> {
   await client.command('MAIL FROM:<a@example.org>');
-  for (const user of to) assert.match((await client.command(`RCPT TO:<${user}@localhost>`)).raw, /^250 /);
+  for (const user of to) assert.match((await client.command(`RCPT TO:<${user}>`)).raw, /^250 /);
   assert.equal((await client.command('DATA')).code, 354);
 }
