@@ -2,7 +2,7 @@ import type { z } from 'zod';
 import { problem, type InvalidPlace, type Problem, type ProblemName } from '../problem.js';
 
 /** Something that is wrong with a value, and where. */
-export interface Issue {
+interface Issue {
   readonly path: readonly PropertyKey[];
   readonly message: string;
 }
