@@ -78,11 +78,14 @@ async function measure(load: Load, peers: readonly Peer[], sender: Sender, round
   return [load.title, ...peers.map(({ name }) => (medians.get(name) ?? 0).toFixed(0)), ...ratios];
 }
 
-/** Each begins once, and none always follows the same one: what one leaves to the disk the next one waits for. */
+/** Each begins as often as the others, and follows each of them: what one leaves to the disk the next one waits for. */
 function inTurn(peers: readonly Peer[], round: number): readonly Peer[] {
-  const first = round % peers.length;
-  const turned = [...peers.slice(first), ...peers.slice(0, first)];
-  return round % 2 === 0 ? turned : turned.toReversed();
+  const order = peers.map((_, place) => {
+    const step = place % 2 === 0 ? -place / 2 : (place + 1) / 2;
+    return peers.at((round + step) % peers.length);
+  });
+  const turned = order.filter((peer) => peer !== undefined);
+  return round % 4 < 2 ? turned : turned.toReversed();
 }
 
 function warming(load: Load): Load {
