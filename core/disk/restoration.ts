@@ -67,7 +67,8 @@ async function rewrite(path: string, content: Buffer, { files, folders, freshPat
   await folders.sync(dirname(path));
 }
 
-async function holds(path: string, content: Buffer, files: FileLayer): Promise<boolean> {
+/** Whether the file has these bytes. */
+export async function holds(path: string, content: Buffer, files: FileLayer): Promise<boolean> {
   const { size } = await files.lstat(path);
   if (size !== content.length) return false;
   const fd = await files.open(path, 'r');

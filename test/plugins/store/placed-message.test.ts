@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdir, rename, unlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { nodeFiles, type FileLayer } from '../../../core/disk/file-layer.js';
+import { placedMessageFinder } from '../../../plugins/store/placed-message.js';
+import { temporaryFolder } from '../../support/temporary-folder.js';
+
+describe('where a message that was placed is after a crash', () => {
+  it('is where its bytes are, when a reader has given it another name', async (t) => {
+    const { mail, inbox, placement, content } = await mailboxOf(t, 30);
+    await mkdir(join(inbox, '../.Kept/cur'), { recursive: true });
+    const there = join(inbox, '../.Kept/cur/1800000000.M1P1.reader,S=2000:2,S');
+    await rename(join(inbox, placement(7).name), there);
+    assert.equal(await placedMessageFinder(mail)(placement(7), content(7)), there);
+  });
+
+  it('is found with each message of its size read once, however many have gone', async (t) => {
+    const { mail, inbox, placement, content } = await mailboxOf(t, 60);
+    for (let number = 40; number < 60; number += 1) await unlink(join(inbox, placement(number).name));
+    const opened: string[] = [];
+    const find = placedMessageFinder(mail, {
+      ...nodeFiles,
+      open: (...given: Parameters<FileLayer['open']>) => {
+        opened.push(given[0]);
+        return nodeFiles.open(...given);
+      },
+    });
+    for (let number = 40; number < 60; number += 1) {
+      assert.equal(await find(placement(number), content(number)), undefined);
+    }
+    assert.equal(new Set(opened).size, opened.length, 'no file is read twice');
+    assert.equal(opened.length, 40);
+  });
+
+  it('is not what only begins like it', async (t) => {
+    const { mail, inbox, placement } = await mailboxOf(t, 1);
+    const [one, other] = ['a', 'b'].map((last) => Buffer.from(`${'x'.repeat(1999)}${last}`)) as [Buffer, Buffer];
+    await writeFile(join(inbox, '1800000000.M1P1.reader,S=2000'), one);
+    const find = placedMessageFinder(mail);
+    assert.equal(await find(placement(99), other), undefined);
+    assert.equal(await find(placement(99), one), join(inbox, '1800000000.M1P1.reader,S=2000'));
+  });
+
+  it('is not held up by what is no file, or goes meanwhile', async (t) => {
+    const { mail, inbox, placement, content } = await mailboxOf(t, 3);
+    execFileSync('mkfifo', [join(inbox, '1800000000.M1P1.fifo,S=2000')]);
+    await mkdir(join(inbox, '1800000000.M2P1.folder,S=2000'));
+    const find = placedMessageFinder(mail, {
+      ...nodeFiles,
+      readdir: async (path) => [...(await nodeFiles.readdir(path)), '1800000000.M3P1.gone,S=2000'],
+    });
+    assert.equal(await find(placement(99), content(99)), undefined);
+  });
+});
+
+/** So many messages of 2000 bytes each in the inbox of ann, and what is known of each. */
+async function mailboxOf(t: TestContext, count: number) {
+  const mail = join(await temporaryFolder(t), 'mail');
+  const inbox = join(mail, 'example.org/ann/new');
+  const content = (number: number) => Buffer.from(`Subject: ${number}\r\n`.padEnd(2000, 'x'));
+  const placement = (number: number) => ({ folder: inbox, name: `1700000000.M${number}P1.host,S=2000` });
+  await mkdir(inbox, { recursive: true });
+  for (let number = 0; number < count; number += 1) {
+    await writeFile(join(inbox, placement(number).name), content(number));
+  }
+  return { mail, inbox, placement, content };
+}
