@@ -23,6 +23,16 @@ export function isMissing(error: unknown): boolean {
   return faultCode(error) === 'ENOENT';
 }
 
+/** What a look at a file has found; undefined when there is no such file. */
+export async function unlessMissing<T>(look: Promise<T>): Promise<T | undefined> {
+  try {
+    return await look;
+  } catch (error) {
+    if (isMissing(error)) return undefined;
+    throw error;
+  }
+}
+
 /** True when the system says that there is such a file already. */
 export function isTaken(error: unknown): boolean {
   return faultCode(error) === 'EEXIST';

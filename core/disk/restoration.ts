@@ -1,6 +1,6 @@
 import { dirname } from 'node:path';
 import { writeDurable } from './atomic.js';
-import { isMissing } from './fault.js';
+import { unlessMissing } from './fault.js';
 import type { FileLayer } from './file-layer.js';
 import type { FolderSync } from './folder.js';
 import type { MessageRecord } from './message-record.js';
@@ -86,12 +86,8 @@ export async function holds(path: string, content: Buffer, files: FileLayer): Pr
 }
 
 async function isFolder(path: string, files: FileLayer): Promise<boolean> {
-  try {
-    return (await files.lstat(path)).isDirectory();
-  } catch (error) {
-    if (isMissing(error)) return false;
-    throw error;
-  }
+  const there = await unlessMissing(files.lstat(path));
+  return there?.isDirectory() === true;
 }
 
 export function pathOf({ folder, name }: Placement): string {
@@ -101,12 +97,9 @@ export function pathOf({ folder, name }: Placement): string {
 /** Finds a message only under the name and in the folder that it was given. */
 export function findWherePlaced(files: FileLayer): FindPlaced {
   return async (placement) => {
-    try {
-      return (await files.lstat(pathOf(placement))).isFile() ? pathOf(placement) : undefined;
-    } catch (error) {
-      if (isMissing(error)) return undefined;
-      throw error;
-    }
+    const path = pathOf(placement);
+    const there = await unlessMissing(files.lstat(path));
+    return there?.isFile() === true ? path : undefined;
   };
 }
 

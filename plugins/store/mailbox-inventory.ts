@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { join } from 'node:path';
-import { isMissing } from '../../core/disk/fault.js';
+import { unlessMissing } from '../../core/disk/fault.js';
 import type { FileLayer } from '../../core/disk/file-layer.js';
 import { holds } from '../../core/disk/restoration.js';
 import { mapBounded } from './concurrency.js';
@@ -101,13 +101,4 @@ function listIn<K>(lists: Map<K, string[]>, key: K): string[] {
 async function namesIn(path: string, files: FileLayer): Promise<Paths> {
   const is = await unlessMissing(files.lstat(path));
   return is?.isDirectory() === true ? ((await unlessMissing(files.readdir(path))) ?? []) : [];
-}
-
-async function unlessMissing<T>(looking: Promise<T>): Promise<T | undefined> {
-  try {
-    return await looking;
-  } catch (error) {
-    if (isMissing(error)) return undefined;
-    throw error;
-  }
 }

@@ -2,7 +2,7 @@ import { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { join } from 'node:path';
 import type { Clock } from '../../../core/clock.js';
-import { asStorageProblem, isMissing, isTaken } from '../../../core/disk/fault.js';
+import { asStorageProblem, isMissing, isTaken, unlessMissing } from '../../../core/disk/fault.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import { folderSyncOf, makeFolder } from '../../../core/disk/folder.js';
 import { Reaper } from '../../../core/disk/reaper.js';
@@ -85,12 +85,8 @@ export class Bodies {
   /** Where the message of that file name is; undefined when it is not there. */
   async locate(name: string): Promise<string | undefined> {
     const path = this.path(this.uidOf(name));
-    try {
-      return (await this.#input.files.lstat(path)).isFile() ? path : undefined;
-    } catch (error) {
-      if (isMissing(error)) return undefined;
-      throw error;
-    }
+    const there = await unlessMissing(this.#input.files.lstat(path));
+    return there?.isFile() === true ? path : undefined;
   }
 
   /** What is wrong with the message; undefined when it is there and of its size. */
