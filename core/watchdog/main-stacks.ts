@@ -8,7 +8,12 @@ interface CallFrame {
   readonly location: { readonly scriptId: string; readonly lineNumber: number; readonly columnNumber: number };
 }
 
-/** Reads stacks of the main thread from a worker: it stops that thread for the moment that it takes. */
+/**
+ * Reads stacks of the main thread from a worker: it stops that thread for the moment that it takes.
+ *
+ * A worker that has had one of these must not end by itself, but be ended by the main thread when that has heard a message sent after
+ * `close`: until then Node may still answer to the session, and where it meets a worker that is just going it aborts the process.
+ */
 export class MainStacks {
   readonly #session = new Session();
   readonly #scripts = new Map<string, string>();
@@ -29,6 +34,8 @@ export class MainStacks {
     this.#session.on(
       'Debugger.paused',
       ({ params }: { readonly params: { readonly callFrames: readonly CallFrame[] } }) => {
+        // What is told late finds a session that is over, and the main thread goes on without us.
+        if (this.#closed) return;
         this.#session.post('Debugger.resume');
         this.seen.push(params.callFrames.slice(0, MAX_FRAMES).map((frame) => this.#describe(frame)));
       },

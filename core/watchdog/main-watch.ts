@@ -15,9 +15,11 @@ const mostLooks = 5;
 /** How long the end of the process waits for the disk. */
 const patienceMs = 2000;
 
-/** What the thread that watches says to the main thread, which hears it when it can. */
+/** What the thread that watches says to the main thread, which hears it when it can. `ended` is its last word. */
 export type FromThread =
-  { readonly stall: SeenStall; readonly record: StallRecord | null } | { readonly unwritten: string };
+  | { readonly stall: SeenStall; readonly record: StallRecord | null }
+  | { readonly unwritten: string }
+  | { readonly ended: true };
 
 export interface WatchGround {
   /** The main thread counts here as long as its event loop turns. */

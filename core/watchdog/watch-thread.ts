@@ -51,9 +51,9 @@ parentPort?.on('message', (message: ToThread) => {
   }
 });
 
-/** A stall that is open in the file would be told as how this run ended. */
+/** A stall that is open in the file would be told as how this run ended. The main thread ends this one when it has heard. */
 async function end(): Promise<void> {
   clearInterval(timer);
   await watch.end();
-  parentPort?.close();
+  ground.tell({ ended: true });
 }

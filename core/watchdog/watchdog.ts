@@ -183,6 +183,10 @@ export class Watchdog implements StallWatch {
   }
 
   #hear(message: FromThread): void {
+    if ('ended' in message) {
+      void this.#worker.terminate();
+      return;
+    }
     if ('unwritten' in message) {
       this.#log.error({ code: message.unwritten, file: stallFile }, 'a stall could not be written down');
       return;
