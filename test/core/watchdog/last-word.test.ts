@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { setTimeout as wait } from 'node:timers/promises';
@@ -7,6 +8,7 @@ import { Worker, type WorkerOptions } from 'node:worker_threads';
 import type { FromThread } from '../../../core/watchdog/main-watch.js';
 import type { ThreadInput } from '../../../core/watchdog/watch-thread.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
+import { until } from '../../support/until.js';
 
 /** Longer than a thread with nothing left to do needs to end. */
 const lingerMs = 500;
@@ -33,10 +35,11 @@ test('the thread of a thread dump is there until the main thread ends it', async
 
 test('the thread that watches is there until the main thread ends it, also when a stall is open', async (t) => {
   const cells = () => new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
+  const file = join(await temporaryFolder(t), 'stalls.json');
   const workerData: ThreadInput = {
     beat: cells(),
     running: cells(),
-    file: join(await temporaryFolder(t), 'stalls.json'),
+    file,
     thresholds: { everyMs: 20, toldAboveMs: 100, writtenAboveMs: 150, killedAboveMs: 0 },
     stalls: [],
   };
@@ -48,7 +51,7 @@ test('the thread that watches is there until the main thread ends it, also when 
       if ('ended' in message) resolve();
     });
   });
-  await wait(300);
+  await until('a stall on record', () => existsSync(file) || undefined);
   worker.postMessage({ end: true }, []);
   await Promise.race([last, once(worker, 'exit')]);
   assert.deepEqual(
