@@ -13,12 +13,14 @@ export interface FoundHops {
   /** What domains with the same servers share: the sorted names of all of them. Limits and health belong to it. */
   readonly site: string;
   readonly hops: readonly NextHop[];
+  /** The domain wants its mail under TLS with a certificate good for the host, or not at all (RFC 8461). */
+  readonly mustVerify?: boolean;
 }
 
 /** Why there is no way. `code`, `status` and `text` can stand in a DSN. */
 export interface NoRoute {
   readonly outcome: 'failed';
-  readonly reason: 'null-mx' | 'no-domain' | 'no-address' | 'loop' | 'private' | 'dns' | 'aborted';
+  readonly reason: 'null-mx' | 'no-domain' | 'no-address' | 'loop' | 'private' | 'dns' | 'policy' | 'aborted';
   readonly code: number;
   /** Enhanced status code (RFC 3463). */
   readonly status: string;

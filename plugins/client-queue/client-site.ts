@@ -21,6 +21,7 @@ export interface ClientSiteInput {
   readonly controls: DestinationControls;
   readonly settings: OutboundSettings;
   readonly finder: HopFinder;
+  readonly policies: ClientSite['policies'];
   readonly submission: SubmissionService;
   readonly configuration: Configuration;
   readonly clock: Clock;
@@ -49,6 +50,7 @@ export function clientSite(input: ClientSiteInput): ClientSite {
     controls,
     clock,
     sites: input.sites,
+    policies: input.policies,
     siteNames: () => Object.keys(current().sites).map(siteKey),
     pace: input.pace,
     forgetFailures: input.forgetFailures,

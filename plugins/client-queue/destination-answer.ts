@@ -3,6 +3,8 @@ import type { RecordedControl } from './destination-controls.js';
 import { routeKey } from './destination-key.js';
 import { isoTime, statisticsAnswer } from './entry-answer.js';
 import type { QueueSite, SendingSite } from './queue-site.js';
+import type { KeptPolicy } from './mta-sts/policy-file.js';
+import { endOf } from './mta-sts/sts-policies.js';
 import { isSite } from './site-key.js';
 
 export const ControlAnswer = z.object({
@@ -41,6 +43,16 @@ export const DestinationAnswer = WaitingAnswer.extend({
     .nullable()
     .describe('Null when nothing was sent there lately'),
   destinations: z.array(z.string()).describe('That share the site and have waiting mail, 100 at most'),
+  mtaSts: z
+    .object({
+      mode: z.enum(['enforce', 'testing', 'none']),
+      mx: z.array(z.string()),
+      id: z.string(),
+      fetched: z.string(),
+      expires: z.string(),
+    })
+    .nullable()
+    .describe('The policy that the domain publishes for the mail to it, as far as it is known here'),
 });
 
 export type DestinationSite = QueueSite & Pick<SendingSite, 'routes'>;
@@ -62,7 +74,7 @@ export async function waitingDestinations(ground: Ground): Promise<readonly Wait
 /** Undefined when it is none of ours. */
 export async function oneDestination(
   name: string,
-  { routes, siteNames, pace, ...ground }: DestinationSite,
+  { routes, siteNames, pace, policies, ...ground }: DestinationSite,
 ): Promise<z.output<typeof DestinationAnswer> | undefined> {
   const { controls, sites } = ground;
   const rows = await waitingRows(ground);
@@ -70,7 +82,8 @@ export async function oneDestination(
   const site = isSite(name) ? name : sites.peek(name);
   const shared = [...rows.values()].filter((other) => other.site !== null && other.site === site);
   const configured = [...routes().map(routeKey), ...siteNames()];
-  const isKnown = rows.has(name) || control !== undefined || configured.includes(name);
+  const policy = policies.peek(name);
+  const isKnown = rows.has(name) || [control, policy].some((one) => one !== undefined) || configured.includes(name);
   if (!isKnown && !(isSite(name) && shared.length > 0)) return undefined;
   const { now, maxConnections, ratePerMinute, suspended } = pace(site ?? name);
   return {
@@ -79,7 +92,14 @@ export async function oneDestination(
     siteLimits: { maxConnections, ratePerMinute: ratePerMinute ?? null, suspended },
     siteState: now ?? null,
     destinations: shared.slice(0, mostShared).map(({ destination }) => destination),
+    mtaSts: policyAnswer(policy),
   };
+}
+
+function policyAnswer(policy: KeptPolicy | undefined): z.output<typeof DestinationAnswer>['mtaSts'] {
+  if (policy === undefined) return null;
+  const { mode, mx, id, fetchedAt } = policy;
+  return { mode, mx, id, fetched: isoTime(fetchedAt), expires: isoTime(endOf(policy)) };
 }
 
 type Rows = ReadonlyMap<string, ReturnType<typeof statisticsAnswer>['byDestination'][number]>;

@@ -5,6 +5,7 @@ import { localDelivery } from '../../core/contracts/local-delivery.js';
 import { relayQueue } from '../../core/contracts/relay-queue.js';
 import { configuration, type Configuration } from '../../core/contracts/server.js';
 import { submission } from '../../core/contracts/submission.js';
+import type { Resolver } from '../../core/dns/resolver.js';
 import { watchFolder } from '../../core/foreign-folder.js';
 import { definePlugin, type PluginContext } from '../../core/plugin.js';
 import { parseNetworks } from '../../core/smtp/networks.js';
@@ -17,6 +18,8 @@ import { ClientQueueOptions, type ClientQueueSettings } from './options.js';
 import { Outbound } from './outbound.js';
 import { OutboundSettings } from './outbound-settings.js';
 import { openRelayQueue, type OpenedRelayQueue, type QueueBounds } from './queue/open-relay-queue.js';
+import { PolicedFinder } from './mta-sts/policed-finder.js';
+import { StsPolicies } from './mta-sts/sts-policies.js';
 import { NextHops } from './next-hops.js';
 import { explainRelay } from './relay-explanation.js';
 import { relayHook, relayTarget } from './relay-hook.js';
@@ -26,6 +29,8 @@ import { clientEndpoints } from './routes.js';
 
 /** Mail that a start finds to be due later than the longest pause was given its time by a clock that went wrong; never less than this is longest. */
 const usualPauseMs = 6 * 3_600_000;
+/** Policies of other domains that a kill takes away are fetched again. */
+const saveSeconds = 5;
 
 /** Mail for other servers: who may send it, the queue it waits in, and the worker that delivers it. */
 export const clientQueue = definePlugin({
@@ -42,23 +47,15 @@ export const clientQueue = definePlugin({
     onClose(() => queue.close());
     queue.onOutcome((outcome) => smtp.tell(() => toldOutcome(outcome)));
     const controls = await openDestinationControls({ file: join(data, 'destinations.json'), clock });
-    const finder = new MailFinder(options.resolver, configuration, clock);
-    const outbound = new Outbound({
-      queue,
-      controls,
-      finder,
-      local: localDelivery,
-      submission,
-      hostname,
-      settings,
-      metrics,
-      clock,
-      log,
-    });
+    const mailFinder = new MailFinder(options.resolver, configuration, clock);
+    const policies = await openPolicies(context, join(data, 'mta-sts.json'), mailFinder, settings);
+    const finder = new PolicedFinder(mailFinder, policies);
+    const ground = { queue, controls, settings, finder, submission, clock };
+    const outbound = new Outbound({ ...ground, local: localDelivery, hostname, metrics, log });
     onClose(() => outbound.stop());
 
     follow(configuration, onClose, () => {
-      if (finder.prepare()()) outbound.forgetFailures();
+      if (mailFinder.prepare()()) outbound.forgetFailures();
     });
     const authority = relayAuthority(configuration, onClose);
     const hook = relayHook({ ...authority, rules: () => settings.rules, local: localDelivery });
@@ -76,9 +73,10 @@ export const clientQueue = definePlugin({
       finder: () => (placement) => queue.locate(placement),
       explain: explainRelay({ hops, controls }),
     });
-    const ground = { queue, controls, settings, finder, submission, configuration, clock };
     const site = clientSite({
       ...ground,
+      policies,
+      configuration,
       uploads: await openUploads(context, data),
       forgetFailures: (destinations) => outbound.forgetFailures(destinations),
       sites: outbound.sites,
@@ -94,7 +92,7 @@ export const clientQueue = definePlugin({
     return {
       relayQueue: queue,
       reconfigure(changed: ClientQueueSettings) {
-        const useResolver = finder.prepare(changed.resolver);
+        const useResolver = mailFinder.prepare(changed.resolver);
         settings.change(changed);
         useResolver();
         queue.bound(boundsOf(changed));
@@ -148,6 +146,21 @@ async function openQueue(
     ...boundsOf(settings),
     longestPauseMs: Math.max(usualPauseMs, retry.maxSeconds * 1500, retry.firstSeconds * 1500),
   });
+}
+
+async function openPolicies(
+  { clock, log, metrics, every, onClose }: PluginContext,
+  file: string,
+  finder: MailFinder,
+  settings: OutboundSettings,
+): Promise<StsPolicies> {
+  const fetches = metrics.counter('outbound_mta_sts_fetches_total', 'Tries to fetch an MTA-STS policy.', ['result']);
+  const fetched = (result: string): void => fetches.inc({ result });
+  const resolver = (): Resolver => finder.resolver;
+  const policies = await StsPolicies.open({ file, resolver, settings: () => settings.current, fetched, clock, log });
+  every(saveSeconds, () => policies.save());
+  onClose(() => policies.save());
+  return policies;
 }
 
 async function openUploads(context: PluginContext, data: string): Promise<string> {

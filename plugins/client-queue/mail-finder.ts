@@ -5,6 +5,7 @@ import { CachingResolver } from '../../core/dns/caching-resolver.js';
 import { MailRoutes } from '../../core/dns/mail-routes.js';
 import type { HopFinder, HopSearch, SearchOptions } from '../../core/dns/next-hop.js';
 import { ownAddresses } from '../../core/dns/own-addresses.js';
+import type { Resolver } from '../../core/dns/resolver.js';
 import { SystemResolver } from '../../core/dns/system-resolver.js';
 import type { ClientQueueSettings } from './options.js';
 
@@ -19,13 +20,19 @@ interface Asked {
   readonly timeoutMs: number;
 }
 
+/** What answers, by those who are asked. */
+interface Answering {
+  readonly resolver: Resolver;
+  readonly routes: MailRoutes;
+}
+
 /** Finds servers by the name servers that are configured now. */
 export class MailFinder implements HopFinder {
   readonly #surroundings: Surroundings;
   readonly #clock: Clock;
   #settings: ResolverSettings;
   #asked: Asked;
-  #routes: MailRoutes;
+  #answering: Answering;
 
   /** @throws Problem `invalid` when a name server has no usable address */
   constructor(settings: ResolverSettings, surroundings: Surroundings, clock: Clock) {
@@ -33,7 +40,12 @@ export class MailFinder implements HopFinder {
     this.#clock = clock;
     this.#settings = settings;
     this.#asked = this.#askedBy(settings);
-    this.#routes = this.#made(this.#asked);
+    this.#answering = this.#made(this.#asked);
+  }
+
+  /** Asks those who are asked for servers; it changes with them. */
+  get resolver(): Resolver {
+    return this.#answering.resolver;
   }
 
   /**
@@ -42,35 +54,35 @@ export class MailFinder implements HopFinder {
    */
   prepare(settings: ResolverSettings = this.#settings): () => boolean {
     const asked = this.#askedBy(settings);
-    const routes = isDeepStrictEqual(asked, this.#asked) ? undefined : this.#made(asked);
+    const answering = isDeepStrictEqual(asked, this.#asked) ? undefined : this.#made(asked);
     return () => {
       this.#settings = settings;
-      if (routes === undefined) return false;
+      if (answering === undefined) return false;
       this.#asked = asked;
-      this.#routes = routes;
+      this.#answering = answering;
       return true;
     };
   }
 
   /** What the DNS has said before counts no more: an operator has mended something. */
   forget(): void {
-    this.#routes = this.#made(this.#asked);
+    this.#answering = this.#made(this.#asked);
   }
 
   forDomain(domain: string, options?: SearchOptions): Promise<HopSearch> {
-    return this.#routes.forDomain(domain, options);
+    return this.#answering.routes.forDomain(domain, options);
   }
 
   forHosts(hosts: readonly string[], options?: SearchOptions): Promise<HopSearch> {
-    return this.#routes.forHosts(hosts, options);
+    return this.#answering.routes.forHosts(hosts, options);
   }
 
   #askedBy({ servers, timeoutMs }: ResolverSettings): Asked {
     return { servers: servers ?? this.#surroundings.nameServers ?? [], timeoutMs };
   }
 
-  #made(asked: Asked): MailRoutes {
+  #made(asked: Asked): Answering {
     const resolver = new CachingResolver(new SystemResolver(asked), {}, this.#clock);
-    return new MailRoutes({ resolver, ownNames: [this.#surroundings.hostname], ownAddresses });
+    return { resolver, routes: new MailRoutes({ resolver, ownNames: [this.#surroundings.hostname], ownAddresses }) };
   }
 }

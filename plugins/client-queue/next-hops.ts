@@ -15,6 +15,8 @@ export interface Servers {
   /** What destinations with the same servers share: the key of their limits. */
   readonly site: string;
   readonly servers: readonly Server[];
+  /** The policy of the domain wants TLS with a valid certificate (RFC 8461). */
+  readonly mustVerify?: boolean;
 }
 
 export interface NextHopsInput {
@@ -119,8 +121,12 @@ export class NextHops {
     }
     const search = await this.#search(destination.domain);
     const site = siteOfSearch(search, destination.domain, settings());
-    const tls = domainTls(destination.domain, settings());
-    return this.#servers(search, site, (hop) => this.#server(hop, { port: settings().port, protocol: 'smtp', tls }));
+    const mustVerify = search.outcome === 'found' && search.mustVerify === true;
+    const tls = domainTls(destination.domain, settings(), { mustVerify });
+    const found = this.#servers(search, site, (hop) =>
+      this.#server(hop, { port: settings().port, protocol: 'smtp', tls }),
+    );
+    return found.outcome === 'found' ? { ...found, mustVerify } : found;
   }
 
   async #search(domain: string): Promise<HopSearch> {

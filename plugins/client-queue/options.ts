@@ -152,6 +152,10 @@ export const ClientQueueOptions = z.strictObject({
     .array(z.string())
     .default([])
     .describe('Domains whose servers must offer TLS with a valid certificate; `*.example.org` is for all below.'),
+  mtaSts: z
+    .boolean()
+    .default(true)
+    .describe('Policies that domains publish for the mail to them (MTA-STS) are fetched, kept and obeyed.'),
   port: port.default(25).describe('Port of servers that are found by MX.'),
   allowPrivateAddresses: z.boolean().default(false).describe('An MX may have a private or loopback address.'),
   localAddress: z

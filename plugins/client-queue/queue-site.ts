@@ -5,6 +5,7 @@ import type { Sending } from './case/sending.js';
 import type { TransactionGround } from './case/transactions.js';
 import type { UploadShelf } from './case/upload-shelf.js';
 import type { DestinationControls } from './destination-controls.js';
+import type { StsPolicies } from './mta-sts/sts-policies.js';
 import type { SiteState } from './outbound.js';
 import type { ReplyClassification, ReplyRule } from './reply-classification.js';
 import type { Sites } from './sites.js';
@@ -21,6 +22,8 @@ export interface QueueSite {
   readonly siteNames: () => readonly string[];
   /** What holds for a site, and how it stands with it. */
   readonly pace: (site: string) => SiteState;
+  /** What domains demand of the mail to them. */
+  readonly policies: Pick<StsPolicies, 'peek'>;
   readonly clock: Clock;
   /** What was learnt of the servers of these destinations counts no more; of all when undefined. */
   readonly forgetFailures: (destinations: readonly string[] | undefined) => void;

@@ -35,7 +35,9 @@ function wayOf(destination: string): string {
 }
 
 function serversOf(found: Awaited<ReturnType<NextHops['find']>>): readonly string[] {
-  return found.outcome === 'found' ? found.servers.map(sentenceOf) : [failureOf(found)];
+  if (found.outcome === 'failed') return [failureOf(found)];
+  const demand = found.mustVerify === true ? ['Its MTA-STS policy demands TLS with a valid certificate.'] : [];
+  return [...demand, ...found.servers.map(sentenceOf)];
 }
 
 function failureOf({ code, status, text, permanent }: NoRoute): string {

@@ -59,6 +59,7 @@ class RemoteAttempt {
   #lost = false;
   #servers: ServersTried = 'unreachable';
   #untried = false;
+  #mustVerify = false;
   /** What the connections came to; each of them may have been refused for good. */
   readonly #failures: { readonly failure: ClientFailure; readonly server: Server }[] = [];
 
@@ -79,6 +80,7 @@ class RemoteAttempt {
       this.#say(this.#open, { ...about, action: permanent ? 'bounce' : 'defer' });
       return this.#tried();
     }
+    this.#mustVerify = found.mustVerify === true;
     const content = await this.#ground.content(this.#lease);
     let sessions = 0;
     for (const server of found.servers) {
@@ -230,11 +232,12 @@ class RemoteAttempt {
     const action = said === 'deliver' ? 'defer' : said;
     const { retryAfter, category } = explained;
     const host = kind === 'reply' || kind === 'capability' ? (server.host ?? server.address) : null;
+    const why = kind === 'tls' && this.#mustVerify ? `${text} (the MTA-STS policy of the domain demands it)` : text;
     return {
       action,
       code,
       status,
-      text: host === null ? `${server.host ?? server.address}: ${text}` : text,
+      text: host === null ? `${server.host ?? server.address}: ${why}` : why,
       host,
       retryAfter,
       category,

@@ -98,11 +98,11 @@ async function byDomain(
   const search = await finder.forDomain(domain, { signal, allowPrivate });
   if (search.outcome !== 'found')
     throw problem(search.permanent ? 'invalid' : 'unavailable', `There is no way to ${domain}: ${search.text}.`);
-  const policy = domainTls(domain, settings);
+  const policy = domainTls(domain, settings, search);
   return {
     servers: search.hops.map((hop) => ({ ...hop, port: settings.port })),
     protocol: 'smtp',
-    // What the configuration requires no caller takes away.
+    // What the configuration or the domain requires no caller takes away.
     tls: policy.mode === 'require' ? policy : tlsOf(where, policy.mode, undefined),
     auth: undefined,
     route: null,

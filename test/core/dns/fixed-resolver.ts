@@ -7,6 +7,7 @@ export interface FixedName {
   readonly mx?: Given<readonly [preference: number, exchange: string]>;
   readonly a?: Given<string>;
   readonly aaaa?: Given<string>;
+  readonly txt?: Given<string>;
 }
 
 /** Knows what it is given; every other name does not exist. */
@@ -34,8 +35,8 @@ export class FixedResolver implements Resolver {
     return this.#answer('AAAA', name, this.names[name]?.aaaa, options);
   }
 
-  resolveTxt(name: string): Promise<Answer<string>> {
-    return this.#answer('TXT', name, undefined);
+  resolveTxt(name: string, options?: LookupOptions): Promise<Answer<string>> {
+    return this.#answer('TXT', name, this.names[name]?.txt, options);
   }
 
   resolvePtr(name: string): Promise<Answer<string>> {

@@ -1,0 +1,85 @@
+import type { IncomingMessage } from 'node:http';
+import { request } from 'node:https';
+import { isPrivateAddress } from '../../../core/dns/private-address.js';
+import type { Resolver } from '../../../core/dns/resolver.js';
+
+export interface PolicyFetchGround {
+  readonly resolver: Pick<Resolver, 'resolve4' | 'resolve6'>;
+  /** Lets private, loopback and link-local addresses pass. */
+  readonly allowPrivate: boolean;
+  readonly signal: AbortSignal;
+  /** 443 but in tests. */
+  readonly port?: number;
+  /** PEM of certificates to trust in place of the system's. */
+  readonly ca?: string;
+}
+
+const path = '/.well-known/mta-sts.txt';
+/** RFC 8461 §3.3 wants senders to bound it. */
+const mostBytes = 64 * 1024;
+/** Addresses of the policy host that are tried. */
+const mostAddresses = 2;
+
+/**
+ * The policy file of a domain, from its policy host over HTTPS with a certificate that is good for that name; nothing is followed elsewhere
+ * (RFC 8461 §3.3). Rejects with an error that says why there is none.
+ */
+export async function fetchPolicy(domain: string, ground: PolicyFetchGround): Promise<string> {
+  const host = `mta-sts.${domain}`;
+  const addresses = await addressesOf(host, ground);
+  let failure: unknown = new Error(`${host} has no address that may be called`);
+  for (const address of addresses.slice(0, mostAddresses)) {
+    try {
+      return await get(host, address, ground);
+    } catch (error) {
+      failure = error;
+      if (ground.signal.aborted) break;
+    }
+  }
+  throw failure;
+}
+
+async function addressesOf(host: string, { resolver, allowPrivate, signal }: PolicyFetchGround): Promise<string[]> {
+  const answers = await Promise.allSettled([resolver.resolve4(host, { signal }), resolver.resolve6(host, { signal })]);
+  return answers
+    .flatMap((answer) => (answer.status === 'fulfilled' ? answer.value.records : []))
+    .filter((address) => allowPrivate || !isPrivateAddress(address));
+}
+
+async function get(host: string, address: string, { port = 443, ca, signal }: PolicyFetchGround): Promise<string> {
+  const response = await new Promise<IncomingMessage>((resolve, reject) => {
+    const asking = request({
+      host: address,
+      port,
+      servername: host,
+      path,
+      headers: { Host: host, Accept: 'text/plain' },
+      agent: false,
+      signal,
+      // Whatever the environment says: without it, a policy is worth nothing.
+      rejectUnauthorized: true,
+      minVersion: 'TLSv1.2',
+      ...(ca !== undefined && { ca }),
+    });
+    asking.once('response', resolve).once('error', reject).end();
+  });
+  try {
+    return await textOf(response, host);
+  } finally {
+    response.destroy();
+  }
+}
+
+async function textOf(response: IncomingMessage, host: string): Promise<string> {
+  const { statusCode = 0, headers } = response;
+  if (statusCode !== 200) throw new Error(`${host} answers ${statusCode}`);
+  if (!/^text\/plain\s*(?:;|$)/i.test(headers['content-type'] ?? '')) throw new Error(`${host} sends no plain text`);
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > mostBytes) throw new Error(`${host} sends more than ${mostBytes} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}

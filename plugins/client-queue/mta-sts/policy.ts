@@ -1,0 +1,46 @@
+/** What a domain asks of those who send mail to it (RFC 8461 §3.2). */
+export interface StsPolicy {
+  readonly mode: 'enforce' | 'testing' | 'none';
+  /** Names of its mail servers in lower case; `*.example.net` stands for one label more. */
+  readonly mx: readonly string[];
+  /** How long the policy holds, in seconds. */
+  readonly maxAge: number;
+}
+
+/** A year (RFC 8461 §3.2). */
+const mostSeconds = 31_557_600;
+const mostServers = 1000;
+const modes = ['enforce', 'testing', 'none'] as const;
+const serverName = /^(?:\*\.)?[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)+$/;
+
+/** The id that a domain gives its policy in the DNS (RFC 8461 §3.1); undefined unless exactly one record says one. */
+export function policyId(records: readonly string[]): string | undefined {
+  const ours = records.filter((text) => /^v=STSv1\s*;/.test(text));
+  const [only = ''] = ours;
+  return ours.length === 1 ? /;\s*id=([a-zA-Z0-9]{1,32})\s*(?:;|$)/.exec(only)?.[1] : undefined;
+}
+
+/** Undefined when it is no policy. Of a key that comes twice the first counts, unknown ones are passed over (RFC 8461 §3.2). */
+export function parsePolicy(text: string): StsPolicy | undefined {
+  const single = new Map<string, string>();
+  const mx: string[] = [];
+  for (const line of text.split(/\r?\n/)) {
+    const [, key = '', value = ''] = /^([a-zA-Z0-9][\w.-]*)[ \t]*:[ \t]*(.*?)[ \t]*$/.exec(line) ?? [];
+    if (key === 'mx') mx.push(value.toLowerCase().replace(/\.$/, ''));
+    else if (!single.has(key)) single.set(key, value);
+  }
+  const mode = modes.find((one) => one === single.get('mode'));
+  const age = single.get('max_age') ?? '';
+  const maxAge = /^\d{1,10}$/.test(age) ? Math.min(Number(age), mostSeconds) : undefined;
+  if (single.get('version') !== 'STSv1' || mode === undefined || maxAge === undefined) return undefined;
+  if (mode === 'none') return { mode, mx: [], maxAge };
+  const isWhole = mx.length > 0 && mx.length <= mostServers && mx.every((name) => serverName.test(name));
+  return isWhole ? { mode, mx: [...new Set(mx)], maxAge } : undefined;
+}
+
+/** Whether mail may go to that server (RFC 8461 §4.1): a wildcard is one whole label, the first. */
+export function allowsServer({ mx }: Pick<StsPolicy, 'mx'>, host: string): boolean {
+  const name = host.toLowerCase().replace(/\.$/, '');
+  const below = name.slice(name.indexOf('.'));
+  return mx.some((allowed) => (allowed.startsWith('*.') ? allowed.slice(1) === below : allowed === name));
+}

@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict';
+import { describe, test, type TestContext } from 'node:test';
+import { fetchPolicy, type PolicyFetchGround } from '../../../../plugins/client-queue/mta-sts/policy-fetch.js';
+import { FixedResolver } from '../../../core/dns/fixed-resolver.js';
+import { selfSigned } from '../../../support/certificate.js';
+import { type PolicyHost, policyText, startPolicyHost } from './policy-host.js';
+
+const domain = 'example.net';
+
+async function ground(t: TestContext) {
+  const host = await startPolicyHost(t, domain);
+  const resolver = new FixedResolver({ [`mta-sts.${domain}`]: { a: ['127.0.0.1'] } });
+  const get = (more: Partial<PolicyFetchGround> = {}) => {
+    const { port, ca } = host;
+    return fetchPolicy(domain, { resolver, allowPrivate: true, signal: AbortSignal.timeout(5000), port, ca, ...more });
+  };
+  return { host, resolver, get };
+}
+
+describe('a policy host', () => {
+  test('is asked by its name for the well-known file', async (t) => {
+    const { host, get } = await ground(t);
+    host.answer = policyText('version: STSv1\r\n');
+    assert.equal(await get(), 'version: STSv1\r\n');
+    assert.deepEqual(host.asked, ['mta-sts.example.net /.well-known/mta-sts.txt']);
+  });
+
+  test('whose first address does not answer is called at the next', async (t) => {
+    const { host, resolver, get } = await ground(t);
+    resolver.names[`mta-sts.${domain}`] = { a: ['127.0.0.9', '127.0.0.1'] };
+    host.answer = policyText('yes');
+    assert.equal(await get(), 'yes');
+  });
+
+  for (const [title, answer, why] of [
+    ['sends us elsewhere', (_, to) => void to.writeHead(301, { Location: '/other' }).end(), /answers 301/],
+    ['has nothing', (_, to) => void to.writeHead(404).end(), /answers 404/],
+    ['sends a page', (_, to) => void to.writeHead(200, { 'Content-Type': 'text/html' }).end('x'), /no plain text/],
+    ['does not say what it sends', (_, to) => void to.writeHead(200).end('x'), /no plain text/],
+    ['hangs up', (request) => void request.socket.destroy(), /socket hang up/],
+    [
+      'sends without end',
+      (_, to) => {
+        to.writeHead(200, { 'Content-Type': 'text/plain' });
+        const go = (): void => {
+          while (to.write('x'.repeat(10_000)));
+          to.once('drain', go);
+        };
+        go();
+      },
+      /more than 65536 bytes/,
+    ],
+  ] as readonly (readonly [title: string, answer: PolicyHost['answer'], why: RegExp])[]) {
+    test(`that ${title} has no policy`, async (t) => {
+      const { host, get } = await ground(t);
+      host.answer = answer;
+      await assert.rejects(get(), why);
+    });
+  }
+
+  test('that says nothing is waited for no longer than we have', async (t) => {
+    const { host, get } = await ground(t);
+    host.answer = () => undefined;
+    await assert.rejects(get({ signal: AbortSignal.timeout(100) }), { name: /Abort|Timeout/ });
+    assert.equal(host.asked.length, 1);
+  });
+
+  test('whose certificate is for another name, or from nobody we trust, is not asked', async (t) => {
+    const { host, resolver, get } = await ground(t);
+    host.answer = policyText('yes');
+    await assert.rejects(get({ ca: selfSigned('x').cert }), { code: /SELF_SIGNED|UNABLE_TO_VERIFY/ });
+    resolver.names['mta-sts.example.org'] = { a: ['127.0.0.1'] };
+    const { port, ca } = host;
+    const asOther = fetchPolicy('example.org', {
+      resolver,
+      allowPrivate: true,
+      signal: AbortSignal.timeout(5000),
+      port,
+      ca,
+    });
+    await assert.rejects(asOther, { code: 'ERR_TLS_CERT_ALTNAME_INVALID' });
+    assert.deepEqual(host.asked, []);
+  });
+
+  test('with private addresses alone is not called unless that is allowed, nor one without any', async (t) => {
+    const { host, resolver, get } = await ground(t);
+    await assert.rejects(get({ allowPrivate: false }), /no address that may be called/);
+    delete resolver.names[`mta-sts.${domain}`];
+    await assert.rejects(get(), /no address that may be called/);
+    assert.deepEqual(host.asked, []);
+  });
+});

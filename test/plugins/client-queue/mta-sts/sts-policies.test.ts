@@ -1,0 +1,183 @@
+import assert from 'node:assert/strict';
+import { mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, test, type TestContext } from 'node:test';
+import { StsPolicies } from '../../../../plugins/client-queue/mta-sts/sts-policies.js';
+import { FixedResolver } from '../../../core/dns/fixed-resolver.js';
+import { rememberingLog } from '../../../core/disk/remembering-log.js';
+import { HandClock } from '../../../support/hand-clock.js';
+import { temporaryFolder } from '../../../support/temporary-folder.js';
+import { policyText, startPolicyHost } from './policy-host.js';
+
+const domain = 'example.net';
+const day = 86_400;
+
+/** A policy that holds for ten days. */
+const text = (mx: string, mode = 'enforce'): string =>
+  `version: STSv1\nmode: ${mode}\nmx: ${mx}\nmax_age: ${10 * day}\n`;
+
+async function ground(t: TestContext, given: object = {}) {
+  const host = await startPolicyHost(t, domain);
+  host.answer = policyText(text('mx1.example.net'));
+  const record = { txt: ['v=STSv1; id=one;'] };
+  const resolver = new FixedResolver({
+    [`_mta-sts.${domain}`]: record,
+    [`mta-sts.${domain}`]: { a: ['127.0.0.1'] },
+  });
+  const clock = new HandClock();
+  const { log, sentences } = rememberingLog();
+  const settings = { mtaSts: true, tls: 'opportunistic' as const, allowPrivateAddresses: true, ...given };
+  const file = join(await temporaryFolder(t), 'mta-sts.json');
+  const results: string[] = [];
+  const open = () =>
+    StsPolicies.open({
+      file,
+      resolver: () => resolver,
+      settings: () => settings,
+      fetched: (result) => results.push(result),
+      clock,
+      log,
+      host,
+    });
+  return {
+    host,
+    clock,
+    file,
+    results,
+    sentences,
+    open,
+    policies: await open(),
+    questions: resolver.questions,
+    /** What the DNS says of the policy from now on. */
+    announce: (txt: readonly string[] | 'servfail' | 'nodata') => {
+      resolver.names[`_mta-sts.${domain}`] = { txt };
+    },
+  };
+}
+
+describe('the policy of a domain', () => {
+  test('is fetched when mail goes there for the first time, and known from then on', async (t) => {
+    const { policies, host, results } = await ground(t);
+    assert.equal(policies.peek(domain), undefined);
+    const [one, same] = await Promise.all([policies.of(domain), policies.of(domain)]);
+    assert.deepEqual([one?.mode, one?.mx, one?.id], ['enforce', ['mx1.example.net'], 'one']);
+    assert.equal(same, one);
+    assert.equal(await policies.of(domain), one);
+    assert.equal(policies.peek(domain), one);
+    assert.equal(host.asked.length, 1);
+    assert.deepEqual(results, ['fetched']);
+  });
+
+  test('holds to its end though the DNS tells of none any more, or does not answer', async (t) => {
+    const { policies, clock, announce } = await ground(t);
+    const known = await policies.of(domain);
+    for (const said of [[], 'servfail', 'nodata'] as const) {
+      announce(said);
+      assert.equal(await policies.of(domain), known);
+    }
+    clock.advance(10 * day);
+    assert.equal(await policies.of(domain), undefined);
+    assert.equal(policies.peek(domain), undefined);
+  });
+
+  test('is fetched again under a new id, and the old one holds while that fails', async (t) => {
+    const { policies, host, announce, sentences, clock } = await ground(t);
+    const known = await policies.of(domain);
+    announce(['v=STSv1; id=two;']);
+    host.answer = policyText('nonsense');
+    assert.equal(await policies.of(domain), known);
+    assert.ok(sentences.includes('an MTA-STS policy could not be fetched'));
+    host.answer = policyText(text('mx2.example.net', 'testing'));
+    assert.equal(await policies.of(domain), known, 'not again within five minutes');
+    clock.advance(301);
+    const changed = await policies.of(domain);
+    assert.deepEqual([changed?.id, changed?.mode, changed?.mx], ['two', 'testing', ['mx2.example.net']]);
+  });
+
+  test('that cannot be had is none, is not asked for again within five minutes, but when an operator wants it', async (t) => {
+    const { policies, host, results } = await ground(t);
+    host.answer = policyText('nonsense');
+    for (let n = 0; n < 3; n += 1) assert.equal(await policies.of(domain), undefined);
+    assert.equal(host.asked.length, 1);
+    host.answer = policyText(text('mx1.example.net'));
+    policies.forgetFailures();
+    assert.equal((await policies.of(domain))?.mode, 'enforce');
+    assert.deepEqual(results, ['failed', 'fetched']);
+  });
+
+  test('is renewed once a day behind the back of the mail', async (t) => {
+    const { policies, host, clock } = await ground(t);
+    const known = await policies.of(domain);
+    clock.advance(day + 1);
+    assert.equal(await policies.of(domain), known);
+    while (policies.peek(domain) === known) await new Promise((resolve) => setTimeout(resolve, 5));
+    assert.equal(policies.peek(domain)?.fetchedAt, clock.now());
+    assert.equal(host.asked.length, 2);
+  });
+
+  test('is that it has none where nothing is announced; its host is not even looked for', async (t) => {
+    const { policies, announce, questions } = await ground(t);
+    announce('nodata');
+    assert.equal(await policies.of(domain), undefined);
+    assert.deepEqual(questions, [`TXT _mta-sts.${domain}`]);
+  });
+
+  for (const [title, given, name] of [
+    ['policies are switched off', { mtaSts: false }, domain],
+    ['mail goes without TLS', { tls: 'never' }, domain],
+    ['the recipient is at an address', {}, '[127.0.0.1]'],
+  ] as const) {
+    test(`nobody is asked when ${title}`, async (t) => {
+      const { policies, questions } = await ground(t, given);
+      assert.equal(await policies.of(name), undefined);
+      assert.deepEqual(questions, []);
+    });
+  }
+});
+
+describe('the file of the policies', () => {
+  test('brings them over a restart, for us alone to read, without those that have ended', async (t) => {
+    const { policies, open, file, announce, clock } = await ground(t);
+    const known = await policies.of(domain);
+    await policies.save();
+    assert.equal((await stat(file)).mode & 0o777, 0o600);
+    announce('servfail');
+    const again = await open();
+    assert.deepEqual(await again.of(domain), known);
+    clock.advance(10 * day);
+    assert.equal(await (await open()).of(domain), undefined);
+  });
+
+  test('is written when there is something new, and not else', async (t) => {
+    const { policies, file } = await ground(t);
+    await policies.save();
+    await assert.rejects(stat(file), { code: 'ENOENT' });
+    await policies.of(domain);
+    await policies.save();
+    await writeFile(file, 'untouched');
+    await policies.of(domain);
+    await policies.save();
+    assert.equal(await readFile(file, 'utf8'), 'untouched');
+  });
+
+  test('that cannot be understood keeps nobody from starting: what it held is fetched again', async (t) => {
+    const { open, file, sentences } = await ground(t);
+    await writeFile(file, '{ "policies": { "example.net": 1 } }');
+    const policies = await open();
+    assert.match(sentences.join(), /cannot be read, and are fetched anew/);
+    assert.equal((await policies.of(domain))?.mode, 'enforce');
+    await policies.save();
+    assert.match(await readFile(file, 'utf8'), /mx1\.example\.net/);
+  });
+
+  test('that cannot be written is tried again', async (t) => {
+    const { policies, file, sentences, open } = await ground(t);
+    await policies.of(domain);
+    await mkdir(file);
+    await policies.save();
+    assert.match(sentences.join(), /cannot be written down/);
+    await rm(file, { recursive: true });
+    await policies.save();
+    assert.equal((await open()).peek(domain)?.mode, 'enforce');
+  });
+});
