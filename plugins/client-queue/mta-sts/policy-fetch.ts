@@ -61,7 +61,8 @@ async function get(host: string, address: string, { port = 443, ca, signal }: Po
       minVersion: 'TLSv1.2',
       ...(ca !== undefined && { ca }),
     });
-    asking.once('response', resolve).once('error', reject).end();
+    // An error may come behind the answer, too.
+    asking.once('response', resolve).on('error', reject).end();
   });
   try {
     return await textOf(response, host);

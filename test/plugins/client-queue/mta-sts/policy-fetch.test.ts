@@ -37,6 +37,14 @@ describe('a policy host', () => {
     ['has nothing', (_, to) => void to.writeHead(404).end(), /answers 404/],
     ['sends a page', (_, to) => void to.writeHead(200, { 'Content-Type': 'text/html' }).end('x'), /no plain text/],
     ['does not say what it sends', (_, to) => void to.writeHead(200).end('x'), /no plain text/],
+    [
+      'breaks off',
+      (_, to) => {
+        to.writeHead(200, { 'Content-Type': 'text/plain', 'Content-Length': 100 });
+        to.write('version: STSv1\n', () => to.destroy());
+      },
+      /aborted/,
+    ],
     ['hangs up', (request) => void request.socket.destroy(), /socket hang up/],
     [
       'sends without end',
@@ -63,6 +71,12 @@ describe('a policy host', () => {
     host.answer = () => undefined;
     await assert.rejects(get({ signal: AbortSignal.timeout(100) }), { name: /Abort|Timeout/ });
     assert.equal(host.asked.length, 1);
+  });
+
+  test('that stops in the middle is waited for no longer either', async (t) => {
+    const { host, get } = await ground(t);
+    host.answer = (_, to) => void to.writeHead(200, { 'Content-Type': 'text/plain' }).write('version: STSv1\n');
+    await assert.rejects(get({ signal: AbortSignal.timeout(300) }), /aborted/);
   });
 
   test('whose certificate is for another name, or from nobody we trust, is not asked', async (t) => {
