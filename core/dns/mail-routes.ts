@@ -61,8 +61,11 @@ export class MailRoutes implements HopFinder {
     if ('outcome' in servers) return servers;
     const better = this.#withoutOwnNames(servers);
     if (better.length === 0) return loop(domain);
+    const isAllowed = (await options.allowed?.()) ?? (() => true);
+    const allowed = better.filter(({ host }) => isAllowed(host));
+    if (allowed.length === 0) return unwanted(domain, better);
     const passed: Passed = { private: false, unanswered: undefined };
-    const found = await this.#addresses(better, options, passed);
+    const found = await this.#addresses(allowed, options, passed);
     const hops = this.#withoutOwnAddresses(found).slice(0, this.#most);
     if (hops.length > 0) return { outcome: 'found', site: servers.site, hops };
     // A better one may be there that nobody tells the address of now.
@@ -219,6 +222,13 @@ const loop = (domain: string): NoRoute =>
   noRoute('loop', [554, '5.4.6'], `Mail for ${domain} would come back to this server`);
 const forbidden = (domain: string): NoRoute =>
   noRoute('private', [550, '5.4.4'], `The servers of ${domain} have private addresses only`);
+
+const unwanted = (domain: string, hosts: Servers['hosts']): NoRoute =>
+  noRoute(
+    'policy',
+    [451, '4.7.0'],
+    `The MTA-STS policy of ${domain} allows none of its mail servers (${hosts.map(({ host }) => host).join(', ')})`,
+  );
 
 function unanswered(domain: string, { kind }: DnsFailure): NoRoute {
   if (kind === 'aborted') return noRoute('aborted', [451, '4.3.0'], 'The search for a server was stopped here');

@@ -34,6 +34,8 @@ export interface SearchOptions {
   readonly signal?: AbortSignal;
   /** Lets private, loopback and link-local addresses pass. */
   readonly allowPrivate?: boolean;
+  /** Asked for once the servers of a domain are known: which of them may get its mail; all of them when undefined. */
+  readonly allowed?: () => Promise<((host: string) => boolean) | undefined>;
 }
 
 /** Finds the servers for a domain (RFC 5321 §5.1). Never rejects. */

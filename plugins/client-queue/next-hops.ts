@@ -46,7 +46,7 @@ export interface KnownHops {
   /** By `clock.monotonic()`. */
   readonly until: number;
   readonly ageingAt: number;
-  /** Nobody answered for so long that it was given up. */
+  /** Somebody did not answer for so long that others shall not wait for it. */
   readonly hung: boolean;
 }
 
@@ -89,7 +89,7 @@ export class NextHops {
     this.#asked.delete(destination);
     const now = this.#input.clock.monotonic();
     const isFound = found.outcome === 'found';
-    const hung = !isFound && found.reason === 'dns' && now - began >= hangsMs;
+    const hung = (isFound || found.reason === 'dns') && now - began >= hangsMs;
     const until = now + (isFound ? keepMs : hung ? keepHangingMs : keepFailureMs);
     this.#kept.set(destination, { found, until, ageingAt: isFound ? now + ageingMs : Infinity, hung });
   }

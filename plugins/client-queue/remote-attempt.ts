@@ -232,7 +232,8 @@ class RemoteAttempt {
     const action = said === 'deliver' ? 'defer' : said;
     const { retryAfter, category } = explained;
     const host = kind === 'reply' || kind === 'capability' ? (server.host ?? server.address) : null;
-    const why = kind === 'tls' && this.#mustVerify ? `${text} (the MTA-STS policy of the domain demands it)` : text;
+    const isDemanded = this.#mustVerify && (kind === 'tls' || step === 'starttls');
+    const why = isDemanded ? `${text} (the MTA-STS policy of the domain demands it)` : text;
     return {
       action,
       code,

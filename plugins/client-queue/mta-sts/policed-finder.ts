@@ -1,21 +1,29 @@
-import type { HopFinder, HopSearch, NoRoute, SearchOptions } from '../../../core/dns/next-hop.js';
+import type { HopFinder, HopSearch, SearchOptions } from '../../../core/dns/next-hop.js';
 import { allowsServer } from './policy.js';
-import type { KeptPolicy } from './policy-file.js';
 import type { StsPolicies } from './sts-policies.js';
+
+type Policies = Pick<StsPolicies, 'of' | 'forgetFailures'>;
 
 /** Finds the servers of domains, and of these only such as the domain's own policy allows (RFC 8461 §5). */
 export class PolicedFinder implements HopFinder {
   readonly #finder: HopFinder & { forget(): void };
-  readonly #policies: Pick<StsPolicies, 'of' | 'forgetFailures'>;
+  readonly #policies: Policies;
 
-  constructor(finder: HopFinder & { forget(): void }, policies: Pick<StsPolicies, 'of' | 'forgetFailures'>) {
+  constructor(finder: HopFinder & { forget(): void }, policies: Policies) {
     this.#finder = finder;
     this.#policies = policies;
   }
 
   async forDomain(domain: string, options?: SearchOptions): Promise<HopSearch> {
-    const [search, policy] = await Promise.all([this.#finder.forDomain(domain, options), this.#policies.of(domain)]);
-    return search.outcome === 'found' && policy?.mode === 'enforce' ? underPolicy(search, domain, policy) : search;
+    // Asked for while the finder asks for the servers.
+    const enforced = this.#policies.of(domain).then((policy) => (policy?.mode === 'enforce' ? policy : undefined));
+    const allowed = async () => {
+      const policy = await enforced;
+      return policy && ((host: string) => allowsServer(policy, host));
+    };
+    const search = await this.#finder.forDomain(domain, { ...options, allowed });
+    if (search.outcome === 'failed' || (await enforced) === undefined) return search;
+    return { ...search, mustVerify: true };
   }
 
   /** Who names a server by hand goes by no policy of a domain. */
@@ -29,19 +37,3 @@ export class PolicedFinder implements HopFinder {
     this.#policies.forgetFailures();
   }
 }
-
-type Found = Extract<HopSearch, { outcome: 'found' }>;
-
-function underPolicy(search: Found, domain: string, policy: KeptPolicy): HopSearch {
-  const hops = search.hops.filter(({ host }) => allowsServer(policy, host));
-  return hops.length === 0 ? forbidden(search, domain) : { ...search, hops, mustVerify: true };
-}
-
-const forbidden = ({ hops }: Found, domain: string): NoRoute => ({
-  outcome: 'failed',
-  reason: 'policy',
-  code: 451,
-  status: '4.7.0',
-  text: `The MTA-STS policy of ${domain} allows none of its mail servers (${[...new Set(hops.map(({ host }) => host))].join(', ')})`,
-  permanent: false,
-});

@@ -22,9 +22,17 @@ const mostAddresses = 2;
 
 /**
  * The policy file of a domain, from its policy host over HTTPS with a certificate that is good for that name; nothing is followed elsewhere
- * (RFC 8461 §3.3). Rejects with an error that says why there is none.
+ * (RFC 8461 §3.3). Rejects with an error that says why there is none, at the latest when the signal comes.
  */
 export async function fetchPolicy(domain: string, ground: PolicyFetchGround): Promise<string> {
+  const { signal } = ground;
+  const overdue = new Promise<never>((_, reject) => {
+    signal.addEventListener('abort', () => reject(new Error('its policy host did not answer in time')), { once: true });
+  });
+  return Promise.race([ask(domain, ground), overdue]);
+}
+
+async function ask(domain: string, ground: PolicyFetchGround): Promise<string> {
   const host = `mta-sts.${domain}`;
   const addresses = await addressesOf(host, ground);
   let failure: unknown = new Error(`${host} has no address that may be called`);
@@ -61,11 +69,17 @@ async function get(host: string, address: string, { port = 443, ca, signal }: Po
       minVersion: 'TLSv1.2',
       ...(ca !== undefined && { ca }),
     });
-    // An error may come behind the answer, too.
-    asking.once('response', resolve).on('error', reject).end();
+    // An error may come behind the answer, too; and behind a switch of protocols there is neither of them.
+    asking.once('response', resolve).on('error', reject);
+    asking.once('close', () => reject(new Error(`${host} gives no answer`)));
+    asking.end();
   });
   try {
-    return await textOf(response, host);
+    const text = await textOf(response, host);
+    // What our own end has cut looks whole.
+    signal.throwIfAborted();
+    if (!response.complete) throw new Error(`${host} breaks off`);
+    return text;
   } finally {
     response.destroy();
   }

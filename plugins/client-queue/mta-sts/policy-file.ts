@@ -2,23 +2,30 @@ import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { writeFileAtomic } from '../../../core/disk/atomic.js';
 import { unlessMissing } from '../../../core/disk/fault.js';
+import { mostSeconds } from './policy.js';
 
 const Kept = z.strictObject({
   id: z.string(),
   mode: z.enum(['enforce', 'testing', 'none']),
   mx: z.array(z.string()),
-  maxAge: z.int().min(0),
-  fetchedAt: z.number(),
+  maxAge: z.int().min(0).max(mostSeconds),
+  fetchedAt: z.number().min(0),
 });
-const Stored = z.strictObject({ policies: z.record(z.string(), Kept) });
+const Stored = z.strictObject({ policies: z.record(z.string(), z.unknown()) });
 
 /** A policy as it was fetched; `fetchedAt` in milliseconds since the epoch. */
 export type KeptPolicy = Readonly<z.output<typeof Kept>>;
 
-/** The policies that are known, by domain. None when there is no file. @throws what keeps the file from being read or understood */
+/** The policies that are known, by domain; those that make no sense are left out. None when there is no file. @throws what keeps the file from being read or understood */
 export async function readPolicies(file: string): Promise<ReadonlyMap<string, KeptPolicy>> {
   const text = await unlessMissing(readFile(file, 'utf8'));
-  return new Map(text === undefined ? [] : Object.entries(Stored.parse(JSON.parse(text)).policies));
+  const stored = text === undefined ? {} : Stored.parse(JSON.parse(text)).policies;
+  const policies = new Map<string, KeptPolicy>();
+  for (const [domain, written] of Object.entries(stored)) {
+    const { data } = Kept.safeParse(written);
+    if (data !== undefined && (data.mode === 'none' || data.mx.length > 0)) policies.set(domain, data);
+  }
+  return policies;
 }
 
 /** Replaces the file; durable when it resolves. */

@@ -8,8 +8,11 @@ export interface StsPolicy {
 }
 
 /** A year (RFC 8461 §3.2). */
-const mostSeconds = 31_557_600;
-const mostServers = 1000;
+export const mostSeconds = 31_557_600;
+/** A life that is shorter would be over before the policy may be fetched again. */
+const leastSeconds = 300;
+const mostServers = 200;
+const longestLine = 1000;
 const modes = ['enforce', 'testing', 'none'] as const;
 const serverName = /^(?:\*\.)?[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)+$/;
 
@@ -20,22 +23,28 @@ export function policyId(records: readonly string[]): string | undefined {
   return ours.length === 1 ? /;\s*id=([a-zA-Z0-9]{1,32})\s*(?:;|$)/.exec(only)?.[1] : undefined;
 }
 
-/** Undefined when it is no policy. Of a key that comes twice the first counts, unknown ones are passed over (RFC 8461 §3.2). */
+/**
+ * Undefined when it is no policy. Of a key that comes twice the first counts; unknown ones, and servers that are no names, are passed
+ * over (RFC 8461 §3.2). Takes linear time, whatever strangers have written.
+ */
 export function parsePolicy(text: string): StsPolicy | undefined {
   const single = new Map<string, string>();
   const mx: string[] = [];
   for (const line of text.split(/\r?\n/)) {
-    const [, key = '', value = ''] = /^([a-zA-Z0-9][\w.-]*)[ \t]*:[ \t]*(.*?)[ \t]*$/.exec(line) ?? [];
+    const colon = line.indexOf(':');
+    if (colon < 0 || line.length > longestLine) continue;
+    const key = line.slice(0, colon).trimEnd();
+    const value = line.slice(colon + 1).trim();
     if (key === 'mx') mx.push(value.toLowerCase().replace(/\.$/, ''));
     else if (!single.has(key)) single.set(key, value);
   }
   const mode = modes.find((one) => one === single.get('mode'));
   const age = single.get('max_age') ?? '';
-  const maxAge = /^\d{1,10}$/.test(age) ? Math.min(Number(age), mostSeconds) : undefined;
+  const maxAge = /^\d{1,10}$/.test(age) ? Math.max(leastSeconds, Math.min(Number(age), mostSeconds)) : undefined;
   if (single.get('version') !== 'STSv1' || mode === undefined || maxAge === undefined) return undefined;
   if (mode === 'none') return { mode, mx: [], maxAge };
-  const isWhole = mx.length > 0 && mx.length <= mostServers && mx.every((name) => serverName.test(name));
-  return isWhole ? { mode, mx: [...new Set(mx)], maxAge } : undefined;
+  const servers = new Set(mx.filter((name) => serverName.test(name)));
+  return servers.size > 0 && mx.length <= mostServers ? { mode, mx: [...servers], maxAge } : undefined;
 }
 
 /** Whether mail may go to that server (RFC 8461 §4.1): a wildcard is one whole label, the first. */

@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import { roomFor } from '../../../core/cache-room.js';
 import type { Clock } from '../../../core/clock.js';
+import { isDnsFailure } from '../../../core/dns/failure.js';
 import type { Resolver } from '../../../core/dns/resolver.js';
 import type { Log } from '../../../core/log.js';
 import type { ClientQueueSettings } from '../options.js';
@@ -21,25 +22,29 @@ export interface StsPoliciesInput {
   readonly host?: Pick<PolicyFetchGround, 'port' | 'ca'>;
 }
 
-/** Domains that are remembered. */
-const mostKept = 10_000;
+/** Characters of all policies that are remembered: some ten thousands of the usual size. */
+const mostCharacters = 8_000_000;
+const mostRemembered = 10_000;
 /** How long mail waits for the DNS and for a policy host. */
-const questionMs = 5000;
+const questionMs = 3000;
 const fetchMs = 10_000;
-/** The same policy of a domain is not fetched again sooner (RFC 8461 §3.3). */
-const betweenFetchesMs = 300_000;
-/** One that is so old is fetched again while it still holds: who wants to take it away must keep it from us for all of its life. */
-const renewedAfterMs = 86_400_000;
+/** A policy that could not be had is not fetched again sooner (RFC 8461 §3.3), and name servers that let us wait are not asked again. */
+const failedPauseMs = 300_000;
+const silentPauseMs = 60_000;
+const dayMs = 86_400_000;
 
 /** Policies that domains have for the mail to them (RFC 8461), kept over restarts for as long as each says. */
 export class StsPolicies {
   readonly #input: StsPoliciesInput;
-  readonly #kept = new LRUCache<string, KeptPolicy>(roomFor(mostKept));
-  /** The policies that were tried to be fetched last, and until when they are not tried again, by `clock.monotonic()`. */
-  readonly #tried = new LRUCache<string, { readonly id: string; readonly until: number }>(roomFor(mostKept));
+  readonly #kept = new LRUCache<string, KeptPolicy>({ maxSize: mostCharacters, sizeCalculation: sizeOf });
+  /** The policies that were fetched last, or are being fetched, and until when they are not tried again, by `clock.monotonic()`. */
+  readonly #tried = new LRUCache<string, { readonly id: string; readonly until: number }>(roomFor(mostRemembered));
+  /** Until when nobody is asked whether the domain has a policy, by `clock.monotonic()`. */
+  readonly #silent = new LRUCache<string, number>(roomFor(mostRemembered));
   /** Asked for at this moment. */
   readonly #asked = new Map<string, Promise<KeptPolicy | undefined>>();
   #unsaved = false;
+  #complained = false;
 
   private constructor(input: StsPoliciesInput) {
     this.#input = input;
@@ -49,7 +54,11 @@ export class StsPolicies {
   static async open(input: StsPoliciesInput): Promise<StsPolicies> {
     const policies = new StsPolicies(input);
     try {
-      for (const [domain, policy] of await readPolicies(input.file)) policies.#kept.set(domain, policy);
+      const now = input.clock.now();
+      for (const [domain, { fetchedAt, ...policy }] of await readPolicies(input.file)) {
+        // The clock was ahead, or the file is not what we wrote.
+        policies.#kept.set(domain, { ...policy, fetchedAt: Math.min(fetchedAt, now) });
+      }
     } catch (error) {
       input.log.warn(
         { err: error, file: input.file },
@@ -79,57 +88,69 @@ export class StsPolicies {
   /** An operator has reason to try those again that could not be fetched. */
   forgetFailures(): void {
     this.#tried.clear();
+    this.#silent.clear();
   }
 
   /** Writes down what is new; a disk that refuses is told in the log, and tried again by the next call. */
   async save(): Promise<void> {
     if (!this.#unsaved) return;
     this.#unsaved = false;
-    const now = this.#input.clock.now();
-    const holding = [...this.#kept.entries()].filter(([, kept]) => now < endOf(kept)).toReversed();
+    const { clock, file, log } = this.#input;
+    // A clock that jumps ahead for a while ends none for good.
+    const since = clock.now() - dayMs;
+    const worth = [...this.#kept.entries()].filter(([, kept]) => since < endOf(kept)).toReversed();
     try {
-      await writePolicies(this.#input.file, holding);
+      await writePolicies(file, worth);
+      this.#complained = false;
     } catch (error) {
       this.#unsaved = true;
-      this.#input.log.warn(
-        { err: error, file: this.#input.file },
-        'the policies of other domains cannot be written down',
-      );
+      if (!this.#complained) log.warn({ err: error, file }, 'the policies of other domains cannot be written down');
+      this.#complained = true;
     }
   }
 
   async #find(domain: string): Promise<KeptPolicy | undefined> {
+    // Whoever gets mail is remembered the longest.
+    this.#kept.get(domain);
     const id = await this.#currentId(domain);
     const kept = this.peek(domain);
     // A record that is gone or kept from us takes no policy away (RFC 8461 §5.1).
     if (id === undefined) return kept;
     if (id !== kept?.id) return (await this.#fetch(domain, id)) ?? kept;
-    if (this.#input.clock.now() - kept.fetchedAt > renewedAfterMs) void this.#fetch(domain, id);
-    this.#kept.get(domain);
+    if (isToBeRenewed(kept, this.#input.clock.now())) void this.#fetch(domain, id);
     return kept;
   }
 
   async #currentId(domain: string): Promise<string | undefined> {
+    const { clock, resolver } = this.#input;
+    if ((this.#silent.get(domain) ?? 0) > clock.monotonic()) return undefined;
+    const signal = AbortSignal.timeout(questionMs);
     try {
-      const signal = AbortSignal.timeout(questionMs);
-      return policyId((await this.#input.resolver().resolveTxt(`_mta-sts.${domain}`, { signal })).records);
-    } catch {
+      return policyId((await resolver().resolveTxt(`_mta-sts.${domain}`, { signal })).records);
+    } catch (error) {
+      const isSilent = signal.aborted || (isDnsFailure(error) && error.kind === 'timeout');
+      if (isSilent) this.#silent.set(domain, clock.monotonic() + silentPauseMs);
       return undefined;
     }
   }
 
-  /** Undefined when there is none to be had, or it was tried a moment ago. Never rejects. */
+  /** Undefined when there is none to be had, it is being fetched, or was tried a moment ago. Never rejects. */
   async #fetch(domain: string, id: string): Promise<KeptPolicy | undefined> {
     const { clock, log, resolver, settings, host, fetched } = this.#input;
     const tried = this.#tried.get(domain);
     if (tried?.id === id && clock.monotonic() < tried.until) return undefined;
-    this.#tried.set(domain, { id, until: clock.monotonic() + betweenFetchesMs });
+    const mine = { id, until: clock.monotonic() + failedPauseMs };
+    this.#tried.set(domain, mine);
     try {
       const signal = AbortSignal.timeout(fetchMs);
       const allowPrivate = settings().allowPrivateAddresses;
       const policy = parsePolicy(await fetchPolicy(domain, { resolver: resolver(), allowPrivate, signal, ...host }));
       if (policy === undefined) throw new Error('what the policy host has is no policy');
-      const kept = { id, ...policy, mx: [...policy.mx], fetchedAt: clock.now() };
+      // What is cut out of a text keeps all of the text in memory; a copy does not.
+      const kept: KeptPolicy = structuredClone({ id, ...policy, mx: [...policy.mx], fetchedAt: clock.now() });
+      // Meanwhile another one was announced.
+      if ((this.#tried.get(domain) ?? mine) !== mine) return undefined;
+      this.#tried.set(domain, { id, until: 0 });
       this.#kept.set(domain, kept);
       this.#unsaved = true;
       log.info({ domain, id, mode: kept.mode, mx: kept.mx.slice(0, 20) }, 'an MTA-STS policy was fetched');
@@ -141,6 +162,15 @@ export class StsPolicies {
       return undefined;
     }
   }
+}
+
+const sizeOf = ({ mx }: KeptPolicy, domain: string): number =>
+  mx.reduce((sum, name) => sum + name.length, 200 + domain.length);
+
+/** At half its life, after a day at the latest: who wants to take it away must keep it from us for long. */
+function isToBeRenewed({ fetchedAt, maxAge }: KeptPolicy, now: number): boolean {
+  const age = now - fetchedAt;
+  return age < 0 || age > Math.min(dayMs, maxAge * 500);
 }
 
 /** When it ceases to hold, in milliseconds since the epoch. */

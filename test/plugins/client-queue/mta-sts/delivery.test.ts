@@ -42,7 +42,7 @@ async function ground(t: TestContext, policy: KeptPolicy, script: SinkScript = {
     { of: (name) => Promise.resolve(name === domain ? policy : undefined), forgetFailures: () => undefined },
   );
   const outbound = await outboundGround(t, { finder, options: { port: sink.port, tls: 'opportunistic' } });
-  return { ...outbound, sink, finder };
+  return { ...outbound, sink, finder, resolver };
 }
 
 describe('mail for a domain with a policy that is enforced', () => {
@@ -104,8 +104,27 @@ for (const mode of ['testing', 'none'] as const) {
   });
 }
 
+test('of many servers those count that the policy allows, however far behind', async (t) => {
+  const { finder, resolver } = await ground(t, policyOf('enforce', ['last.example.net']));
+  const mx: [number, string][] = [];
+  for (let n = 0; n < 20; n += 1) {
+    mx.push([n, `mx${n}.example.org`]);
+    resolver.names[`mx${n}.example.org`] = { a: [`127.0.1.${n}`] };
+  }
+  resolver.names[domain] = { mx: [...mx, [99, 'last.example.net']] };
+  resolver.names['last.example.net'] = { a: ['127.0.0.3'] };
+  const found = await finder.forDomain(domain, { allowPrivate: true });
+  assert.equal(found.outcome, 'found');
+  assert.deepEqual(
+    found.hops.map(({ host }) => host),
+    ['last.example.net'],
+  );
+  assert.ok(!resolver.questions.some((question) => question.includes('mx0.')), 'nobody asks for the others');
+});
+
 test('mail for other domains is not concerned', async (t) => {
-  const { finder } = await ground(t, policyOf('enforce', ['elsewhere.example.net']));
-  const found = await finder.forHosts(['127.0.0.1'], { allowPrivate: true });
+  const { finder, resolver } = await ground(t, policyOf('enforce', ['elsewhere.example.net']));
+  resolver.names['other.example'] = { mx: [[10, 'mx1.example.net']] };
+  const found = await finder.forDomain('other.example', { allowPrivate: true });
   assert.equal(found.outcome === 'found' && found.mustVerify, undefined);
 });

@@ -2,11 +2,13 @@ import assert from 'node:assert/strict';
 import { mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test, type TestContext } from 'node:test';
+import { z } from 'zod';
 import { StsPolicies } from '../../../../plugins/client-queue/mta-sts/sts-policies.js';
 import { FixedResolver } from '../../../core/dns/fixed-resolver.js';
 import { rememberingLog } from '../../../core/disk/remembering-log.js';
 import { HandClock } from '../../../support/hand-clock.js';
 import { temporaryFolder } from '../../../support/temporary-folder.js';
+import { until } from '../../../support/until.js';
 import { policyText, startPolicyHost } from './policy-host.js';
 
 const domain = 'example.net';
@@ -49,7 +51,7 @@ async function ground(t: TestContext, given: object = {}) {
     policies: await open(),
     questions: resolver.questions,
     /** What the DNS says of the policy from now on. */
-    announce: (txt: readonly string[] | 'servfail' | 'nodata') => {
+    announce: (txt: readonly string[] | 'servfail' | 'nodata' | 'timeout') => {
       resolver.names[`_mta-sts.${domain}`] = { txt };
     },
   };
@@ -110,9 +112,71 @@ describe('the policy of a domain', () => {
     const known = await policies.of(domain);
     clock.advance(day + 1);
     assert.equal(await policies.of(domain), known);
-    while (policies.peek(domain) === known) await new Promise((resolve) => setTimeout(resolve, 5));
+    await until('another', () => policies.peek(domain) !== known || undefined);
     assert.equal(policies.peek(domain)?.fetchedAt, clock.now());
     assert.equal(host.asked.length, 2);
+  });
+
+  test('that lives for a day is renewed behind its half, so that it does not end while mail goes there', async (t) => {
+    const { policies, host, clock } = await ground(t);
+    host.answer = policyText(text('mx1.example.net').replace(String(10 * day), String(day)));
+    const known = await policies.of(domain);
+    clock.advance(day / 2 - 1);
+    await policies.of(domain);
+    clock.advance(2);
+    assert.equal(await policies.of(domain), known);
+    await until('another', () => policies.peek(domain) !== known || undefined);
+    assert.equal(host.asked.length, 2);
+  });
+
+  test('holds however short its life is, for as long as it is announced and mail goes there', async (t) => {
+    const { policies, host, clock } = await ground(t);
+    host.answer = policyText(text('mx1.example.net').replace(String(10 * day), '0'));
+    for (let n = 0; n < 20; n += 1) {
+      assert.equal((await policies.of(domain))?.mode, 'enforce');
+      await until(
+        'what is renewed',
+        () => clock.now() - (policies.peek(domain)?.fetchedAt ?? 0) <= 150_000 || undefined,
+      );
+      clock.advance(100);
+    }
+  });
+
+  test('that was announced behind it is not overwritten by one that comes late', async (t) => {
+    const { policies, host, clock, announce, results } = await ground(t);
+    await policies.of(domain);
+    clock.advance(day + 1);
+    let late: () => void = () => undefined;
+    host.answer = (request, response) => {
+      late = () => policyText(text('old.example.net'))(request, response);
+    };
+    await policies.of(domain);
+    await until('a renewal', () => host.asked.length === 2 || undefined);
+    announce(['v=STSv1; id=two;']);
+    host.answer = policyText(text('new.example.net'));
+    assert.equal((await policies.of(domain))?.id, 'two');
+    late();
+    await until('both', () => results.length === 2 || undefined);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    assert.deepEqual(policies.peek(domain)?.mx, ['new.example.net']);
+  });
+
+  test('is asked for once in a minute where the name servers say nothing', async (t) => {
+    const { policies, announce, questions, clock } = await ground(t);
+    announce('timeout');
+    for (let n = 0; n < 3; n += 1) assert.equal(await policies.of(domain), undefined);
+    assert.equal(questions.length, 1);
+    clock.advance(61);
+    await policies.of(domain);
+    assert.equal(questions.length, 2);
+  });
+
+  test('keeps of what its host says only what counts', async (t) => {
+    const { policies, host, file } = await ground(t);
+    host.answer = policyText(`${text('mx1.example.net')}${'# nothing\n'.repeat(5000)}`);
+    await policies.of(domain);
+    await policies.save();
+    assert.ok((await stat(file)).size < 1000);
   });
 
   test('is that it has none where nothing is announced; its host is not even looked for', async (t) => {
@@ -162,12 +226,43 @@ describe('the file of the policies', () => {
 
   test('that cannot be understood keeps nobody from starting: what it held is fetched again', async (t) => {
     const { open, file, sentences } = await ground(t);
-    await writeFile(file, '{ "policies": { "example.net": 1 } }');
+    await writeFile(file, '{ "policies": { "example.net": {');
     const policies = await open();
     assert.match(sentences.join(), /cannot be read, and are fetched anew/);
     assert.equal((await policies.of(domain))?.mode, 'enforce');
     await policies.save();
     assert.match(await readFile(file, 'utf8'), /mx1\.example\.net/);
+  });
+
+  test('is not believed what makes no sense, and nothing else is lost for it', async (t) => {
+    const { policies, open, file, clock, announce } = await ground(t);
+    await policies.of(domain);
+    await policies.save();
+    const stored = z
+      .object({ policies: z.record(z.string(), z.looseObject({})) })
+      .parse(JSON.parse(await readFile(file, 'utf8')));
+    const good = stored.policies[domain];
+    const bad = { 'a.example': 1, 'b.example': { ...good, mx: [] }, 'c.example': { ...good, maxAge: 1e12 } };
+    const future = { 'd.example': { ...good, fetchedAt: 1e18 } };
+    await writeFile(file, JSON.stringify({ policies: { ...bad, ...future, [domain]: good } }));
+    announce('servfail');
+    const again = await open();
+    for (const name of Object.keys(bad)) assert.equal(again.peek(name), undefined, name);
+    assert.equal((await again.of(domain))?.mode, 'enforce');
+    assert.equal(again.peek('d.example')?.fetchedAt, clock.now());
+  });
+
+  test('keeps what a clock that goes ahead for a while would end', async (t) => {
+    const { policies, open, announce, host, clock } = await ground(t);
+    const known = await policies.of(domain);
+    clock.advance(10 * day + 60);
+    announce(['v=STSv1; id=two;']);
+    host.answer = policyText(text('mx2.example.net'));
+    await policies.of('unknown.example');
+    await policies.save();
+    clock.advance(-120);
+    announce('servfail');
+    assert.deepEqual(await (await open()).of(domain), known);
   });
 
   test('that cannot be written is tried again', async (t) => {
