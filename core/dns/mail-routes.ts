@@ -223,11 +223,16 @@ const loop = (domain: string): NoRoute =>
 const forbidden = (domain: string): NoRoute =>
   noRoute('private', [550, '5.4.4'], `The servers of ${domain} have private addresses only`);
 
+function someOf(names: readonly string[]): string {
+  const [...some] = new Set(names);
+  return `${some.slice(0, 5).join(', ')}${some.length > 5 ? ` and ${some.length - 5} more` : ''}`;
+}
+
 const unwanted = (domain: string, hosts: Servers['hosts']): NoRoute =>
   noRoute(
     'policy',
     [451, '4.7.0'],
-    `The MTA-STS policy of ${domain} allows none of its mail servers (${hosts.map(({ host }) => host).join(', ')})`,
+    `The MTA-STS policy of ${domain} allows none of its mail servers (${someOf(hosts.map(({ host }) => host))})`,
   );
 
 function unanswered(domain: string, { kind }: DnsFailure): NoRoute {

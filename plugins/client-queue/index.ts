@@ -30,7 +30,7 @@ import { clientEndpoints } from './routes.js';
 /** Mail that a start finds to be due later than the longest pause was given its time by a clock that went wrong; never less than this is longest. */
 const usualPauseMs = 6 * 3_600_000;
 /** Policies of other domains that a kill takes away are fetched again. */
-const saveSeconds = 5;
+const saveSeconds = 60;
 
 /** Mail for other servers: who may send it, the queue it waits in, and the worker that delivers it. */
 export const clientQueue = definePlugin({

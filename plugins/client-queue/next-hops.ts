@@ -34,6 +34,8 @@ const keepFailureMs = 3000;
 /** Name servers that let us wait for so long without an answer are not asked again for that domain for a while. */
 const hangsMs = 1000;
 const keepHangingMs = 30_000;
+/** A search that takes so long keeps its place from others, though it finds something. */
+const crawlsMs = 5000;
 const mostKept = 10_000;
 /** A search that takes longer is given up: a domain may name many servers, each with name servers of its own. */
 const longestSearchMs = 30_000;
@@ -89,7 +91,8 @@ export class NextHops {
     this.#asked.delete(destination);
     const now = this.#input.clock.monotonic();
     const isFound = found.outcome === 'found';
-    const hung = (isFound || found.reason === 'dns') && now - began >= hangsMs;
+    const took = now - began;
+    const hung = isFound ? took >= crawlsMs : found.reason === 'dns' && took >= hangsMs;
     const until = now + (isFound ? keepMs : hung ? keepHangingMs : keepFailureMs);
     this.#kept.set(destination, { found, until, ageingAt: isFound ? now + ageingMs : Infinity, hung });
   }

@@ -232,7 +232,7 @@ class RemoteAttempt {
     const action = said === 'deliver' ? 'defer' : said;
     const { retryAfter, category } = explained;
     const host = kind === 'reply' || kind === 'capability' ? (server.host ?? server.address) : null;
-    const isDemanded = this.#mustVerify && (kind === 'tls' || step === 'starttls');
+    const isDemanded = this.#mustVerify && (kind === 'tls' || (kind === 'reply' && step === 'starttls'));
     const why = isDemanded ? `${text} (the MTA-STS policy of the domain demands it)` : text;
     return {
       action,

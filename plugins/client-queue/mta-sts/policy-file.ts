@@ -9,7 +9,7 @@ const Kept = z.strictObject({
   mode: z.enum(['enforce', 'testing', 'none']),
   mx: z.array(z.string()),
   maxAge: z.int().min(0).max(mostSeconds),
-  fetchedAt: z.number().min(0),
+  fetchedAt: z.number().min(0).max(8.64e15),
 });
 const Stored = z.strictObject({ policies: z.record(z.string(), z.unknown()) });
 
@@ -30,5 +30,5 @@ export async function readPolicies(file: string): Promise<ReadonlyMap<string, Ke
 
 /** Replaces the file; durable when it resolves. */
 export async function writePolicies(file: string, policies: Iterable<readonly [string, KeptPolicy]>): Promise<void> {
-  await writeFileAtomic(file, `${JSON.stringify({ policies: Object.fromEntries(policies) }, null, 2)}\n`);
+  await writeFileAtomic(file, `${JSON.stringify({ policies: Object.fromEntries(policies) })}\n`);
 }

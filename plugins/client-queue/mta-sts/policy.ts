@@ -9,8 +9,8 @@ export interface StsPolicy {
 
 /** A year (RFC 8461 §3.2). */
 export const mostSeconds = 31_557_600;
-/** A life that is shorter would be over before the policy may be fetched again. */
-const leastSeconds = 300;
+/** A life that is shorter would be over before a renewal that has failed once is tried again. */
+const leastSeconds = 900;
 const mostServers = 200;
 const longestLine = 1000;
 const modes = ['enforce', 'testing', 'none'] as const;
@@ -18,9 +18,10 @@ const serverName = /^(?:\*\.)?[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?
 
 /** The id that a domain gives its policy in the DNS (RFC 8461 §3.1); undefined unless exactly one record says one. */
 export function policyId(records: readonly string[]): string | undefined {
-  const ours = records.filter((text) => /^v=STSv1\s*;/.test(text));
+  const ours = records.filter((text) => text.length <= longestLine && /^v=STSv1\s*;/.test(text));
   const [only = ''] = ours;
-  return ours.length === 1 ? /;\s*id=([a-zA-Z0-9]{1,32})\s*(?:;|$)/.exec(only)?.[1] : undefined;
+  const id = /;\s*id=([a-zA-Z0-9]{1,32})\s*(?:;|$)/.exec(only)?.[1];
+  return ours.length === 1 ? id : undefined;
 }
 
 /**
@@ -44,7 +45,7 @@ export function parsePolicy(text: string): StsPolicy | undefined {
   if (single.get('version') !== 'STSv1' || mode === undefined || maxAge === undefined) return undefined;
   if (mode === 'none') return { mode, mx: [], maxAge };
   const servers = new Set(mx.filter((name) => serverName.test(name)));
-  return servers.size > 0 && mx.length <= mostServers ? { mode, mx: [...servers], maxAge } : undefined;
+  return servers.size > 0 && servers.size <= mostServers ? { mode, mx: [...servers], maxAge } : undefined;
 }
 
 /** Whether mail may go to that server (RFC 8461 §4.1): a wildcard is one whole label, the first. */

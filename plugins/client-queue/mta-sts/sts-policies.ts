@@ -13,7 +13,7 @@ export interface StsPoliciesInput {
   /** Absolute path of `mta-sts.json`. */
   readonly file: string;
   readonly resolver: () => Resolver;
-  readonly settings: () => Pick<ClientQueueSettings, 'mtaSts' | 'tls' | 'allowPrivateAddresses'>;
+  readonly settings: () => Pick<ClientQueueSettings, 'mtaSts' | 'tls' | 'allowPrivateAddresses' | 'resolver'>;
   /** Told of each try to fetch a policy. */
   readonly fetched?: (result: 'fetched' | 'failed') => void;
   readonly clock: Clock;
@@ -22,27 +22,31 @@ export interface StsPoliciesInput {
   readonly host?: Pick<PolicyFetchGround, 'port' | 'ca'>;
 }
 
-/** Characters of all policies that are remembered: some ten thousands of the usual size. */
-const mostCharacters = 8_000_000;
+/** Of all policies that are remembered, about what they take of the memory: some ten thousands of the usual size. */
+const mostBytes = 8_000_000;
 const mostRemembered = 10_000;
-/** How long mail waits for the DNS and for a policy host. */
-const questionMs = 3000;
+/** How long mail waits for a policy host, and for the DNS beyond the time after which a name server is asked once more. */
 const fetchMs = 10_000;
-/** A policy that could not be had is not fetched again sooner (RFC 8461 §3.3), and name servers that let us wait are not asked again. */
+const secondQuestionMs = 2000;
+/** A policy that could not be had is not fetched again sooner (RFC 8461 §3.3). */
 const failedPauseMs = 300_000;
-const silentPauseMs = 60_000;
+/** Name servers that let us wait are not asked again at once, nor is a policy fetched again because they disagree about its id. */
+const silentPauseMs = 15_000;
+const betweenFetchesMs = 60_000;
 const dayMs = 86_400_000;
 
 /** Policies that domains have for the mail to them (RFC 8461), kept over restarts for as long as each says. */
 export class StsPolicies {
   readonly #input: StsPoliciesInput;
-  readonly #kept = new LRUCache<string, KeptPolicy>({ maxSize: mostCharacters, sizeCalculation: sizeOf });
-  /** The policies that were fetched last, or are being fetched, and until when they are not tried again, by `clock.monotonic()`. */
-  readonly #tried = new LRUCache<string, { readonly id: string; readonly until: number }>(roomFor(mostRemembered));
+  readonly #kept = new LRUCache<string, KeptPolicy>({ maxSize: mostBytes, sizeCalculation: sizeOf });
+  /** The policies that could not be fetched, and until when they are not tried again, by `clock.monotonic()`. */
+  readonly #failed = new LRUCache<string, { readonly id: string; readonly until: number }>(roomFor(mostRemembered));
   /** Until when nobody is asked whether the domain has a policy, by `clock.monotonic()`. */
   readonly #silent = new LRUCache<string, number>(roomFor(mostRemembered));
   /** Asked for at this moment. */
   readonly #asked = new Map<string, Promise<KeptPolicy | undefined>>();
+  /** Fetched at this moment, or next. */
+  readonly #fetching = new Map<string, { readonly id: string; readonly done: Promise<KeptPolicy | undefined> }>();
   #unsaved = false;
   #complained = false;
 
@@ -54,11 +58,7 @@ export class StsPolicies {
   static async open(input: StsPoliciesInput): Promise<StsPolicies> {
     const policies = new StsPolicies(input);
     try {
-      const now = input.clock.now();
-      for (const [domain, { fetchedAt, ...policy }] of await readPolicies(input.file)) {
-        // The clock was ahead, or the file is not what we wrote.
-        policies.#kept.set(domain, { ...policy, fetchedAt: Math.min(fetchedAt, now) });
-      }
+      for (const [domain, policy] of await readPolicies(input.file)) policies.#kept.set(domain, policy);
     } catch (error) {
       input.log.warn(
         { err: error, file: input.file },
@@ -87,7 +87,7 @@ export class StsPolicies {
 
   /** An operator has reason to try those again that could not be fetched. */
   forgetFailures(): void {
-    this.#tried.clear();
+    this.#failed.clear();
     this.#silent.clear();
   }
 
@@ -96,7 +96,7 @@ export class StsPolicies {
     if (!this.#unsaved) return;
     this.#unsaved = false;
     const { clock, file, log } = this.#input;
-    // A clock that jumps ahead for a while ends none for good.
+    // A clock that is ahead by less than that ends none for good.
     const since = clock.now() - dayMs;
     const worth = [...this.#kept.entries()].filter(([, kept]) => since < endOf(kept)).toReversed();
     try {
@@ -116,15 +116,17 @@ export class StsPolicies {
     const kept = this.peek(domain);
     // A record that is gone or kept from us takes no policy away (RFC 8461 §5.1).
     if (id === undefined) return kept;
-    if (id !== kept?.id) return (await this.#fetch(domain, id)) ?? kept;
-    if (isToBeRenewed(kept, this.#input.clock.now())) void this.#fetch(domain, id);
+    const age = kept === undefined ? Infinity : this.#input.clock.now() - kept.fetchedAt;
+    if (age >= 0 && age < betweenFetchesMs) return kept;
+    if (id !== kept?.id) return (await this.#fetch(domain, id)) ?? this.peek(domain);
+    if (isToBeRenewed(kept, age)) void this.#fetch(domain, id);
     return kept;
   }
 
   async #currentId(domain: string): Promise<string | undefined> {
-    const { clock, resolver } = this.#input;
+    const { clock, resolver, settings } = this.#input;
     if ((this.#silent.get(domain) ?? 0) > clock.monotonic()) return undefined;
-    const signal = AbortSignal.timeout(questionMs);
+    const signal = AbortSignal.timeout(settings().resolver.timeoutMs + secondQuestionMs);
     try {
       return policyId((await resolver().resolveTxt(`_mta-sts.${domain}`, { signal })).records);
     } catch (error) {
@@ -134,13 +136,23 @@ export class StsPolicies {
     }
   }
 
-  /** Undefined when there is none to be had, it is being fetched, or was tried a moment ago. Never rejects. */
+  /** One at a time of a domain, each policy once. Undefined when there is none to be had, or it was tried a moment ago. Never rejects. */
   async #fetch(domain: string, id: string): Promise<KeptPolicy | undefined> {
+    const { clock } = this.#input;
+    const before = this.#fetching.get(domain);
+    if (before?.id === id) return before.done;
+    const failed = this.#failed.get(domain);
+    if (failed?.id === id && clock.monotonic() < failed.until) return undefined;
+    const after = before?.done ?? Promise.resolve();
+    const mine = { id, done: after.then(() => this.#fetchNow(domain, id)) };
+    this.#fetching.set(domain, mine);
+    const policy = await mine.done;
+    if (this.#fetching.get(domain) === mine) this.#fetching.delete(domain);
+    return policy;
+  }
+
+  async #fetchNow(domain: string, id: string): Promise<KeptPolicy | undefined> {
     const { clock, log, resolver, settings, host, fetched } = this.#input;
-    const tried = this.#tried.get(domain);
-    if (tried?.id === id && clock.monotonic() < tried.until) return undefined;
-    const mine = { id, until: clock.monotonic() + failedPauseMs };
-    this.#tried.set(domain, mine);
     try {
       const signal = AbortSignal.timeout(fetchMs);
       const allowPrivate = settings().allowPrivateAddresses;
@@ -148,15 +160,14 @@ export class StsPolicies {
       if (policy === undefined) throw new Error('what the policy host has is no policy');
       // What is cut out of a text keeps all of the text in memory; a copy does not.
       const kept: KeptPolicy = structuredClone({ id, ...policy, mx: [...policy.mx], fetchedAt: clock.now() });
-      // Meanwhile another one was announced.
-      if ((this.#tried.get(domain) ?? mine) !== mine) return undefined;
-      this.#tried.set(domain, { id, until: 0 });
+      this.#failed.delete(domain);
       this.#kept.set(domain, kept);
       this.#unsaved = true;
       log.info({ domain, id, mode: kept.mode, mx: kept.mx.slice(0, 20) }, 'an MTA-STS policy was fetched');
       fetched?.('fetched');
       return kept;
     } catch (error) {
+      this.#failed.set(domain, { id: structuredClone(id), until: clock.monotonic() + failedPauseMs });
       log.warn({ domain, id, err: error }, 'an MTA-STS policy could not be fetched');
       fetched?.('failed');
       return undefined;
@@ -165,13 +176,10 @@ export class StsPolicies {
 }
 
 const sizeOf = ({ mx }: KeptPolicy, domain: string): number =>
-  mx.reduce((sum, name) => sum + name.length, 200 + domain.length);
+  mx.reduce((sum, name) => sum + 40 + name.length, 200 + domain.length);
 
 /** At half its life, after a day at the latest: who wants to take it away must keep it from us for long. */
-function isToBeRenewed({ fetchedAt, maxAge }: KeptPolicy, now: number): boolean {
-  const age = now - fetchedAt;
-  return age < 0 || age > Math.min(dayMs, maxAge * 500);
-}
+const isToBeRenewed = ({ maxAge }: KeptPolicy, age: number): boolean => age < 0 || age > Math.min(dayMs, maxAge * 500);
 
 /** When it ceases to hold, in milliseconds since the epoch. */
 export const endOf = ({ fetchedAt, maxAge }: KeptPolicy): number => fetchedAt + maxAge * 1000;

@@ -89,7 +89,7 @@ describe('a policy host', () => {
           setTimeout(() => patience.abort(), 50),
         );
       };
-      await assert.rejects(get({ signal: patience.signal }));
+      await assert.rejects(get({ signal: patience.signal }), /did not answer in time|aborted|breaks off/);
     });
   }
 
@@ -97,7 +97,7 @@ describe('a policy host', () => {
     test(`that wants to speak something else has none: ${JSON.stringify(head)}`, async (t) => {
       const { host, get } = await ground(t);
       host.answer = ({ socket }) => void socket.write(`HTTP/1.1 ${head}\r\n\r\n`);
-      await assert.rejects(get({ signal: AbortSignal.timeout(1000) }));
+      await assert.rejects(get(), /gives no answer|answers 101|socket hang up|ECONNRESET|Parse Error/);
     });
   }
 
