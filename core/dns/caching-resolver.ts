@@ -1,8 +1,7 @@
 import { LRUCache } from 'lru-cache';
-import { roomFor } from '../cache-room.js';
 import { systemClock, type Clock } from '../clock.js';
 import { dnsFailure, isDnsFailure, type DnsFailure } from './failure.js';
-import type { Answer, LookupOptions, Resolver } from './resolver.js';
+import type { Answer, LookupOptions, MxRecord, Resolver } from './resolver.js';
 
 export interface CacheLimits {
   /** Bounds for the time that records say, in seconds. */
@@ -14,6 +13,7 @@ export interface CacheLimits {
   readonly negativeSeconds: number;
   /** How long it is remembered that nobody could be asked: so short that it only spares the server. */
   readonly failureSeconds: number;
+  /** Answers of the usual size; one that is larger takes the place of several. */
   readonly entries: number;
 }
 
@@ -45,7 +45,7 @@ export class CachingResolver implements Resolver {
     this.#resolver = resolver;
     this.#limits = { ...usualCacheLimits, ...limits };
     this.#clock = clock;
-    this.#known = new LRUCache(roomFor(this.#limits.entries));
+    this.#known = new LRUCache({ maxSize: this.#limits.entries, sizeCalculation: placesOf });
   }
 
   resolveMx: Resolver['resolveMx'] = (name, options) =>
@@ -108,6 +108,18 @@ export class CachingResolver implements Resolver {
     return this.#clock.monotonic() + seconds * 1000;
   }
 }
+
+/** Bytes of the memory, about, that one place stands for. */
+const placeBytes = 1000;
+
+/** Name servers of strangers may answer with as much as they like. */
+function placesOf(known: Known): number {
+  if ('failure' in known) return 1;
+  const bytes = known.answer.records.reduce<number>((sum, record) => sum + 40 + textOf(record).length, 0);
+  return 1 + Math.floor(bytes / placeBytes);
+}
+
+const textOf = (record: unknown): string => (typeof record === 'string' ? record : (record as MxRecord).exchange);
 
 /** The question goes on for those who asked it too. */
 function unlessAborted<T>(asking: Promise<T>, signal: AbortSignal | undefined, question: string): Promise<T> {

@@ -29,6 +29,30 @@ test('an answer is kept as long as it says, and no longer', async () => {
   assert.equal(source.questions.length, 2);
 });
 
+test('huge answers take the places of several, and none at all when there is no room for them', async () => {
+  const huge = { txt: ['x'.repeat(40_000)] };
+  const small = { txt: ['v=1'] };
+  const { source, resolver } = cached({
+    a: small,
+    b: small,
+    c: huge,
+    d: huge,
+    e: huge,
+    f: { txt: ['x'.repeat(200_000)] },
+  });
+  const ask = async (...names: readonly string[]): Promise<number> => {
+    const before = source.questions.length;
+    for (const name of names) await resolver.resolveTxt(name);
+    return source.questions.length - before;
+  };
+  assert.equal(await ask('a', 'b', 'c', 'd'), 4);
+  assert.equal(await ask('a', 'b', 'c', 'd'), 0);
+  await ask('e');
+  assert.deepEqual([await ask('e', 'd'), await ask('c')], [0, 1], 'the one that was asked for last goes last');
+  assert.equal(await ask('f'), 1);
+  assert.equal(await ask('f'), 1);
+});
+
 test('times that are too short or too long are bounded, and unknown ones have a value of their own', async () => {
   for (const [ttl, kept] of [
     [0, 5],
