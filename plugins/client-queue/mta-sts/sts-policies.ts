@@ -48,6 +48,7 @@ export class StsPolicies {
   /** Fetched at this moment, or next. */
   readonly #fetching = new Map<string, { readonly id: string; readonly done: Promise<KeptPolicy | undefined> }>();
   #unsaved = false;
+  #saving: Promise<void> = Promise.resolve();
   #complained = false;
 
   private constructor(input: StsPoliciesInput) {
@@ -92,7 +93,13 @@ export class StsPolicies {
   }
 
   /** Writes down what is new; a disk that refuses is told in the log, and tried again by the next call. */
-  async save(): Promise<void> {
+  save(): Promise<void> {
+    // Behind one that is under way: the older one must not come last.
+    this.#saving = this.#saving.then(() => this.#save());
+    return this.#saving;
+  }
+
+  async #save(): Promise<void> {
     if (!this.#unsaved) return;
     this.#unsaved = false;
     const { clock, file, log } = this.#input;
@@ -126,11 +133,11 @@ export class StsPolicies {
   async #currentId(domain: string): Promise<string | undefined> {
     const { clock, resolver, settings } = this.#input;
     if ((this.#silent.get(domain) ?? 0) > clock.monotonic()) return undefined;
-    const signal = AbortSignal.timeout(settings().resolver.timeoutMs + secondQuestionMs);
+    const patience = AbortSignal.timeout(Math.min(settings().resolver.timeoutMs, fetchMs) + secondQuestionMs);
     try {
-      return policyId((await resolver().resolveTxt(`_mta-sts.${domain}`, { signal })).records);
+      return policyId((await resolver().resolveTxt(`_mta-sts.${domain}`, { signal: patience })).records);
     } catch (error) {
-      const isSilent = signal.aborted || (isDnsFailure(error) && error.kind === 'timeout');
+      const isSilent = patience.aborted || (isDnsFailure(error) && error.kind === 'timeout');
       if (isSilent) this.#silent.set(domain, clock.monotonic() + silentPauseMs);
       return undefined;
     }

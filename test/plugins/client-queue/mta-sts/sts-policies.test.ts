@@ -265,6 +265,18 @@ describe('the file of the policies', () => {
     assert.equal(await readFile(file, 'utf8'), 'untouched');
   });
 
+  test('has what came last, and who saves is done when it is there', async (t) => {
+    const { policies, file, host, announce, clock } = await ground(t);
+    await policies.of(domain);
+    void policies.save();
+    clock.advance(61);
+    announce(['v=STSv1; id=two;']);
+    host.answer = policyText(text('mx2.example.net'));
+    await policies.of(domain);
+    await Promise.all([policies.save(), policies.save()]);
+    assert.match(await readFile(file, 'utf8'), /"two"/);
+  });
+
   test('that cannot be understood keeps nobody from starting: what it held is fetched again', async (t) => {
     const { open, file, sentences } = await ground(t);
     await writeFile(file, '{ "policies": { "example.net": {');
