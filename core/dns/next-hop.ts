@@ -34,7 +34,7 @@ export interface SearchOptions {
   readonly signal?: AbortSignal;
   /** Lets private, loopback and link-local addresses pass. */
   readonly allowPrivate?: boolean;
-  /** Asked for once the servers of a domain are known: which of them may get its mail; all of them when undefined. */
+  /** Asked for once the servers of a domain are known: which of them may get its mail (RFC 8461 §5); all of them when undefined. */
   readonly allowed?: () => Promise<((host: string) => boolean) | undefined>;
 }
 

@@ -2,9 +2,9 @@ import { z } from 'zod';
 import type { RecordedControl } from './destination-controls.js';
 import { routeKey } from './destination-key.js';
 import { isoTime, statisticsAnswer } from './entry-answer.js';
-import type { QueueSite, SendingSite } from './queue-site.js';
 import type { KeptPolicy } from './mta-sts/policy-file.js';
 import { endOf } from './mta-sts/sts-policies.js';
+import type { QueueSite, SendingSite } from './queue-site.js';
 import { isSite } from './site-key.js';
 
 export const ControlAnswer = z.object({
@@ -83,7 +83,7 @@ export async function oneDestination(
   const shared = [...rows.values()].filter((other) => other.site !== null && other.site === site);
   const configured = [...routes().map(routeKey), ...siteNames()];
   const policy = policies.peek(name);
-  const isKnown = rows.has(name) || [control, policy].some((one) => one !== undefined) || configured.includes(name);
+  const isKnown = rows.has(name) || (control ?? policy) !== undefined || configured.includes(name);
   if (!isKnown && !(isSite(name) && shared.length > 0)) return undefined;
   const { now, maxConnections, ratePerMinute, suspended } = pace(site ?? name);
   return {

@@ -7,7 +7,7 @@ import { covers } from './site-key.js';
 export function domainTls(
   domain: string,
   { tls, requireTls }: Pick<ClientQueueSettings, 'tls' | 'requireTls'>,
-  { mustVerify = false }: Pick<FoundHops, 'mustVerify'> = {},
+  { mustVerify = false }: Pick<FoundHops, 'mustVerify'>,
 ): TlsPolicy {
   const isRequired = mustVerify || tls === 'require' || requireTls.some((rule) => covers(rule.toLowerCase(), domain));
   return isRequired ? { mode: 'require', verify: true } : { mode: tls, verify: false };

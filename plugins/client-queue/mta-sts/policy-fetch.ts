@@ -15,7 +15,7 @@ export interface PolicyFetchGround {
 }
 
 const path = '/.well-known/mta-sts.txt';
-/** RFC 8461 §3.3 wants senders to bound it. */
+/** As RFC 8461 §3.3 suggests. */
 const mostBytes = 64 * 1024;
 /** Addresses of the policy host that are tried. */
 const mostAddresses = 2;

@@ -45,6 +45,8 @@ describe('a policy file', () => {
     ['a long name', `mx: ${'a-'.repeat(30_000)}!`],
     ['a name of many labels', `mx: ${'a.'.repeat(30_000)}`],
     ['a key without an end', 'a'.repeat(64_000)],
+    ['many names as long as a line may be', `mx: ${'a-'.repeat(490)}!\n`.repeat(60)],
+    ['many names of as many labels', `mx: ${'a.'.repeat(490)}!\n`.repeat(60)],
   ] as const) {
     test(`with ${title} holds nobody up`, { timeout: 20_000 }, () =>
       assert.equal(parsePolicy(`${line}\n${whole}`)?.mode, 'enforce'),
