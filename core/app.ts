@@ -109,7 +109,7 @@ export async function createApp(input: AppInput): Promise<App> {
   const spool = await openSpool(join(data, 'spool'), { log, clock, durability: settings.durability });
   const closeSpool = watchOver(spool, health);
   const audit = openAudit(input);
-  const http = openHttp(input, metrics, audit);
+  const http = openHttp(input, metrics, audit, health);
   const smtp = openSmtp(input, { spool, pipeline, metrics, health: instead.listenerHealth ?? health });
   const reload = new Reload({ ...input, live, plugins: () => plugins, following, http, audit, smtp, log });
   const plugins = new PluginHost({
@@ -183,9 +183,10 @@ function openHttp(
   { configuration, accounts, log, clock, sockets }: AppInput,
   metrics: Metrics,
   audit: AuditSink,
+  health: HealthRegistry,
 ): HttpShell {
   const { settings, data, hostname } = configuration;
-  return createHttpShell({
+  const http = createHttpShell({
     settings: settings.http,
     accounts,
     log: log.log,
@@ -200,6 +201,8 @@ function openHttp(
     audit,
     ...(sockets !== undefined && { sockets }),
   });
+  health.check('core', 'http', () => ({ status: 'up', figures: http.figures() }));
+  return http;
 }
 
 interface MailParts {
@@ -285,7 +288,7 @@ const catalogueOf = (parts: Pick<App, 'http' | 'smtp'> & { readonly pipeline: Pi
 
 /** Shows its health, and lets a degraded one try to write again; the answer ends that and closes it. */
 function watchOver(spool: FileSpool, health: HealthRegistry): () => Promise<void> {
-  health.check('core', 'spool', () => spool.report());
+  health.check('core', 'spool', () => ({ ...spool.report(), figures: spool.figures() }));
   const probing = setInterval(() => void spool.probe(), probeEveryMs).unref();
   return async () => {
     clearInterval(probing);

@@ -64,9 +64,10 @@ export class HealthRegistry implements HealthOverview {
   }
 
   #look(component: Component): ComponentHealth {
-    const { status, why } = ask(component.check);
+    const { status, why, figures } = ask(component.check);
     if (status !== component.seen.status) component.seen = { status, since: this.#now() };
-    return { status, since: component.seen.since, why: status === 'up' ? null : (why ?? null) };
+    const { since } = component.seen;
+    return { status, since, why: status === 'up' ? null : (why ?? null), ...(figures !== undefined && { figures }) };
   }
 
   #now(): string {

@@ -5,6 +5,8 @@ export interface HealthReport {
   readonly status: HealthState;
   /** A sentence for an operator when it is not up. */
   readonly why?: string;
+  /** What `/health/extended` shows; names carry their unit: `oldestSeconds`, `freeBytes`, `delayMs`. */
+  readonly figures?: Readonly<Record<string, number>>;
 }
 
 /** Asked when somebody looks; answers within milliseconds, from what is already known. */
@@ -15,4 +17,5 @@ export interface ComponentHealth {
   /** ISO 8601 time since when this state holds. */
   readonly since: string;
   readonly why: string | null;
+  readonly figures?: Readonly<Record<string, number>>;
 }

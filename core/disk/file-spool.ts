@@ -158,6 +158,15 @@ export class FileSpool implements Spool {
     return this.#messages?.report() ?? health;
   }
 
+  figures(): Readonly<Record<string, number>> {
+    const free = this.#room.lastKnown;
+    return {
+      ...(Number.isFinite(free) && { freeBytes: free }),
+      receiving: this.#ground.lasting.taken,
+      syncing: this.#ground.brief.taken,
+    };
+  }
+
   /**
    * What the commit log has acknowledged before a crash is in its mailbox when this resolves. To be called once, before
    * messages come in; until then each is a durable file. Never rejects.

@@ -13,6 +13,8 @@ export type HttpPlace =
 export class HttpServer {
   readonly #server: Server;
   readonly #log: Log;
+  #connections = 0;
+  #requests = 0;
 
   constructor(listener: RequestListener, limits: HttpLimits, log: Log) {
     this.#log = log;
@@ -20,7 +22,16 @@ export class HttpServer {
     this.#server = createServer(options, listener);
     this.#server.on('checkContinue', listener);
     this.#server.on('clientError', answerBrokenRequest);
+    this.#server.on('connection', (socket: Socket) => {
+      this.#connections += 1;
+      socket.once('close', () => (this.#connections -= 1));
+    });
+    this.#server.on('request', () => (this.#requests += 1));
     this.limit(limits);
+  }
+
+  figures(): Readonly<Record<string, number>> {
+    return { connections: this.#connections, requestsTotal: this.#requests };
   }
 
   /** Takes new limits; connections that are open keep theirs. */

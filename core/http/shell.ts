@@ -79,6 +79,8 @@ export interface HttpShell {
   /** In the background, when nobody waits for the server to be ready; until then assets go out as they are. */
   compressAssets(): void;
   address(): { readonly host: string; readonly port: number };
+  /** Connections and requests, for health. */
+  figures(): Readonly<Record<string, number>>;
   close(graceMs: number): Promise<void>;
   /** Takes new rules, limits and public URLs. Host and port need a restart. */
   reconfigure(settings: HttpSettings, uploadLimit?: number): void;
@@ -190,6 +192,10 @@ class Shell implements HttpShell {
 
   address(): { readonly host: string; readonly port: number } {
     return this.#server.address();
+  }
+
+  figures(): Readonly<Record<string, number>> {
+    return this.#server.figures();
   }
 
   async close(graceMs: number): Promise<void> {

@@ -94,11 +94,13 @@ export class LogFile {
   }
 
   health(): HealthReport {
-    if (this.#failure === undefined) return { status: 'up' };
+    const figures = { pendingBytes: this.#pendingBytes, droppedLines: this.#dropped, fileBytes: this.#file?.size ?? 0 };
+    if (this.#failure === undefined) return { status: 'up', figures };
     const lost = this.#dropped > 0 ? `, ${counted(this.#dropped, 'line was', 'lines were')} dropped` : '';
     return {
       status: 'degraded',
       why: `The log cannot be written (${this.#failure})${lost}; the newest lines are kept in memory.`,
+      figures,
     };
   }
 

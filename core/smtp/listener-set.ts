@@ -196,7 +196,9 @@ export class ListenerSet {
   #healthOf(name: string): HealthReport {
     const entry = this.#entries.find(({ listener }) => listener.settings.name === name);
     if (this.#closing) return { status: 'down', why: 'The listener is shutting down.' };
-    return entry?.door.listening === true ? { status: 'up' } : { status: 'down', why: 'The listener is not open.' };
+    if (entry?.door.listening !== true) return { status: 'down', why: 'The listener is not open.' };
+    const { open, total } = entry.listener.sessions;
+    return { status: 'up', figures: { sessions: open, sessionsTotal: total } };
   }
 }
 

@@ -34,6 +34,7 @@ export class Listener {
   /** Clients that are being told that there is no place. */
   #refused = 0;
   #wake: () => void = () => undefined;
+  #accepted = 0;
 
   constructor({ ground, material, clients, sweepMs }: ListenerInput) {
     this.#clients = clients;
@@ -53,6 +54,10 @@ export class Listener {
 
   get settings(): ListenerSettings {
     return this.#ground.listener;
+  }
+
+  get sessions(): { readonly open: number; readonly total: number } {
+    return { open: this.#connections.size, total: this.#accepted };
   }
 
   /** Looks at the deadlines of its sessions from now on. */
@@ -118,6 +123,7 @@ export class Listener {
       if (this.#connections.size === 0) this.#wake();
     });
     this.#connections.add(connection);
+    this.#accepted += 1;
     if (this.#stopping) connection.start(replies.shutdown);
     else connection.start(given ? undefined : replies.tooManySessions);
   }

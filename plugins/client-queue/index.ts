@@ -111,8 +111,10 @@ function lookAfter(
 ): void {
   health.check('queue', () => {
     const why = queue.complaint();
-    return why === undefined ? { status: 'up' } : { status: 'degraded', why };
+    const figures = outbound.queueFigures();
+    return why === undefined ? { status: 'up', figures } : { status: 'degraded', why, figures };
   });
+  health.check('pool', () => ({ status: 'up', figures: outbound.poolFigures() }));
   health.check('scheduler', () => outbound.health());
   const isTime = rhythm(clock, pauseSeconds);
   every(1, () => (isTime() ? outbound.housekeep() : undefined));

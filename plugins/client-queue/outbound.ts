@@ -194,16 +194,34 @@ export class Outbound {
     for (const session of this.#sessions) session.close();
   }
 
+  /** Counts of the queue, a few seconds old. */
+  queueFigures(): Readonly<Record<string, number>> {
+    const counts = this.#figures.last;
+    const open = { open: this.#input.queue.size };
+    if (counts === undefined) return open;
+    const { queued, active, deferred, held } = counts.byState;
+    return { ...open, queued, active, deferred, held, oldestSeconds: Math.floor(counts.oldestAge) };
+  }
+
+  poolFigures(): Readonly<Record<string, number>> {
+    return { ...this.#pool.statistics() };
+  }
+
   health(): HealthReport {
     const { unsettled } = this.#desk;
-    if (this.#scheduler.fault !== undefined) return { status: 'down', why: this.#scheduler.fault };
+    const due = this.#input.queue.nextDue();
+    const nextDue =
+      due === null ? {} : { nextDueSeconds: Math.max(0, Math.ceil((due - this.#input.clock.now()) / 1000)) };
+    const figures = { running: this.#scheduler.trying, unrecorded: unsettled, ...nextDue };
+    if (this.#scheduler.fault !== undefined) return { status: 'down', why: this.#scheduler.fault, figures };
     if (unsettled > 0) {
       return {
         status: 'degraded',
         why: `What came of ${counted(unsettled, 'attempt')} cannot be written to the disk yet.`,
+        figures,
       };
     }
-    return { status: 'up' };
+    return { status: 'up', figures };
   }
 
   #newPool(): ClientPool {

@@ -11,10 +11,17 @@ export class QueueFiguresSource {
   readonly #clock: Clock;
   #until = -Infinity;
   #figures: Promise<QueueFigures> | undefined;
+  #last: QueueFigures | undefined;
 
   constructor(queue: Pick<RelayQueue, 'statistics'>, clock: Clock) {
     this.#queue = queue;
     this.#clock = clock;
+  }
+
+  /** What was counted last, for callers that cannot wait; starts the next count. */
+  get last(): QueueFigures | undefined {
+    this.get().catch(() => undefined);
+    return this.#last;
   }
 
   get(): Promise<QueueFigures> {
@@ -31,6 +38,7 @@ export class QueueFiguresSource {
   async #count(): Promise<QueueFigures> {
     const now = this.#clock.now();
     const { byState, oldest } = await this.#queue.statistics(now);
-    return { byState, oldestAge: oldest === null ? 0 : Math.max(0, now - oldest) / 1000 };
+    this.#last = { byState, oldestAge: oldest === null ? 0 : Math.max(0, now - oldest) / 1000 };
+    return this.#last;
   }
 }

@@ -46,10 +46,13 @@ export class DiskSpace {
   report(): HealthReport {
     if (this.#failed) return { status: 'degraded', why: 'The free space of the data folder cannot be measured.' };
     if (this.#space === undefined) return { status: 'up' };
-    const { free } = this.#space;
+    const { free, size } = this.#space;
+    const figures = { freeBytes: free, totalBytes: size };
     const why = `${mebibytes(free)} MiB are free on the disk of the data folder.`;
-    if (free < this.#thresholds.downBelowBytes) return { status: 'down', why };
-    return free < this.#thresholds.degradedBelowBytes ? { status: 'degraded', why } : { status: 'up' };
+    if (free < this.#thresholds.downBelowBytes) return { status: 'down', why, figures };
+    return free < this.#thresholds.degradedBelowBytes
+      ? { status: 'degraded', why, figures }
+      : { status: 'up', figures };
   }
 }
 

@@ -37,8 +37,10 @@ export class EventLoop {
   }
 
   report(): HealthReport {
-    if (this.#lagMs <= this.#threshold.degradedAboveMs) return { status: 'up' };
-    return { status: 'degraded', why: `The event loop was ${Math.round(this.#lagMs)} ms late in 1 of 100 turns.` };
+    const figures = { delayMs: Math.round(this.#lagMs * 10) / 10 };
+    if (this.#lagMs <= this.#threshold.degradedAboveMs) return { status: 'up', figures };
+    const why = `The event loop was ${Math.round(this.#lagMs)} ms late in 1 of 100 turns.`;
+    return { status: 'degraded', why, figures };
   }
 
   close(): void {

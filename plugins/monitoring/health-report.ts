@@ -1,6 +1,7 @@
 import type { HealthOverview } from '../../core/contracts/server.js';
 import type { ComponentHealth, HealthState } from '../../core/health.js';
 import type { Log } from '../../core/log.js';
+import { version } from './own-package.js';
 
 export type HealthWord = 'UP' | 'DEGRADED' | 'DOWN';
 
@@ -12,19 +13,36 @@ export interface ShortHealth {
 export interface FullHealth extends ShortHealth {
   /** Seconds. */
   readonly uptime: number;
+  readonly components: Readonly<Record<string, Omit<ComponentHealth, 'figures'>>>;
+}
+
+/** With the statistics of the server. */
+export interface ExtendedHealth extends FullHealth {
+  readonly versions: Readonly<Record<'postern' | 'node' | 'v8' | 'openssl', string>>;
   readonly components: Readonly<Record<string, ComponentHealth>>;
 }
 
+const { node, v8, openssl } = process.versions;
+const versions = { postern: version, node, v8, openssl };
 const words = { up: 'UP', degraded: 'DEGRADED', down: 'DOWN' } as const;
 
 export const shortHealth = (health: HealthOverview): ShortHealth => ({ status: words[health.status()] });
 
-/** The status is that of the components as listed, not of a second look. */
 export function fullHealth(health: HealthOverview): FullHealth {
+  const { status, uptime, components } = extendedHealth(health);
+  const states: Record<string, Omit<ComponentHealth, 'figures'>> = {};
+  for (const [name, component] of Object.entries(components)) {
+    states[name] = { status: component.status, since: component.since, why: component.why };
+  }
+  return { status, uptime, components: states };
+}
+
+/** The status is that of the components as listed, not of a second look. */
+export function extendedHealth(health: HealthOverview): ExtendedHealth {
   const components = health.components();
   const all = Object.values(components).map(({ status }) => status);
   const worst = (['down', 'degraded'] as const).find((state) => all.includes(state)) ?? 'up';
-  return { status: words[worst], uptime: health.uptime(), components };
+  return { status: words[worst], uptime: health.uptime(), versions, components };
 }
 
 /** Writes every change of state to the log, once. */

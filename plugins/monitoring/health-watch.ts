@@ -1,3 +1,4 @@
+import { memoryUsage } from 'node:process';
 import type { Catalogue, Configuration, HealthOverview } from '../../core/contracts/server.js';
 import type { PluginContext } from '../../core/plugin.js';
 import type { Activity } from './activity.js';
@@ -37,14 +38,15 @@ export async function watchHealth(context: PluginContext, ground: HealthGround):
   const eventLoop = new EventLoop(options.eventLoop);
   context.onClose(() => eventLoop.close());
   const hooks = new HookFailures(() => catalogue.hooks(), clock);
-  const room = new SessionRoom(() => activity.open, configuration);
+  const room = new SessionRoom(() => activity.figures().sessions, configuration);
   const changes = new HealthChanges(ground.health, log);
   await disk.look();
   await probe.look();
 
   health.check('disk', () => disk.report());
   health.check('disk writes', () => probe.report());
-  health.check('event loop', () => eventLoop.report());
+  health.check('eventLoop', () => eventLoop.report());
+  health.check('memory', () => ({ status: 'up', figures: memoryFigures() }));
   health.check('pipeline', () => hooks.report());
   health.check('sessions', () => room.report());
   context.every(PROBE_SECONDS, () => probe.look());
@@ -55,4 +57,15 @@ export async function watchHealth(context: PluginContext, ground: HealthGround):
     changes.look();
   });
   return { disk, probe, eventLoop };
+}
+
+function memoryFigures(): Readonly<Record<string, number>> {
+  const { rss, heapUsed, heapTotal, external, arrayBuffers } = memoryUsage();
+  return {
+    residentBytes: rss,
+    heapUsedBytes: heapUsed,
+    heapTotalBytes: heapTotal,
+    externalBytes: external,
+    arrayBufferBytes: arrayBuffers,
+  };
 }

@@ -4,7 +4,14 @@ import type { HealthOverview, MetricsExposition } from '../../core/contracts/ser
 import { defineEndpoint, respond, type Account, type AnyEndpoint, type ByteSource } from '../../core/http/endpoint.js';
 import { holds } from '../../core/http/access.js';
 import type { Finder, Finding } from './finder.js';
-import { fullHealth, shortHealth, type FullHealth, type ShortHealth } from './health-report.js';
+import {
+  extendedHealth,
+  fullHealth,
+  shortHealth,
+  type ExtendedHealth,
+  type FullHealth,
+  type ShortHealth,
+} from './health-report.js';
 import { landing, type Landing, type LandingParts } from './landing.js';
 import { favicon } from './own-package.js';
 
@@ -23,6 +30,18 @@ const Full = Short.extend({
     .max(2 ** 40)
     .describe('Seconds since the start.'),
   components: z.record(z.string(), Component),
+});
+const Extended = Full.extend({
+  versions: z.record(z.string(), z.string()),
+  components: z.record(
+    z.string(),
+    Component.extend({
+      figures: z
+        .record(z.string(), z.number())
+        .optional()
+        .describe('Statistics of the component. Names carry their unit: `oldestSeconds`, `freeBytes`, `delayMs`.'),
+    }),
+  ),
 });
 
 export interface RouteParts extends LandingParts {
@@ -99,24 +118,34 @@ const extendedEndpoint = ({ health }: { readonly health: HealthOverview }): AnyE
   defineEndpoint({
     method: 'GET',
     path: '/health/extended',
-    summary: 'Health of every component, with since and why',
+    summary: 'Health of every component with since, why and statistics',
     group,
     access: 'read',
-    answer: Full,
+    answer: Extended,
     view: 'health.njk',
     cache: 'no-store',
-    page: (model: FullHealth) => pageOf(model),
+    page: (model: ExtendedHealth) => pageOf(model),
     handle: () => {
-      const model = fullHealth(health);
+      const model = extendedHealth(health);
       return respond({ model, status: statusOf(model) });
     },
   });
 
 /** The view lists components; in the short form there are none to list. */
-function pageOf(model: ShortHealth | FullHealth): object {
+function pageOf(model: ShortHealth | FullHealth | ExtendedHealth): object {
   if (!('components' in model)) return { ...model, full: false, uptime: 0, list: [] };
-  const list = Object.entries(model.components).map(([name, component]) => ({ name, ...component }));
-  return { ...model, full: true, list };
+  const list = Object.entries(model.components).map(([name, component]) => ({
+    name,
+    ...component,
+    figures: Object.entries('figures' in component ? (component.figures ?? {}) : {}).map(figureOf),
+  }));
+  return { ...model, full: true, list, versions: 'versions' in model ? Object.entries(model.versions) : [] };
+}
+
+/** `oldestSeconds` → `oldest`, to be shown as a duration. */
+function figureOf([name, value]: readonly [string, number]): object {
+  const [, stem = name, unit = ''] = /^(.+?)(Seconds|Bytes|Ms)?$/.exec(name) ?? [];
+  return { label: stem.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`), unit, value };
 }
 
 function faviconEndpoint(): AnyEndpoint {

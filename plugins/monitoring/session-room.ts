@@ -6,19 +6,23 @@ const NEAR = 0.9;
 
 /** How near the open sessions are to their limit: beyond it clients are sent away. */
 export class SessionRoom {
-  readonly #open: () => number;
+  readonly #count: () => { readonly open: number; readonly total: number };
   readonly #configuration: Pick<Configuration, 'mostSessions'>;
 
-  constructor(open: () => number, configuration: Pick<Configuration, 'mostSessions'>) {
-    this.#open = open;
+  constructor(
+    count: () => { readonly open: number; readonly total: number },
+    configuration: Pick<Configuration, 'mostSessions'>,
+  ) {
+    this.#count = count;
     this.#configuration = configuration;
   }
 
   report(): HealthReport {
-    const open = this.#open();
-    const { mostSessions = Infinity } = this.#configuration;
-    if (open < mostSessions * NEAR) return { status: 'up' };
+    const { open, total } = this.#count();
+    const { mostSessions } = this.#configuration;
+    const figures = { open, total, ...(mostSessions !== undefined && { limit: mostSessions }) };
+    if (open < (mostSessions ?? Infinity) * NEAR) return { status: 'up', figures };
     const why = `${open} SMTP sessions are open; ${mostSessions} may be, then clients are sent away.`;
-    return { status: 'degraded', why };
+    return { status: 'degraded', why, figures };
   }
 }

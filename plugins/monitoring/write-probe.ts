@@ -53,6 +53,7 @@ export class WriteProbe {
   }
 
   report(): HealthReport {
-    return this.#why === undefined ? { status: 'up' } : { status: 'degraded', why: this.#why };
+    const figures = Number.isNaN(this.#ms) ? {} : { writeMs: Math.round(this.#ms * 10) / 10 };
+    return this.#why === undefined ? { status: 'up', figures } : { status: 'degraded', why: this.#why, figures };
   }
 }

@@ -29,6 +29,8 @@ import { StoreReader } from './store-reader.js';
 
 /** How often a degraded store tries to write again. */
 const probeSeconds = 10;
+/** How often the mailboxes on disk are counted. */
+const countSeconds = 60;
 
 /** Keeps mail in Maildir++ folders: the delivery target `mailbox`, and the mailboxes for other plugins. */
 export const store = definePlugin({
@@ -69,6 +71,11 @@ export const store = definePlugin({
       }),
     );
     await provision.all();
+    let mailboxCount = await reader.countMailboxes();
+    context.every(countSeconds, async () => {
+      mailboxCount = await reader.countMailboxes();
+    });
+    health.check('mailboxes', () => ({ status: 'up', figures: mailboxCount }));
     const site = { reader, editor, names, clock };
     const desk = await openDraftDesk({
       reader,

@@ -143,6 +143,13 @@ export class StoreReader {
       .map((user) => ({ postern: 'mailbox-name', domain, user }));
   }
 
+  async countMailboxes(): Promise<{ readonly domains: number; readonly mailboxes: number }> {
+    const domains = await this.domains();
+    let mailboxes = 0;
+    for (const domain of domains) mailboxes += (await this.mailboxes(domain))?.length ?? 0;
+    return { domains: domains.length, mailboxes };
+  }
+
   /** @throws Problem `not-found` */
   folders(mailbox: MailboxName): Promise<readonly FolderSummary[]> {
     return this.#tree.list(mailbox);

@@ -28,9 +28,6 @@ function globalsIn(file: SourceFile): readonly string[] {
   return matches(file.code, globals).filter((found) => !allowed.some((word) => found.includes(word)));
 }
 
-/** Of the server; tests are lists of cases, and may be longer. */
-const longest = 300;
-const longestTest = 500;
 const longestFunction = 70;
 
 /** Functions by their first and last line, as prettier lays them out: the closing brace stands below the first word. */
@@ -56,15 +53,6 @@ export const textRules: readonly Rule[] = [
     faults: globalsIn,
     breach: { path: 'core/smtp/session.ts', text: 'const started = Date.now();' },
     allowed: { path: 'core/smtp/session.ts', text: "// Date.now() may jump\nconst text = 'console.log';" },
-  },
-  {
-    title: `no file has more than ${longest} lines, no test more than ${longestTest}`,
-    faults: (file) => {
-      const lines = file.text.split('\n').length - 1;
-      return lines > (file.path.endsWith('.test.ts') ? longestTest : longest) ? [`${lines} lines`] : [];
-    },
-    breach: { path: 'core/long.ts', text: 'x;\n'.repeat(longest + 1) },
-    allowed: { path: 'core/long.ts', text: 'x;\n'.repeat(longest) },
   },
   {
     title: `no function of the server has more than ${longestFunction} lines`,

@@ -144,7 +144,7 @@ test('a full disk degrades health, loses nothing within the bound, and writing r
   assert.match(file.health().why ?? '', /ENOSPC/);
   full = false;
   await file.flush();
-  assert.deepEqual(file.health(), { status: 'up' });
+  assert.equal(file.health().status, 'up');
   assert.equal(read(folder, 'postern-2026-11-21.log'), 'one\ntwo\n');
 });
 
@@ -212,7 +212,7 @@ test('what has the name of a log file and is none is stepped over, never read an
   const file = open(t, folder, { keepFiles: 1 });
   file.append('today\n');
   await file.flush();
-  assert.deepEqual(file.health(), { status: 'up' });
+  assert.equal(file.health().status, 'up');
   assert.deepEqual(await listLogFiles(folder), ['postern-2026-11-21.4.log']);
   assert.deepEqual(readdirSync(folder).toSorted(), [
     'postern-2026-01-02.log',

@@ -47,7 +47,8 @@ test('a late event loop is degraded until it has been on time again', () => {
   assert.deepEqual([loop.report().status, loop.lag], ['up', 0]);
   late = 1520e6;
   loop.look();
-  assert.deepEqual(loop.report(), { status: 'degraded', why: 'The event loop was 1500 ms late in 1 of 100 turns.' });
+  const why = 'The event loop was 1500 ms late in 1 of 100 turns.';
+  assert.deepEqual(loop.report(), { status: 'degraded', why, figures: { delayMs: 1500 } });
   assert.equal(loop.lag, 1.5);
   late = 25e6;
   loop.look();
@@ -94,10 +95,10 @@ test('a block is written durably and leaves nothing; a disk that refuses or is s
     assert.deepEqual(await readdir(folder), []);
   }
   assert.deepEqual(seen, [
-    { status: 'up' },
-    { status: 'degraded', why: 'The data folder cannot be written (ENOSPC).' },
-    { status: 'degraded', why: 'It took 3.0 s to write one block to the disk.' },
-    { status: 'up' },
+    { status: 'up', figures: { writeMs: 0 } },
+    { status: 'degraded', why: 'The data folder cannot be written (ENOSPC).', figures: {} },
+    { status: 'degraded', why: 'It took 3.0 s to write one block to the disk.', figures: { writeMs: 3000 } },
+    { status: 'up', figures: { writeMs: 0 } },
   ]);
   assert.equal(probe.seconds, 0);
 });
@@ -133,10 +134,11 @@ test('hooks that failed are told for five minutes, also when they are registered
 test('sessions are degraded when nearly all that may be open are open, and a new limit is taken', () => {
   let open = 89;
   const configuration: { mostSessions?: number } = { mostSessions: 100 };
-  const room = new SessionRoom(() => open, configuration);
+  const room = new SessionRoom(() => ({ open, total: 100 }), configuration);
   assert.equal(room.report().status, 'up');
   open = 90;
   assert.deepEqual(room.report(), {
+    figures: { open: 90, total: 100, limit: 100 },
     status: 'degraded',
     why: '90 SMTP sessions are open; 100 may be, then clients are sent away.',
   });
