@@ -50,6 +50,7 @@ const thorough = [
   'e2e/watchdog',
   'examples',
   'hostile',
+  'openapi/fuzz',
   'peers',
   'plugins/client-queue/hanging-lookups',
   'plugins/client-queue/lookup-lanes',

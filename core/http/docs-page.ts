@@ -23,7 +23,7 @@ export function docsEndpoints({ document, describe }: DocsInput): readonly AnyEn
       summary: 'The interface as OpenAPI 3.1',
       group: 'Service',
       access: 'read',
-      answer: z.object({ openapi: z.string() }),
+      answer: z.looseObject({ openapi: z.string() }),
       handle: () => respond({ model: document() }),
     }),
     defineEndpoint({

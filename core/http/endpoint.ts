@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import type { z } from 'zod';
-import type { Problem } from '../problem.js';
+import type { Problem, ProblemName } from '../problem.js';
 
 export type Role = 'read' | 'operate' | 'admin';
 export type Access = 'public' | Role;
@@ -161,6 +161,12 @@ export interface Endpoint<
   readonly body?: BodyDeclaration<B>;
   /** Schema of the JSON answer. */
   readonly answer?: z.ZodType;
+  /** Statuses of a success for scripts, for OpenAPI: `[200]` if absent. A 201 or 202 carries `Location`. */
+  readonly success?: readonly (200 | 201 | 202 | 204 | 303 | 503)[];
+  /** Problems of this endpoint that do not follow from the rest of its declaration, for OpenAPI. */
+  readonly problems?: readonly ProblemName[];
+  /** Conditional requests that the handler answers itself, for OpenAPI; `etag` implies `If-Match`. */
+  readonly conditions?: readonly ('If-Match' | 'If-None-Match')[];
   /** Representations in order of preference; `['html', 'json']` with a view, else `['json']`. */
   readonly produces?: readonly Representation[];
   /** The representation for a missing Accept header or a wildcard; `json` if produced. */

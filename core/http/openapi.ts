@@ -1,5 +1,12 @@
 import { z } from 'zod';
-import { createDocument, type ZodOpenApiOperationObject } from 'zod-openapi';
+import {
+  createDocument,
+  type ZodOpenApiContentObject,
+  type ZodOpenApiOperationObject,
+  type ZodOpenApiResponseObject,
+  type ZodOpenApiResponsesObject,
+} from 'zod-openapi';
+import { problems, type ProblemName } from '../problem.js';
 import type { Gate } from './access-rules.js';
 import type { BodyDeclaration, Representation } from './endpoint.js';
 import { mediaTypes } from './negotiation.js';
@@ -62,14 +69,113 @@ function operation(route: Route, gate: Gate): ZodOpenApiOperationObject {
     security: open ? [{}] : [{ basic: [] }],
     requestParams: {
       path: pathParameters(endpoint),
-      ...(isObject(endpoint.query) ? { query: endpoint.query } : {}),
+      query: queryParameters(route),
+      header: headerParameters(route),
     },
     ...(body === undefined ? {} : { requestBody: body }),
-    responses: {
-      '200': { description: 'The answer', content: answers(route) },
-      '4XX': { description: 'A problem', content: { 'application/problem+json': { schema: ProblemSchema } } },
-    },
+    responses: { ...successes(route), ...refusals(route, open) },
   };
+}
+
+const hasRanges = ({ endpoint, produces }: Route): boolean =>
+  endpoint.method === 'GET' && (produces.includes('bytes') || produces.includes('rfc822'));
+
+const hasCondition = ({ endpoint }: Route, name: 'If-Match' | 'If-None-Match'): boolean =>
+  endpoint.conditions?.includes(name) === true || (name === 'If-Match' && endpoint.etag !== undefined);
+
+function queryParameters({ endpoint, produces }: Route): z.ZodObject {
+  const own = isObject(endpoint.query) ? endpoint.query : z.object({});
+  const formats = produces.filter((representation) => representation !== 'bytes');
+  if (formats.length < 2 || 'format' in own.shape) return own;
+  return own.extend({ format: z.enum(formats).optional().describe('Representation, in place of `Accept`.') });
+}
+
+function headerParameters(route: Route): z.ZodObject {
+  const tag = z.string().max(1000).optional();
+  const shape = {
+    ...(route.endpoint.idempotent === true && {
+      'Idempotency-Key': z
+        .string()
+        .regex(/^[!-~]{1,255}$/)
+        .optional()
+        .describe('A repetition with the same key gets the first answer again, for 24 hours.'),
+    }),
+    ...(hasCondition(route, 'If-Match') && { 'If-Match': tag.describe('Entity tag; 412 when it is another one now.') }),
+    ...(hasCondition(route, 'If-None-Match') && { 'If-None-Match': tag.describe('Entity tag; 304 when it still is.') }),
+    ...(hasRanges(route) && { Range: z.string().max(200).optional().describe('One range of bytes (RFC 9110 §14.2).') }),
+  };
+  return z.object(shape);
+}
+
+const locationHeader = z.object({ Location: z.string() });
+
+function successes(route: Route): ZodOpenApiResponsesObject {
+  const { endpoint, produces } = route;
+  const content = answers(route);
+  const responses: ZodOpenApiResponsesObject = {};
+  for (const status of endpoint.success ?? [200]) {
+    if (status === 204) responses['204'] = { description: 'Done; there is nothing to show' };
+    else if (status === 303) responses['303'] = { description: 'The page that was meant', headers: locationHeader };
+    else if (status === 201 || status === 202)
+      responses[`${status}`] = { description: created[status], headers: locationHeader, content };
+    else responses[`${status}`] = { description: status === 503 ? 'The server is down' : 'The answer', content };
+  }
+  if (endpoint.method !== 'GET')
+    responses['303'] ??= { description: 'For forms: the next page', headers: locationHeader };
+  if (hasRanges(route)) responses['206'] = { description: 'One range of it', content: { '*/*': { schema: free } } };
+  if (hasCondition(route, 'If-None-Match')) responses['304'] = { description: 'The caller has it already' };
+  if (endpoint.confirm !== undefined && !produces.includes('html')) {
+    responses['200'] ??= { description: 'For forms: a question to confirm' };
+  }
+  return responses;
+}
+
+const created = { 201: 'Created', 202: 'Accepted; the work is done later' } as const;
+
+/** What the shell may answer to any call, and what follows from the declaration. */
+function refusals(route: Route, open: boolean): ZodOpenApiResponsesObject {
+  const { endpoint } = route;
+  const changes = endpoint.method !== 'GET';
+  const names: readonly ProblemName[] = [
+    'bad-request',
+    ...(open ? [] : (['unauthorized', 'too-many-requests'] as const)),
+    'forbidden',
+    ...(endpoint.path.includes('{') ? (['not-found'] as const) : []),
+    'not-acceptable',
+    'misdirected',
+    ...(changes ? (['conflict', 'invalid', 'storage-full'] as const) : []),
+    ...(endpoint.body === undefined ? [] : (['timeout', 'too-large', 'unsupported-media-type', 'invalid'] as const)),
+    ...(hasCondition(route, 'If-Match') ? (['precondition-failed'] as const) : []),
+    ...(hasRanges(route) ? (['range-not-satisfiable'] as const) : []),
+    'internal',
+    'unavailable',
+    ...(endpoint.problems ?? []),
+  ];
+  const responses: ZodOpenApiResponsesObject = {};
+  for (const name of names) {
+    const status = problems[name].http;
+    const response = problemResponses.get(status);
+    if (response !== undefined) responses[`${status}` as '400'] = response;
+  }
+  return responses;
+}
+
+const problemHeaders: Readonly<Partial<Record<ProblemName, z.ZodObject>>> = {
+  unauthorized: z.object({ 'WWW-Authenticate': z.string() }),
+  'too-many-requests': z.object({ 'Retry-After': z.string() }),
+  unavailable: z.object({ 'Retry-After': z.string().optional() }),
+};
+
+/** One response of `components/responses` for each status. */
+const problemResponses = new Map<number, ZodOpenApiResponseObject>();
+for (const [name, { title, http }] of Object.entries(problems)) {
+  const headers = problemHeaders[name as ProblemName];
+  problemResponses.set(http, {
+    id: `Problem${http}`,
+    description: problemResponses.get(http)?.description ?? title,
+    ...(headers !== undefined && { headers }),
+    content: { 'application/problem+json': { schema: ProblemSchema } },
+  });
 }
 
 const isObject = (schema: z.ZodType | undefined): schema is z.ZodObject => schema instanceof z.ZodObject;
@@ -87,7 +193,11 @@ function requestBody(body: BodyDeclaration<z.ZodType> | undefined): ZodOpenApiOp
   const fields =
     schema === undefined ? {} : { 'application/json': { schema }, 'application/x-www-form-urlencoded': { schema } };
   const raw = body.kind === 'fields' ? [] : body.types;
-  return { content: { ...fields, ...Object.fromEntries(raw.map((type) => [type, { schema: free }])) } };
+  const files = { type: 'object', additionalProperties: free } as const;
+  const types: ZodOpenApiContentObject = {};
+  for (const type of raw) types[type] = { schema: type === 'multipart/form-data' ? files : free };
+  const required = schema !== undefined && !schema.safeParse({}).success;
+  return { required, content: { ...fields, ...types } };
 }
 
 function answers({ endpoint, produces }: Route) {

@@ -63,6 +63,7 @@ const landingEndpoint = (parts: RouteParts): AnyEndpoint =>
   defineEndpoint({
     method: 'GET',
     path: '/',
+    success: [200, 303],
     summary: 'Overview: the state of the server and every endpoint',
     group,
     access: 'read',
@@ -100,6 +101,7 @@ const healthEndpoint = ({ health }: { readonly health: HealthOverview }): AnyEnd
   defineEndpoint({
     method: 'GET',
     path: '/health',
+    success: [200, 503],
     summary: 'Health in one word; with every component for those who have signed in',
     group,
     access: 'public',
@@ -118,6 +120,7 @@ const extendedEndpoint = ({ health }: { readonly health: HealthOverview }): AnyE
   defineEndpoint({
     method: 'GET',
     path: '/health/extended',
+    success: [200, 503],
     summary: 'Health of every component with since, why and statistics',
     group,
     access: 'read',

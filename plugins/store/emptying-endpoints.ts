@@ -4,7 +4,7 @@ import { counted } from '../../core/counted.js';
 import { type AnyEndpoint, defineEndpoint, respond, type Response } from '../../core/http/endpoint.js';
 import { ask } from '../../core/http/question.js';
 import type { FolderName } from './folder-name.js';
-import { expectCount, FolderField, preview, sampleSize } from './message-selection.js';
+import { expectCount, FolderField, preview, previewAnswer, sampleSize } from './message-selection.js';
 import { folderHref } from './page-model.js';
 import * as schema from './store-query.js';
 import { group, mailboxPath, type StoreSite } from './store-endpoints.js';
@@ -27,7 +27,7 @@ function markingAll({ reader, editor, names }: StoreSite): AnyEndpoint {
     access,
     params: schema.MailboxParams,
     body: { kind: 'fields', schema: z.strictObject({ folder: FolderField, expect, dryRun }) },
-    answer: z.object({ updated: z.int() }),
+    answer: z.object({ updated: z.int(), ...previewAnswer }),
     async handle({ params, body }) {
       const mailbox = await names.parse(params);
       const { folder } = body;
@@ -56,7 +56,7 @@ function deletingAll(site: StoreSite): AnyEndpoint {
     access,
     params: schema.MailboxParams,
     body: { kind: 'fields', schema: z.strictObject({ folder: FolderField, expect, dryRun }) },
-    answer: z.object({ deleted: z.int() }),
+    answer: z.object({ deleted: z.int(), ...previewAnswer }),
     async handle({ params, body, request }) {
       const mailbox = await names.parse(params);
       const { folder } = body;
@@ -87,7 +87,7 @@ function cleaning(site: StoreSite): AnyEndpoint {
     access,
     params: schema.MailboxParams,
     body: { kind: 'fields', schema: z.strictObject({ folder: FolderField, months, expect, dryRun }) },
-    answer: z.object({ affected: z.int() }),
+    answer: z.object({ affected: z.int(), ...previewAnswer }),
     async handle({ params, body, request }) {
       const mailbox = await names.parse(params);
       const { folder } = body;

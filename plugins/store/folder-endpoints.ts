@@ -28,6 +28,7 @@ function creation(site: StoreSite): AnyEndpoint {
   return defineEndpoint({
     method: 'POST',
     path: `${mailboxPath}/folders`,
+    success: [201],
     summary: 'Make a folder',
     group,
     access,
@@ -49,6 +50,7 @@ function renaming(site: StoreSite): AnyEndpoint {
   return defineEndpoint({
     method: 'PATCH',
     path: folderPath,
+    conditions: ['If-Match'],
     summary: 'Rename a folder, with those below it',
     group,
     access,
@@ -75,6 +77,7 @@ function copying(site: StoreSite): AnyEndpoint {
   return defineEndpoint({
     method: 'POST',
     path: `${folderPath}/copy`,
+    success: [201],
     summary: 'Copy a folder with its messages and those below it',
     group,
     access,
@@ -102,6 +105,7 @@ function moving(site: StoreSite): AnyEndpoint {
   return defineEndpoint({
     method: 'POST',
     path: `${folderPath}/move`,
+    conditions: ['If-Match'],
     summary: 'Move a folder below another one, or to the first level',
     group,
     access,
@@ -131,6 +135,7 @@ function removal(site: StoreSite): AnyEndpoint {
   return defineEndpoint({
     method: 'DELETE',
     path: folderPath,
+    conditions: ['If-Match'],
     summary: 'Remove a folder for good; recursive=true if it is not empty',
     group,
     access,

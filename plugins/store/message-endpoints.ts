@@ -9,6 +9,7 @@ import {
   FolderField,
   oneSelector,
   preview,
+  previewAnswer,
   select,
   selectionBytes,
   selectionFields,
@@ -41,7 +42,7 @@ function moving({ reader, editor, names }: StoreSite): AnyEndpoint {
         .strictObject({ fromFolder: FolderField, toFolder: FolderField, ...selectionFields })
         .superRefine(oneSelector),
     },
-    answer: z.object({ moved: z.int(), notFound, newIds: z.record(z.string(), z.string()) }),
+    answer: z.object({ moved: z.int(), notFound, newIds: z.record(z.string(), z.string()), ...previewAnswer }),
     async handle({ params, body }) {
       const mailbox = await names.parse(params);
       const { fromFolder, toFolder } = body;
@@ -80,7 +81,7 @@ function deleting({ reader, editor, names }: StoreSite): AnyEndpoint {
       limit: selectionBytes,
       schema: z.strictObject({ folder: FolderField, permanent, ...selectionFields }).superRefine(oneSelector),
     },
-    answer: z.object({ deleted: z.int(), notFound }),
+    answer: z.object({ deleted: z.int(), notFound, ...previewAnswer }),
     async handle({ params, body, request }) {
       const mailbox = await names.parse(params);
       const { folder } = body;
@@ -131,7 +132,12 @@ function marking({ reader, editor, names }: StoreSite): AnyEndpoint {
         .strictObject({ folder: FolderField, action: z.enum(['read', 'unread']), ...selectionFields })
         .superRefine(oneSelector),
     },
-    answer: z.object({ updated: z.int(), unchanged: z.int().describe('Had that status already'), notFound }),
+    answer: z.object({
+      updated: z.int(),
+      unchanged: z.int().describe('Had that status already'),
+      notFound,
+      ...previewAnswer,
+    }),
     async handle({ params, body }) {
       const mailbox = await names.parse(params);
       const { folder, action } = body;
@@ -160,6 +166,7 @@ function filing({ editor, names }: StoreSite): AnyEndpoint {
   return defineEndpoint({
     method: 'POST',
     path: `${folderPath}/messages`,
+    success: [201],
     summary: 'Put a raw message into a folder, or several as multipart/form-data',
     group,
     access,

@@ -5,6 +5,7 @@ import { isProblem, problem } from '../../core/problem.js';
 import type { MessageFilter } from './folder-messages.js';
 import { type FolderName, parseFolderName } from './folder-name.js';
 import { parseMessageId } from './message-name.js';
+import { Summary } from './store-answer.js';
 import { FolderQuery } from './store-query.js';
 import type { MessageSummary } from './message-summary.js';
 import type { StoreReader } from './store-reader.js';
@@ -133,6 +134,12 @@ export function expectCount(count: number, expected: number | undefined): void {
     `You expected ${counted(expected, 'message')}, now there ${count === 1 ? 'is' : 'are'} ${count}. Look again first.`,
   );
 }
+
+/** What a dry run adds to an answer. */
+export const previewAnswer = {
+  dryRun: z.literal(true).optional(),
+  sample: z.array(Summary).optional().describe(`At most ${sampleSize} of the messages.`),
+};
 
 /** What would be touched. */
 export interface Preview {

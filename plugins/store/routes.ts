@@ -114,6 +114,7 @@ function folderEndpoints({ reader, names }: StoreRoutesInput): readonly AnyEndpo
     defineEndpoint({
       method: 'GET',
       path: folderPath,
+      conditions: ['If-None-Match'],
       summary: 'Messages of a folder, newest first',
       group,
       access: 'operate',
@@ -136,6 +137,7 @@ function folderEndpoints({ reader, names }: StoreRoutesInput): readonly AnyEndpo
     defineEndpoint({
       method: 'GET',
       path: `${folderPath}/properties`,
+      conditions: ['If-None-Match'],
       summary: 'Counts, size and dates of a folder',
       group,
       access: 'operate',
@@ -156,6 +158,7 @@ function messageEndpoints({ reader, names }: StoreRoutesInput): readonly AnyEndp
     defineEndpoint({
       method: 'GET',
       path: messagePath,
+      conditions: ['If-None-Match'],
       summary: 'A message: parsed, or its raw bytes as message/rfc822. Does not mark it read',
       group,
       access: 'operate',
@@ -203,6 +206,7 @@ function contentEndpoints({ reader, names }: StoreRoutesInput): readonly AnyEndp
     defineEndpoint({
       method: 'GET',
       path: `${messagePath}/parts/{part}`,
+      conditions: ['If-None-Match'],
       summary: 'One MIME part, decoded',
       group,
       access: 'operate',

@@ -26,7 +26,7 @@ const Folder = z.object({
 
 export const FolderSummary = Folder;
 
-const Summary = z.object({
+export const Summary = z.object({
   id: z.string().describe('Unique name of the message, without flags'),
   folder: z.string(),
   from: Person.nullable(),

@@ -128,6 +128,7 @@ const addUser = ({ roster }: RouteParts) =>
   defineEndpoint({
     method: 'POST',
     path: '/users',
+    success: [201],
     summary: 'Add a mail user',
     group,
     access: 'admin',
@@ -151,6 +152,7 @@ const userPage = ({ roster, domains }: RouteParts) =>
   defineEndpoint({
     method: 'GET',
     path: '/users/{username}',
+    conditions: ['If-None-Match'],
     summary: 'One mail user: aliases, quota, state',
     group,
     access: 'admin',

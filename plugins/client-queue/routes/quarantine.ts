@@ -115,6 +115,7 @@ const queueing = (site: Site) =>
   defineEndpoint({
     method: 'POST',
     path: `${path}/queue`,
+    success: [202],
     summary: 'Queue a message that was set aside anew, for these recipients; it leaves the quarantine',
     group,
     access: 'operate',

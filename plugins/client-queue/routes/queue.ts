@@ -90,6 +90,7 @@ const oneEntry = ({ queue, quarantineNote }: QueueSite) =>
   defineEndpoint({
     method: 'GET',
     path: '/client/queue/{uid}',
+    conditions: ['If-None-Match'],
     summary: 'One entry: envelope, state of each recipient, every attempt',
     group,
     access: 'read',

@@ -60,6 +60,7 @@ const send = (site: SendingSite) =>
   defineEndpoint({
     method: 'POST',
     path: '/client/send',
+    problems: ['session-timeout'],
     summary: 'Run an SMTP or LMTP session now: a case, or a raw message',
     group,
     access: 'operate',
@@ -82,6 +83,7 @@ const queue = (site: SendingSite) =>
   defineEndpoint({
     method: 'POST',
     path: '/client/queue',
+    success: [202],
     summary: 'Queue a case or a raw message: durable when it is answered',
     group,
     access: 'operate',

@@ -27,6 +27,7 @@ const takeEndpoint = (dumps: HeapDumps): AnyEndpoint =>
   defineEndpoint({
     method: 'POST',
     path: '/system/heapdump',
+    success: [201],
     summary: 'Take a heap dump; nothing else happens until it is written',
     group,
     access,
@@ -91,6 +92,7 @@ const downloadEndpoint = (dumps: HeapDumps): AnyEndpoint =>
   defineEndpoint({
     method: 'GET',
     path: `${list}/{file}`,
+    conditions: ['If-None-Match'],
     summary: 'Download a heap dump; takes Range',
     group,
     access,
@@ -114,6 +116,7 @@ const removeEndpoint = (dumps: HeapDumps): AnyEndpoint =>
     method: 'DELETE',
     path: `${list}/{file}`,
     summary: 'Delete a heap dump',
+    success: [204],
     group,
     access,
     params: Params,

@@ -22,6 +22,8 @@ function addEndpoint(site: DraftSite): AnyEndpoint {
   return defineEndpoint({
     method: 'POST',
     path: attachmentsPath,
+    conditions: ['If-Match'],
+    success: [201],
     summary: 'Add attachments: one as the body with ?filename=, or several as multipart/form-data',
     group: draftGroup,
     access: 'operate',
@@ -72,6 +74,7 @@ function readEndpoint(site: DraftSite): AnyEndpoint {
   return defineEndpoint({
     method: 'GET',
     path: attachmentPath,
+    conditions: ['If-None-Match'],
     summary: 'An attachment of a draft',
     group: draftGroup,
     access: 'operate',
@@ -103,6 +106,7 @@ function removeEndpoint(site: DraftSite): AnyEndpoint {
   return defineEndpoint({
     method: 'DELETE',
     path: attachmentPath,
+    conditions: ['If-Match'],
     summary: 'Remove an attachment from a draft',
     group: draftGroup,
     access: 'operate',

@@ -49,6 +49,7 @@ function listEndpoints(site: DraftSite): readonly AnyEndpoint[] {
     defineEndpoint({
       method: 'GET',
       path: draftPath,
+      conditions: ['If-None-Match'],
       summary: 'A draft with its fields and attachments',
       group: draftGroup,
       access: 'operate',
@@ -72,6 +73,7 @@ function changeEndpoints(site: DraftSite): readonly AnyEndpoint[] {
     defineEndpoint({
       method: 'POST',
       path: draftsPath,
+      success: [201],
       summary: 'Begin a draft, from fields or from a raw message',
       group: draftGroup,
       access: 'operate',
@@ -91,6 +93,7 @@ function changeEndpoints(site: DraftSite): readonly AnyEndpoint[] {
     defineEndpoint({
       method: 'PUT',
       path: draftPath,
+      conditions: ['If-Match'],
       summary: 'Save a draft. Attachments stay, unless a raw message replaces everything',
       group: draftGroup,
       access: 'operate',
@@ -132,6 +135,7 @@ function endEndpoints(site: DraftSite): readonly AnyEndpoint[] {
     defineEndpoint({
       method: 'DELETE',
       path: draftPath,
+      conditions: ['If-Match'],
       summary: 'Discard a draft',
       group: draftGroup,
       access: 'operate',
@@ -151,6 +155,8 @@ function endEndpoints(site: DraftSite): readonly AnyEndpoint[] {
     defineEndpoint({
       method: 'POST',
       path: `${draftPath}/send`,
+      conditions: ['If-Match'],
+      success: [202],
       summary: 'Send a draft. It moves to Sent',
       group: draftGroup,
       access: 'operate',

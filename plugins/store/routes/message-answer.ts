@@ -14,6 +14,7 @@ export function answerEndpoint({ reader, drafts, names }: DraftSite): AnyEndpoin
   return defineEndpoint({
     method: 'POST',
     path: '/store/{domain}/{user}/folders/{folder}/messages/{messageId}/draft',
+    success: [201],
     summary: 'Begin a draft that replies to a message, or forwards it with its attachments',
     group: draftGroup,
     access: 'operate',

@@ -78,7 +78,7 @@ test('the OpenAPI document has every endpoint, with its parameters and its acces
   const item = document.paths['/items/{name}'];
   assert.deepEqual(
     item?.['put']?.parameters?.map(({ name }) => name),
-    ['name'],
+    ['name', 'If-Match'],
   );
   assert.deepEqual(document.paths['/open']?.['get']?.security, [{}]);
   assert.ok(item?.['put']?.requestBody);
