@@ -1,9 +1,13 @@
+import { basename } from 'node:path';
+import { systemClock, type Clock } from '../clock.js';
 import type { Log } from '../log.js';
 import { isShortage } from './fault.js';
 import type { FileLayer } from './file-layer.js';
 import { LogFolder, type FoundSegments, type FreeSegment, type SealedSegment } from './log-folder.js';
+import { damageOf, type LogDamage } from './log-damage.js';
 import { AppendFailed, LogFull } from './log-failure.js';
 import { bytesOf, recordHeader, recordHeaderBytes, type LogRecord } from './log-record.js';
+import type { SegmentLife } from './segment-lives.js';
 import { clearSegment, Segment, segmentHeaderBytes } from './segment.js';
 
 export interface CommitLogOptions {
@@ -13,9 +17,10 @@ export interface CommitLogOptions {
   readonly segmentBytes?: number;
   /** With so many segments that hold records that are wanted, the log is full. */
   readonly mostSegments?: number;
+  readonly clock?: Clock;
 }
 
-const defaults = { segmentBytes: 16 * 1024 * 1024, mostSegments: 16 };
+const defaults = { clock: systemClock, segmentBytes: 16 * 1024 * 1024, mostSegments: 16 };
 
 /** Kind of the records that say up to which number nothing is wanted any more. */
 const releaseKind = 0;
@@ -44,9 +49,16 @@ export class CommitLog {
   readonly #files: FileLayer;
   readonly #mostSegments: number;
   #largest: number;
+  /** What had been acknowledged, was not released and cannot be read. */
+  readonly damage: readonly LogDamage[];
+  readonly #clock: Clock;
+  readonly #log: Log;
   readonly #free: FreeSegment[];
   readonly #sealed: SealedSegment[];
   #active: Segment | undefined;
+  /** When the first record of a segment was written. */
+  readonly #begun = new Map<string, number>();
+  #listing: Promise<void> = Promise.resolve();
   #creating: Promise<void> | undefined;
   #waiting: Waiting[] = [];
   #flushing: Promise<void> | undefined;
@@ -59,15 +71,23 @@ export class CommitLog {
 
   private constructor(
     folder: LogFolder,
-    found: FoundSegments & { readonly released: number; readonly newest: number },
-    { files, segmentBytes, mostSegments }: CommitLogOptions & typeof defaults,
+    found: FoundSegments & {
+      readonly released: number;
+      readonly newest: number;
+      readonly damage: readonly LogDamage[];
+    },
+    { files, log, clock, segmentBytes, mostSegments }: CommitLogOptions & typeof defaults,
   ) {
     this.#folder = folder;
     this.#files = files;
+    this.#log = log;
+    this.#clock = clock;
+    this.damage = found.damage;
+    for (const { name, at } of found.lives) this.#begun.set(name, at);
     this.#mostSegments = mostSegments;
     this.#largest = segmentBytes - segmentHeaderBytes - recordHeaderBytes - keptForSmall;
     // Else a process that dies again and again wants one segment more each time.
-    const isSpent = ({ last, lost }: SealedSegment): boolean => last <= found.released && lost === 0;
+    const isSpent = ({ last, isDamaged }: SealedSegment): boolean => last <= found.released && !isDamaged;
     this.#free = [...found.free, ...found.sealed.filter(isSpent)].filter(({ capacity }) => capacity >= segmentBytes);
     this.#sealed = found.sealed.filter((segment) => !isSpent(segment));
     this.#released = found.released;
@@ -86,7 +106,12 @@ export class CommitLog {
       if (kind === releaseKind) released = Math.max(released, payload.readUIntLE(0, numberBytes));
       else newest = Math.max(newest, number);
     });
-    return new CommitLog(logFolder, { ...found, released, newest }, settings);
+    const damage = damageOf(found, released, settings.clock.now());
+    for (const { note, sentence } of damage) {
+      settings.log.error({ folder }, sentence);
+      await logFolder.note(note, sentence);
+    }
+    return new CommitLog(logFolder, { ...found, released, newest, damage }, settings);
   }
 
   /** Number of the newest record that is durable; 0 before the first. */
@@ -109,11 +134,6 @@ export class CommitLog {
     return this.#largest;
   }
 
-  /** True when records that had been acknowledged, and were not released, cannot be read. */
-  get broken(): boolean {
-    return this.#sealed.some(({ lost }) => lost > this.#released);
-  }
-
   /** How many files have been set aside because they cannot be understood. */
   countAside(): Promise<number> {
     return this.#folder.countAside();
@@ -123,8 +143,8 @@ export class CommitLog {
   async replay(visit: (record: LogRecord) => Promise<void> | void): Promise<void> {
     const active = this.#active;
     const unread = this.#sealed.filter(({ last }) => last > this.#released);
-    for (const { path } of active === undefined ? unread : [...unread, active]) {
-      for (const record of await this.#folder.records(path)) {
+    for (const segment of active === undefined ? unread : [...unread, active]) {
+      for (const record of await this.#folder.records(segment)) {
         if (record.number > this.#released && record.kind !== releaseKind) await visit(record);
       }
     }
@@ -161,7 +181,7 @@ export class CommitLog {
   }
 
   async #retire(segment: SealedSegment): Promise<void> {
-    if (segment.lost > 0) await this.#folder.setAside(segment.path);
+    if (segment.isDamaged) await this.#folder.setAside(segment.path);
     else this.#free.push({ path: segment.path, capacity: segment.capacity });
     this.#full = false;
   }
@@ -179,7 +199,15 @@ export class CommitLog {
     const active = this.#active;
     this.#active = undefined;
     await active?.close();
+    await this.#listing;
     if (this.wanted) return;
+    try {
+      // First, for a listed segment without its header is damage.
+      await this.#folder.writeLives([]);
+    } catch (error) {
+      this.#log.warn({ err: error }, 'the commit log could not be cleared; the next start reads it');
+      return;
+    }
     const used = [...this.#sealed, ...this.#free, ...(active === undefined ? [] : [active])];
     for (const { path } of used) await clearSegment(path, this.#files);
   }
@@ -225,11 +253,21 @@ export class CommitLog {
   }
 
   async #seal(segment: Segment): Promise<void> {
-    const { path, capacity, first, last } = segment;
+    const { path, capacity, first, last, mark } = segment;
     this.#active = undefined;
     // One without anything that was acknowledged is used again, behind all others: its place on the disk may be bad.
     if (first > this.#acknowledged) this.#free.push({ path, capacity });
-    else this.#sealed.push({ path, capacity, first, last, lost: 0 });
+    else
+      this.#sealed.push({
+        path,
+        capacity,
+        first,
+        last,
+        mark,
+        acknowledgedBefore: first - 1,
+        gaps: [],
+        isDamaged: false,
+      });
     // Everything in it is durable, or given up.
     await segment.close().catch(() => undefined);
   }
@@ -255,7 +293,27 @@ export class CommitLog {
       return;
     }
     this.#acknowledged = segment.last;
+    if (first === segment.first) this.#begin(segment);
     batch.forEach(({ resolve }, index) => resolve(first + index));
+  }
+
+  /** The segment is in use from now on. Nobody waits for the list: what it is for is damage. */
+  #begin(segment: Segment): void {
+    this.#begun.set(basename(segment.path), this.#clock.now());
+    this.#listing = this.#listing
+      .then(() => this.#list())
+      .catch((error: unknown) => {
+        this.#log.warn({ err: error }, 'the segments of the commit log could not be listed');
+      });
+  }
+
+  #list(): Promise<void> {
+    const used = this.#active === undefined ? this.#sealed : [...this.#sealed, this.#active];
+    const lives = used.map(({ path, first }): SegmentLife => {
+      const name = basename(path);
+      return { name, first, at: this.#begun.get(name) ?? this.#clock.now() };
+    });
+    return this.#folder.writeLives(lives);
   }
 
   #takeBatch(room: number): readonly Waiting[] {

@@ -1,10 +1,12 @@
 import { join } from 'node:path';
 import type { Log } from '../log.js';
+import { writeFileAtomic } from './atomic.js';
 import { isMissing } from './fault.js';
 import type { FileLayer } from './file-layer.js';
 import { folderSyncOf, makeFolder } from './folder.js';
 import { uniqueId } from './id.js';
-import { scanRecords, type LogRecord } from './log-record.js';
+import { markOfDamaged, scanRecords, type LogRecord, type NumberRange } from './log-record.js';
+import { readSegmentLives, type SegmentLife, segmentLivesName, writeSegmentLives } from './segment-lives.js';
 import { preallocate, readSegmentHeader, segmentHeaderBytes } from './segment.js';
 
 /** A file that a new life of a segment may begin in. */
@@ -18,19 +20,26 @@ export interface SealedSegment extends FreeSegment {
   /** Numbers of its first and its newest record. */
   readonly first: number;
   readonly last: number;
-  /** Newest record of it that had been acknowledged and cannot be read; 0 for none. */
-  readonly lost: number;
+  readonly mark: Buffer;
+  /** Its first readable record says that the records up to that number had been acknowledged. */
+  readonly acknowledgedBefore: number;
+  /** Records that cannot be read although a valid one follows. */
+  readonly gaps: readonly NumberRange[];
+  /** Its header or some of its records cannot be read. */
+  readonly isDamaged: boolean;
 }
 
 export interface FoundSegments {
   readonly free: readonly FreeSegment[];
   /** By the numbers of their records. */
   readonly sealed: readonly SealedSegment[];
+  /** Segments that were in use when the process before this one wrote its list. */
+  readonly lives: readonly SegmentLife[];
 }
 
 const asideName = 'aside';
 const segmentName = /^[0-9a-z]{20}\.segment$/;
-const unfinishedName = /^[0-9a-z]{20}\.segment\.tmp$/;
+const unfinishedName = /^(?:[0-9a-z]{20}\.segment|\.segments\.json\.[0-9a-z]+)\.tmp$/;
 
 function isSealed(found: FreeSegment | SealedSegment): found is SealedSegment {
   return 'last' in found;
@@ -55,18 +64,20 @@ export class LogFolder {
     await makeFolder(this.#path, this.#files);
     const free: FreeSegment[] = [];
     const sealed: SealedSegment[] = [];
+    const lives = await readSegmentLives(this.#path, this.#files);
     for (const name of (await this.#files.readdir(this.#path)).sort()) {
-      if (name === asideName) continue;
       const path = join(this.#path, name);
+      if (name === asideName || (name === segmentLivesName && lives !== undefined)) continue;
       if (unfinishedName.test(name)) await this.#removeUnfinished(path);
       else {
-        const found = segmentName.test(name) ? await this.#inspect(path, visit) : undefined;
+        const life = lives?.find((one) => one.name === name);
+        const found = segmentName.test(name) ? await this.#inspect(path, life, visit) : undefined;
         if (found === undefined) await this.setAside(path);
         else if (isSealed(found)) sealed.push(found);
         else free.push(found);
       }
     }
-    return { free, sealed: sealed.sort((one, other) => one.first - other.first) };
+    return { free, sealed: sealed.sort((one, other) => one.first - other.first), lives: lives ?? [] };
   }
 
   /** What has such a name and is no file is none of ours. */
@@ -79,26 +90,61 @@ export class LogFolder {
     }
   }
 
-  /** Of a segment in which nothing is wanted only the header is read: there are megabytes of it. */
-  async #inspect(path: string, visit: (record: LogRecord) => void): Promise<FreeSegment | SealedSegment | undefined> {
+  /**
+   * Of a segment in which nothing is wanted only the header is read: there are megabytes of it. One whose header is damaged shows its
+   * records all the same: each of them carries the mark.
+   */
+  async #inspect(
+    path: string,
+    life: SegmentLife | undefined,
+    visit: (record: LogRecord) => void,
+  ): Promise<FreeSegment | SealedSegment | undefined> {
     const stats = await this.#files.lstat(path);
     if (!stats.isFile()) return undefined;
     const header = readSegmentHeader(await this.#read(path, segmentHeaderBytes));
-    if (header === undefined) return undefined;
-    if (header === 'empty') return { path, capacity: stats.size };
-    const { first, mark } = header;
+    if (header === 'empty' && life === undefined) return { path, capacity: stats.size };
     const bytes = await this.#read(path, stats.size);
-    const { records, lost } = scanRecords(bytes, segmentHeaderBytes, mark, first);
+    const isWhole = header !== undefined && header !== 'empty';
+    const mark = isWhole ? header.mark : markOfDamaged(bytes, life?.first ?? 1);
+    if (mark === undefined) return undefined;
+    const known = isWhole ? header.first : life?.first;
+    const { records, gaps } = scanRecords(bytes, isWhole ? segmentHeaderBytes : 0, mark, known ?? 1);
+    const first = known ?? records[0]?.number ?? 1;
     records.forEach(visit);
-    return { path, capacity: bytes.length, first, last: Math.max(records.at(-1)?.number ?? first - 1, lost), lost };
+    return {
+      path,
+      capacity: bytes.length,
+      mark,
+      first,
+      last: records.at(-1)?.number ?? first - 1,
+      acknowledgedBefore: records[0]?.acknowledged ?? first - 1,
+      // Where nobody knows its first number, what is missing in front shows from the segment before.
+      gaps: gaps.filter(({ from }) => from >= first),
+      isDamaged: !isWhole || gaps.length > 0,
+    };
   }
 
   /** The records of a segment that can be read, in order. */
-  async records(path: string): Promise<readonly LogRecord[]> {
+  async records({ path, mark, first }: Pick<SealedSegment, 'path' | 'mark' | 'first'>): Promise<readonly LogRecord[]> {
     const bytes = await this.#read(path, (await this.#files.lstat(path)).size);
-    const header = readSegmentHeader(bytes);
-    if (header === undefined || header === 'empty') return [];
-    return scanRecords(bytes, segmentHeaderBytes, header.mark, header.first).records;
+    return scanRecords(bytes, 0, mark, first).records;
+  }
+
+  /** Lists the segments that are in use, so that the next start notices when one of them is gone. */
+  writeLives(lives: readonly SegmentLife[]): Promise<void> {
+    return writeSegmentLives(this.#path, lives, this.#files);
+  }
+
+  /** Leaves a note beside what is set aside: the damage is known until an operator removes it. The same damage is noted once. */
+  async note(name: string, sentence: string): Promise<void> {
+    const aside = join(this.#path, asideName);
+    try {
+      await makeFolder(aside, this.#files);
+      if (await this.#files.isThere(join(aside, name))) return;
+      await writeFileAtomic(join(aside, name), `${sentence}\n`, { files: this.#files });
+    } catch (error) {
+      this.#log.warn({ err: error, name }, 'damage of the commit log cannot be noted on the disk');
+    }
   }
 
   /** A new segment file, durable, filled with zeros. When it rejects nothing is left. */
@@ -132,7 +178,7 @@ export class LogFolder {
   /** How many files are set aside. */
   async countAside(): Promise<number> {
     try {
-      return (await this.#files.readdir(join(this.#path, asideName))).length;
+      return (await this.#files.readdir(join(this.#path, asideName))).filter((name) => !name.startsWith('.')).length;
     } catch (error) {
       if (isMissing(error)) return 0;
       throw error;

@@ -76,45 +76,58 @@ export function recordAt(bytes: Buffer, offset: number, mark: Buffer): FoundReco
   };
 }
 
+/** Numbers of records, both ends included. */
+export interface NumberRange {
+  readonly from: number;
+  readonly to: number;
+}
+
 export interface ScannedRecords {
   readonly records: readonly FoundRecord[];
-  /** Number of the newest record that had been acknowledged and cannot be read: more than a torn tail. 0 for none. */
-  readonly lost: number;
+  /** Records that cannot be read although a valid one follows. */
+  readonly gaps: readonly NumberRange[];
 }
 
 /**
- * Reads the records of a segment, of which the first has the number `first`. A tail that was being written when the
- * process or the machine died ends it. When a record further on says that what cannot be read was acknowledged, reading
- * goes on there.
+ * Reads the records of a segment, of which the first has the number `first`. Only its end may be torn, with nothing valid behind it: a
+ * write was under way when the process or the machine died. Everywhere else reading continues at the next valid record.
  */
 export function scanRecords(bytes: Buffer, offset: number, mark: Buffer, first: number): ScannedRecords {
   const records: FoundRecord[] = [];
-  let lost = 0;
+  const gaps: NumberRange[] = [];
   let next = first;
   let at = offset;
   for (;;) {
-    const record = recordAt(bytes, at, mark);
-    if (record !== undefined && record.number === next) {
-      records.push(record);
-      next += 1;
-      at = record.end;
-      continue;
-    }
-    const later = recordBehindGap(bytes, at, mark, next);
-    if (later === undefined) return { records, lost };
-    lost = Math.min(later.number - 1, later.acknowledged);
-    at = later.at;
-    next = later.number;
+    const found = nextRecord(bytes, at, mark, next);
+    if (found === undefined) return { records, gaps };
+    if (found.number > next) gaps.push({ from: next, to: found.number - 1 });
+    records.push(found);
+    next = found.number + 1;
+    at = found.end;
   }
 }
 
-/** The first whole record behind `at` that was written after the record `missing` had been acknowledged. */
-function recordBehindGap(bytes: Buffer, at: number, mark: Buffer, missing: number) {
+/** The first valid record at or behind `at` whose number is not below `least`. */
+function nextRecord(bytes: Buffer, at: number, mark: Buffer, least: number): FoundRecord | undefined {
   for (let found = bytes.indexOf(mark, at); found >= 0; found = bytes.indexOf(mark, found + 1)) {
     const record = recordAt(bytes, found, mark);
-    if (record !== undefined && record.number > missing && record.acknowledged >= missing) {
-      return { at: found, number: record.number, acknowledged: record.acknowledged };
-    }
+    if (record !== undefined && record.number >= least) return record;
+  }
+  return undefined;
+}
+
+/** The mark of the first valid record in a segment whose header is damaged. Records below `least` are of an earlier life of the file. */
+export function markOfDamaged(bytes: Buffer, least: number): Buffer | undefined {
+  for (let at = 0; at + recordHeaderBytes <= bytes.length; at += 1) {
+    const isPlausible =
+      bytes[at + 17] === 0 &&
+      bytes[at + 30] === 0 &&
+      bytes[at + 31] === 0 &&
+      bytes.readUIntLE(at + 18, numberBytes) > 0;
+    if (!isPlausible) continue;
+    const mark = bytes.subarray(at, at + markBytes);
+    const record = recordAt(bytes, at, mark);
+    if (record !== undefined && record.number >= least) return Buffer.from(mark);
   }
   return undefined;
 }

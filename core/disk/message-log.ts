@@ -219,8 +219,6 @@ export class MessageLog {
           await removePlaced(record, this.#ground);
         },
       );
-      if (commits.broken)
-        log.error('a segment of the commit log is broken: messages may be lost; it will be set aside');
       if (this.#unrestored === 0 && commits.wanted) {
         await this.#bringToDisk(newest);
         await commits.release(newest);
@@ -276,12 +274,9 @@ export class MessageLog {
     }
     if (this.#aside === 0) return { status: 'up' };
     void this.#countAside().catch(() => undefined);
-    const files = counted(
-      this.#aside,
-      'file of the commit log could not be understood and was',
-      'files of the commit log could not be understood and were',
-    );
-    return { status: 'degraded', why: `${files} set aside in spool-log/aside. Look there, then remove what you find.` };
+    const files = counted(this.#aside, 'file was', 'files were');
+    const why = `The commit log was damaged: ${files} set aside in spool-log/aside, with a note of what is lost. Look there, then remove them: rm spool-log/aside/*`;
+    return { status: 'degraded', why };
   }
 
   async close(): Promise<void> {

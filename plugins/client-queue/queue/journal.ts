@@ -78,7 +78,7 @@ export class Journal {
 
   /** Records that had been acknowledged cannot be read. */
   get broken(): boolean {
-    return this.#commits.broken;
+    return this.#commits.damage.length > 0;
   }
 
   /** Number of the newest durable record. */

@@ -90,7 +90,7 @@ export async function openRelayQueue(options: RelayQueueOptions): Promise<Opened
   await bodies.open();
   const journalFolder = join(folder, 'journal');
   const asideBefore = await countIn(files, join(journalFolder, 'aside'));
-  const segments = await countIn(files, journalFolder);
+  const segments = await countIn(files, journalFolder, '.segment');
   const journal = await Journal.open(journalFolder, { files, log, segmentBytes, mostSegments });
   const ground = changeGround();
   const loaded = await loadEntries({ folder, files, journal, quarantine, ground });
@@ -134,9 +134,9 @@ async function setForeignAside(folder: string, files: FileLayer, quarantine: Qua
   }
 }
 
-async function countIn(files: FileLayer, folder: string): Promise<number> {
+async function countIn(files: FileLayer, folder: string, suffix = ''): Promise<number> {
   return files.readdir(folder).then(
-    (names) => names.length,
+    (names) => names.filter((name) => name.endsWith(suffix)).length,
     () => 0,
   );
 }

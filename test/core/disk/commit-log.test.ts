@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdir, readdir, readFile, symlink, truncate, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm, symlink, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { CommitLog, type CommitLogOptions } from '../../../core/disk/commit-log.js';
@@ -7,6 +7,7 @@ import { nodeFiles } from '../../../core/disk/file-layer.js';
 import { uniqueId } from '../../../core/disk/id.js';
 import { AppendFailed, LogFull } from '../../../core/disk/log-failure.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
+import { until } from '../../support/until.js';
 import { FaultyFiles } from './faulty-files.js';
 import { ForgetfulFiles } from './forgetful-files.js';
 import { rememberingLog } from './remembering-log.js';
@@ -51,9 +52,10 @@ test('what was appended is replayed by the next life, in order', async (t) => {
 });
 
 test('all who wait share one write and one fdatasync', async (t) => {
-  const { files, open } = await groundOf(t);
+  const { folder, files, open } = await groundOf(t);
   const log = await open({ mostSegments: 1 });
   await append(log, 'first');
+  await until('the list of segments', async () => (await listed(folder)).length === 1 || undefined);
   files.calls.length = 0;
   await Promise.all(Array.from({ length: 100 }, (_, n) => append(log, `record ${n}`)));
   assert.deepEqual([files.count('write'), files.count('fdatasync'), files.calls.length], [1, 1, 2]);
@@ -78,7 +80,7 @@ test('segments that were released are used again, and their records do not come 
     await append(log, `${n} ${'x'.repeat(10_000)}`);
     await log.release(log.last);
   }
-  assert.ok((await readdir(folder)).length <= 3);
+  assert.ok((await segmentsIn(folder)).length <= 3);
   await append(log, 'wanted');
   assert.deepEqual(await textsIn(await open()), ['wanted']);
 });
@@ -101,7 +103,7 @@ test('a log that was closed with nothing wanted has nothing to read', async (t) 
   await append(log, 'a');
   await log.release(log.last);
   await log.close();
-  for (const name of await readdir(folder)) {
+  for (const name of await segmentsIn(folder)) {
     assert.ok((await readFile(join(folder, name))).subarray(0, 32).every((byte) => byte === 0));
   }
   assert.equal((await open()).wanted, false);
@@ -169,7 +171,7 @@ test('a disk that takes nothing costs no more segments, however much is tried', 
   await append(log, 'before');
   files.order({ call: 'fdatasync', code: 'EIO' });
   for (let n = 0; n < 40; n += 1) await assert.rejects(append(log, `${n}`), AppendFailed);
-  assert.ok((await readdir(folder)).length <= 3);
+  assert.ok((await segmentsIn(folder)).length <= 3);
   files.order();
   await append(log, 'after');
   const texts = await textsIn(await open());
@@ -264,25 +266,127 @@ test('a segment that was cut short keeps what is whole', async (t) => {
   const log = await open();
   await append(log, 'kept');
   await append(log, 'cut');
-  const [name = ''] = await readdir(folder);
+  const [name = ''] = await segmentsIn(folder);
   await truncate(join(folder, name), 32 + 32 + 'kept'.length + 10);
   assert.deepEqual(await textsIn(await open()), ['kept']);
 });
 
-test('a segment with damage inside is read around it, told as broken, and set aside when it is not wanted', async (t) => {
+test('a segment with damage inside is read around it, and set aside when it is not wanted; a note stays', async (t) => {
   const { folder, open } = await groundOf(t);
   const log = await open();
   for (const text of ['one', 'two', 'three']) await append(log, text);
-  const [name = ''] = await readdir(folder);
+  const [name = ''] = await segmentsIn(folder);
   const bytes = await readFile(join(folder, name));
   bytes.fill(0, bytes.indexOf('two'), bytes.indexOf('two') + 3);
   await writeFile(join(folder, name), bytes);
   const next = await open();
-  assert.equal(next.broken, true);
+  assert.deepEqual(
+    next.damage.map(({ records }) => records),
+    [1],
+  );
   assert.deepEqual(await textsIn(next), ['one', 'three']);
-  await next.release(next.last);
-  assert.equal(next.broken, false);
   assert.equal(await next.countAside(), 1);
+  await next.release(next.last);
+  assert.equal(await next.countAside(), 2);
+  const later = await open();
+  assert.deepEqual([later.damage, await later.countAside()], [[], 2], 'the note tells of it until somebody removes it');
+});
+
+const segmentsIn = async (folder: string): Promise<readonly string[]> =>
+  (await readdir(folder)).filter((name) => name.endsWith('.segment')).sort();
+
+/** Records of which each segment takes five, and the names of its segments in the order of their numbers. */
+async function filled(t: Parameters<typeof temporaryFolder>[0]) {
+  const ground = await groundOf(t);
+  const log = await ground.open();
+  for (let n = 1; n <= 18; n += 1) await append(log, `${n} ${'x'.repeat(9_000)}`);
+  await until('the list of segments', async () => (await listed(ground.folder)).length === 4 || undefined);
+  const names = (await listed(ground.folder)).map(({ name }) => name);
+  const firsts = (await listed(ground.folder)).map(({ first }) => first);
+  return { ...ground, names, firsts };
+}
+
+async function listed(folder: string): Promise<readonly { readonly name: string; readonly first: number }[]> {
+  const list = await readFile(join(folder, 'segments.json'), 'utf8').catch(() => '{"segments":[]}');
+  return (JSON.parse(list) as { segments: { name: string; first: number }[] }).segments;
+}
+
+const numbersIn = async (log: CommitLog) => (await textsIn(log)).map((text) => Number(text.split(' ')[0]));
+const upTo = (last: number) => Array.from({ length: last }, (_, n) => n + 1);
+const zeros = (bytes: Buffer, from: number, to: number): Buffer => bytes.fill(0, from, to);
+
+for (const [title, which, harm, lost] of [
+  ['that is gone', 1, undefined, [6, 7, 8, 9, 10]],
+  ['at the beginning that is gone', 0, undefined, [1, 2, 3, 4, 5]],
+  ['that is newest and gone', 3, undefined, [16, 17, 18]],
+  ['that is empty', 1, (bytes: Buffer) => bytes.subarray(0, 0), [6, 7, 8, 9, 10]],
+  ['that was cut in half', 1, (bytes: Buffer) => bytes.subarray(0, bytes.length / 2), [9, 10]],
+  ['whose first 4 KiB are zero', 1, (bytes: Buffer) => zeros(bytes, 0, 4096), [6]],
+  ['that is newest and whose first 4 KiB are zero', 3, (bytes: Buffer) => zeros(bytes, 0, 4096), [16]],
+  ['whose header is zero', 2, (bytes: Buffer) => zeros(bytes, 0, 32), []],
+  ['whose header has another byte', 2, (bytes: Buffer) => bytes.fill(88, 9, 10), []],
+  ['that is newest, with a byte changed before its end', 3, (bytes: Buffer) => bytes.fill(88, 9500, 9501), [17]],
+] as const) {
+  test(`a segment ${title} is damage with a time: everything else is read, and an operator has to clear it`, async (t) => {
+    const { folder, open, names } = await filled(t);
+    const path = join(folder, names[which] ?? '');
+    if (harm === undefined) await rm(path);
+    else await writeFile(path, harm(await readFile(path)));
+    const next = await open();
+    assert.deepEqual(
+      await numbersIn(next),
+      upTo(18).filter((n) => !(lost as readonly number[]).includes(n)),
+    );
+    assert.equal(next.damage.length, 1);
+    const [{ sentence, records } = { sentence: '', records: 0 }] = next.damage;
+    assert.ok(records === undefined || records === lost.length, sentence);
+    if (lost.length > 0) assert.match(sentence, /between \d{4}-.*Z and \d{4}-.*Z/);
+    const aside = await next.countAside();
+    assert.ok(aside > 0);
+    await next.release(next.last);
+    await append(next, 'later');
+    await next.close();
+    const later = await open();
+    assert.deepEqual(later.damage, []);
+    assert.ok((await later.countAside()) >= aside);
+    await rm(join(folder, 'aside'), { recursive: true });
+    assert.equal(await (await open()).countAside(), 0);
+  });
+}
+
+test('a write that failed leaves a gap that is no damage', async (t) => {
+  const { files, open } = await groundOf(t);
+  const log = await open();
+  await append(log, 'one');
+  files.order({ call: 'fdatasync', code: 'EIO' });
+  await assert.rejects(append(log, 'two'), AppendFailed);
+  files.order();
+  await append(log, 'three');
+  assert.deepEqual((await open()).damage, []);
+});
+
+test('a segment that nobody needs may go', async (t) => {
+  const { folder, open, names } = await filled(t);
+  const log = await open();
+  await log.release(12);
+  await rm(join(folder, names[0] ?? ''));
+  const next = await open();
+  assert.deepEqual(next.damage, []);
+  await next.release(next.last);
+  await next.close();
+  for (const name of await segmentsIn(folder)) await rm(join(folder, name));
+  assert.deepEqual((await open()).damage, []);
+});
+
+test('a log without a list of its segments, as an older version has left it, is read', async (t) => {
+  const { folder, open, names } = await filled(t);
+  await rm(join(folder, 'segments.json'));
+  const next = await open();
+  assert.deepEqual([await numbersIn(next), next.damage], [upTo(18), []]);
+  await rm(join(folder, 'segments.json'), { force: true });
+  await rm(join(folder, names[1] ?? ''));
+  const [{ sentence } = { sentence: '' }] = (await open()).damage;
+  assert.match(sentence, /number 6 to 10, written before/);
 });
 
 test('a segment that was being made when the process died is removed', async (t) => {
@@ -310,6 +414,6 @@ test('owners that die one after the other want no more segments each time', asyn
     const number = await append(log, `life ${life}`);
     await log.release(number);
   }
-  assert.ok((await readdir(folder)).length <= 4, String((await readdir(folder)).length));
+  assert.ok((await segmentsIn(folder)).length <= 4, String((await readdir(folder)).length));
   assert.deepEqual(await textsIn(await open()), []);
 });

@@ -5,6 +5,7 @@ import { test } from 'node:test';
 import { openSpool, type FileSpool, type SpoolOptions } from '../../../core/disk/file-spool.js';
 import type { FileSystemFlush } from '../../../core/disk/file-system-flush.js';
 import { contentOf, largeMessage, openGround, received, whole, type SpoolGround } from './spool-ground.js';
+import { until } from '../../support/until.js';
 import { FaultyFiles } from './faulty-files.js';
 import { rememberingLog } from './remembering-log.js';
 
@@ -38,6 +39,11 @@ const spoolIsEmpty = async (ground: SpoolGround) => assert.deepEqual(await readd
 test('a message that is placed by the log is there at once, with no fsync of its own', async (t) => {
   const ground = await openGround(t, { ...log, mostSegments: 1 });
   await delivered(ground, 'first');
+  await until('the list of segments', () => {
+    const { calls } = ground.files;
+    const listed = calls.findIndex((call) => call.startsWith('rename ') && call.includes('segments.json'));
+    return (listed >= 0 && calls.slice(listed).some((call) => call.startsWith('fsync '))) || undefined;
+  });
   ground.files.calls.length = 0;
   await delivered(ground, 'a');
   assert.ok((await contentOf(ground, 'a')).equals(whole));
