@@ -1,11 +1,12 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomBytes, scrypt, timingSafeEqual, type ScryptOptions } from 'node:crypto';
-import { problem } from './problem.js';
+import { FairQueue } from './fair-queue.js';
 
 /**
  * Passwords are kept as `scrypt$N$r$p$salt$hash` (RFC 7914), salt and hash in base64url without padding.
  *
- * One hash takes 32 MiB and some tens of milliseconds per lane on a thread of the pool, so few run at once, the others
- * wait in line, and beyond the line callers are told to come back: guessing cannot take the server down.
+ * One hash takes 32 MiB and some tens of milliseconds per lane on a thread of the pool, so few run at once. Clients take
+ * turns, and one with too many guesses at once is told to come back: guessing does not stop the sign-ins of others.
  */
 interface Cost {
   readonly N: number;
@@ -25,12 +26,25 @@ const hashBytes = 32;
 /** Bounds on what a stored string may ask of us: never weaker than a toy, never more than 256 MiB or some seconds. */
 const bounds = { minN: 2 ** 10, maxN: 2 ** 20, maxR: 32, maxP: 16, maxMemory: 256 * 2 ** 20 };
 
-const hashesAtOnce = 2;
-const waitingAtMost = 128;
-const retryAfterSeconds = 5;
+/** Whose password is checked, so that callers of `verifyPassword` need not pass it on. */
+const client = new AsyncLocalStorage<{ readonly protocol: string; readonly address: string }>();
+const queue = new FairQueue({ atOnce: 2, maxWaitingPerClient: 32, maxWaiting: 512, retryAfterSeconds: 5 });
 
 /** Salt of the hash that nobody has. */
 const nobody = randomBytes(saltBytes);
+
+/** Hashes that `work` asks for count for this client: the key of an address, or of a network. */
+export function onBehalfOf<T>(protocol: 'http' | 'smtp', address: string, work: () => Promise<T>): Promise<T> {
+  return client.run({ protocol, address }, work);
+}
+
+/** A hash that is asked for now waits for nobody. */
+export const canHashNow = (): boolean => queue.idle;
+
+function inTurn<T>(work: () => Promise<T>): Promise<T> {
+  const { protocol, address } = client.getStore() ?? { protocol: 'local', address: '' };
+  return queue.run(protocol, address, work);
+}
 
 /** Throws the problem `unavailable` when too many others wait. */
 export async function hashPassword(password: string): Promise<string> {
@@ -82,33 +96,5 @@ function derive(password: string, salt: Buffer, length: number, { N, r, p }: Cos
       if (error === null) resolve(key);
       else reject(error);
     });
-  });
-}
-
-let running = 0;
-const waiting: (() => void)[] = [];
-
-async function inTurn<T>(work: () => Promise<T>): Promise<T> {
-  if (running < hashesAtOnce) running += 1;
-  else await turn();
-  try {
-    return await work();
-  } finally {
-    const nextOne = waiting.shift();
-    if (nextOne === undefined) running -= 1;
-    else nextOne();
-  }
-}
-
-/** Resolves when one that ran before has handed its place over. */
-function turn(): Promise<void> {
-  if (waiting.length >= waitingAtMost) {
-    throw problem('unavailable', {
-      detail: 'Too many sign-ins are being checked. Try again in a moment.',
-      headers: { 'Retry-After': String(retryAfterSeconds) },
-    });
-  }
-  return new Promise((resolve) => {
-    waiting.push(resolve);
   });
 }

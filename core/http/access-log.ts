@@ -1,29 +1,51 @@
 import { randomUUID } from 'node:crypto';
+import { isIP } from 'node:net';
 import type { Clock } from '../clock.js';
+import { normalAddress } from '../ip-address.js';
 import type { Log } from '../log.js';
 import type { PluginContext } from '../plugin.js';
+import type { NetworkSet } from '../smtp/networks.js';
 import type { Context, Next, Stage } from './exchange.js';
-import { plainAddress } from './host.js';
+import { isLoopback, plainAddress } from './host.js';
 
 const safeId = /^[A-Za-z0-9._-]{8,64}$/;
 
 /** Gives the request its id: the client's when its characters are safe, else a new one. */
-export function beginExchange(clock: Clock): Stage {
+export function beginExchange(clock: Clock, trustedProxies: () => NetworkSet): Stage {
   return function begin(ctx: Context, next: Next) {
     const given = ctx.get('X-Request-Id');
     const id = safeId.test(given) ? given : randomUUID();
+    const peer = plainAddress(ctx.req.socket.remoteAddress ?? '');
+    const forwardedFor = ctx.get('X-Forwarded-For');
+    const trusted = trustedProxies();
+    const remoteAddress = forwardedFor === '' ? peer : clientAddress(peer, forwardedFor, trusted);
+    const isForwarded = forwardedFor !== '' || ctx.get('Forwarded') !== '';
     ctx.state.exchange = {
       id,
       started: clock.monotonic(),
-      remoteAddress: plainAddress(ctx.req.socket.remoteAddress ?? ''),
+      remoteAddress,
+      isLocal: isLoopback(remoteAddress) && (!isForwarded || trusted.has(peer)),
       account: null,
       route: undefined,
       params: {},
+      asked: false,
       audit: undefined,
     };
     ctx.res.setHeader('X-Request-Id', id);
     return next();
   };
+}
+
+/** The last address that no trusted proxy has: what is to the left of it anybody may have written. */
+export function clientAddress(peer: string, forwardedFor: string, trusted: NetworkSet): string {
+  let address = peer;
+  for (const hop of forwardedFor.split(',').toReversed()) {
+    if (!trusted.has(address)) break;
+    const bare = normalAddress(hop.trim().replace(/^\[([^\]]+)\](?::\d+)?$|^([^:]+):\d+$/, '$1$2'));
+    if (isIP(bare) === 0) break;
+    address = bare;
+  }
+  return address;
 }
 
 /** A line and the counts of every request, when its answer is out: rate, errors and duration by method and route. */

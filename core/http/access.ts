@@ -1,4 +1,6 @@
 import { secondsText } from '../counted.js';
+import { clientKey } from '../ip-address.js';
+import { canHashNow, onBehalfOf } from '../password.js';
 import type { AttemptLimiter } from '../rate.js';
 import { isProblem, problem, type Problem } from '../problem.js';
 import type { Gate } from './access-rules.js';
@@ -6,7 +8,6 @@ import type { Accounts } from './accounts.js';
 import { parseBasic, type Credentials } from './credentials.js';
 import type { Access, Account, Role } from './endpoint.js';
 import type { Context } from './exchange.js';
-import { isLoopback } from './host.js';
 
 const rank: Readonly<Record<Role, number>> = { read: 1, operate: 2, admin: 3 };
 
@@ -14,8 +15,11 @@ export const holds = (account: Account | null, access: Access): boolean =>
   access === 'public' || (account !== null && rank[account.role] >= rank[access]);
 
 export interface AccessInput {
-  readonly accounts: Pick<Accounts, 'verify' | 'untilTakenAway'>;
+  readonly accounts: Pick<Accounts, 'verify' | 'isOwner' | 'remembers' | 'untilTakenAway'>;
+  /** Failures by name and client. */
   readonly limiter: () => AttemptLimiter;
+  /** Failures by client, whatever the name. */
+  readonly clientLimiter: () => AttemptLimiter;
   /** Failures from loopback are not counted. */
   readonly exemptLoopback: () => boolean;
 }
@@ -37,6 +41,11 @@ export class AccessControl {
       return;
     }
     if (gate.access === 'public') {
+      // A public page never waits for passwords of others to be checked.
+      const credentials = parseBasic(ctx.get('Authorization'));
+      if (typeof credentials === 'string') return;
+      const { username, password } = credentials;
+      if (!canHashNow() && !this.#input.accounts.remembers(username, password)) return;
       await this.identify(ctx).catch(asStranger);
       return;
     }
@@ -79,18 +88,22 @@ export class AccessControl {
   }
 
   /**
-   * Counts failures by name and address; beyond the limit nothing is tried any more. Attempts of the same pair take turns, for a
-   * thousand guesses at once are to be counted one by one; those with the same password at the same gate share one.
+   * Counts failures by name and client, and by client alone; beyond a limit nothing is tried any more. Attempts of the same
+   * pair take turns, so that a thousand guesses at once are counted one by one; those with the same password at the same gate
+   * share one. A command of this machine that has the owner's token is never limited.
    */
   async #try(ctx: Context, gate: object, credentials: Credentials, verify: Verify): Promise<Account | undefined> {
-    const { remoteAddress } = ctx.state.exchange;
-    if (this.#input.exemptLoopback() && isLoopback(remoteAddress)) return verify(credentials);
-    const key = `${credentials.username.toLowerCase()}\0${remoteAddress}`;
+    const { remoteAddress, isLocal } = ctx.state.exchange;
+    const client = clientKey(remoteAddress);
+    const check = (): Promise<Account | undefined> => onBehalfOf('http', client, () => verify(credentials));
+    const isOwner = this.#input.accounts.isOwner(credentials.username, credentials.password);
+    if (isOwner || (isLocal && this.#input.exemptLoopback())) return check();
+    const key = `${credentials.username.toLowerCase()}\0${client}`;
     const before = this.#turns.get(key);
     const turn =
       before?.gate === gate && isSame(before.credentials, credentials)
         ? before
-        : { gate, credentials, outcome: this.#inTurn(before, key, () => verify(credentials)) };
+        : { gate, credentials, outcome: this.#inTurn(before, { key, client }, check) };
     this.#turns.set(key, turn);
     try {
       return await turn.outcome;
@@ -101,16 +114,19 @@ export class AccessControl {
 
   async #inTurn(
     before: Turn | undefined,
-    key: string,
-    verify: () => Promise<Account | undefined>,
+    { key, client }: { readonly key: string; readonly client: string },
+    check: () => Promise<Account | undefined>,
   ): Promise<Account | undefined> {
     await before?.outcome.catch(() => undefined);
-    const { limiter } = this.#input;
-    const wait = limiter().retryAfter(key);
+    const limiter = this.#input.limiter();
+    const clientLimiter = this.#input.clientLimiter();
+    const wait = Math.max(limiter.retryAfter(key), clientLimiter.retryAfter(client));
     if (wait > 0) throw tooMany(wait);
-    const account = await verify();
-    if (account === undefined) limiter().record(key);
-    else limiter().forget(key);
+    const account = await check();
+    if (account === undefined) {
+      limiter.record(key);
+      clientLimiter.record(client);
+    } else limiter.forget(key);
     return account;
   }
 }

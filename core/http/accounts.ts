@@ -246,6 +246,17 @@ export class Accounts {
     return () => this.#goingOn.delete(leave);
   }
 
+  /** A command on this machine, with the token of the lock file. */
+  isOwner(username: string, password: string): boolean {
+    return this.#owner !== undefined && this.#digest(username, password) === this.#owner;
+  }
+
+  /** These credentials can be verified without a hash. */
+  remembers(username: string, password: string): boolean {
+    const key = this.#digest(username, password);
+    return key === this.#owner || this.#verified?.has(key) === true;
+  }
+
   /** The same credentials are hashed once even when many requests bring them at the same moment. */
   async verify(username: string, password: string): Promise<Account | undefined> {
     const key = this.#digest(username, password);

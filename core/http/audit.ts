@@ -12,6 +12,7 @@ import {
 import { auditPath } from '../audit-path.js';
 import type { Clock } from '../clock.js';
 import type { Log } from '../log.js';
+import type { PluginContext } from '../plugin.js';
 import type { Context, Next, Stage } from './exchange.js';
 
 /** Takes one line without its line end. */
@@ -102,23 +103,38 @@ export class AuditFile implements AuditSink {
 
 const mutating = new Set(['POST', 'PUT', 'PATCH', 'DELETE']);
 
-/** One line for every request that could change something and reached an endpoint, done or refused. */
-export function auditTrail(sink: AuditSink, clock: Clock): Stage {
+/** Characters of a path parameter that are written. */
+const maxParameterLength = 300;
+
+/**
+ * One line for every request of an account that could change something and reached an endpoint, done or refused. Strangers
+ * write nothing here, so that they cannot rotate the lines of others away: they are in the access log, and counted.
+ */
+export function auditTrail(sink: AuditSink, clock: Clock, metrics: PluginContext['metrics']): Stage {
+  const anonymous = metrics.counter(
+    'http_anonymous_changes_total',
+    'Requests that could change something, of callers who had not signed in, by class of status.',
+    ['status'],
+  );
   async function writeAudit(ctx: Context, next: Next): Promise<void> {
     await next();
-    const { exchange } = ctx.state;
-    const { route } = exchange;
-    if (route === undefined) return;
+    const { account, asked, route, ...exchange } = ctx.state.exchange;
+    if (route === undefined || asked) return;
+    if (account === null) {
+      anonymous.inc({ status: `${Math.floor(ctx.status / 100)}xx` });
+      return;
+    }
     const { method } = route.endpoint;
+    const params = Object.entries(exchange.params).map(([name, value]) => [name, value.slice(0, maxParameterLength)]);
     sink.write(
       JSON.stringify({
         at: new Date(clock.now()).toISOString(),
-        by: exchange.account?.username ?? null,
+        by: account.username,
         from: exchange.remoteAddress,
         requestId: exchange.id,
         method,
         route: route.endpoint.path,
-        params: exchange.params,
+        params: Object.fromEntries(params) as Readonly<Record<string, string>>,
         status: ctx.status,
         ...exchange.audit,
       }),

@@ -49,8 +49,7 @@ export async function readBody(
 ): Promise<ReadBody> {
   if (!hasBody(ctx))
     return declared?.kind === 'raw' ? rawBody(ctx, declared.limit ?? limits.uploadBytes) : { kind: 'none' };
-  const encoding = ctx.get('Content-Encoding');
-  if (encoding !== '' && encoding !== 'identity') throw unsupported('Send the body without Content-Encoding.');
+  refuseEncoding(ctx);
   const type = bodyType(ctx);
   if (declared === undefined) return readUndeclared(ctx, type, limits);
   if (declared.kind !== 'raw' && isFields(type)) return readFields(ctx, type, declared.limit ?? limits.jsonBytes);
@@ -78,6 +77,7 @@ async function readUndeclared(ctx: Context, type: string, limits: BodyLimits): P
 
 /** JSON or an urlencoded form. koa-body reads it; depth and fields are judged here. */
 export async function readFields(ctx: Context, type: string, limit: number): Promise<ReadBody> {
+  refuseEncoding(ctx);
   refuseLength(ctx, limit);
   refuseCharset(ctx);
   // Loaded when it is wanted: it is large, and most requests have no body.
@@ -170,6 +170,11 @@ function refuseLength(ctx: Context, limit: number): void {
     return;
   }
   throw problem('too-large', `The body may have ${limit} bytes at most.`);
+}
+
+function refuseEncoding(ctx: Context): void {
+  const encoding = ctx.get('Content-Encoding');
+  if (encoding !== '' && encoding !== 'identity') throw unsupported('Send the body without Content-Encoding.');
 }
 
 function refuseCharset(ctx: Context): void {

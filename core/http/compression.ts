@@ -8,7 +8,9 @@ import type { Context, Next, Stage } from './exchange.js';
 export function compression(): Stage {
   const compress = koaCompress({ threshold: 1024, zstd: null, deflate: null });
   return async function compressAnswer(ctx: Context, next: Next) {
-    if (ctx.req.headers['accept-encoding'] === undefined) {
+    // A client that takes no encoding at all gets the answer as it is (RFC 9110 §12.5.3).
+    const takesSome = ctx.acceptsEncodings('br', 'gzip', 'identity') !== false;
+    if (ctx.req.headers['accept-encoding'] === undefined || !takesSome) {
       ctx.res.setHeader('Vary', 'Accept-Encoding');
       await next();
       return;

@@ -12,7 +12,7 @@ export function askToConfirm(ctx: Context, question: string, fields: Fields, pag
     label: 'Yes, do it',
     back: wayBack(ctx) ?? null,
   };
-  ctx.state.exchange.audit = { action: 'asked to confirm; nothing was done' };
+  ctx.state.exchange.asked = true;
   ctx.set('Cache-Control', 'no-store');
   ctx.set('Content-Type', 'text/html; charset=utf-8');
   ctx.body = pages.render(ctx, 'confirm.njk', 'Please confirm', model);

@@ -12,6 +12,7 @@ import { negotiate, prefersHtml } from './negotiation.js';
 import type { Notices } from './notices.js';
 import type { HttpSettings } from './options.js';
 import { listPath, type Pages } from './page.js';
+import { confirmationView } from './question.js';
 import { parseFields, type Fields } from './request-target.js';
 import { schemaOf } from './route.js';
 import type { KeptAnswers } from './idempotency.js';
@@ -99,8 +100,11 @@ export class Dispatcher {
   async #admitToAny(ctx: Context, found: Found): Promise<void> {
     let refused: unknown;
     for (const [method, matched] of found.routes) {
+      const gate = this.#gate(ctx, method, matched);
       try {
-        await this.#parts.access.admit(ctx, this.#gate(ctx, method, matched));
+        await this.#parts.access.admit(ctx, gate);
+        // An account that opens one method alone opens no other.
+        if (gate.kind === 'own') ctx.state.exchange.account = null;
         return;
       } catch (error) {
         refused ??= error;
@@ -143,6 +147,7 @@ export class Dispatcher {
         const result = await runAs(matched.route.mark, () => endpoint.handle(input));
         const response: Response = isResponse(result) ? result : { postern: 'response', model: result };
         ctx.state.exchange.audit = response.audit;
+        ctx.state.exchange.asked = response.view === confirmationView;
         await write(response, () => endpoint.page?.(response.model, input) ?? asObject(response.model));
       } catch (error) {
         if (isProblem(error)) ctx.state.exchange.audit = error.details.audit;

@@ -7,11 +7,16 @@ export interface Exchange {
   readonly id: string;
   /** Monotonic milliseconds. */
   readonly started: number;
+  /** Of the client: behind a trusted proxy, what that says. */
   readonly remoteAddress: string;
+  /** The client is on this machine: no proxy that is not trusted has forwarded the request. */
+  readonly isLocal: boolean;
   account: Account | null;
   /** Set when the path and method belong to an endpoint. */
   route: Route | undefined;
   params: Readonly<Record<string, string>>;
+  /** The answer only asks to confirm: nothing was done. */
+  asked: boolean;
   /** What the audit log shall say beside who, where and what status. */
   audit: AuditNote | undefined;
 }

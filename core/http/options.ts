@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { secret } from '../config/outline.js';
 import { SocketName } from '../inherited-sockets.js';
+import { parseNetworks } from '../smtp/networks.js';
 
 const name = z
   .string()
@@ -72,13 +73,33 @@ const HttpLimits = z.strictObject({
     .describe('Largest request line and header section together, in bytes. Read at start.'),
   targetBytes: z.int().min(256).max(65_536).default(8192).describe('Longest path with query, in bytes.'),
   uploadFiles: z.int().min(1).max(1000).default(20).describe('Most files in one multipart upload.'),
-  maxConnections: z.int().min(1).max(100_000).default(1000).describe('Open connections; more are closed at once.'),
+  maxConnections: z
+    .int()
+    .min(1)
+    .max(100_000)
+    .default(1000)
+    .describe('Open connections. Beyond them only health and metrics are answered, on 32 more.'),
+  connectionsPerClient: z
+    .int()
+    .min(1)
+    .max(100_000)
+    .default(100)
+    .describe('Open connections of one client address (IPv6: /64); loopback and trusted proxies have no such limit.'),
   headersSeconds: seconds(15).describe('Time for the header section of a request.'),
   requestSeconds: seconds(120, 2).describe('Time for a whole request with its body.'),
   keepAliveSeconds: seconds(30).describe('How long an idle connection is kept.'),
   loginFailures: z.int().min(1).max(1000).default(10).describe('Failed sign-ins per user and address, then 429.'),
+  loginFailuresPerClient: z
+    .int()
+    .min(1)
+    .max(100_000)
+    .default(50)
+    .describe('Failed sign-ins per client address (IPv6: /64) with any names, then 429.'),
   loginWindowSeconds: seconds(600).describe('The time in which failures are counted.'),
-  exemptLoopback: z.boolean().default(true).describe('Failures from loopback are not counted.'),
+  exemptLoopback: z
+    .boolean()
+    .default(true)
+    .describe('Failures and connections from loopback are not limited, unless a proxy forwards them.'),
   credentialSeconds: z
     .int()
     .min(0)
@@ -95,6 +116,17 @@ export const HttpOptions = z.strictObject({
     .array(z.url({ protocol: /^https?$/ }))
     .default([])
     .describe('Addresses under which browsers reach this server, for example through a proxy.'),
+  trustedProxies: z
+    .array(z.string().min(1))
+    .default([])
+    .superRefine((list, context) => {
+      try {
+        parseNetworks(list);
+      } catch (error) {
+        context.addIssue(error instanceof Error ? error.message : 'must be networks');
+      }
+    })
+    .describe('Networks of reverse proxies whose X-Forwarded-For is believed: ["127.0.0.1", "10.0.0.0/8"].'),
   accounts: z
     .array(AccountOptions)
     .optional()

@@ -1,5 +1,7 @@
 import { type EndpointRequest, respond, type Response } from './endpoint.js';
 
+export const confirmationView = 'confirm.njk';
+
 export interface Question {
   readonly question: string;
   /** What the form said, to be said again. */
@@ -15,5 +17,5 @@ export function ask(request: EndpointRequest, { question, fields, label, back }:
   );
   const model = { question, fields: sent, label, back, action: request.listPath };
   // The endpoint's own model is what scripts get, and those are never asked.
-  return respond({ view: 'confirm.njk', model }) as unknown as Response<never>;
+  return respond({ view: confirmationView, model }) as unknown as Response<never>;
 }

@@ -1,6 +1,7 @@
-import { createServer, STATUS_CODES, type RequestListener, type Server } from 'node:http';
+import { createServer, STATUS_CODES, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { clientKey } from '../ip-address.js';
 import type { Log } from '../log.js';
 import { startError } from '../start-error.js';
 import type { HttpLimits } from './options.js';
@@ -9,25 +10,76 @@ import type { HttpLimits } from './options.js';
 export type HttpPlace =
   { readonly host: string; readonly port: number } | { readonly socket: string; readonly fd: number };
 
-/** The listening side: time limits, connection limit, answers to what is no HTTP. */
+/** Connections beyond the limit, on which only health and metrics are answered. */
+const reservedConnections = 32;
+const reservedPath = /^\/(?:health|metrics)(?:\/(?:extended|prometheus|graphite))?(?:\?|$)/;
+/** A reserved connection is for one request, which has to come at once. */
+const reservedMs = 3000;
+/** A client has this long to read a refusal; then the socket is destroyed, whether or not the client closes its side. */
+const lingerMs = 1000;
+
+export interface HttpServerOptions {
+  readonly listener: RequestListener;
+  readonly limits: HttpLimits;
+  /** Clients without a limit of connections of their own, such as reverse proxies. */
+  readonly isExempt: (address: string) => boolean;
+  readonly log: Log;
+}
+
+/** The listening side: time limits, connection limits, answers to what is no HTTP. */
 export class HttpServer {
   readonly #server: Server;
   readonly #log: Log;
+  readonly #isExempt: (address: string) => boolean;
+  readonly #perClient = new Map<string, number>();
+  readonly #reserved = new WeakSet<Socket>();
+  #limits: HttpLimits;
   #connections = 0;
   #requests = 0;
 
-  constructor(listener: RequestListener, limits: HttpLimits, log: Log) {
+  constructor({ listener, limits, isExempt, log }: HttpServerOptions) {
     this.#log = log;
+    this.#limits = limits;
+    this.#isExempt = isExempt;
+    const handle: RequestListener = (request, response) => {
+      this.#requests += 1;
+      const isReserved = this.#reserved.has(request.socket);
+      if (isReserved) response.setHeader('Connection', 'close');
+      if (isReserved && !reservedPath.test(request.url ?? '')) refuseForNow(response);
+      else listener(request, response);
+    };
     const options = { maxHeaderSize: limits.headerBytes, connectionsCheckingInterval: 1000, requireHostHeader: true };
-    this.#server = createServer(options, listener);
-    this.#server.on('checkContinue', listener);
+    this.#server = createServer(options, handle);
+    this.#server.on('checkContinue', handle);
     this.#server.on('clientError', answerBrokenRequest);
-    this.#server.on('connection', (socket: Socket) => {
-      this.#connections += 1;
-      socket.once('close', () => (this.#connections -= 1));
-    });
-    this.#server.on('request', () => (this.#requests += 1));
+    this.#server.on('connection', (socket: Socket) => this.#admit(socket));
+    this.#server.on('timeout', destroyUnlessWorking);
     this.limit(limits);
+  }
+
+  /** Counts a connection until it is closed, or closes it at once when it is one too many. */
+  #admit(socket: Socket): void {
+    const key = clientKey(socket.remoteAddress ?? '');
+    const ofClient = this.#perClient.get(key) ?? 0;
+    const isReserved = this.#connections >= this.#limits.maxConnections;
+    const limit = isReserved ? 2 : this.#limits.connectionsPerClient;
+    if (ofClient >= limit && !this.#isExempt(socket.remoteAddress ?? '')) {
+      socket.destroy();
+      return;
+    }
+    this.#connections += 1;
+    this.#perClient.set(key, ofClient + 1);
+    socket.once('close', () => this.#forget(key));
+    if (!isReserved) return;
+    this.#reserved.add(socket);
+    setTimeout(() => destroyUnlessWorking(socket), reservedMs).unref();
+  }
+
+  #forget(key: string): void {
+    this.#connections -= 1;
+    const others = (this.#perClient.get(key) ?? 1) - 1;
+    if (others > 0) this.#perClient.set(key, others);
+    else this.#perClient.delete(key);
   }
 
   figures(): Readonly<Record<string, number>> {
@@ -36,10 +88,13 @@ export class HttpServer {
 
   /** Takes new limits; connections that are open keep theirs. */
   limit(limits: HttpLimits): void {
+    this.#limits = limits;
     this.#server.headersTimeout = Math.min(limits.headersSeconds, limits.requestSeconds) * 1000;
     this.#server.requestTimeout = limits.requestSeconds * 1000;
     this.#server.keepAliveTimeout = limits.keepAliveSeconds * 1000;
-    this.#server.maxConnections = limits.maxConnections;
+    // A client that does not read its answer is cut off like one that does not finish its request.
+    this.#server.timeout = limits.requestSeconds * 1000;
+    this.#server.maxConnections = limits.maxConnections + reservedConnections;
     this.#server.maxRequestsPerSocket = 10_000;
   }
 
@@ -118,4 +173,22 @@ function answerBrokenRequest(error: NodeJS.ErrnoException, socket: Duplex): void
     'Connection: close',
   ];
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`);
+  setTimeout(() => socket.destroy(), lingerMs).unref();
+}
+
+/** An idle connection, or one whose client does not read; a handler that takes its time keeps its socket. */
+function destroyUnlessWorking(socket: Socket): void {
+  const response = (socket as Socket & { _httpMessage?: object | null })._httpMessage;
+  if (response === undefined || response === null || socket.writableLength > 0) socket.destroy();
+}
+
+function refuseForNow(response: ServerResponse): void {
+  const body = `${JSON.stringify({ type: 'about:blank', title: 'Service Unavailable', status: 503 })}\n`;
+  response.writeHead(503, {
+    'Content-Type': 'application/problem+json',
+    'Content-Length': body.length,
+    'Retry-After': '5',
+    Connection: 'close',
+  });
+  response.end(body);
 }

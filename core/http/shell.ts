@@ -6,6 +6,7 @@ import { InheritedSockets } from '../inherited-sockets.js';
 import type { Log } from '../log.js';
 import type { PluginContext } from '../plugin.js';
 import { AttemptLimiter } from '../rate.js';
+import { parseNetworks, type NetworkSet } from '../smtp/networks.js';
 import { AccessControl } from './access.js';
 import { accessLog, beginExchange } from './access-log.js';
 import { AccessRules } from './access-rules.js';
@@ -19,7 +20,7 @@ import { Dispatcher } from './dispatch.js';
 import { docsEndpoints } from './docs-page.js';
 import type { AnyEndpoint, EndpointDescription } from './endpoint.js';
 import type { ExchangeState } from './exchange.js';
-import { hostCheck } from './host.js';
+import { hostCheck, isLoopback } from './host.js';
 import { KeptAnswers } from './idempotency.js';
 import { Navigation, type NavigationLink, type Side } from './navigation.js';
 import { Notices } from './notices.js';
@@ -107,7 +108,9 @@ class Shell implements HttpShell {
   #settings: HttpSettings;
   #uploadLimit: number;
   #rules: AccessRules;
+  #trustedProxies: NetworkSet;
   #signIns: AttemptLimiter;
+  #clientSignIns: AttemptLimiter;
   #document: object | undefined;
   /** Until a plugin mounts or goes, the rules change, or the address does. */
   #described: { readonly base: string; readonly endpoints: readonly EndpointDescription[] } | undefined;
@@ -119,7 +122,8 @@ class Shell implements HttpShell {
     this.#settings = settings;
     this.#uploadLimit = input.uploadLimit;
     this.#rules = new AccessRules(settings.access);
-    this.#signIns = this.#countSignIns(settings);
+    this.#signIns = this.#countFailures(settings.limits, settings.limits.loginFailures);
+    this.#clientSignIns = this.#countFailures(settings.limits, settings.limits.loginFailuresPerClient);
     this.#assets = new Assets(input.publicRoot);
     this.#views = new Views({
       root: input.viewsRoot,
@@ -134,7 +138,14 @@ class Shell implements HttpShell {
     this.#answers = new KeptAnswers({ folder: join(input.dataRoot, 'idempotency'), clock, log });
     this.#audit = input.audit ?? new AuditFile(join(input.dataRoot, 'logs'), log);
     this.#buildStages(notices);
-    this.#server = new HttpServer(this.callback(), settings.limits, log);
+    this.#trustedProxies = parseNetworks(settings.trustedProxies);
+    this.#server = new HttpServer({
+      listener: this.callback(),
+      limits: settings.limits,
+      isExempt: (address) =>
+        this.#trustedProxies.has(address) || (this.#settings.limits.exemptLoopback && isLoopback(address)),
+      log,
+    });
     const describe = () => this.describe();
     this.mount('http', docsEndpoints({ document: () => this.#openApi(), describe }));
   }
@@ -205,14 +216,19 @@ class Shell implements HttpShell {
 
   reconfigure(settings: HttpSettings, uploadLimit = this.#uploadLimit): void {
     const rules = new AccessRules(settings.access);
-    const { loginFailures, loginWindowSeconds, credentialSeconds } = this.#settings.limits;
+    const { loginFailures, loginFailuresPerClient, loginWindowSeconds, credentialSeconds } = this.#settings.limits;
     const { limits } = settings;
-    if (limits.loginFailures !== loginFailures || limits.loginWindowSeconds !== loginWindowSeconds) {
-      this.#signIns = this.#countSignIns(settings);
+    const otherWindow = limits.loginWindowSeconds !== loginWindowSeconds;
+    if (otherWindow || limits.loginFailures !== loginFailures) {
+      this.#signIns = this.#countFailures(limits, limits.loginFailures);
+    }
+    if (otherWindow || limits.loginFailuresPerClient !== loginFailuresPerClient) {
+      this.#clientSignIns = this.#countFailures(limits, limits.loginFailuresPerClient);
     }
     if (limits.credentialSeconds !== credentialSeconds) this.#input.accounts.remember(limits.credentialSeconds);
     this.#settings = settings;
     this.#uploadLimit = uploadLimit;
+    this.#trustedProxies = parseNetworks(settings.trustedProxies);
     this.#rules = rules;
     this.#forgetDescriptions();
     this.#server.limit(settings.limits);
@@ -229,6 +245,7 @@ class Shell implements HttpShell {
     const access = new AccessControl({
       accounts,
       limiter: () => this.#signIns,
+      clientLimiter: () => this.#clientSignIns,
       exemptLoopback: () => settings().limits.exemptLoopback,
     });
     const dispatcher = new Dispatcher({
@@ -243,11 +260,11 @@ class Shell implements HttpShell {
       uploadLimit: () => this.#uploadLimit,
     });
     const stages = [
-      beginExchange(clock),
+      beginExchange(clock, () => this.#trustedProxies),
       accessLog(log, clock, metrics),
       compression(),
       securityHeaders(settings),
-      auditTrail(this.#audit, clock),
+      auditTrail(this.#audit, clock, metrics),
       problemBoundary(this.#pages, log),
       hostCheck(settings),
       targetCheck(() => settings().limits.targetBytes),
@@ -266,8 +283,7 @@ class Shell implements HttpShell {
     return socket === undefined ? { host, port } : { socket, fd: sockets.find(socket, 'HTTP') };
   }
 
-  #countSignIns({ limits }: HttpSettings): AttemptLimiter {
-    const { loginFailures: limit, loginWindowSeconds: windowSeconds } = limits;
+  #countFailures({ loginWindowSeconds: windowSeconds }: HttpSettings['limits'], limit: number): AttemptLimiter {
     return new AttemptLimiter({ limit, windowSeconds, maxKeys: 10_000, clock: this.#input.clock });
   }
 

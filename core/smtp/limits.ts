@@ -1,6 +1,7 @@
 import { AttemptLine } from '../attempt-line.js';
 import type { Clock } from '../clock.js';
 import { clientKey, isLoopbackAddress } from '../ip-address.js';
+import { onBehalfOf } from '../password.js';
 import { AttemptLimiter } from '../rate.js';
 import type { SmtpLimits } from './limit-options.js';
 
@@ -85,7 +86,9 @@ export class ClientLimits {
 
   /** Has a sign-in from that address tried, after others where too many might fail; undefined when the address must wait. */
   attempt<T>(ip: string, attempt: () => Promise<T>): Promise<T | undefined> {
-    return this.isExempt(ip) ? attempt() : this.#signInLine.make(clientKey(ip), attempt);
+    const key = clientKey(ip);
+    const work = (): Promise<T> => onBehalfOf('smtp', key, attempt);
+    return this.isExempt(ip) ? work() : this.#signInLine.make(key, work);
   }
 
   /** A sign-in from that address has failed. True when it must wait now; that is said once in each window. */

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { secret } from '../../core/config/outline.js';
+import { isClearText } from './web-reader.js';
 
 const name = '[A-Za-z0-9][A-Za-z0-9._-]{0,127}';
 const layer = new RegExp(`^(${name}|\\{server\\})(/(${name}|\\{server\\})){0,1}$`);
@@ -44,6 +45,10 @@ export const SyncOptions = z
       .describe('All files together may be so large, in bytes.'),
   })
   .superRefine((sync, context) => {
+    if (isClearText(sync.source)) {
+      const message = 'must be https: http carries configuration and token in clear text, and is for loopback alone';
+      context.addIssue({ code: 'custom', path: ['source'], message });
+    }
     if ((sync.username === undefined) !== (sync.password === undefined)) {
       context.addIssue({ code: 'custom', path: ['username'], message: 'username and password belong together' });
     }

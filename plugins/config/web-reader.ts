@@ -1,3 +1,4 @@
+import { isLoopbackAddress } from '../../core/ip-address.js';
 import type { LookBounds } from '../../core/contracts/configuration-source.js';
 import { isProblem, problem } from '../../core/problem.js';
 
@@ -70,12 +71,20 @@ export class WebReader {
   }
 }
 
+/** An http URL whose host is not this machine. */
+export function isClearText(address: string): boolean {
+  const url = URL.parse(address);
+  if (url?.protocol !== 'http:') return false;
+  const host = url.hostname.replace(/^\[|\]$/g, '');
+  return host !== 'localhost' && !isLoopbackAddress(host);
+}
+
 function redirected(from: URL, location: string | null): URL {
   const to = location === null ? null : URL.parse(location, from.href);
   if (to === null) throw problem('invalid', `${shown(from)} redirects to no address.`);
-  const allowed = from.protocol === 'https:' ? ['https:'] : ['https:', 'http:'];
-  if (!allowed.includes(to.protocol))
-    throw problem('invalid', `${shown(from)} redirects to a place that is not as safe.`);
+  const isSafe =
+    to.protocol === 'https:' || (from.protocol === 'http:' && to.protocol === 'http:' && !isClearText(to.href));
+  if (!isSafe) throw problem('invalid', `${shown(from)} redirects to a place that is not as safe.`);
   to.username = '';
   to.password = '';
   return to;

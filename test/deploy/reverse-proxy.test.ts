@@ -17,7 +17,14 @@ import { deployFolder } from './unit-file.js';
 
 /** As the comment in the snippets says. */
 const config = `{
-  http: { host: '127.0.0.1', port: 0, publicUrls: ['https://${siteName}'], limits: { exemptLoopback: false } },
+  http: {
+    host: '127.0.0.1',
+    port: 0,
+    publicUrls: ['https://${siteName}'],
+    trustedProxies: ['127.0.0.1'],
+    // The clients of these tests are on loopback, too.
+    limits: { exemptLoopback: false },
+  },
   smtp: { listeners: [{ port: 0 }] },
 }`;
 const Authorization = `Basic ${Buffer.from(`admin:${adminPassword}`).toString('base64')}`;
@@ -26,13 +33,15 @@ interface Call {
   readonly method?: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: Buffer | string;
+  readonly from?: string;
 }
 
 /** Asks the proxy as a browser would that found it under its name. */
-async function call(proxy: ReverseProxy, path: string, { method = 'GET', headers = {}, body }: Call = {}) {
+async function call(proxy: ReverseProxy, path: string, { method = 'GET', headers = {}, body, from }: Call = {}) {
   const request = secure({
     host: '127.0.0.1',
     port: proxy.httpsPort,
+    ...(from !== undefined && { localAddress: from }),
     path,
     method,
     servername: siteName,
@@ -82,6 +91,21 @@ for (const kind of [nginx, caddy]) {
       const [redirect] = (await once(request, 'response')) as [IncomingMessage];
       assert.equal(redirect.statusCode, 308);
       assert.equal(redirect.headers.location?.replace(`:${proxy.httpsPort}`, ''), `https://${siteName}/logs`);
+    });
+
+    test('F-S5 wrong passwords of one client lock out no other', async (t) => {
+      const { proxy } = await start(t, kind);
+      const wrong = {
+        Authorization: `Basic ${Buffer.from('admin:guess').toString('base64')}`,
+        'X-Forwarded-For': '127.0.0.8',
+      };
+      const guesses: (number | undefined)[] = [];
+      for (let number = 0; number < 11; number += 1) {
+        guesses.push((await call(proxy, '/store', { from: '127.0.0.7', headers: wrong })).statusCode);
+      }
+      assert.deepEqual(guesses, [...Array<number>(10).fill(401), 429]);
+      assert.equal((await call(proxy, '/store', { from: '127.0.0.7' })).statusCode, 429);
+      assert.equal((await call(proxy, '/store', { from: '127.0.0.8' })).statusCode, 200);
     });
 
     test('a message of 40 MB is uploaded, and one beyond the limit is refused', async (t) => {
