@@ -19,15 +19,20 @@ export interface EntryFilter {
   readonly q?: string;
   /** Exact address, or a domain with `@` in front; `<>` for the null reverse-path. */
   readonly sender?: string;
+  /** Of the criteria of recipients (this one and the next three) all must hold for one and the same recipient. */
   readonly recipient?: string;
-  /** Exact destination of an open recipient. */
+  /** The domain of an open recipient. */
   readonly domain?: string;
+  /** Exact next hop of an open recipient. */
+  readonly destination?: string;
   /** Normalised last reply, as statistics give it. */
   readonly reason?: string;
-  /** Queued at least so many seconds ago. */
-  readonly olderThan?: number;
-  /** Queued less than so many seconds ago. */
-  readonly youngerThan?: number;
+  /** Queued at least so many seconds ago, or at that time (ISO 8601) or before. */
+  readonly olderThan?: number | string;
+  /** Queued less than so many seconds ago, or after that time. */
+  readonly youngerThan?: number | string;
+  /** Queued at most so many seconds ago, or at that time or after. */
+  readonly since?: number | string;
   readonly minAttempts?: number;
 }
 
@@ -75,7 +80,7 @@ export interface QueueStatistics {
 
 export type Selector =
   | { readonly uids: readonly string[] }
-  /** With `expect`: only while the filter lets so many through. */
+  /** Criteria of recipients leave the other recipients alone. With `expect`: only while the filter lets so many entries through. */
   | { readonly filter: EntryFilter; readonly expect?: number | undefined };
 
 export type Mutation =
@@ -85,7 +90,21 @@ export type Mutation =
   | { readonly operation: 'hold'; readonly reason?: string; readonly until?: number }
   | { readonly operation: 'release' };
 
-export interface MutationResult {
+/** What a mutation changes. */
+export interface MutationReach {
+  readonly recipients: number;
+  /** Entries with at least one such recipient. */
+  readonly messages: number;
+  /** Open recipients of the same entries that stay as they are. */
+  readonly otherRecipients: number;
+}
+
+export interface MutationPreview extends MutationReach {
+  /** Some of the entries that would change, and the recipients concerned. */
+  readonly sample: readonly { readonly entry: EntrySummary; readonly addresses: readonly string[] }[];
+}
+
+export interface MutationResult extends MutationReach {
   readonly requested: number;
   readonly changed: number;
   readonly results: readonly {

@@ -9,6 +9,7 @@ import type {
   EntryPage,
   ListOptions,
   Mutation,
+  MutationPreview,
   MutationResult,
   QueueStatistics,
   Selector,
@@ -66,6 +67,8 @@ export interface RelayQueue {
    * @throws Problem `conflict` when the selector chooses another number than it expects
    */
   mutate(selector: Selector, mutation: Mutation, now: number): Promise<MutationResult>;
+  /** What `mutate` would change. */
+  preview(selector: Selector, mutation: Mutation, now: number): Promise<MutationPreview>;
   /** So many notices that nobody has sent yet, and all others of the same entries. What was given and stays comes behind the rest. */
   notices(limit: number): Promise<readonly { readonly entry: Entry; readonly notice: Notice }[]>;
   /** These notices are on their way, durably, or will never be sent: all of them in one step. */

@@ -20,6 +20,33 @@ const States = z
 
 const optional = <T extends z.ZodType>(schema: T) => z.union([z.literal(''), schema]).optional();
 
+const secondsOf: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 86_400 };
+const maxAge = 1e9;
+const zoneless = /T[^Z+-]*$/;
+
+/** Seconds, or a time in ISO 8601. */
+const Age = z
+  .union([
+    z.int().min(0).max(maxAge),
+    z
+      .string()
+      .max(40)
+      .transform((text, context): number | string | undefined => {
+        if (text === '') return undefined;
+        const [, count, unit = 's'] = /^(\d{1,10})([smhd])?$/.exec(text) ?? [];
+        const seconds = Number(count) * (secondsOf[unit] ?? 0);
+        if (seconds <= maxAge) return seconds;
+        const at = /^\d{4}-\d{2}-\d{2}(T|$)/.test(text) ? Date.parse(zoneless.test(text) ? `${text}Z` : text) : NaN;
+        if (!Number.isNaN(at)) return new Date(at).toISOString();
+        context.addIssue({
+          code: 'custom',
+          message: 'must be an age such as 15m, 2h or 7d, seconds, or an ISO 8601 time',
+        });
+        return z.NEVER;
+      }),
+  ])
+  .optional();
+
 /** What a list is filtered by; empty fields count as absent. */
 export const filterFields = {
   q: z.string().max(200).optional().describe('Part of uid, sender, recipient, subject, Message-ID or last reply.'),
@@ -29,10 +56,12 @@ export const filterFields = {
     .describe('The open states if absent.'),
   sender: optional(word).describe('Address, @domain, or <> for the null reverse-path.'),
   recipient: optional(word).describe('Address or @domain.'),
-  domain: optional(word).describe('Destination: a domain, [literal] or route:NAME.'),
+  domain: optional(word).describe('Domain of an open recipient.'),
+  destination: optional(word).describe('Next hop of an open recipient: a domain, [literal] or route:NAME.'),
   reason: optional(word).describe('Last reply without what differs from mail to mail, as statistics give it.'),
-  olderThan: z.int().min(0).max(1e9).optional().describe('Queued at least so many seconds ago.'),
-  youngerThan: z.int().min(0).max(1e9).optional().describe('Queued less than so many seconds ago.'),
+  olderThan: Age.describe('Queued at least so long ago (15m, 2h, 7d, or seconds), or until that time (ISO 8601).'),
+  youngerThan: Age.describe('Queued less than so long ago, or after that time.'),
+  since: Age.describe('Queued at most so long ago, or from that time on.'),
   minAttempts: z.int().min(0).max(1e6).optional(),
 };
 const FilterFields = z.strictObject(filterFields);
@@ -68,8 +97,6 @@ const ChoosingFilter = FilterFields.extend({
   return z.NEVER;
 });
 
-const numbers = new Set(['olderThan', 'youngerThan', 'minAttempts']);
-
 /** What a form has in one field: the query of the list. */
 const WrittenFilter = z
   .string()
@@ -78,7 +105,7 @@ const WrittenFilter = z
     if (text === '') return undefined;
     const fields = [...new URLSearchParams(text)].map(([name, value]): [string, unknown] => [
       name,
-      name === 'all' ? value === 'true' : numbers.has(name) ? Number(value) : value,
+      name === 'all' ? value === 'true' : name === 'minAttempts' ? Number(value) : value,
     ]);
     const read = ChoosingFilter.safeParse(Object.fromEntries(fields));
     if (read.success) return read.data;

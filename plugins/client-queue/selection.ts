@@ -43,8 +43,8 @@ const mostLookedAt = 50;
 /** Where the chosen ones go; undefined when that is too much to look at. */
 export async function destinationsOf({ selector }: Chosen, queue: RelayQueue): Promise<readonly string[] | undefined> {
   if ('filter' in selector) {
-    const { domain } = selector.filter;
-    return domain === undefined ? undefined : [domain];
+    const { destination } = selector.filter;
+    return destination === undefined ? undefined : [destination.toLowerCase()];
   }
   if (selector.uids.length > mostLookedAt) return undefined;
   const entries = await Promise.all(selector.uids.map((uid) => queue.find(uid)));

@@ -1,9 +1,10 @@
 import { openStates, type EntryState } from '../../../core/contracts/queue-entry.js';
 import type { EntryFilter } from '../../../core/contracts/queue-list.js';
-import { isOpen, type QueuedEntry } from './queued-entry.js';
+import { isOpen, type QueuedEntry, type RecipientRecord } from './queued-entry.js';
 import { mentions } from './word-search.js';
 
 type Test = (entry: QueuedEntry) => boolean;
+export type RecipientTest = (recipient: RecipientRecord) => boolean;
 
 /** The states that a filter lets through. */
 export function statesOf({ state }: EntryFilter): ReadonlySet<EntryState> {
@@ -18,32 +19,52 @@ export function testOf(filter: EntryFilter, now: number): Test {
   if (!openStates.every((state) => states.has(state)) || states.size > openStates.length) {
     tests.push((entry) => states.has(entry.state));
   }
-  const { olderThan, youngerThan, minAttempts, domain, reason, sender, recipient, q } = filter;
-  if (olderThan !== undefined) tests.push(({ queuedAt }) => queuedAt <= now - olderThan * 1000);
-  if (youngerThan !== undefined) tests.push(({ queuedAt }) => queuedAt > now - youngerThan * 1000);
-  if (minAttempts !== undefined) tests.push((entry) => entry.attempts >= minAttempts);
-  if (domain !== undefined) tests.push(hasDestination(domain.toLowerCase()));
-  if (reason !== undefined) tests.push(hasReason(reason.toLowerCase()));
-  if (sender !== undefined) tests.push(hasSender(sender.toLowerCase()));
-  if (recipient !== undefined) {
-    const matches = addressTest(recipient.toLowerCase());
-    tests.push(({ recipients }) => recipients.some(({ address }) => matches(address)));
+  const { olderThan, youngerThan, since, minAttempts, sender, q } = filter;
+  const momentOf = (age: number | string): number => (typeof age === 'number' ? now - age * 1000 : Date.parse(age));
+  if (olderThan !== undefined) {
+    const latest = momentOf(olderThan);
+    tests.push(({ queuedAt }) => queuedAt <= latest);
   }
+  if (youngerThan !== undefined) {
+    const earliest = momentOf(youngerThan);
+    tests.push(({ queuedAt }) => queuedAt > earliest);
+  }
+  if (since !== undefined) {
+    const earliest = momentOf(since);
+    tests.push(({ queuedAt }) => queuedAt >= earliest);
+  }
+  if (minAttempts !== undefined) tests.push((entry) => entry.attempts >= minAttempts);
+  if (sender !== undefined) tests.push(hasSender(sender.toLowerCase()));
+  const chooses = recipientTestOf(filter);
+  if (chooses !== undefined) tests.push(({ recipients }) => recipients.some(chooses));
   if (q !== undefined && q !== '') tests.push(mentions(q));
   const [only, ...others] = tests;
   if (only === undefined) return () => true;
   return others.length === 0 ? only : (entry) => tests.every((test) => test(entry));
 }
 
-/** Of a finished entry any recipient counts: it has no open one. */
-function hasDestination(wanted: string): Test {
-  return (entry) =>
-    entry.recipients.some((one) => one.destination === wanted && (entry.finishedAt !== null || isOpen(one)));
-}
-
-function hasReason(wanted: string): Test {
-  return (entry) =>
-    entry.recipients.some((one) => one.reason.toLowerCase() === wanted && (entry.finishedAt !== null || isOpen(one)));
+/** Which recipients of an entry a filter chooses; undefined when it has no criterion of recipients, so that it chooses all. */
+export function recipientTestOf({ domain, destination, reason, recipient }: EntryFilter): RecipientTest | undefined {
+  const tests: RecipientTest[] = [];
+  if (destination !== undefined) {
+    const wanted = destination.toLowerCase();
+    tests.push((one) => one.destination === wanted);
+  }
+  if (domain !== undefined) {
+    const matches = addressTest(`@${domain.toLowerCase()}`);
+    tests.push(({ address }) => matches(address));
+  }
+  if (reason !== undefined) {
+    const wanted = reason.toLowerCase();
+    tests.push((one) => one.reason.toLowerCase() === wanted);
+  }
+  // An address is found wherever it occurs; of the others only open recipients count, but in a finished entry, which has none.
+  if (tests.length > 0) tests.push((one) => one.entry.finishedAt !== null || isOpen(one));
+  if (recipient !== undefined) {
+    const matches = addressTest(recipient.toLowerCase());
+    tests.push(({ address }) => matches(address));
+  }
+  return tests.length === 0 ? undefined : (one) => tests.every((test) => test(one));
 }
 
 function hasSender(wanted: string): Test {

@@ -6,6 +6,7 @@ import type {
   EntryPage,
   ListOptions,
   Mutation,
+  MutationPreview,
   MutationResult,
   QueueStatistics,
   Selector,
@@ -22,13 +23,14 @@ import type { Bodies } from './bodies.js';
 import type { ChangeGround } from './change.js';
 import { draftOf } from './draft.js';
 import { DueSignal } from './due-signal.js';
+import { type RecipientTest, recipientTestOf } from './entry-filter.js';
 import { EntryReader } from './entry-reader.js';
 import type { Journal } from './journal.js';
 import { Ledger } from './ledger.js';
 import { leaseChange, Leases } from './leases.js';
 import type { Loaded } from './loading.js';
 import { loseLease } from './lost-lease.js';
-import { mutateAll } from './mutations.js';
+import { mutateAll, previewAll } from './mutations.js';
 import { OutcomeListeners } from './outcomes.js';
 import type { OpenedRelayQueue, QueueBounds } from './open-relay-queue.js';
 import type { Quarantine } from './quarantine.js';
@@ -187,7 +189,11 @@ export class FileRelayQueue implements OpenedRelayQueue {
 
   async mutate(selector: Selector, mutation: Mutation, now: number): Promise<MutationResult> {
     if (this.#closed) throw problem('unavailable', 'The queue is closing.');
-    return mutateAll(this.#ledger, await this.#chosen(selector), mutation, now);
+    return mutateAll(this.#ledger, await this.#chosen(selector), mutation, now, choiceOf(selector));
+  }
+
+  async preview(selector: Selector, mutation: Mutation, now: number): Promise<MutationPreview> {
+    return previewAll(this.#ledger, await this.#chosen(selector), mutation, now, choiceOf(selector));
   }
 
   async #chosen(selector: Selector): Promise<readonly string[]> {
@@ -268,3 +274,6 @@ export class FileRelayQueue implements OpenedRelayQueue {
     await this.#input.bodies.close();
   }
 }
+
+const choiceOf = (selector: Selector): RecipientTest | undefined =>
+  'filter' in selector ? recipientTestOf(selector.filter) : undefined;

@@ -1,6 +1,7 @@
 import type { Mutation, MutationResult } from '../../../core/contracts/queue-list.js';
 import type { Change, RecipientChange } from './change.js';
 import { addNotices, draftOf, finish, statesBehind, type Draft } from './draft.js';
+import type { RecipientTest } from './entry-filter.js';
 import {
   isOpen,
   isWaiting,
@@ -15,9 +16,11 @@ type Outcome = Omit<MutationResult['results'][number], 'uid'>;
 export interface Mutated extends Outcome {
   /** Undefined when there is nothing to change. */
   readonly change: Change | undefined;
+  /** Those that change, now or behind the attempt that is under way. */
+  readonly recipients: readonly RecipientRecord[];
 }
 
-const nothing = (detail: string): Mutated => ({ outcome: 'done', detail, change: undefined });
+const nothing = (detail: string): Mutated => ({ outcome: 'done', detail, change: undefined, recipients: [] });
 
 const behindAttempt = {
   delete: 'It is deleted behind the attempt that is under way.',
@@ -25,20 +28,23 @@ const behindAttempt = {
   hold: 'It is held behind the attempt that is under way.',
 } as const;
 
-/** What a mutation makes of an entry. Doing it again changes nothing more. */
-export function mutateEntry(entry: QueuedEntry, mutation: Mutation, now: number): Mutated {
+/** What a mutation makes of an entry, or only of the recipients that are chosen. Doing it again changes nothing more. */
+export function mutateEntry(entry: QueuedEntry, mutation: Mutation, now: number, chooses?: RecipientTest): Mutated {
   if (!entry.isOpen) return nothing('It is finished.');
-  if (mutation.operation === 'retry') return retry(entry, mutation.at ?? now);
-  if (mutation.operation === 'release') return release(entry, now);
-  return endOrHold(entry, mutation, now);
+  const chosen = entry.recipients.filter((one) => isOpen(one) && (chooses?.(one) ?? true));
+  if (chosen.length === 0) return nothing('No open recipient matches.');
+  if (mutation.operation === 'retry') return retry(entry, chosen, mutation.at ?? now);
+  if (mutation.operation === 'release') return release(entry, chosen, now);
+  const isWhole = chooses === undefined || chosen.length === entry.recipients.filter(isOpen).length;
+  return endOrHold(entry, isWhole ? mutation : { ...mutation, recipients: chosen.map(({ index }) => index) }, now);
 }
 
-function retry(entry: QueuedEntry, at: number): Mutated {
-  const waiting = entry.recipients.filter(isWaiting);
-  const active = entry.recipients.some(({ state }) => state === 'active');
+function retry(entry: QueuedEntry, chosen: readonly RecipientRecord[], at: number): Mutated {
+  const waiting = chosen.filter(isWaiting);
+  const active = chosen.some(({ state }) => state === 'active');
   if (waiting.length === 0) {
     return active
-      ? { outcome: 'active', detail: 'An attempt is under way.', change: undefined }
+      ? { outcome: 'active', detail: 'An attempt is under way.', change: undefined, recipients: [] }
       : nothing('It is held; release it to have it sent.');
   }
   const changes = waiting.map(({ index, state }) => ({ index, state, due: at, manual: true }));
@@ -46,21 +52,40 @@ function retry(entry: QueuedEntry, at: number): Mutated {
     outcome: active ? 'active' : 'done',
     detail: active ? 'An attempt for other recipients is under way.' : null,
     change: { ...draftOf(entry), recipients: changes },
+    recipients: waiting,
   };
 }
 
-function release(entry: QueuedEntry, now: number): Mutated {
-  const held = entry.recipients.filter(({ state }) => state === 'held');
-  const cancels = entry.details.pending?.operation === 'hold';
-  if (held.length === 0 && !cancels) return nothing('It is not held.');
+function release(entry: QueuedEntry, chosen: readonly RecipientRecord[], now: number): Mutated {
+  const held = chosen.filter(({ state }) => state === 'held');
+  const { pending, discardAt } = entry.details;
+  const cancelled =
+    pending?.operation === 'hold' ? chosen.filter((one) => one.state === 'active' && concerns(pending, one)) : [];
+  if (held.length === 0 && cancelled.length === 0) return nothing('It is not held.');
   const draft = draftOf(entry);
   draft.recipients = held.map((recipient) => released(recipient, now));
-  draft.hold = null;
-  draft.holdUntil = null;
-  if (entry.details.discardAt !== null) draft.discardAt = null;
   draft.crashes = 0;
-  if (cancels) draft.pending = null;
-  return { outcome: 'done', detail: null, change: draft };
+  if (pending !== null && cancelled.length > 0) draft.pending = without(entry, pending, cancelled);
+  if (!statesBehind(entry, draft).some(({ state }) => state === 'held')) {
+    draft.hold = null;
+    draft.holdUntil = null;
+    if (discardAt !== null) draft.discardAt = null;
+  }
+  return { outcome: 'done', detail: null, change: draft, recipients: [...held, ...cancelled] };
+}
+
+const concerns = ({ recipients }: PendingOperation, { index }: RecipientRecord): boolean =>
+  recipients === undefined || recipients.includes(index);
+
+/** The operation for those who are left in flight; null when nobody is. */
+function without(
+  entry: QueuedEntry,
+  pending: PendingOperation,
+  cancelled: readonly RecipientRecord[],
+): NonNullable<Change['pending']> | null {
+  const left = entry.recipients.filter((one) => one.state === 'active' && concerns(pending, one));
+  const recipients = left.filter((one) => !cancelled.includes(one)).map(({ index }) => index);
+  return recipients.length === 0 ? null : { ...pending, recipients };
 }
 
 export function released(recipient: RecipientRecord, now: number): RecipientChange {
@@ -70,30 +95,59 @@ export function released(recipient: RecipientRecord, now: number): RecipientChan
 /** Who is in flight is seen to behind his attempt; the others at once, for they must not be tried meanwhile. */
 function endOrHold(entry: QueuedEntry, operation: PendingOperation, now: number): Mutated {
   const draft = draftOf(entry);
-  const isActive = entry.recipients.some(({ state }) => state === 'active');
-  const detail = isActive ? behindAttempt[operation.operation] : null;
-  if (isActive && entry.details.pending?.operation === operation.operation)
-    return { outcome: 'active', detail, change: undefined };
-  if (isActive) draft.pending = operation;
+  const { pending } = entry.details;
+  const chosen = entry.recipients.filter((one) => isOpen(one) && concerns(operation, one));
+  const active = chosen.filter(({ state }) => state === 'active');
+  const isActive = active.length > 0;
+  const isSame = pending?.operation === operation.operation;
+  const isPending = isSame && active.every((one) => concerns(pending, one));
+  let detail: string | null = isActive ? behindAttempt[operation.operation] : null;
+  if (isActive && isPending && active.length === chosen.length)
+    return { outcome: 'active', detail, change: undefined, recipients: [] };
+  let recipients = chosen;
+  if (isActive && !isPending) {
+    const others = entry.recipients.filter((one) => one.state === 'active' && !active.includes(one));
+    const claimed = pending === null ? [] : others.filter((one) => concerns(pending, one));
+    if (claimed.length > 0 && !isSame) {
+      recipients = chosen.filter((one) => !active.includes(one));
+      detail = 'Something else is to be done behind the attempt that is under way. Try again behind it.';
+      if (recipients.length === 0) return { outcome: 'active', detail, change: undefined, recipients };
+    } else {
+      draft.pending = withRecipients(operation, claimed);
+    }
+  }
   perform(entry, draft, operation, now);
   finish(entry, draft, now);
-  return { outcome: isActive ? 'active' : 'done', detail, change: draft };
+  return { outcome: isActive ? 'active' : 'done', detail, change: draft, recipients };
+}
+
+/** The operation for those it is for already as well. */
+function withRecipients(
+  { recipients, ...operation }: PendingOperation,
+  more: readonly RecipientRecord[],
+): NonNullable<Change['pending']> {
+  if (recipients === undefined) return operation;
+  return { ...operation, recipients: [...recipients, ...more.map(({ index }) => index)] };
 }
 
 /** What an operator asked for while the entry was in flight, for those who are not in flight any more. */
 export function performPending(entry: QueuedEntry, draft: Draft, now: number): void {
   const { pending } = entry.details;
   if (pending === null) return;
-  if (!statesBehind(entry, draft).some(({ state }) => state === 'active')) draft.pending = null;
+  const states = statesBehind(entry, draft);
+  if (!entry.recipients.some((one, at) => states[at]?.state === 'active' && concerns(pending, one)))
+    draft.pending = null;
   perform(entry, draft, pending, now);
 }
 
 function perform(entry: QueuedEntry, draft: Draft, operation: PendingOperation, now: number): void {
   const states = statesBehind(entry, draft);
-  const open = entry.recipients.filter((_, index) => {
-    const one = states[index];
-    return one !== undefined && isOpen(one) && one.state !== 'active';
-  });
+  const open = entry.recipients
+    .filter((_, index) => {
+      const one = states[index];
+      return one !== undefined && isOpen(one) && one.state !== 'active';
+    })
+    .filter((one) => concerns(operation, one));
   if (open.length === 0) return;
   const before = new Map((draft.recipients ?? []).map((change) => [change.index, change]));
   for (const recipient of open)
@@ -101,15 +155,21 @@ function perform(entry: QueuedEntry, draft: Draft, operation: PendingOperation, 
   draft.recipients = [...before.values()];
   if (operation.operation === 'hold') {
     draft.hold = operation.reason ?? 'Held by an operator.';
-    draft.holdUntil = operation.until ?? null;
+    draft.holdUntil = holdUntil(entry, operation, open);
     if (entry.details.discardAt !== null || draft.discardAt !== undefined) draft.discardAt = null;
     return;
   }
-  draft.hold = null;
   if (operation.operation === 'delete') return;
   const { reason } = operation;
   const recipients = open.map(({ address }) => address);
   addNotices(entry, draft, [{ kind: 'failed', recipients, at: now, ...(reason !== undefined && { reason }) }]);
+}
+
+/** An entry has one end of holding: who is held longer, or without an end, stays so. */
+function holdUntil(entry: QueuedEntry, { until }: PendingOperation, now: readonly RecipientRecord[]): number | null {
+  if (!entry.recipients.some((one) => one.state === 'held' && !now.includes(one))) return until ?? null;
+  const before = entry.details.holdUntil;
+  return until === undefined || before === null ? null : Math.max(until, before);
 }
 
 function performed(

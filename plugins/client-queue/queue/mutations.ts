@@ -1,7 +1,10 @@
-import type { Mutation, MutationResult } from '../../../core/contracts/queue-list.js';
+import type { Mutation, MutationPreview, MutationResult } from '../../../core/contracts/queue-list.js';
 import type { Change } from './change.js';
+import type { RecipientTest } from './entry-filter.js';
+import { summaryOf } from './entry-list.js';
 import type { Ledger } from './ledger.js';
-import { mutateEntry } from './mutation.js';
+import { type Mutated, mutateEntry } from './mutation.js';
+import { isOpen, type QueuedEntry } from './queued-entry.js';
 import { Turn } from './turn.js';
 
 type Result = MutationResult['results'][number];
@@ -16,17 +19,26 @@ export async function mutateAll(
   uids: readonly string[],
   mutation: Mutation,
   now: number,
+  chooses?: RecipientTest,
 ): Promise<MutationResult> {
   const turn = new Turn();
   const results: Result[] = [];
   const writes: Promise<void>[] = [];
+  const reach = new Reach();
   let changed = 0;
   for (const some of groupsOf(uids, ledger)) {
     ledger.refuseWhileStalled();
     const changes = function* (): Generator<Change> {
       for (const uid of some) {
-        const { result, change } = mutateOne(ledger, uid, mutation, now);
-        results.push(result);
+        const entry = ledger.find(uid);
+        if (entry === undefined) {
+          results.push({ uid, outcome: 'notFound', detail: null });
+          continue;
+        }
+        const mutated = mutateEntry(entry, mutation, now, chooses);
+        const { outcome, detail, change } = mutated;
+        results.push({ uid, outcome, detail });
+        reach.add(entry, mutated);
         if (change === undefined) continue;
         changed += 1;
         yield change;
@@ -36,7 +48,7 @@ export async function mutateAll(
     await turn.rest();
   }
   for (const written of await Promise.allSettled(writes)) if (written.status === 'rejected') throw written.reason;
-  return { requested: uids.length, changed, results };
+  return { requested: uids.length, changed, results, ...reach.counts };
 }
 
 function* groupsOf(uids: readonly string[], ledger: Ledger): Generator<readonly string[]> {
@@ -53,14 +65,41 @@ function* groupsOf(uids: readonly string[], ledger: Ledger): Generator<readonly 
   if (some.length > 0) yield some;
 }
 
-function mutateOne(
+const maxSample = 10;
+
+/** What `mutateAll` would change; nothing is written. */
+export async function previewAll(
   ledger: Ledger,
-  uid: string,
+  uids: readonly string[],
   mutation: Mutation,
   now: number,
-): { readonly result: Result; readonly change?: Change | undefined } {
-  const entry = ledger.find(uid);
-  if (entry === undefined) return { result: { uid, outcome: 'notFound', detail: null } };
-  const { outcome, detail, change } = mutateEntry(entry, mutation, now);
-  return { result: { uid, outcome, detail }, change };
+  chooses?: RecipientTest,
+): Promise<MutationPreview> {
+  const turn = new Turn();
+  const reach = new Reach();
+  const sample: MutationPreview['sample'][number][] = [];
+  for (const uid of uids) {
+    const entry = ledger.find(uid);
+    if (entry !== undefined) {
+      const mutated = mutateEntry(entry, mutation, now, chooses);
+      reach.add(entry, mutated);
+      if (mutated.recipients.length > 0 && sample.length < maxSample)
+        sample.push({ entry: summaryOf(entry), addresses: mutated.recipients.map(({ address }) => address) });
+    }
+    const rest = turn.step();
+    if (rest !== undefined) await rest;
+  }
+  return { ...reach.counts, sample };
+}
+
+class Reach {
+  readonly counts = { recipients: 0, messages: 0, otherRecipients: 0 };
+
+  /** Before the change is applied. */
+  add(entry: QueuedEntry, { recipients }: Mutated): void {
+    if (recipients.length === 0) return;
+    this.counts.recipients += recipients.length;
+    this.counts.messages += 1;
+    this.counts.otherRecipients += entry.recipients.filter(isOpen).length - recipients.length;
+  }
 }

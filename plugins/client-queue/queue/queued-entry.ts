@@ -9,6 +9,8 @@ export interface PendingOperation {
   readonly reason?: string;
   readonly status?: string;
   readonly until?: number;
+  /** Indexes of the recipients it is for; absent: all. */
+  readonly recipients?: readonly number[];
 }
 
 /** A lease as the entry keeps it. */

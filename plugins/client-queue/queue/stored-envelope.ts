@@ -75,6 +75,8 @@ export const StoredPending = z.object({
   reason: z.exactOptional(z.string()),
   status: z.exactOptional(z.string()),
   until: z.exactOptional(z.number()),
+  /** Absent: all. */
+  recipients: z.exactOptional(z.array(z.int().min(0))),
 });
 
 export const StoredLease = z.object({ token: z.number(), at: z.number(), recipients: z.array(z.int().min(0)) });

@@ -1,60 +1,69 @@
-import type { EntrySummary } from '../../../core/contracts/queue-entry.js';
-import type { Mutation } from '../../../core/contracts/queue-list.js';
-import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
+import type { Mutation, MutationPreview } from '../../../core/contracts/queue-list.js';
 import { counted } from '../../../core/counted.js';
 import { respond, type Response } from '../../../core/http/endpoint.js';
 import { summaryAnswer } from '../entry-answer.js';
 import { writtenFilter } from '../queue-query.js';
-import { type Chosen, previewOf } from '../selection.js';
+import type { Chosen } from '../selection.js';
 
 interface Asked {
   readonly mutation: Mutation;
   readonly chosen: Chosen;
-  readonly queue: RelayQueue;
+  readonly preview: MutationPreview;
   readonly back: string;
 }
 
 /** The page that says what an operation will touch, and asks. */
-export async function questionOf({ mutation, chosen, queue, back }: Asked): Promise<Response<never>> {
-  const sample = await previewOf(chosen, queue);
+export function questionOf({ mutation, chosen, preview, back }: Asked): Response<never> {
   const { operation } = mutation;
   const model = {
     operation,
-    sentence: sentenceOf(mutation, chosen, sample),
+    sentence: sentenceOf(mutation, preview),
     action: `/client/queue/${operation}`,
     fields: [...selectorFields(chosen), ...optionFields(mutation), { name: 'back', value: back }],
     label: labels[operation],
     isDestructive: operation === 'delete' || operation === 'bounce',
     askReason: operation === 'bounce' || operation === 'hold',
     reason: 'reason' in mutation ? (mutation.reason ?? '') : '',
-    sample: sample.map(summaryAnswer),
-    more: Math.max(0, chosen.count - sample.length),
+    sample: preview.sample.map(({ entry, addresses }) => ({
+      ...summaryAnswer(entry),
+      shown: addresses.slice(0, shownRecipients),
+      moreRecipients: Math.max(0, addresses.length - shownRecipients),
+    })),
+    more: preview.messages - preview.sample.length,
     back,
   };
   // The endpoint's own model is what scripts get, and those are never asked.
   return respond({ view: 'client-queue/question.njk', model }) as unknown as Response<never>;
 }
 
+/** Recipients that a row shows; more of them are counted. */
+const shownRecipients = 2;
+
 const labels = {
-  retry: 'Try them now',
-  delete: 'Delete them',
-  bounce: 'Return them to their senders',
-  hold: 'Hold them',
-  release: 'Release them',
+  retry: 'Retry now',
+  delete: 'Delete',
+  bounce: 'Bounce',
+  hold: 'Hold',
+  release: 'Release',
 } as const;
 
 const sentences = {
-  retry: 'will be tried again at once',
-  delete: 'will be deleted. Nobody is told, and it cannot be undone',
-  bounce: 'will be returned: each sender gets a notification, and it cannot be undone',
-  hold: 'will be kept back until somebody releases them',
-  release: 'will be let go on',
+  retry: 'will be retried now',
+  delete: 'will be deleted. The senders get no notification, and it cannot be undone',
+  bounce: 'will be bounced: each sender gets a notification, and it cannot be undone',
+  hold: 'will be held until they are released',
+  release: 'will be released',
 } as const;
 
-function sentenceOf({ operation }: Mutation, { count }: Chosen, sample: readonly EntrySummary[]): string {
-  const senders = new Set(sample.map(({ sender }) => sender ?? '<>'));
-  const whose = count === sample.length && senders.size > 0 ? ` of ${counted(senders.size, 'sender')}` : '';
-  return `${counted(count, 'entry', 'entries')}${whose} ${sentences[operation]}.`;
+/** What is not affected. */
+export function othersText(count: number): string {
+  return `${counted(count, 'other recipient of the same messages is', 'other recipients of the same messages are')} not affected.`;
+}
+
+function sentenceOf({ operation }: Mutation, { recipients, messages, otherRecipients }: MutationPreview): string {
+  const who = `${counted(recipients, 'recipient')} of ${counted(messages, 'message')} ${sentences[operation]}.`;
+  if (otherRecipients === 0) return who;
+  return `${who} ${othersText(otherRecipients)}`;
 }
 
 function selectorFields({ selector, count }: Chosen): readonly { readonly name: string; readonly value: string }[] {

@@ -9,7 +9,7 @@ import {
 } from '../../../core/http/endpoint.js';
 import { counted } from '../../../core/counted.js';
 import { isoTime, SummaryAnswer, summaryAnswer } from '../entry-answer.js';
-import { questionOf } from './mutation-question.js';
+import { othersText, questionOf } from './mutation-question.js';
 import { selectionFields, writtenFilter } from '../queue-query.js';
 import { group, type QueueSite } from '../queue-site.js';
 import { type Chosen, chosenBy, destinationsOf, previewOf, type Selection } from '../selection.js';
@@ -35,6 +35,9 @@ export const MutationAnswer = z.object({
   operation: z.enum(['retry', 'delete', 'bounce', 'hold', 'release']),
   requested: z.int(),
   changed: z.int(),
+  recipients: z.int().describe('That changed; of a dry run, that would'),
+  messages: z.int().describe('Whose recipients these are'),
+  otherRecipients: z.int().describe('Open recipients of the same messages that stay as they are'),
   queueSize: z.int().describe('Open entries'),
   results: z.array(
     z.object({ uid: z.string(), outcome: z.enum(['done', 'notFound', 'active']), detail: z.string().nullable() }),
@@ -160,14 +163,21 @@ async function change(
   if (dryRun === true) {
     const sample = (await previewOf(chosen, queue)).map(summaryAnswer);
     const { count } = chosen;
+    const { recipients, messages, otherRecipients } = await queue.preview(chosen.selector, mutation, clock.now());
+    const reach = { recipients, messages, otherRecipients };
     return respond({
       status: 200,
-      model: { ...about, requested: count, changed: 0, queueSize: queue.size, results: [], sample, dryRun },
+      model: { ...about, requested: count, changed: 0, ...reach, queueSize: queue.size, results: [], sample, dryRun },
     });
   }
   const location = wayBack(way);
   if (!request.confirmed && needsQuestion(mutation, chosen))
-    return questionOf({ mutation, chosen, queue, back: location });
+    return questionOf({
+      mutation,
+      chosen,
+      preview: await queue.preview(chosen.selector, mutation, clock.now()),
+      back: location,
+    });
   const isTriedNow = mutation.operation === 'retry' && (mutation.at ?? 0) <= clock.now();
   if (isTriedNow) site.forgetFailures(await destinationsOf(chosen, queue));
   const result = await queue.mutate(chosen.selector, mutation, clock.now());
@@ -178,6 +188,9 @@ async function change(
       ...about,
       requested: result.requested,
       changed: result.changed,
+      recipients: result.recipients,
+      messages: result.messages,
+      otherRecipients: result.otherRecipients,
       queueSize: queue.size,
       results: result.results.map(({ uid, outcome, detail }) => ({ uid, outcome, detail })),
     },
@@ -200,18 +213,19 @@ const words = {
   release: 'released',
 } as const;
 
-function noticeOf({ operation }: Mutation, { changed, results }: MutationResult): string {
+function noticeOf({ operation }: Mutation, { recipients, messages, otherRecipients, results }: MutationResult): string {
   const active = results.filter(({ outcome }) => outcome === 'active').length;
   const gone = results.filter(({ outcome }) => outcome === 'notFound').length;
   const rest = [
+    otherRecipients === 0 ? '' : ` ${othersText(otherRecipients)}`,
     active === 0 ? '' : ` ${counted(active, 'entry', 'entries')} being sent right now: it is done behind the attempt.`,
     gone === 0 ? '' : ` ${counted(gone, 'entry', 'entries')} not there any more, or in no state for it.`,
   ];
-  return `${counted(changed, 'entry', 'entries')} ${words[operation]}.${rest.join('')}`;
+  return `${counted(recipients, 'recipient')} of ${counted(messages, 'message')} ${words[operation]}.${rest.join('')}`;
 }
 
-function countsOf({ requested, changed, results }: MutationResult) {
-  return { requested, changed, active: results.filter(({ outcome }) => outcome === 'active').length };
+function countsOf({ requested, changed, recipients, results }: MutationResult) {
+  return { requested, changed, recipients, active: results.filter(({ outcome }) => outcome === 'active').length };
 }
 
 /** Thousands of uids would fill the audit log. */

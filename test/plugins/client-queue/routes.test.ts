@@ -250,7 +250,7 @@ test('below /client', async (t) => {
     assert.equal((await ground.list('recipient=t451c@sink.example')).total, 1);
     assert.equal((await ground.list('q=T450A')).total, 1);
     assert.equal((await ground.list('state=held')).total, 0);
-    assert.equal((await ground.list('domain=route:sink&minAttempts=1')).total, 3);
+    assert.equal((await ground.list('destination=route:sink&minAttempts=1')).total, 3);
     const [reason] = first.statistics.byReason;
     assert.equal(first.statistics.byDestination[0]?.total, 3);
     assert.ok((reason?.count ?? 0) > 0);
@@ -297,7 +297,7 @@ test('below /client', async (t) => {
     assert.deepEqual(new Set(held.results.map(({ outcome }) => outcome)), new Set(['done', 'notFound']));
     assert.equal((await ground.entry(uids[0] ?? '')).hold, 'odd');
     assert.equal((await ground.list('state=held')).total, 1);
-    const filter = { domain: 'route:sink' };
+    const filter = { destination: 'route:sink' };
     const counted = await ground.call(MutationAnswer, '/client/queue/delete', { json: { filter, dryRun: true } });
     assert.deepEqual([counted.requested, counted.changed, counted.sample?.length], [3, 0, 3]);
     assert.match(await ground.refusal('/client/queue/delete', { json: { filter, expect: 2 } }), /^409 /);
@@ -307,6 +307,41 @@ test('below /client', async (t) => {
     assert.equal(deleted.queueSize, 2);
     assert.equal((await ground.entry(uids[1] ?? '')).state, 'deleted');
   });
+
+  await t.test(
+    'a filter by domain or destination acts on the recipients that match, and says who is not affected',
+    async () => {
+      const path = '/client/queue/delete';
+      const uid = await ground.queue('t451a@sink.example', 't451b@dead.example');
+      for (const query of [
+        'domain=sink.example',
+        'destination=route:sink',
+        'domain=dead.example&olderThan=0s&since=2h',
+      ])
+        assert.ok(
+          (await ground.list(query)).items.some((entry) => entry.uid === uid),
+          query,
+        );
+      for (const age of ['1h', '15m', '7d', '3600', '2026-01-01', '2020-01-01T00:00:00Z'])
+        assert.equal((await ground.list(`domain=dead.example&olderThan=${age}`)).total, 0, age);
+      assert.match(await ground.refusal('/client/queue/list?olderThan=soon', {}), /^400 /);
+      const filter = { domain: 'dead.example', since: '1h' };
+      const counted = await ground.call(MutationAnswer, path, { json: { filter, dryRun: true } });
+      assert.deepEqual([counted.recipients, counted.messages, counted.otherRecipients], [1, 1, 1]);
+      const headers = { 'Sec-Fetch-Site': 'same-origin' };
+      const form = { filter: 'domain=dead.example&since=1h' };
+      const asked = await server.admin.request(path, { accept: 'text/html', headers, form });
+      assert.match(asked.text, /1 recipient of 1 message will be deleted/);
+      assert.match(asked.text, /1 other recipient of the same messages is not affected/);
+      assert.match(asked.text, /→ t451b@dead\.example</);
+      const done = await ground.call(MutationAnswer, path, { json: { filter, expect: 1 } });
+      assert.deepEqual([done.requested, done.changed, done.recipients, done.otherRecipients], [1, 1, 1, 1]);
+      const { recipients } = await ground.entry(uid);
+      assert.equal(recipients.find(({ address }) => address === 't451b@dead.example')?.state, 'deleted');
+      assert.notEqual(recipients.find(({ address }) => address === 't451a@sink.example')?.state, 'deleted');
+      await ground.call(MutationAnswer, '/client/queue/delete', { json: { uid } });
+    },
+  );
 
   await t.test('who opens an address that is for POST is told so, and shown to the queue', async () => {
     for (const path of ['/client/queue', '/client/queue/retry', '/client/queue/quarantine/none/queue']) {
@@ -319,10 +354,10 @@ test('below /client', async (t) => {
   await t.test('a form is shown what it will touch, and asked', async () => {
     const path = '/client/queue/delete';
     const headers = { 'Sec-Fetch-Site': 'same-origin' };
-    const form = { filter: 'domain=route%3Asink', back: '/client/queue/list?q=x' };
+    const form = { filter: 'destination=route%3Asink', back: '/client/queue/list?q=x' };
     const asked = await server.admin.request(path, { accept: 'text/html', headers, form });
     assert.equal(asked.status, 200);
-    assert.match(asked.text, /2 entries .*deleted/);
+    assert.match(asked.text, /2 recipients of 2 messages will be deleted/);
     assert.equal((await ground.list()).total, 2);
     const confirmed = { ...form, expect: '2', confirm: 'yes' };
     const done = await server.admin.request(path, { accept: 'text/html', headers, form: confirmed });

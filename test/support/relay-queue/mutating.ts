@@ -151,4 +151,83 @@ export function mutating(open: OpenQueueGround): void {
     assert.equal(await queue.count(filter), 0);
     assert.equal(await queue.count({ ...filter, state: ['deleted'] }), 3);
   });
+
+  const both = ['a@one.example', 'b@two.example'];
+  for (const filter of [
+    { domain: 'TWO.example' },
+    { destination: 'two.example' },
+    { recipient: 'B@two.example' },
+    { recipient: '@two.example' },
+  ]) {
+    for (const [operation, state] of [
+      ['bounce', 'bounced'],
+      ['delete', 'deleted'],
+      ['hold', 'held'],
+    ] as const) {
+      test(`${operation} by ${JSON.stringify(filter)} changes only the recipients that match`, async (t) => {
+        const ground = await open(t);
+        const { queue, clock } = ground;
+        const { uid } = await accept(ground, { to: both });
+        const reach = { recipients: 1, messages: 1, otherRecipients: 1 };
+        const { sample, ...expected } = await queue.preview({ filter }, { operation }, clock.now());
+        assert.deepEqual([expected, sample.map(({ addresses }) => addresses)], [reach, [['b@two.example']]]);
+        const { results: _results, ...counts } = await queue.mutate({ filter }, { operation }, clock.now());
+        assert.deepEqual(counts, { requested: 1, changed: 1, ...reach });
+        const states = (await entryOf(queue, uid)).recipients.map((one) => one.state);
+        assert.deepEqual(states, ['queued', state]);
+        const notices = (await queue.notices(9)).flatMap(({ notice }) => notice.recipients);
+        assert.deepEqual(notices, operation === 'bounce' ? ['b@two.example'] : []);
+        const [lease] = await queue.claim(claiming(clock.now()));
+        assert.deepEqual(
+          lease?.recipients.map(({ address }) => address),
+          ['a@one.example'],
+        );
+      });
+    }
+  }
+
+  test('retry and release by a filter leave the other recipients as they are', async (t) => {
+    const ground = await open(t);
+    const { queue, clock } = ground;
+    const { uid } = await accept(ground, { to: both });
+    await queue.mutate({ uids: [uid] }, { operation: 'hold', reason: 'mine' }, clock.now());
+    const filter = { domain: 'two.example' };
+    const released = await queue.mutate({ filter }, { operation: 'release' }, clock.now());
+    assert.deepEqual([released.recipients, released.otherRecipients], [1, 1]);
+    const entry = await entryOf(queue, uid);
+    assert.deepEqual([entry.recipients.map(({ state }) => state), entry.hold], [['held', 'queued'], 'mine']);
+    await queue.mutate({ uids: [uid] }, { operation: 'release' }, clock.now());
+    const at = clock.now() + 3_600_000;
+    await queue.mutate({ filter }, { operation: 'retry', at }, clock.now());
+    const due = (await entryOf(queue, uid)).recipients.map(({ nextAttempt }) => nextAttempt === at);
+    assert.deepEqual([due, (await entryOf(queue, uid)).hold], [[false, true], null]);
+  });
+
+  test('a recipient that is being tried is bounced behind the attempt, and the other one in flight is not', async (t) => {
+    const ground = await open(t);
+    const { queue, clock } = ground;
+    const to = ['a@one.example', 'b@one.example'];
+    const { uid } = await accept(ground, { to });
+    const lease = await claimOne(ground);
+    const filter = { recipient: 'b@one.example' };
+    const { results, ...counts } = await queue.mutate({ filter }, { operation: 'bounce' }, clock.now());
+    assert.deepEqual([results[0]?.outcome, counts.recipients, counts.otherRecipients], ['active', 1, 1]);
+    const other = { recipient: 'a@one.example' };
+    const refused = await queue.mutate({ filter: other }, { operation: 'delete' }, clock.now());
+    assert.deepEqual([refused.changed, refused.results[0]?.outcome], [0, 'active']);
+    await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
+    const states = (await entryOf(queue, uid)).recipients.map(({ state }) => state);
+    assert.deepEqual(states, ['deferred', 'bounced']);
+    assert.deepEqual(
+      (await queue.notices(9)).flatMap(({ notice }) => notice.recipients),
+      ['b@one.example'],
+    );
+  });
+
+  test('criteria of recipients hold for one and the same recipient', async (t) => {
+    const ground = await open(t);
+    await accept(ground, { to: both });
+    assert.equal(await ground.queue.count({ domain: 'one.example', recipient: 'a@one.example' }), 1);
+    assert.equal(await ground.queue.count({ domain: 'one.example', recipient: 'b@two.example' }), 0);
+  });
 }
