@@ -107,12 +107,15 @@ export class LogFile {
   /** Everything appended so far is in the file, or the disk has refused it. */
   async flush(): Promise<void> {
     if (this.#retry !== undefined) this.#again();
-    while (this.#working !== undefined) await this.#working;
+    // The round under way may have begun before the newest line came; the next one has it.
+    await this.#working;
+    await this.#working;
   }
 
   async close(): Promise<void> {
     await this.flush();
     this.#closed = true;
+    while (this.#working !== undefined) await this.#working;
     clearTimeout(this.#retry);
     this.#retry = undefined;
     await this.#leave();
@@ -132,7 +135,8 @@ export class LogFile {
       await this.#fail(error);
     }
     this.#working = undefined;
-    if (this.#pending.length > 0 && this.#retry === undefined) this.#work();
+    const isStuck = this.#failure !== undefined && this.#closed;
+    if (this.#pending.length > 0 && this.#retry === undefined && !isStuck) this.#work();
   }
 
   /** The lines that wait now; those that come while they are written wait for the next time. */

@@ -13,6 +13,11 @@ export function hasForbiddenCharacter(text: string): boolean {
   return !printableAscii.test(text) && forbidden.test(text);
 }
 
+/** Letters beyond ASCII stay as they are: `ı` is not `I`, and `ſ` is not `S`. */
+export function asciiUpperCase(text: string): string {
+  return isAscii(text) ? text.toUpperCase() : text.replaceAll(/[a-z]+/g, (letters) => letters.toUpperCase());
+}
+
 export function isAscii(text: string): boolean {
   return ascii.test(text);
 }

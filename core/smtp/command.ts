@@ -1,4 +1,5 @@
 import { parsePathArgument, type PathArgument } from '../mime/address.js';
+import { asciiUpperCase } from '../mime/character.js';
 import { isProblem } from '../problem.js';
 
 /** One command line, split at its first space. */
@@ -28,7 +29,7 @@ const control = /[\x00-\x1f\x7f]/;
 export function parseCommand(line: Buffer): Command | undefined {
   const text = line.toString('utf8');
   const space = text.indexOf(' ');
-  const verb = (space < 0 ? text : text.slice(0, space)).toUpperCase();
+  const verb = asciiUpperCase(space < 0 ? text : text.slice(0, space));
   const argument = space < 0 ? '' : text.slice(space + 1).trim();
   return text.includes('\ufffd') ? undefined : { verb, argument };
 }
@@ -37,7 +38,7 @@ export const hasControl = (text: string): boolean => control.test(text);
 
 /** RFC 5321 §4.1.2: `FROM:<path> KEY=value KEY`. `keyword` is `FROM:` or `TO:`; a space behind the colon is tolerated. */
 export function parsePathCommand(argument: string, keyword: string): PathCommand | undefined {
-  if (argument.slice(0, keyword.length).toUpperCase() !== keyword || hasControl(argument)) return undefined;
+  if (asciiUpperCase(argument.slice(0, keyword.length)) !== keyword || hasControl(argument)) return undefined;
   const split = splitPath(argument.slice(keyword.length));
   const parameters = split && parseParameters(split.rest);
   return split && parameters && { path: split.path, ascii: split.ascii, parameters };

@@ -12,8 +12,9 @@ export type HeaderViolation = 'header-too-large' | 'loop';
 /** Looks at the header of a message as it passes by: its size, and whether the message goes round in circles. */
 export class HeaderGuard {
   readonly #limits: HeaderLimits;
-  /** A message that was delivered to one of them already is in a loop. */
   readonly #recipients: readonly Recipient[];
+  /** Lower case. A message that was delivered to one of them already is in a loop. */
+  #addresses: ReadonlySet<string> | undefined;
   #done = false;
   #line = '';
   #bytes = 0;
@@ -66,8 +67,8 @@ export class HeaderGuard {
   }
 
   #isRecipient(text: string): boolean {
-    const given = text.trim().toLowerCase();
-    return this.#recipients.some(({ address }) => address.address.toLowerCase() === given);
+    this.#addresses ??= new Set(this.#recipients.map(({ address }) => address.address.toLowerCase()));
+    return this.#addresses.has(text.trim().toLowerCase());
   }
 
   #refuse(violation: HeaderViolation): void {

@@ -44,6 +44,10 @@ export const ListenerOptions = z
       .describe('starttls offers TLS, implicit starts with it; both need key and cert.'),
     key: secret().optional().describe('Private key: a PEM file, or the PEM text itself.'),
     cert: z.string().min(1).optional().describe('Certificate with its chain: a PEM file, or the PEM text itself.'),
+    ciphers: z
+      .enum(['recommended', 'compatible'])
+      .default('recommended')
+      .describe('Cipher suites of TLS 1.2: those of RFC 9325 §4.2, or also those that only old clients need.'),
     allowPlaintextAuth: z
       .boolean()
       .default(false)

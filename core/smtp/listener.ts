@@ -42,6 +42,7 @@ export class Listener {
     this.#server = new MailServer({
       tls: ground.listener.tls,
       material,
+      ciphers: ground.listener.ciphers,
       mostPending: ground.settings().limits.clients,
       accept: (socket) => this.#accept(socket),
     });
@@ -67,7 +68,25 @@ export class Listener {
 
   /** Takes a connection that came in through its door. */
   take(socket: Socket): void {
+    if (this.settings.tls === 'implicit' && !this.#admitHandshake(socket)) return;
     this.#server.take(socket);
+  }
+
+  /** Before a handshake nobody can be told why there is no place: the connection is closed. */
+  #admitHandshake(socket: Socket): boolean {
+    const { remoteAddress } = socket;
+    const place = remoteAddress === undefined ? undefined : this.#clients.enter(normalAddress(remoteAddress));
+    if (place?.place === 'given') {
+      socket.once('close', () => place.leave());
+      return true;
+    }
+    this.#ground.meter.refused();
+    this.#ground.log.debug(
+      { listener: this.settings.name, remote: remoteAddress },
+      'a connection was closed: no place',
+    );
+    socket.on('error', () => undefined).destroy();
+    return false;
   }
 
   /** New sessions, and new STARTTLS handshakes, use this certificate. */
@@ -108,8 +127,9 @@ export class Listener {
       return;
     }
     const address = normalAddress(remoteAddress);
-    const place = this.#clients.enter(address);
-    const given = place.place === 'given';
+    // With implicit TLS the place was taken before the handshake, and is left when the socket closes.
+    const place = this.settings.tls === 'implicit' ? undefined : this.#clients.enter(address);
+    const given = place === undefined || place.place === 'given';
     if (!given) this.#refused += 1;
     const peer = {
       listener: { name: this.settings.name, mode: this.settings.mode },
@@ -117,8 +137,8 @@ export class Listener {
       exempt: this.#clients.isExempt(address),
     };
     const connection = new Connection(this.#ground, socket, peer, (closed) => {
-      if (given) place.leave();
-      else this.#refused -= 1;
+      if (place?.place === 'given') place.leave();
+      else if (!given) this.#refused -= 1;
       this.#connections.delete(closed);
       if (this.#connections.size === 0) this.#wake();
     });

@@ -1,3 +1,4 @@
+import { asciiUpperCase } from '../mime/character.js';
 import { decodeXtext } from './command.js';
 import { replies } from './replies.js';
 import type { MessageDsn } from './transaction.js';
@@ -34,14 +35,14 @@ export function readMailParameters(
       if (value === null || !/^\d{1,20}$/.test(value)) return replies.badArguments;
       declaredSize = Number(value);
     } else if (key === 'BODY') {
-      const given = value?.toUpperCase();
+      const given = asciiUpperCase(value ?? '');
       if (given !== '7BIT' && given !== '8BITMIME') return replies.badArguments;
       body = given;
     } else if (key === 'SMTPUTF8') {
       if (value !== null) return replies.badArguments;
       smtputf8 = true;
     } else if (key === 'RET') {
-      const given = value?.toUpperCase();
+      const given = asciiUpperCase(value ?? '');
       if (given !== 'FULL' && given !== 'HDRS') return replies.badArguments;
       dsn = { ...dsn, ret: given === 'FULL' ? 'full' : 'hdrs' };
     } else if (key === 'ENVID') {

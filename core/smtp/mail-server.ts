@@ -1,5 +1,6 @@
+import { constants } from 'node:crypto';
 import type { Socket } from 'node:net';
-import type { TLSSocketOptions } from 'node:tls';
+import { DEFAULT_CIPHERS, type TLSSocketOptions } from 'node:tls';
 import { SMTPServer } from 'smtp-server';
 import * as library from 'smtp-server/lib/smtp-connection.js';
 import type { TlsMaterial } from './tls-material.js';
@@ -12,11 +13,28 @@ const { createTLSSocketOptions } = library as unknown as {
 export interface MailServerOptions {
   readonly tls: 'none' | 'starttls' | 'implicit';
   readonly material: TlsMaterial | undefined;
+  readonly ciphers: 'recommended' | 'compatible';
   /** Handshakes of implicit TLS at once. */
   readonly mostPending: number;
   /** Takes a connection once it is there; with implicit TLS, once its handshake is done. */
   readonly accept: (socket: Socket) => void;
 }
+
+/** Ephemeral keys and authenticated encryption alone (RFC 9325 §4.2), with the suites of TLS 1.3; or what Node takes. */
+const cipherLists = {
+  recommended: [
+    'TLS_AES_256_GCM_SHA384',
+    'TLS_CHACHA20_POLY1305_SHA256',
+    'TLS_AES_128_GCM_SHA256',
+    'ECDHE-ECDSA-AES128-GCM-SHA256',
+    'ECDHE-RSA-AES128-GCM-SHA256',
+    'ECDHE-ECDSA-AES256-GCM-SHA384',
+    'ECDHE-RSA-AES256-GCM-SHA384',
+    'ECDHE-ECDSA-CHACHA20-POLY1305',
+    'ECDHE-RSA-CHACHA20-POLY1305',
+  ].join(':'),
+  compatible: DEFAULT_CIPHERS,
+} as const;
 
 /** smtp-server as listener and TLS layer. Its seam is `connect`, where its own connection would begin. */
 export class MailServer extends SMTPServer {
@@ -34,6 +52,9 @@ export class MailServer extends SMTPServer {
       disableReverseLookup: true,
       allowHalfOpen: true,
       minVersion: 'TLSv1.2',
+      // A client could make the server do the work of a handshake again and again.
+      secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
+      ciphers: cipherLists[options.ciphers],
       maxClients: options.mostPending,
       ...options.material,
     });

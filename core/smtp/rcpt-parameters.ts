@@ -1,3 +1,4 @@
+import { asciiUpperCase } from '../mime/character.js';
 import type { Notify } from '../contracts/queue-entry.js';
 import { hasForbiddenCharacter, isAscii } from '../mime/character.js';
 import { embedded } from '../mime/embedded-character.js';
@@ -44,7 +45,7 @@ export const isRcptParameters = (value: RecipientDsn | WireReply): value is Reci
 
 /** `NEVER` stands alone. */
 function readNotify(value: string | null): readonly Notify[] | undefined {
-  const words = (value ?? '').toUpperCase().split(',');
+  const words = asciiUpperCase(value ?? '').split(',');
   const wanted = words.flatMap((word) => notifications.get(word) ?? []);
   if (wanted.length !== words.length || new Set(wanted).size !== wanted.length) return undefined;
   return wanted.includes('never') && wanted.length > 1 ? undefined : wanted;

@@ -1,3 +1,4 @@
+import { asciiUpperCase } from '../mime/character.js';
 import type { ListenerGround } from './listener-ground.js';
 import { replies } from './replies.js';
 import type { Reply } from './reply.js';
@@ -35,7 +36,7 @@ export class SignIn {
     if (this.#session.user !== undefined) return replies.authAlready;
     if (!this.offered) return replies.encryptionForAuth;
     const [name = '', initial, ...more] = argument.split(/ +/);
-    const mechanism = mechanisms.find((known) => known === name.toUpperCase());
+    const mechanism = mechanisms.find((known) => known === asciiUpperCase(name));
     if (mechanism === undefined) return name === '' ? replies.badArguments : replies.authUnknown;
     if (more.length > 0) return replies.badArguments;
     if (this.#ground.throttle.retryAfter(this.#session.remote.address) > 0) {

@@ -1,5 +1,7 @@
-import { compilePattern } from '../../../core/pattern.js';
+import { setImmediate } from 'node:timers/promises';
+import { compilePattern, type Pattern } from '../../../core/pattern.js';
 import type { TranscriptEntry } from '../../../core/smtp/client/transcript.js';
+import { at } from './invalid-place.js';
 
 export interface AssertionResult {
   readonly verb: string;
@@ -9,14 +11,37 @@ export interface AssertionResult {
   readonly passed: boolean;
 }
 
+/** What a case expects of the replies to a verb, and where the case says so. */
+export interface Assertion {
+  readonly verb: string;
+  readonly expected: string;
+  readonly pointer: string;
+}
+
+export interface CompiledAssertion extends Assertion {
+  readonly pattern: Pattern;
+}
+
+/**
+ * Before anything is sent. Compiling one pattern may take tens of milliseconds, so the event loop has a turn after each.
+ * @throws Problem `invalid` with the place of a pattern that cannot be read
+ */
+export async function compileAssertions(wanted: readonly Assertion[]): Promise<readonly CompiledAssertion[]> {
+  const compiled: CompiledAssertion[] = [];
+  for (const assertion of wanted) {
+    compiled.push({ ...assertion, pattern: at(assertion.pointer, () => compilePattern(assertion.expected)) });
+    await setImmediate();
+  }
+  return compiled;
+}
+
 /** Each holds when some reply to its verb has the pattern in it. */
 export function checkAssertions(
-  wanted: readonly (readonly [verb: string, expected: string])[],
+  wanted: readonly CompiledAssertion[],
   transcript: readonly TranscriptEntry[],
 ): readonly AssertionResult[] {
-  return wanted.map(([verb, expected]) => {
+  return wanted.map(({ verb, expected, pattern }) => {
     const replies = transcript.filter((entry) => verbOf(entry) === verb).flatMap(({ response }) => response ?? []);
-    const pattern = compilePattern(expected);
     const passed = replies.some((reply) => pattern.occursIn(reply));
     return { verb, expected, actual: replies.at(-1) ?? null, passed };
   });

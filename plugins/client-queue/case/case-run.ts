@@ -4,7 +4,7 @@ import type { CallOptions, Destination } from '../../../core/smtp/client/destina
 import { isClientFailure, type ClientFailure } from '../../../core/smtp/client/failure.js';
 import type { ClientSession } from '../../../core/smtp/client/session.js';
 import { Transcript, type TranscriptEntry, writtenReply } from '../../../core/smtp/client/transcript.js';
-import { checkAssertions, type AssertionResult } from './assertions.js';
+import { checkAssertions, type AssertionResult, type CompiledAssertion } from './assertions.js';
 import type { CasePlan } from './case-plan.js';
 import type { CaseTransaction } from './transactions.js';
 
@@ -40,7 +40,7 @@ export interface CaseRunInput {
   /** Further attempts to get a connection, and milliseconds between them. */
   readonly retry: number;
   readonly delayMs: number;
-  readonly assertions: readonly (readonly [verb: string, expected: string])[];
+  readonly assertions: readonly CompiledAssertion[];
   /** Made one after the other, each when it is sent. */
   readonly transactions: AsyncIterable<CaseTransaction> | Iterable<CaseTransaction>;
   readonly open: OpenSession;

@@ -1,7 +1,8 @@
 import { parseAddress } from '../../../core/mime/address.js';
 import { scanHeader } from '../../../core/mime/header.js';
-import { isProblem, problem } from '../../../core/problem.js';
+import type { Assertion } from './assertions.js';
 import { type CaseDefinition, readReversePath } from './definition.js';
+import { at } from './invalid-place.js';
 import { type CaseTransaction, transactionsOf, type TransactionGround } from './transactions.js';
 import type { KeptUpload } from './upload-shelf.js';
 import { variablesOf, withVariables } from './variables.js';
@@ -10,7 +11,7 @@ import { variablesOf, withVariables } from './variables.js';
 export interface OutgoingRequest {
   readonly where: Pick<CaseDefinition, 'route' | 'mx' | 'port' | 'protocol' | 'tls' | 'verify' | 'auth' | 'ehlo'>;
   readonly how: Pick<CaseDefinition, 'timeout' | 'retry' | 'delay'>;
-  readonly assertions: readonly (readonly [verb: string, expected: string])[];
+  readonly assertions: readonly Assertion[];
   /** Of all recipients. */
   readonly domains: readonly string[];
   /** Begins anew whenever it is asked for. */
@@ -23,7 +24,7 @@ export function requestOfCase(definition: CaseDefinition, ground: TransactionGro
   return {
     where: definition,
     how: definition,
-    assertions: [definition, ...definition.envelopes].flatMap(({ assertions }) => assertions.protocol),
+    assertions: assertionsOf(definition),
     domains,
     transactions: () => transactionsOf(definition, ground),
   };
@@ -42,13 +43,17 @@ function domainsOf(
   return expanded.rcpt.map((written, position) => at(`${place}/rcpt/${position}`, () => parseAddress(written).domain));
 }
 
-function at<T>(pointer: string, read: () => T): T {
-  try {
-    return read();
-  } catch (error) {
-    if (!isProblem(error)) throw error;
-    throw problem('invalid', { detail: `${pointer}: ${error.message}`, errors: [{ pointer, message: error.message }] });
-  }
+function assertionsOf({ assertions, envelopes }: CaseDefinition): readonly Assertion[] {
+  const located = (prefix: string, { protocol }: CaseDefinition['assertions']): readonly Assertion[] =>
+    protocol.map(([verb, expected], index) => ({
+      verb,
+      expected,
+      pointer: `${prefix}/assertions/protocol/${index}/1`,
+    }));
+  return [
+    ...located('', assertions),
+    ...envelopes.flatMap((envelope, index) => located(`/envelopes/${index}`, envelope.assertions)),
+  ];
 }
 
 /** Beside a raw message. */

@@ -3,6 +3,7 @@ import { uniqueId } from '../../../core/disk/id.js';
 import type { HopFinder } from '../../../core/dns/next-hop.js';
 import { problem } from '../../../core/problem.js';
 import type { ClientQueueSettings } from '../options.js';
+import { compileAssertions } from './assertions.js';
 import { planCase } from './case-plan.js';
 import { runCase, type OpenSession, type SessionResult } from './case-run.js';
 import type { OutgoingRequest } from './outgoing-request.js';
@@ -42,6 +43,7 @@ export class Sending {
     const settings = settingsNow();
     const until = abortAfter(longestMs, signal);
     try {
+      const assertions = await compileAssertions(request.assertions);
       const targets = new TargetList(settings.targets, finder);
       const plan = await planCase(where, request.domains, { settings, targets, finder }, until);
       return await runCase({
@@ -52,7 +54,7 @@ export class Sending {
         stepMs: how.timeout * 1000,
         retry: how.retry,
         delayMs: how.delay * 1000,
-        assertions: request.assertions,
+        assertions,
         transactions: request.transactions(),
         open,
         signal: until,

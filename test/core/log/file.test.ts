@@ -38,6 +38,27 @@ test('a full file is followed by the next number, and no line is split or lost',
   assert.equal(names.map((name) => read(folder, name)).join(''), lines.join(''));
 });
 
+test('a flush ends while lines keep coming, and has those that came before it', async (t) => {
+  const folder = await temporary(t);
+  const file = open(t, folder, { maxFileBytes: 1_000_000 });
+  const stop = new AbortController();
+  const writing = (async () => {
+    for (let number = 0; !stop.signal.aborted; number += 1) {
+      file.append(`${number}\n`);
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+  })();
+  file.append('before\n');
+  const ended = await Promise.race([
+    file.flush().then(() => true),
+    new Promise<false>((resolve) => setTimeout(() => resolve(false), 3000)),
+  ]);
+  assert.match(read(folder, 'postern-2026-11-21.log'), /before/);
+  stop.abort();
+  await writing;
+  assert.equal(ended, true);
+});
+
 test('lines that come at once are spread over files the same way', async (t) => {
   const folder = await temporary(t);
   const file = open(t, folder);

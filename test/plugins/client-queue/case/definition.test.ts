@@ -47,8 +47,19 @@ describe('a case definition', () => {
     ['eml beside text', { envelopes: [{ ...envelope, text: 'a', eml: 'b' }] }],
     ['text beside message', { envelopes: [{ ...envelope, text: 'a', message: 'b' }] }],
     ['a parameter with blanks', { envelopes: [{ ...envelope, params: { MAIL: ['SIZE=1 RCPT'] } }] }],
-    ['a pattern that is none', { envelopes: [envelope], assertions: { protocol: [['RCPT', '(']] } }],
-    ['a pattern that looks ahead', { envelopes: [envelope], assertions: { protocol: [['RCPT', '(?=a)']] } }],
+    [
+      'more than 100 assertions in all (F-S9)',
+      {
+        envelopes: [60, 60].map((count) => ({
+          ...envelope,
+          assertions: { protocol: Array.from({ length: count }, () => ['RCPT', '^250']) },
+        })),
+      },
+    ],
+    [
+      'long patterns in all (F-S9)',
+      { envelopes: [envelope], assertions: { protocol: Array.from({ length: 11 }, () => ['RCPT', 'x'.repeat(1000)]) } },
+    ],
     [
       'too many messages',
       {

@@ -167,6 +167,36 @@ describe('a case that is sent now', () => {
     );
   });
 
+  for (const [name, pattern] of [
+    ['is none', '('],
+    ['looks ahead', '(?=a)'],
+  ] as const) {
+    test(`refuses an assertion whose pattern ${name}, before anything is sent`, async (t) => {
+      const sink = await sinkOf(t);
+      const envelopes = [envelope, { ...envelope, assertions: { protocol: [['RCPT', pattern]] } }];
+      await assert.rejects(
+        run({ route: 'sink', envelopes }, routed(sink)),
+        /\/envelopes\/1\/assertions\/protocol\/0\/1: The pattern cannot be read/,
+      );
+      assert.equal(sink.connections, 0);
+    });
+  }
+
+  test('F-S9 compiles costly patterns without holding up the server', async (t) => {
+    const sink = await sinkOf(t);
+    const protocol = Array.from({ length: 50 }, () => ['RCPT', '(a{1,30}){1,30}'.repeat(10)]);
+    let longest = 0;
+    let last = performance.now();
+    const ticks = setInterval(() => {
+      longest = Math.max(longest, performance.now() - last - 5);
+      last = performance.now();
+    }, 5);
+    const result = await run({ route: 'sink', assertions: { protocol }, envelopes: [envelope] }, routed(sink));
+    clearInterval(ticks);
+    assert.equal(result.assertions.length, 50);
+    assert.ok(longest < 300, `the loop was held for ${longest} ms`);
+  });
+
   test('signs in under TLS, and shows neither name nor password', async (t) => {
     const auth = { username: 'relay-user', password: 'hunter2-secret' };
     const sink = await sinkOf(t, { tls: selfSigned(), auth });
