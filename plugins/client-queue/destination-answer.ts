@@ -85,11 +85,12 @@ export async function oneDestination(
   const policy = policies.peek(name);
   const isKnown = rows.has(name) || (control ?? policy) !== undefined || configured.includes(name);
   if (!isKnown && !(isSite(name) && shared.length > 0)) return undefined;
+  // The limits of a destination whose site is not known are its own.
   const { now, maxConnections, ratePerMinute, suspended } = pace(site ?? name);
   return {
     ...controlAnswer(name, control),
     ...waitingFor(name, rows, sites),
-    siteLimits: { maxConnections, ratePerMinute: ratePerMinute ?? null, suspended },
+    siteLimits: { maxConnections, ratePerMinute: ratePerMinute ?? null, suspended: site !== undefined && suspended },
     siteState: now ?? null,
     destinations: shared.slice(0, mostShared).map(({ destination }) => destination),
     mtaSts: policyAnswer(policy),
