@@ -26,3 +26,37 @@ document.addEventListener('keydown', (event) => {
   if (event.key === 'Escape') document.querySelector('#toasts')?.replaceChildren();
 });
 document.addEventListener('click', (event) => event.target.closest('.toast')?.remove());
+
+// A part of the page that refreshes itself keeps the keyboard focus, and what was scrolled and opened in it.
+const focusable = 'a[href], button, input, select, textarea, summary, [tabindex]';
+const refreshed = new Map();
+const keyOf = (element) =>
+  element.id ||
+  [element.tagName, element.getAttribute('href') ?? element.getAttribute('aria-label') ?? element.textContent].join(
+    ' ',
+  );
+
+function remember({ detail: { target } }) {
+  if (!target?.id) return;
+  const focused = document.activeElement;
+  refreshed.set(target.id, {
+    focus: focused !== target && target.contains(focused) ? keyOf(focused) : undefined,
+    scrolled: [...target.querySelectorAll('[tabindex]')].map((one) => [keyOf(one), one.scrollLeft, one.scrollTop]),
+    opened: [...target.querySelectorAll('details[open] > summary')].map(keyOf),
+  });
+}
+
+function restore({ detail: { target } }) {
+  const kept = refreshed.get(target?.id);
+  if (!kept) return;
+  refreshed.delete(target.id);
+  const now = document.getElementById(target.id);
+  const find = (key) => [...now.querySelectorAll(focusable)].find((one) => keyOf(one) === key);
+  for (const key of kept.opened) find(key)?.parentElement.setAttribute('open', '');
+  for (const [key, left, top] of kept.scrolled) find(key)?.scrollTo({ left, top, behavior: 'instant' });
+  if (kept.focus !== undefined && !now.contains(document.activeElement))
+    (find(kept.focus) ?? now.querySelector(focusable))?.focus({ preventScroll: true });
+}
+
+for (const name of ['htmx:beforeSwap', 'htmx:oobBeforeSwap']) document.addEventListener(name, remember);
+for (const name of ['htmx:afterSwap', 'htmx:oobAfterSwap']) document.addEventListener(name, restore);
