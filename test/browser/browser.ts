@@ -62,7 +62,7 @@ export async function visit(
 
 const everything = `{
   runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
-  rules: { 'target-size': { enabled: true } },
+  rules: { 'target-size': { enabled: true }, 'label-content-name-mismatch': { enabled: true } },
 }`;
 const contrast = `{ runOnly: ['color-contrast'] }`;
 

@@ -30,7 +30,10 @@ const plainMessage = lines(
 );
 
 /** Mail for one route finds nobody: it is there to be looked at. */
-const routes = { dead: { mx: ['127.0.0.1'], port: 1, domains: ['dead.example'] } };
+const routes = {
+  dead: { mx: ['127.0.0.1'], port: 1, domains: ['dead.example'] },
+  busy: { mx: ['127.0.0.1'], port: 1, domains: ['busy.example'] },
+};
 /** The source has something new, something for another server, and waits until somebody pulls. */
 const sync = { source: './central', server: 'mail1', intervalSeconds: 86_400, apply: 'manual' };
 const plugins = JSON.stringify({ 'client-queue': { routes }, config: { sync } });
@@ -43,8 +46,15 @@ async function fillSource(folder: string): Promise<void> {
   await writeFile(join(central, 'mail2.json5'), '{}');
 }
 
-/** A deferred entry, a held one, and a destination that is suspended. */
+/** A deferred entry, a held one, a destination that is suspended, and one with more than 1,000 recipients. */
 async function fillQueue({ admin }: InProcessServer): Promise<void> {
+  await admin.json('/client/destinations/route:busy', { method: 'PUT', json: { suspendFor: 3600 } });
+  const busy = Array.from({ length: 12 }, (_, letter) => ({
+    mail: 'ann@dead.example',
+    rcpt: Array.from({ length: 100 }, (_one, n) => `r${letter}-${n}@busy.example`),
+    text: 'x',
+  }));
+  await admin.json('/client/queue', { json: { envelopes: busy } }, 202);
   const long = `${'a-word-without-spaces-'.repeat(2)}@dead.example`;
   const rcpt = ['bob@dead.example', long];
   const envelopes = [1, 2, 3].map((count) => ({ mail: 'ann@dead.example', rcpt, subject: `<b>Letter</b> ${count}` }));
