@@ -17,7 +17,7 @@ const mostRows = 12;
 const listPath = '/client/queue/list';
 
 const linkTo = (filter: EntryFilter): string =>
-  `${listPath}?${new URLSearchParams(Object.entries(filter).map(([name, value]): [string, string] => [name, String(value)])).toString()}`;
+  `${listPath}?${new URLSearchParams(Object.entries(filter).map(([name, value]): [string, string] => [name, String(value)])).toString()}#entries`;
 
 /** `< 5 min`, `< 10 min` … `older`: the columns of the table by age. */
 function ageColumns(limits: readonly number[]) {

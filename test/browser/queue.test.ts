@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict';
+import { before, describe, test } from 'node:test';
+import type { Browser } from 'playwright-core';
+import { suiteEnding } from '../support/ending.js';
+import { startInProcess, type InProcessServer } from '../support/in-process-server.js';
+import { skipWithout } from '../support/peers.js';
+import { freeListeners } from '../support/server-process.js';
+import { launchBrowser, overflow, visit } from './browser.js';
+
+const suite = suiteEnding();
+const routes = {
+  one: { mx: ['127.0.0.1'], port: 1, domains: ['one.example'] },
+  two: { mx: ['127.0.0.1'], port: 1, domains: ['two.example'] },
+};
+const config = `{ smtp: { listeners: ${freeListeners} }, plugins: { 'client-queue': ${JSON.stringify({ routes })} } }`;
+
+describe('the queue in a browser', { skip: skipWithout('chromium') }, () => {
+  let server: InProcessServer;
+  let browser: Browser;
+
+  before(async () => {
+    server = await startInProcess(suite, config);
+    for (const name of ['one', 'two'])
+      await server.admin.json(`/client/destinations/route:${name}`, { method: 'PUT', json: { suspendFor: 3600 } });
+    const subject = 'The minutes of the meeting of last week, with all that was decided';
+    const envelopes = [...Array.from({ length: 30 }, () => ['one.example']), ['one.example', 'two.example']].map(
+      (domains) => ({ mail: 'ann@one.example', rcpt: domains.map((one) => `bob@${one}`), subject }),
+    );
+    await server.admin.json('/client/queue', { json: { envelopes } }, 202);
+    browser = await launchBrowser(suite);
+  });
+
+  for (const javaScriptEnabled of [true, false]) {
+    test(`a number of the overview leads to its list, ${javaScriptEnabled ? 'with' : 'without'} JavaScript`, async () => {
+      const { context, page } = await visit(browser, server.base, { javaScriptEnabled });
+      await page.goto('/client/queue/list');
+      await page.getByRole('link', { name: '1 for route:two', exact: false }).first().click();
+      const rows = page.locator('#entry-list tbody tr');
+      await rows.first().waitFor();
+      assert.equal(await rows.count(), 1);
+      const box = await rows.first().boundingBox();
+      assert.ok(box !== null && box.y >= 0 && box.y + box.height <= 900, `the row is at ${box?.y}`);
+      await context.close();
+    });
+  }
+
+  test('a refresh of the overview keeps focus and scroll position', async () => {
+    const { context, page } = await visit(browser, server.base, { width: 500 });
+    await page.goto('/client/queue/list');
+    const cell = page.getByRole('link', { name: '31 for route:one', exact: false }).first();
+    await cell.focus();
+    await page.evaluate(`document.querySelector('.heat').scrollLeft = 60; window.scrollTo(0, 200)`);
+    const refresh = `htmx.ajax('GET', '/client/queue/statistics', { target: '#overview', swap: 'innerHTML', select: '#overview-content' })`;
+    const state = `({
+      label: document.activeElement.getAttribute('aria-label'),
+      left: document.querySelector('.heat').scrollLeft,
+      top: window.scrollY,
+    })`;
+    const before = await page.evaluate<{ readonly label: string | null }>(state);
+    assert.match(before.label ?? '', /^31 for route:one/);
+    await page.evaluate(`document.querySelector('#overview-content').dataset.old = 'yes'`);
+    await page.evaluate(refresh);
+    await page.locator('#overview-content:not([data-old])').waitFor();
+    assert.deepEqual(await page.evaluate(state), before);
+    await context.close();
+  });
+
+  test('a page says that the site is suspended only when it is', async () => {
+    await server.admin.json('/client/destinations/lone.example', { method: 'PUT', json: { suspendFor: 3600 } });
+    const { context, page } = await visit(browser, server.base);
+    await page.goto('/client/destinations/lone.example');
+    await page.getByRole('button', { name: 'Resume' }).waitFor();
+    assert.equal(await page.getByText('The site is suspended').count(), 0);
+    await context.close();
+  });
+
+  test('on a phone an entry is a short card with its tick box beside it', async () => {
+    const { context, page } = await visit(browser, server.base, { width: 320 });
+    await page.goto('/client/queue/list');
+    const row = page.locator('#entry-list tbody tr').first();
+    const [card, tick, what] = await Promise.all([
+      row.boundingBox(),
+      row.locator('input[type=checkbox]').boundingBox(),
+      row.locator('.entry-what').boundingBox(),
+    ]);
+    assert.ok(card !== null && tick !== null && what !== null);
+    assert.ok(card.height < 260, `${card.height} pixels`);
+    assert.ok(tick.x + tick.width <= what.x && tick.y >= card.y && tick.y < what.y + 30);
+    assert.equal(await overflow(page), 0);
+    await context.close();
+  });
+});
