@@ -21,7 +21,7 @@ export type RecipientOutcome =
     };
 
 /**
- * Takes over recipients that a hook routed to it. start → body → commit | abort.
+ * Takes over recipients that a hook routed to it. start → body → commit → complete, or abort.
  *
  * A throw anywhere is a local fault: siblings are aborted and the client is told 4yz. A `Problem` says how to answer.
  */
@@ -48,6 +48,11 @@ export interface Delivery {
   body(message: SpooledMessage): Promise<void>;
   /** Only links; one outcome per recipient given to `start`, in that order. When it throws, nothing of it is left. */
   commit(): Promise<readonly RecipientOutcome[]>;
+  /**
+   * After every target of the message has committed, and never after an abort: work that cannot be taken back may begin. Never
+   * throws.
+   */
+  complete?(): void;
   /** Before or after `commit`: takes everything back that can be taken back. Never throws. */
   abort(): Promise<void>;
 }

@@ -26,6 +26,8 @@ export interface Quarantined {
 export interface PreparedEntry {
   /** Makes the entry visible and durable: the promise to deliver is given. Rejects with nothing left. */
   commit(): Promise<void>;
+  /** After `commit`: its recipients may be claimed. Until then `abort` takes everything back. A restart releases it, too. */
+  release(): void;
   /** Before or after `commit`; never throws. */
   abort(): Promise<void>;
 }

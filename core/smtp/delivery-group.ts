@@ -82,6 +82,11 @@ export class DeliveryGroup {
     });
   }
 
+  /** Every target has committed. */
+  complete(): void {
+    if (!this.failed) this.#delivery?.complete?.();
+  }
+
   /** Takes back what can be taken back, behind a step that still runs. Resolves when it is done, whatever came of it. */
   async abort(): Promise<void> {
     await this.settled();

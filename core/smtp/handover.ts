@@ -42,12 +42,14 @@ export class Handover {
     await all(this.#live, (group) => group.body().then(() => group.commit()));
     await all(this.#ordinary, (group) => group.commit());
     await this.#abort(this.#groups.filter((group) => group.failed));
-    return this.#result(false);
+    return this.#complete();
   }
 
   /** For clients that get one answer for all: every recipient has an owner in the end, or nothing is left. */
   async together(): Promise<HandoverResult> {
-    if ((await this.#prepare()) && (await this.#askLive()) && (await this.#commit())) return this.#result(false);
+    if ((await this.#prepare()) && (await this.#askLive()) && (await this.#commit())) {
+      return this.#complete();
+    }
     await this.#abort([...this.#groups, ...this.#owners]);
     return this.#result(true);
   }
@@ -128,6 +130,11 @@ export class Handover {
   async #abort(groups: readonly DeliveryGroup[]): Promise<void> {
     const aborted = all(groups, (group) => group.abort());
     await this.#ground.patience.for(aborted).catch(() => undefined);
+  }
+
+  #complete(): HandoverResult {
+    for (const group of [...this.#groups, ...this.#owners]) group.complete();
+    return this.#result(false);
   }
 
   #group(name: string, members: readonly DraftRecipient[]): DeliveryGroup {

@@ -70,6 +70,7 @@ export class PipelineDelivery implements LocalDelivery {
       try {
         await delivery.body(message);
         const outcomes = await delivery.commit();
+        delivery.complete?.();
         for (const { recipient, outcome } of outcomes) {
           if (outcome === 'delivered') chain.emit('delivered', { transaction, recipient, target: name });
         }

@@ -76,6 +76,10 @@ class QueueDelivery implements Delivery {
     return this.#routed.map(({ recipient }) => ({ recipient, outcome: 'delivered' }));
   }
 
+  complete(): void {
+    this.#prepared?.release();
+  }
+
   async abort(): Promise<void> {
     await this.#prepared?.abort();
   }

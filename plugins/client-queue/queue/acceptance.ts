@@ -69,6 +69,9 @@ export class Acceptance {
           throw error;
         }
       },
+      release: () => {
+        if (!ended && accepted !== undefined) ledger.release(accepted);
+      },
       abort: async () => {
         if (ended) return;
         if (accepted === undefined || (await this.#takeBack(accepted))) await withdraw();

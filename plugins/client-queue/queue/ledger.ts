@@ -42,6 +42,8 @@ export class Ledger {
   readonly schedule = new Schedule();
   /** Entries with notices that nobody has sent yet. */
   readonly #noticing = new Set<QueuedEntry>();
+  /** Accepted while other targets of the same message may still fail. */
+  readonly #unreleased = new Set<QueuedEntry>();
   readonly #input: LedgerInput;
   readonly #backlog: Backlog;
 
@@ -70,7 +72,7 @@ export class Ledger {
     if (this.stalled) throw problem('storage-full', 'The queue cannot be written now; try again later.');
   }
 
-  /** The entry is there when this resolves, and was never when it rejects. */
+  /** The entry is there when this resolves, and was never when it rejects. Nobody is given it before it is released. */
   async accept(envelope: NewEntry, traceOffset: number): Promise<QueuedEntry> {
     this.refuseWhileStalled();
     const accepted: StoredAcceptInput = { envelope, traceOffset };
@@ -82,9 +84,15 @@ export class Ledger {
       throw storageProblem(error);
     }
     const entry = acceptEntry({ envelope, traceOffset }, this.#input.ground);
-    this.#place(entry, entry.recipients);
+    this.#unreleased.add(entry);
+    this.#file(entry);
     this.#tidy();
     return entry;
+  }
+
+  /** Its recipients may be claimed. */
+  release(entry: QueuedEntry): void {
+    if (this.#unreleased.delete(entry) && this.find(entry.uid) === entry) this.#place(entry, entry.recipients);
   }
 
   /** Takes back what was accepted: it is forgotten, in memory at once. */
@@ -93,6 +101,7 @@ export class Ledger {
     this.open.delete(entry.uid);
     this.finished.delete(entry.uid);
     this.#noticing.delete(entry);
+    this.#unreleased.delete(entry);
     try {
       await this.#input.journal.drop([entry.uid]);
     } catch {
@@ -183,8 +192,9 @@ export class Ledger {
   }
 
   #place(entry: QueuedEntry, recipients: readonly RecipientRecord[]): void {
-    this.schedule.add(recipients, this.#input.clock.now());
     this.#file(entry);
+    if (this.#unreleased.has(entry)) return;
+    this.schedule.add(recipients, this.#input.clock.now());
     for (const recipient of recipients) {
       if (!isWaiting(recipient)) continue;
       this.#input.scheduled(recipient.due);

@@ -20,6 +20,18 @@ describe('a message for several targets', () => {
     assert.equal(work.message.releases, 1);
   });
 
+  for (const mode of ['mx', 'lmtp'] as const) {
+    test(`F-R6 lets its targets begin only when all have committed (${mode})`, async () => {
+      const work = deliveryOf({ one: {}, two: {} });
+      await work.deliver(['a@one', 'b@two'], mode);
+      assert.deepEqual([work.fake('one').completions, work.fake('two').completions], [1, 1]);
+      const failing = deliveryOf({ one: {}, two: { fails: { step: 'commit', error: oops } } });
+      await failing.deliver(['a@one', 'b@two'], mode);
+      const expected = mode === 'lmtp' ? [1, 0] : [0, 0];
+      assert.deepEqual([failing.fake('one').completions, failing.fake('two').completions], expected);
+    });
+  }
+
   test('is told to the watchers for each recipient', async () => {
     const work = deliveryOf({ one: {}, two: {} });
     await work.deliver(['a@one', 'b@two']);

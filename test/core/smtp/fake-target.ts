@@ -28,6 +28,7 @@ export class FakeTarget implements DeliveryTarget {
   recipients: readonly Recipient[] = [];
   transaction: Transaction | undefined;
   aborts = 0;
+  completions = 0;
   readonly #options: FakeTargetOptions;
   #go: () => void = () => undefined;
 
@@ -60,6 +61,7 @@ export class FakeTarget implements DeliveryTarget {
         }
         return outcomes;
       },
+      complete: () => void (this.completions += 1),
       abort: () => {
         this.steps.push(`${this.name} abort`);
         this.aborts += 1;

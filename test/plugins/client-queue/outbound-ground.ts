@@ -130,6 +130,7 @@ export async function outboundGround(test: Ending, given: OutboundGroundOptions 
       message,
     );
     await prepared.commit();
+    prepared.release();
     await message.release();
     return uid;
   }

@@ -16,6 +16,7 @@ export function acceptance(open: OpenQueueGround): void {
     assert.equal(await queue.find(entry.uid), undefined);
     assert.deepEqual(await queue.claim(claiming(clock.now())), []);
     await prepared.commit();
+    prepared.release();
     await message.release();
     const found = await entryOf(queue, entry.uid);
     assert.equal(queue.size, 1);
@@ -30,6 +31,20 @@ export function acceptance(open: OpenQueueGround): void {
     assert.ok(sent.endsWith('A line.\r\n'));
     assert.equal(sent.length, found.size);
     assert.equal((await queue.bytes?.(entry.uid))?.toString() ?? sent, sent);
+  });
+
+  test('an entry is given to nobody before it is released, and then at once', async (t) => {
+    const { queue, clock, message } = await open(t);
+    const woken: number[] = [];
+    queue.onDue(() => woken.push(clock.now()));
+    const prepared = await queue.prepare(newEntry(clock.now()), await message());
+    await prepared.commit();
+    assert.equal(queue.nextDue(), null);
+    assert.deepEqual(await queue.claim(claiming(clock.now())), []);
+    assert.equal(woken.length, 0);
+    prepared.release();
+    assert.equal(woken.length, 1);
+    assert.equal((await queue.claim(claiming(clock.now()))).length, 1);
   });
 
   test('what is taken back before or behind its commit leaves nothing', async (t) => {
@@ -55,6 +70,7 @@ export function acceptance(open: OpenQueueGround): void {
     const again = async () => queue.prepare(entry, await ground.message());
     await assert.rejects(again(), isThe('unavailable'), 'nobody knows yet whether it will be one');
     await prepared.commit();
+    prepared.release();
     await assert.rejects(again(), isThe('conflict'));
     const lease = await claimOne(ground);
     await queue.settle(lease, settlement(lease, 'delivered', { at: clock.now() }));

@@ -26,6 +26,7 @@ export async function accept(ground: QueueGround, wishes: EntryWishes = {}, body
   const message = await ground.message(body);
   const prepared = await ground.queue.prepare(entry, message);
   await prepared.commit();
+  prepared.release();
   await message.release();
   return entry;
 }

@@ -8,7 +8,9 @@ async function halfWay(t: TestContext) {
   const ground = await fileQueueGround(t);
   const { queue, clock } = ground;
   const entry = newEntry(clock.now(), { to: ['a@one.example', 'b@two.example', 'c@three.example'] });
-  await (await queue.prepare(entry, await ground.message())).commit();
+  const prepared = await queue.prepare(entry, await ground.message());
+  await prepared.commit();
+  prepared.release();
   const room = (destination: string): number => (destination === 'one.example' ? 1 : 0);
   const [lease] = await queue.claim(claiming(clock.now(), { room }));
   assert.ok(lease);

@@ -25,7 +25,9 @@ async function yearAhead(t: TestContext) {
   const ground = await fileQueueGround(t, { clock, random: () => 1000 });
   const accept = async (wishes: EntryWishes = {}): Promise<string> => {
     const entry = newEntry(clock.now(), wishes);
-    await (await ground.queue.prepare(entry, await ground.message())).commit();
+    const prepared = await ground.queue.prepare(entry, await ground.message());
+    await prepared.commit();
+    prepared.release();
     return entry.uid;
   };
   const defer = async (): Promise<void> => {

@@ -80,6 +80,7 @@ export class QueueModel {
       await this.#ground.message(),
     );
     await prepared.commit();
+    prepared.release();
     const recipients = destinations.map((number): ModelRecipient => {
       return {
         destination: `d${number}.example`,

@@ -67,6 +67,7 @@ async function accept(number: number): Promise<void> {
   const to = ['a@one.example', 'b@two.example'];
   const prepared = await queue.prepare(newEntry(systemClock.now(), { uid, to, subject: String(number) }), message);
   await prepared.commit();
+  prepared.release();
   say(`accepted ${uid}`);
   await message.release();
 }

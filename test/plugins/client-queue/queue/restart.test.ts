@@ -129,7 +129,9 @@ test('what a dead process has left of a message does not pass for its entry when
   const again = async () => queue.prepare(entry, await ground.message('Subject: again\r\n\r\nAgain.\r\n'));
   await assert.rejects(again(), isThe('unavailable'));
   await queue.housekeep(ground.clock.now());
-  await (await again()).commit();
+  const prepared = await again();
+  await prepared.commit();
+  prepared.release();
   assert.match(await text(await queue.open(entry.uid)), /Again/);
 });
 
@@ -140,6 +142,7 @@ test('a message that is coming while the queue is looked through is left alone',
   const prepared = await ground.queue.prepare(entry, await ground.message());
   await ground.queue.housekeep(ground.clock.now());
   await prepared.commit();
+  prepared.release();
   await text(await ground.queue.open(entry.uid));
 });
 
