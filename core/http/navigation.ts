@@ -33,10 +33,18 @@ export class Navigation {
     return () => void this.#links[side].delete(link);
   }
 
-  /** What the account may follow from that path. */
-  show(path: string, account: Account | null): readonly ShownLink[] {
-    const links = [...inOrder(this.#links.server), ...inOrder(this.#links.site)].filter(({ role }) =>
-      holds(account, role),
+  /**
+   * What the account may follow from that path.
+   *
+   * @param mayOpen what the access rules say; undefined where no page is, so that the role of the link decides
+   */
+  show(
+    path: string,
+    account: Account | null,
+    mayOpen: (href: string) => boolean | undefined = () => undefined,
+  ): readonly ShownLink[] {
+    const links = [...inOrder(this.#links.server), ...inOrder(this.#links.site)].filter(
+      ({ href, role }) => mayOpen(href) ?? holds(account, role),
     );
     const current = links
       .filter(({ href }) => path === href || path.startsWith(href.endsWith('/') ? href : `${href}/`))

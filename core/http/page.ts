@@ -1,4 +1,4 @@
-import type { Account } from './endpoint.js';
+import type { Account, Method } from './endpoint.js';
 import { wantsFragment, type Context } from './exchange.js';
 import type { Navigation, ShownLink } from './navigation.js';
 import type { Notices } from './notices.js';
@@ -10,6 +10,8 @@ export interface PageModel {
   readonly title: string;
   readonly nav: readonly ShownLink[];
   readonly account: Account | null;
+  /** True when the account may call it, by the access rules in force: `page.may('POST', '/client/queue')`. */
+  readonly may: (method: Method, path: string) => boolean;
   readonly requestId: string;
   readonly path: string;
   /** Path and query without cursor, page, format and notice. */
@@ -23,6 +25,8 @@ export interface PagesInput {
   readonly views: Views;
   readonly notices: Notices;
   readonly navigation: Pick<Navigation, 'show'>;
+  /** Undefined for what is not mounted. */
+  readonly may: (account: Account | null, method: Method, path: string) => boolean | undefined;
   readonly version: string;
   readonly hostname: string;
 }
@@ -47,13 +51,14 @@ export class Pages {
   }
 
   model(ctx: Context, title: string): PageModel {
-    const { notices, navigation, version, hostname } = this.#input;
+    const { notices, navigation, may, version, hostname } = this.#input;
     const { account, id } = ctx.state.exchange;
     const key = typeof ctx.query['notice'] === 'string' ? ctx.query['notice'] : undefined;
     return {
       title,
-      nav: navigation.show(ctx.path, account),
+      nav: navigation.show(ctx.path, account, (href) => may(account, 'GET', href)),
       account,
+      may: (method, path) => may(account, method, path) ?? false,
       requestId: id,
       path: ctx.path,
       listPath: listPath(ctx),

@@ -7,7 +7,7 @@ import type { Log } from '../log.js';
 import type { PluginContext } from '../plugin.js';
 import { AttemptLimiter } from '../rate.js';
 import { parseNetworks, type NetworkSet } from '../smtp/networks.js';
-import { AccessControl } from './access.js';
+import { AccessControl, holds } from './access.js';
 import { accessLog, beginExchange } from './access-log.js';
 import { AccessRules } from './access-rules.js';
 import type { Accounts } from './accounts.js';
@@ -18,7 +18,7 @@ import { crossSiteCheck } from './cross-site.js';
 import { declaredGate, describeRoute } from './description.js';
 import { Dispatcher } from './dispatch.js';
 import { docsEndpoints } from './docs-page.js';
-import type { AnyEndpoint, EndpointDescription } from './endpoint.js';
+import type { Account, AnyEndpoint, EndpointDescription, Method } from './endpoint.js';
 import type { ExchangeState } from './exchange.js';
 import { hostCheck, isLoopback } from './host.js';
 import { KeptAnswers } from './idempotency.js';
@@ -27,7 +27,7 @@ import { Notices } from './notices.js';
 import { openApiDocument } from './openapi.js';
 import { refuseOpenDoor } from './open-door.js';
 import type { HttpSettings } from './options.js';
-import { Pages } from './page.js';
+import { Pages, type PagesInput } from './page.js';
 import { problemBoundary } from './problem-boundary.js';
 import { targetCheck } from './request-target.js';
 import { compileRoute, type Route } from './route.js';
@@ -133,7 +133,8 @@ class Shell implements HttpShell {
       strict: input.strictViews,
     });
     const notices = new Notices();
-    this.#pages = new Pages({ views: this.#views, notices, navigation: this.#navigation, version, hostname });
+    const may: PagesInput['may'] = (account, method, path) => this.#may(account, method, path);
+    this.#pages = new Pages({ views: this.#views, notices, navigation: this.#navigation, may, version, hostname });
     this.#uploads = new Uploads(join(input.dataRoot, 'uploads'));
     this.#answers = new KeptAnswers({ folder: join(input.dataRoot, 'idempotency'), clock, log });
     this.#audit = input.audit ?? new AuditFile(join(input.dataRoot, 'logs'), log);
@@ -164,6 +165,15 @@ class Shell implements HttpShell {
 
   navigate(plugin: string, link: NavigationLink, side: Side = 'server'): () => void {
     return this.#navigation.add(plugin, link, side);
+  }
+
+  /** Another account's own endpoint is none that this one may call. */
+  #may(account: Account | null, method: Method, href: string): boolean | undefined {
+    const [path = ''] = href.split(/[?#]/);
+    const route = this.#table.find(path)?.routes.get(method)?.route;
+    if (route === undefined) return undefined;
+    const gate = this.#rules.gate(method, path, route.endpoint);
+    return gate.kind === 'access' && holds(account, gate.access);
   }
 
   describe(): readonly EndpointDescription[] {

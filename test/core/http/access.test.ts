@@ -142,6 +142,15 @@ describe('access rules of the configuration', () => {
     assert.equal((await ruled.get('/items', { as: 'reader' })).status, 200);
   });
 
+  test('the navigation follows the rules, in both directions', async () => {
+    const html = async (as: string) => (await ruled.get('/items', { as, headers: { Accept: 'text/html' } })).text();
+    assert.doesNotMatch(await html('boss'), /href="\/secret"/);
+    const open = await openShell({ http: { access: [{ match: '/secret', role: 'read' }] } });
+    const seen = await (await open.get('/items', { as: 'reader', headers: { Accept: 'text/html' } })).text();
+    await open.close();
+    assert.match(seen, /href="\/secret"/);
+  });
+
   test('an endpoint with its own account takes only that, with its own realm', async () => {
     const wrong = await ruled.get('/secret', { as: 'boss' });
     assert.equal(wrong.status, 401);
