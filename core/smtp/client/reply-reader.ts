@@ -1,10 +1,12 @@
 import { reply, type Reply } from '../reply.js';
 
-/** Longest line with its end; RFC 5321 §4.5.3.1.5 allows 512, some servers say more. */
-const longestLine = 4096;
-const mostLines = 256;
-/** Of one reply: there may be a thousand of them for one message, and they are kept until it is settled. */
-const mostBytes = 16 * 1024;
+/** What is kept of a line; RFC 5321 §4.5.3.1.5 allows 512 octets, some servers say more. */
+const maxLineBytes = 4096;
+/** What is kept of a reply: there may be a thousand of them for one message, and they are kept until it is settled. */
+const maxLines = 256;
+const maxBytes = 16 * 1024;
+/** What is read of a reply. The code is in the first three digits, so the text may be cut; an endless reply is none. */
+const maxReadBytes = 1024 * 1024;
 const LF = 10;
 const CR = 13;
 
@@ -24,6 +26,7 @@ export class ReplyReader {
   #code = 0;
   #lines: string[] = [];
   #bytes = 0;
+  #readBytes = 0;
 
   /** True while a reply has begun and not ended. */
   get midway(): boolean {
@@ -43,37 +46,45 @@ export class ReplyReader {
     const found: (Reply | Malformed)[] = [];
     let from = 0;
     for (let end = bytes.indexOf(LF); end >= 0; end = bytes.indexOf(LF, from)) {
-      const read = end + 1 - from > longestLine ? tooLong : this.#line(bytes.subarray(from, end));
+      this.#readBytes += end + 1 - from;
+      const read = this.#readBytes > maxReadBytes ? endless : this.#line(bytes.subarray(from, end));
       if (read !== undefined) found.push(read);
       if (read !== undefined && 'malformed' in read) return found;
       from = end + 1;
     }
-    if (bytes.length - from > longestLine) return [...found, tooLong];
-    if (from < bytes.length) this.#rest = bytes.subarray(from);
+    const left = bytes.length - from;
+    if (this.#readBytes + left > maxReadBytes) return [...found, endless];
+    if (left > maxLineBytes) {
+      // The head of the line is enough, however much comes before its end.
+      this.#readBytes += left - maxLineBytes;
+      this.#rest = Buffer.from(bytes.subarray(from, from + maxLineBytes));
+    } else if (left > 0) this.#rest = bytes.subarray(from);
     return found;
   }
 
   #line(bytes: Buffer): Reply | Malformed | undefined {
-    const text = readable(bytes.at(-1) === CR ? bytes.subarray(0, -1) : bytes);
+    const line = bytes.at(-1) === CR ? bytes.subarray(0, -1) : bytes;
+    const text = readable(line.subarray(0, maxLineBytes));
     const match = syntax.exec(text);
     if (match === null) return { malformed: `no reply: ${JSON.stringify(text.slice(0, 80))}` };
     const code = Number(match[1]);
     if (this.#lines.length > 0 && code !== this.#code)
       return { malformed: 'the lines of one reply have different codes' };
-    if (this.#lines.length >= mostLines) return { malformed: `a reply of more than ${mostLines} lines` };
-    this.#bytes += bytes.length;
-    if (this.#bytes > mostBytes) return { malformed: `a reply of more than ${mostBytes} bytes` };
     this.#code = code;
-    this.#lines.push(match[3] ?? '');
+    this.#bytes += text.length;
+    if (this.#lines.length === 0 || (this.#lines.length < maxLines && this.#bytes <= maxBytes)) {
+      this.#lines.push(match[3] ?? '');
+    }
     if (match[2] === '-') return undefined;
     const lines = this.#lines;
     this.#lines = [];
     this.#bytes = 0;
+    this.#readBytes = 0;
     return assembled(code, lines);
   }
 }
 
-const tooLong: Malformed = { malformed: `a reply line of more than ${longestLine} bytes` };
+const endless: Malformed = { malformed: `a reply of more than ${maxReadBytes} bytes` };
 
 /** Text for people: what could break out of a line becomes `?`. */
 function readable(bytes: Buffer): string {

@@ -34,10 +34,11 @@ export function acceptance(open: OpenQueueGround): void {
   });
 
   test('an entry is given to nobody before it is released, and then at once', async (t) => {
-    const { queue, clock, message } = await open(t);
+    const ground = await open(t);
+    const { queue, clock } = ground;
     const woken: number[] = [];
     queue.onDue(() => woken.push(clock.now()));
-    const prepared = await queue.prepare(newEntry(clock.now()), await message());
+    const prepared = await queue.prepare(newEntry(clock.now()), await ground.message());
     await prepared.commit();
     assert.equal(queue.nextDue(), null);
     assert.deepEqual(await queue.claim(claiming(clock.now())), []);

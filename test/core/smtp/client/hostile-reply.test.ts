@@ -112,9 +112,15 @@ test('text of a reply is printable, and a status of another class stays text', (
 
 const isMalformed = (one: unknown): boolean => typeof one === 'object' && one !== null && 'malformed' in one;
 
-test('a reply of very many bytes is none: there may be a thousand of them for one message', () => {
+test('of a reply of very many bytes the first are kept: there may be a thousand of them for one message', () => {
   const reader = new ReplyReader();
   const line = Buffer.from(`550-${'x'.repeat(4000)}\r\n`);
-  const read = Array.from({ length: 5 }, () => reader.read(line)).flat();
-  assert.deepEqual(read, [{ malformed: 'a reply of more than 16384 bytes' }]);
+  const read = [
+    ...Array.from({ length: 50 }, () => reader.read(line)).flat(),
+    ...reader.read(Buffer.from('550 end\r\n')),
+  ];
+  const [only, ...others] = read as { code: number; lines: readonly string[] }[];
+  assert.deepEqual([only?.code, only?.lines.length, others.length], [550, 4, 0]);
+  const endless = Array.from({ length: 300 }, () => reader.read(line)).flat();
+  assert.deepEqual(endless[0], { malformed: 'a reply of more than 1048576 bytes' });
 });

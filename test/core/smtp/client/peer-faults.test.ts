@@ -108,11 +108,23 @@ test('lines of one reply with different codes are no reply', { timeout: 30_000 }
 });
 
 test('a reply without end is given up at its bound, not at the deadline', { timeout: 30_000 }, async (t) => {
-  for (const endless of ['250-x\r\n'.repeat(300), `250 ${'x'.repeat(5000)}`, `250 ${'x'.repeat(5000)}\r\n`]) {
+  for (const endless of ['250-x\r\n'.repeat(200_000), `250 ${'x'.repeat(1_100_000)}`]) {
     for (const step of ['mail', 'dot'] as const) {
       const got = await attempt(t, { steps: { [step]: { raw: endless } } });
       assert.match(got, new RegExp(`^protocol ${step === 'dot' ? 'final' : 'mail'} 451 4\\.5\\.0 temporary`));
     }
+  }
+});
+
+test('F-R12 a permanent refusal with a long text is permanent', async (t) => {
+  const lines = Array.from({ length: 15 }, () => `550-5.7.1 ${'x'.repeat(4000)}\r\n`).join('');
+  for (const long of [
+    `550 5.7.1 ${'x'.repeat(60_000)}\r\n`,
+    `${lines}550 5.7.1 No\r\n`,
+    '550-No\r\n'.repeat(1000) + '550 No\r\n',
+  ]) {
+    const got = await attempt(t, { steps: { rcpt: { raw: long } } });
+    assert.match(got, /^reply rcpt 550 .*permanent/);
   }
 });
 
