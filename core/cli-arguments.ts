@@ -2,8 +2,8 @@ import { parseArgs } from 'node:util';
 import { startError } from './start-error.js';
 import type { StartOptions } from './main.js';
 
-/** Options that only some commands take: `--json`, `--typescript`. */
-export const commandFlags = ['json', 'typescript'] as const;
+/** Options that only some commands take: `--json`, `--typescript`, `--dry-run`. */
+export const commandFlags = ['json', 'typescript', 'dry-run'] as const;
 export type CommandFlag = (typeof commandFlags)[number];
 
 export interface CommandLine {
@@ -46,6 +46,7 @@ function parse(argv: readonly string[]) {
         verbose: { type: 'boolean', short: 'v' },
         json: { type: 'boolean' },
         typescript: { type: 'boolean' },
+        'dry-run': { type: 'boolean' },
         help: { type: 'boolean', short: 'h' },
         version: { type: 'boolean' },
       },

@@ -1,3 +1,4 @@
+import type { CommandFlag } from './cli-arguments.js';
 import type { Clock } from './clock.js';
 
 /**
@@ -13,6 +14,8 @@ export interface Command<O> {
   readonly summary: string;
   /** Lines as `postern --help` and wrong usage show them: `postern user add NAME`. */
   readonly usage: readonly string[];
+  /** Options that it takes: `dry-run` for `--dry-run`. */
+  readonly flags?: readonly CommandFlag[];
   /** Throws a start error, or a problem, with a sentence for the operator: then the exit status is 1. */
   run(input: CommandInput<O>): Promise<void>;
 }
@@ -20,6 +23,8 @@ export interface Command<O> {
 export interface CommandInput<O> {
   /** The words behind the name of the command. */
   readonly args: readonly string[];
+  /** Those of its options that were given. */
+  readonly flags?: ReadonlySet<CommandFlag> | undefined;
   /** The plugin's checked options. */
   readonly options: O;
   readonly configuration: CommandConfiguration;

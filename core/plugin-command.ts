@@ -1,3 +1,4 @@
+import type { CommandInput } from './command.js';
 import type { CommandLine } from './cli-arguments.js';
 import { systemClock } from './clock.js';
 import type { LoadedConfiguration } from './config/load.js';
@@ -14,8 +15,10 @@ export async function runPluginCommand({ words, options, flags }: CommandLine, p
   for (const plugin of configuration.plugins) {
     const command = plugin.commands.find((candidate) => candidate.name === name);
     if (command === undefined) continue;
-    for (const flag of flags) throw startError(`postern ${name} takes no --${flag}.`);
-    return runAsOwner(plugin, command, args, configuration);
+    for (const flag of flags) {
+      if (command.flags?.includes(flag) !== true) throw startError(`postern ${name} takes no --${flag}.`);
+    }
+    return runAsOwner(plugin, command, { args, flags }, configuration);
   }
   throw startError(`There is no command ${name}. See postern --help.`);
 }
@@ -24,7 +27,7 @@ export async function runPluginCommand({ words, options, flags }: CommandLine, p
 async function runAsOwner(
   plugin: Plugin,
   command: PluginCommand,
-  args: readonly string[],
+  { args, flags }: Pick<CommandInput<unknown>, 'args' | 'flags'>,
   configuration: LoadedConfiguration,
 ): Promise<void> {
   const terminal = new ProcessTerminal();
@@ -33,6 +36,7 @@ async function runAsOwner(
   try {
     await command.run({
       args,
+      flags,
       options: configuration.options.get(plugin.name),
       configuration: { data, domains },
       terminal,

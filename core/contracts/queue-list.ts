@@ -76,6 +76,8 @@ export interface QueueStatistics {
   /** When the oldest open entry was queued. */
   readonly oldest: number | null;
   readonly quarantined: number;
+  /** Entries that are held because of damage. */
+  readonly damaged?: number;
 }
 
 export type Selector =

@@ -18,9 +18,25 @@ import type {
 /** A corrupt or foreign thing that was found in the queue and set aside. */
 export interface Quarantined {
   readonly name: string;
+  /** Of the entry that it was, as far as its name says it. */
+  readonly uid?: string;
   readonly reason: string;
   readonly size: number;
   readonly at: number;
+}
+
+export interface RecoverOptions {
+  /** All that are in quarantine when absent. */
+  readonly names?: readonly string[] | undefined;
+  /** Says what would be done. */
+  readonly dryRun?: boolean | undefined;
+}
+
+export interface Recovered {
+  readonly recovered: number;
+  readonly uids: readonly string[];
+  /** What stays in quarantine, and why. */
+  readonly left: readonly { readonly name: string; readonly reason: string }[];
 }
 
 export interface PreparedEntry {
@@ -82,6 +98,10 @@ export interface RelayQueue {
   openQuarantined(name: string): Promise<Readable>;
   /** Removes one of them for good. @throws Problem `not-found`, `conflict` for what is no plain file */
   discardQuarantined(name: string): Promise<void>;
+  /** Makes entries again from messages in quarantine whose envelope is known. Nothing is removed. */
+  recover?(options: RecoverOptions): Promise<Recovered>;
+  /** What is damaged, and what to do about it; undefined while all is well. */
+  complaint?(): string | undefined;
   /** Open entries. */
   readonly size: number;
 }

@@ -134,6 +134,11 @@ export class CommitLog {
     return this.#largest;
   }
 
+  /** Leaves a note of damage beside what is set aside. */
+  note(name: string, sentence: string): Promise<void> {
+    return this.#folder.note(name, sentence);
+  }
+
   /** How many files have been set aside because they cannot be understood. */
   countAside(): Promise<number> {
     return this.#folder.countAside();

@@ -1,9 +1,9 @@
-import { readFile } from 'node:fs/promises';
 import { Low, type Adapter } from 'lowdb';
-import type { z } from 'zod';
+import { z } from 'zod';
 import { startError } from '../start-error.js';
 import { writeFileAtomic, type AtomicOptions } from './atomic.js';
-import { asStorageProblem, isMissing } from './fault.js';
+import { asStorageProblem, faultCode, isMissing } from './fault.js';
+import { readRegularText } from './regular-file.js';
 
 export interface DocumentOptions<T> extends Pick<AtomicOptions, 'files'> {
   /** Absolute path of a JSON file. */
@@ -43,16 +43,19 @@ class DurableJson<T> implements Adapter<T> {
     const { file, schema } = this.#options;
     let text: string;
     try {
-      text = await readFile(file, 'utf8');
+      text = await readRegularText(file);
     } catch (error) {
       if (isMissing(error)) return null;
+      if (faultCode(error) === 'EFTYPE' || faultCode(error) === 'ENXIO') {
+        throw startError(`${file} is not a regular file. Move it away, or put a backup in its place.`, error);
+      }
       throw startError(`Cannot read ${file}: ${reason(error)}. Give this user the right to read and write it.`, error);
     }
     try {
       return schema.parse(JSON.parse(text));
     } catch (error) {
       const advice = 'It was left as it is. Repair it, put a backup in its place, or move it away to begin anew.';
-      throw startError(`${file} cannot be understood: ${reason(error)}. ${advice}`, error);
+      throw startError(`${file} cannot be understood: ${mistakesOf(error)}. ${advice}`, error);
     }
   }
 
@@ -97,6 +100,19 @@ class LowDocument<T> implements Document<T> {
     }
     this.#data = this.#low.data;
   }
+}
+
+const maxMistakes = 10;
+
+/** One for each mistake, with the place in the document. */
+function mistakesOf(error: unknown): string {
+  if (!(error instanceof z.ZodError)) return reason(error);
+  const mistakes = error.issues.map(({ path, message }) => {
+    const what = message.replace(/^Invalid input: /, '').replace(/\.$/, '');
+    return path.length === 0 ? what : `${path.map(String).join('.')}: ${what}`;
+  });
+  const more = mistakes.length - maxMistakes;
+  return `${mistakes.slice(0, maxMistakes).join('; ')}${more > 0 ? `; and ${more} more` : ''}`;
 }
 
 function reason(error: unknown): string {

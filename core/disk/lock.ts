@@ -4,10 +4,11 @@ import { z } from 'zod';
 import { systemClock } from '../clock.js';
 import { startError } from '../start-error.js';
 import { writeDurable, writeFileAtomic } from './atomic.js';
-import { isMissing, isTaken } from './fault.js';
+import { faultCode, isMissing, isTaken } from './fault.js';
 import { nodeFiles as files } from './file-layer.js';
 import { syncFolder } from './folder.js';
 import { uniqueId } from './id.js';
+import { readRegularText } from './regular-file.js';
 
 export const lockFile = 'postern.lock';
 
@@ -123,10 +124,13 @@ function owned(path: string, owner: LockInfo | undefined): Error {
 /** Undefined when there is none, or one that was never wholly written. */
 async function readInfo(path: string): Promise<LockInfo | undefined> {
   try {
-    const text = await readFile(path, 'utf8');
+    const text = await readRegularText(path);
     return LockInfo.safeParse(JSON.parse(text)).data;
   } catch (error) {
     if (isMissing(error) || error instanceof SyntaxError) return undefined;
+    if (faultCode(error) === 'EFTYPE' || faultCode(error) === 'ENXIO') {
+      throw startError(`${path} is not a regular file. Move it away; the next start makes it.`, error);
+    }
     throw error;
   }
 }

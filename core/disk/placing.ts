@@ -78,12 +78,14 @@ export class Placing {
   }
 
   /** Undefined when it must be placed. */
-  async keep(placement: Placement, stored: () => void): Promise<KeptMessage | undefined> {
+  async keep(placement: Placement, stored: () => void, before?: Buffer): Promise<KeptMessage | undefined> {
     const log = this.#log;
-    const { memory, size } = this.#file;
-    if (log === undefined || memory === undefined || !log.keeps(size)) return undefined;
+    const { memory } = this.#file;
+    if (log === undefined || memory === undefined) return undefined;
+    const content = Buffer.concat(before === undefined ? memory : [before, ...memory]);
+    if (!log.keeps(content.length)) return undefined;
     const kept = await log.placing.add(
-      log.keep(placement, Buffer.concat(memory, size), stored).catch((error: unknown) => this.#refused(log, error)),
+      log.keep(placement, content, stored).catch((error: unknown) => this.#refused(log, error)),
     );
     if (kept === undefined) return undefined;
     this.#records.set(placement, kept.number);

@@ -1,3 +1,4 @@
+import { crc32 } from 'node:zlib';
 import { asStorageProblem } from './fault.js';
 import type { HeadCollector } from './head.js';
 import type { SpoolFile } from './spool-file.js';
@@ -10,12 +11,14 @@ export class FileSpoolWriter implements SpoolWriter {
   readonly #prologue: Prologue;
   readonly #head: HeadCollector;
   readonly #ground: MessageGround;
+  #checksum: number;
 
   constructor(file: SpoolFile, prologue: Prologue, head: HeadCollector, ground: MessageGround) {
     this.#file = file;
     this.#prologue = prologue;
     this.#head = head;
     this.#ground = ground;
+    this.#checksum = crc32(prologue.trace);
     // Far below what is written through, so there is nothing to wait for.
     void file.write(prologue.returnPath);
     void file.write(prologue.trace);
@@ -27,6 +30,7 @@ export class FileSpoolWriter implements SpoolWriter {
 
   write(chunk: Buffer): Promise<void> | void {
     this.#head.add(chunk);
+    this.#checksum = crc32(chunk, this.#checksum);
     const room = this.#file.write(chunk);
     if (room !== undefined) return room.catch((error: unknown) => this.#fail(error));
   }
@@ -37,7 +41,7 @@ export class FileSpoolWriter implements SpoolWriter {
     } catch (error) {
       return this.#fail(error);
     }
-    return new FileSpooledMessage(this.#file, this.#prologue, this.#head.head, this.#ground);
+    return new FileSpooledMessage(this.#file, this.#prologue, this.#head.head, this.#checksum, this.#ground);
   }
 
   discard(): Promise<void> {

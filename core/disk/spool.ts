@@ -31,6 +31,8 @@ export interface SpooledMessage {
   readonly traceOffset: number;
   /** Where the message as received begins. */
   readonly messageOffset: number;
+  /** CRC-32 of the bytes from `traceOffset` on; absent where nobody has worked it out. */
+  readonly checksum?: number;
   /** The header block as received, through its empty line, bounded; what hooks and indexes look at. */
   readonly head: Buffer;
   /** The bytes from `offset` (default 0) to the end. */
@@ -49,8 +51,9 @@ export interface SpooledMessage {
    * has to go, and by the replay after a crash. Undefined where that cannot be had: then it is to be placed. Throws as `place` does.
    *
    * @param stored called when it has come to its place
+   * @param before bytes that stand in front of the message in its file
    */
-  keep?(placement: Placement, stored: () => void): Promise<KeptMessage | undefined>;
+  keep?(placement: Placement, stored: () => void, before?: Buffer): Promise<KeptMessage | undefined>;
   /** Takes back what one `place` or `keep` did, after a sibling failed. Resolves false when it could not be removed. */
   withdraw(placements: readonly Placement[]): Promise<boolean>;
   /** Same message with header fields put in front or taken away: one rewrite of the file. It takes the place of this one, which is released. */

@@ -27,15 +27,17 @@ const fieldValue = /^(?:[^\r\n\0]|\r\n[ \t])*$/;
 
 export class FileSpooledMessage implements SpooledMessage {
   readonly head: Buffer;
+  readonly checksum: number;
   readonly #file: SpoolFile;
   readonly #prologue: Prologue;
   readonly #ground: MessageGround;
   readonly #placing: Placing;
 
-  constructor(file: SpoolFile, prologue: Prologue, head: Buffer, ground: MessageGround) {
+  constructor(file: SpoolFile, prologue: Prologue, head: Buffer, checksum: number, ground: MessageGround) {
     this.#file = file;
     this.#prologue = prologue;
     this.head = head;
+    this.checksum = checksum;
     this.#ground = ground;
     this.#placing = new Placing(file, ground);
   }
@@ -79,9 +81,9 @@ export class FileSpooledMessage implements SpooledMessage {
     }
   }
 
-  async keep(placement: Placement, stored: () => void): Promise<KeptMessage | undefined> {
+  async keep(placement: Placement, stored: () => void, before?: Buffer): Promise<KeptMessage | undefined> {
     try {
-      return await this.#placing.keep(placement, stored);
+      return await this.#placing.keep(placement, stored, before);
     } catch (error) {
       throw this.#fault(error);
     }

@@ -2,7 +2,11 @@ import { constants, type Stats } from 'node:fs';
 import { access, lstat, readdir, stat, statfs } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { advice, fine, skipped, trouble, type Finding } from '../contracts/doctor-check.js';
+import { pino } from 'pino';
 import { counted } from '../counted.js';
+import { checkFormat } from '../data-format.js';
+import { CommitLog } from '../disk/commit-log.js';
+import { readOnlyFiles } from '../disk/read-only-files.js';
 import { faultCode, isMissing } from '../disk/fault.js';
 import { nodeFiles } from '../disk/file-layer.js';
 import { DiskTrial } from './disk-trial.js';
@@ -22,8 +26,34 @@ export const dataChecks: readonly CoreCheck[] = [
   { group: 'Data folder', name: 'rights', run: whenThere(rights) },
   { group: 'Data folder', name: 'file-system', run: whenThere(fileSystem) },
   { group: 'Data folder', name: 'inodes', run: whenThere(inodes) },
+  { group: 'Data folder', name: 'format', run: whenThere(format) },
+  { group: 'Data folder', name: 'commit-log', run: whenThere(commitLog) },
   { group: 'Data folder', name: 'disk-trial', run: whenThere(disk) },
 ];
+
+/** A document that stops the start is named. */
+async function format(data: string): Promise<readonly Finding[]> {
+  await checkFormat(data);
+  return [];
+}
+
+/** Damage that a start has noted, and what the next one will find. */
+async function commitLog(data: string, { owner, clock }: Patient): Promise<readonly Finding[]> {
+  const folder = join(data, 'spool-log');
+  const found = await lstat(folder).catch(() => undefined);
+  if (found?.isDirectory() !== true) return [];
+  const aside = join(folder, 'aside');
+  const count = (await readdir(aside).catch(() => [])).filter((name) => !name.startsWith('.')).length;
+  const findings: Finding[] = [];
+  if (count > 0) {
+    const is = `The commit log was damaged: ${counted(count, 'file lies', 'files lie')} in ${aside}.`;
+    findings.push(trouble(is, `Look there: notes say what is lost. Then: rm ${aside}/*`));
+  }
+  if (owner.state !== 'none') return findings;
+  const { damage } = await CommitLog.open(folder, { files: readOnlyFiles, log: pino({ level: 'silent' }), clock });
+  const todo = 'Start the server, which reads what it can, or restore a backup.';
+  return [...findings, ...damage.map(({ sentence }) => trouble(`The commit log is damaged. ${sentence}`, todo))];
+}
 
 type Look = (data: string, patient: Patient) => Promise<readonly Finding[]>;
 

@@ -13,6 +13,7 @@ import { ClockWatch } from './queue/clock-watch.js';
 import { attemptRemotely, type RemoteGround } from './remote-attempt.js';
 import type { RetrySchedule } from './retry-schedule.js';
 import { isMissingMessage } from './outgoing-message.js';
+import { damageHolds } from './queue/damage-holds.js';
 import { settlementOf } from './settlement.js';
 import type { Tried, Verdict } from './tried.js';
 
@@ -64,7 +65,7 @@ export class DeliveryDesk {
       const verdicts = new Map(lease.recipients.map(({ index }) => [index, localFault]));
       const nobody = { host: null, tls: null, tellsDsn: false, lost: false };
       const tried: Tried = { at, ms: 0, verdicts, ...nobody, servers: 'answered' };
-      return isMissingMessage(error) ? { ...tried, hold: missingMessage } : tried;
+      return isMissingMessage(error) ? { ...tried, hold: damageHolds.either } : tried;
     }
   }
 
@@ -137,8 +138,6 @@ export class DeliveryDesk {
     else this.#input.log.warn({ ...about, possibleDuplicate: tried.lost || undefined }, 'attempted');
   }
 }
-
-const missingMessage = 'Its message is missing or damaged.';
 
 const localFault: Verdict = {
   action: 'defer',

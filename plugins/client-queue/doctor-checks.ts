@@ -1,6 +1,7 @@
 import { createPrivateKey, createPublicKey } from 'node:crypto';
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
+import { pino } from 'pino';
 import { z } from 'zod';
 import {
   advice,
@@ -15,6 +16,9 @@ import { counted } from '../../core/counted.js';
 import { faultCode, isMissing } from '../../core/disk/fault.js';
 import { isDnsFailure } from '../../core/dns/failure.js';
 import { SystemResolver } from '../../core/dns/system-resolver.js';
+import { isStartError } from '../../core/start-error.js';
+import { openDestinationControls } from './destination-controls.js';
+import { lookAtStoppedQueue } from './queue/look.js';
 import type { ClientQueueSettings } from './options.js';
 
 type Input = DoctorInput<ClientQueueSettings>;
@@ -24,6 +28,7 @@ const oldAfterMs = 86_400_000;
 const Statistics = z.object({
   byState: z.record(z.string(), z.number()),
   open: z.number(),
+  damaged: z.number().optional(),
   oldest: z.union([z.string(), z.number()]).nullable(),
 });
 
@@ -31,18 +36,42 @@ const Statistics = z.object({
 export const queueCheck: DoctorCheck<ClientQueueSettings> = {
   group: 'Mail',
   name: 'queue',
-  run: async (input) => [...(await waiting(input)), ...(await quarantined(input.configuration.data))],
+  run: async (input) => [
+    ...(await waiting(input)),
+    ...(await setAside(input.configuration.data)),
+    ...(await controls(input)),
+  ],
 };
 
-async function waiting({ owner, clock }: Input): Promise<readonly Finding[]> {
-  if (owner === undefined) return [skipped('What waits in the queue is known to a running server only.')];
+/** What the next start will find; nothing is changed. */
+async function stopped(data: string, clock: Input['clock']): Promise<readonly Finding[]> {
+  const folder = join(data, 'queue');
+  const found = await stat(join(folder, 'journal')).catch(() => undefined);
+  if (found?.isDirectory() !== true) return [skipped('There is no queue yet.')];
+  const { damage, open, damaged } = await lookAtStoppedQueue(folder, clock, pino({ level: 'silent' }));
+  const findings = damage.map((is) => trouble(`The queue is damaged. ${is}`, damageAdvice));
+  if (damaged > 0) findings.push(damagedFinding(damaged));
+  return findings.length > 0 ? findings : [fine(`${counted(open, 'message is', 'messages are')} in the queue.`)];
+}
+
+const damageAdvice =
+  'Start the server: messages without an entry go to quarantine. Then: postern queue recover --dry-run';
+
+function damagedFinding(count: number): Finding {
+  const is = `${counted(count, 'message is', 'messages are')} held because of damage, or because the server ended while sending.`;
+  return trouble(is, 'See /client/queue/list?state=held; delete what cannot be repaired, retry the rest.');
+}
+
+async function waiting({ owner, clock, configuration }: Input): Promise<readonly Finding[]> {
+  if (owner === undefined) return stopped(configuration.data, clock);
   const { status, body } = await owner('GET', '/client/queue/statistics');
   const statistics = Statistics.safeParse(body).data;
   if (status !== 200 || statistics === undefined) return [skipped(`The queue cannot be asked (${status}).`)];
-  const { byState, open, oldest } = statistics;
+  const { byState, open, oldest, damaged } = statistics;
   const held = byState['held'] ?? 0;
   const since = oldest === null ? clock.now() : new Date(oldest).getTime();
   const findings: Finding[] = [];
+  if ((damaged ?? 0) > 0) findings.push(damagedFinding(damaged ?? 0));
   if (held > 0) {
     findings.push(
       advice(
@@ -60,16 +89,42 @@ async function waiting({ owner, clock }: Input): Promise<readonly Finding[]> {
     : [fine(`${counted(open, 'message is', 'messages are')} in the queue, none for longer than a day.`)];
 }
 
-async function quarantined(data: string): Promise<readonly Finding[]> {
-  const folder = join(data, 'queue', 'quarantine');
+async function setAside(data: string): Promise<readonly Finding[]> {
+  const quarantine = join(data, 'queue', 'quarantine');
+  const aside = join(data, 'queue', 'journal', 'aside');
+  const findings: Finding[] = [];
+  const files = (await namesIn(quarantine)).filter((name) => !name.endsWith('.reason')).length;
+  if (files > 0) {
+    const is = `${counted(files, 'file of the queue lies', 'files of the queue lie')} in quarantine: ${quarantine}.`;
+    findings.push(
+      trouble(is, 'Each has a file .reason beside it. To queue messages again: postern queue recover --dry-run'),
+    );
+  }
+  const notes = (await namesIn(aside)).length;
+  if (notes > 0) {
+    const is = `The journal of the queue was damaged: ${counted(notes, 'file lies', 'files lie')} in ${aside}.`;
+    findings.push(trouble(is, `Look there: notes say what is lost. Then: rm ${aside}/*`));
+  }
+  return findings;
+}
+
+async function namesIn(folder: string): Promise<readonly string[]> {
   const names = await readdir(folder).catch((error: unknown) => {
     if (isMissing(error)) return [];
     throw error;
   });
-  const count = names.filter((name) => !name.endsWith('.reason')).length;
-  if (count === 0) return [];
-  const is = `${counted(count, 'file')} of the queue could not be understood, to be found in ${folder}.`;
-  return [advice(is, 'Each has a file .reason beside it; look at them, then remove them.')];
+  return names.filter((name) => !name.startsWith('.'));
+}
+
+/** One that is broken stops the start. */
+async function controls({ configuration, clock }: Input): Promise<readonly Finding[]> {
+  try {
+    await openDestinationControls({ file: join(configuration.data, 'destinations.json'), clock });
+    return [];
+  } catch (error) {
+    if (!isStartError(error)) throw error;
+    return [trouble(error.message, 'Repair it, or move it away: nothing is suspended then.')];
+  }
 }
 
 /** A name server that hangs shall not hang the look. */

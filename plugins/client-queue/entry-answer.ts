@@ -154,6 +154,7 @@ export const StatisticsAnswer = z.object({
   bytes: z.int(),
   oldest: time.nullable(),
   quarantined: z.int(),
+  damaged: z.int().describe('Entries that are held because of damage'),
 });
 
 export function statisticsAnswer(
@@ -161,6 +162,7 @@ export function statisticsAnswer(
   sites: Pick<Sites, 'peek'>,
 ): z.output<typeof StatisticsAnswer> {
   const { byState, byDestination, ageLimits, byReason, open, bytes, oldest, quarantined } = statistics;
+  const { damaged = 0 } = statistics;
   return {
     byState,
     byDestination: byDestination.map(({ ages, oldest: since, lastReply, destination, total, active }) => ({
@@ -178,5 +180,6 @@ export function statisticsAnswer(
     bytes,
     oldest: isoOrNull(oldest),
     quarantined,
+    damaged,
   };
 }

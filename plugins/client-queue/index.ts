@@ -17,6 +17,7 @@ import { dkimCheck, queueCheck, resolverCheck } from './doctor-checks.js';
 import { ClientQueueOptions, type ClientQueueSettings } from './options.js';
 import { Outbound } from './outbound.js';
 import { OutboundSettings } from './outbound-settings.js';
+import { queueCommand } from './queue-command.js';
 import { openRelayQueue, type OpenedRelayQueue, type QueueBounds } from './queue/open-relay-queue.js';
 import { PolicedFinder } from './mta-sts/policed-finder.js';
 import { StsPolicies } from './mta-sts/sts-policies.js';
@@ -38,6 +39,7 @@ export const clientQueue = definePlugin({
   options: ClientQueueOptions,
   needs: { configuration, lifecycle, localDelivery, submission },
   provides: { relayQueue },
+  commands: [queueCommand],
   checks: [queueCheck, resolverCheck, dkimCheck],
   async setup(context, { options, configuration, lifecycle, localDelivery, submission }) {
     const { clock, log, smtp, metrics, onClose } = context;
@@ -104,7 +106,7 @@ export const clientQueue = definePlugin({
 });
 
 function lookAfter(
-  { health, every, clock }: PluginContext,
+  { health, every, clock, metrics }: PluginContext,
   queue: OpenedRelayQueue,
   outbound: Outbound,
   pauseSeconds: () => number,
@@ -116,6 +118,12 @@ function lookAfter(
   });
   health.check('pool', () => ({ status: 'up', figures: outbound.poolFigures() }));
   health.check('scheduler', () => outbound.health());
+  metrics.gauge('queue_quarantined_files', 'Files in the quarantine of the queue.', [], (gauge) => {
+    gauge.set(queue.figures().quarantined);
+  });
+  metrics.gauge('queue_damaged_entries', 'Entries held because of damage or crashes.', [], (gauge) => {
+    gauge.set(queue.figures().damaged);
+  });
   const isTime = rhythm(clock, pauseSeconds);
   every(1, () => (isTime() ? outbound.housekeep() : undefined));
 }
@@ -172,8 +180,15 @@ async function openUploads(context: PluginContext, data: string): Promise<string
   return folder;
 }
 
-function boundsOf({ keepFinished, maxEntries, keepDeadLetters }: ClientQueueSettings): QueueBounds {
-  return { keepFinishedMs: keepFinished * 1000, maxEntries, keepDeadLetterMs: keepDeadLetters * 1000 };
+function boundsOf(settings: ClientQueueSettings): QueueBounds {
+  const { keepFinished, maxEntries, keepDeadLetters, quarantineSeconds, quarantineBytes } = settings;
+  return {
+    keepFinishedMs: keepFinished * 1000,
+    maxEntries,
+    keepDeadLetterMs: keepDeadLetters * 1000,
+    quarantineMs: quarantineSeconds * 1000,
+    quarantineBytes,
+  };
 }
 
 /** True when so many seconds have passed since it was true last. */

@@ -127,6 +127,18 @@ export const ClientQueueOptions = z.strictObject({
     ),
   housekeepingInterval: seconds(30, 'Pause between two rounds of housekeeping.'),
   keepFinished: z.int().min(0).default(604_800).describe('Finished entries can be looked up for so long. Seconds.'),
+  quarantineSeconds: z
+    .int()
+    .min(86_400)
+    .default(2_592_000)
+    .describe('What lies in the quarantine of the queue is removed after so long. Seconds.'),
+  quarantineBytes: z
+    .int()
+    .min(1_048_576)
+    .default(1_073_741_824)
+    .describe(
+      'When more than that lies in the quarantine of the queue, the oldest of what is older than a day is removed.',
+    ),
   keepDeadLetters: z
     .int()
     .min(0)

@@ -71,7 +71,12 @@ function destinationRow(
 }
 
 /** The figures on top of the queue, refreshed by themselves. */
-export function statisticsPage(statistics: Statistics, controls: readonly RecordedControl[], now: number) {
+export function statisticsPage(
+  statistics: Statistics,
+  controls: readonly RecordedControl[],
+  now: number,
+  damage: string | undefined,
+) {
   const { byState, byDestination, byReason, ageLimits, oldest, open, bytes, quarantined } = statistics;
   const byName = new Map(controls.map((control) => [control.destination, control]));
   const suspended = controls.filter(({ suspendedUntil }) => suspendedUntil !== null && suspendedUntil > now);
@@ -85,6 +90,7 @@ export function statisticsPage(statistics: Statistics, controls: readonly Record
     bytes,
     oldest,
     quarantined,
+    damage,
     ageColumns: ageColumns(ageLimits),
     destinations: byDestination.slice(0, mostRows).map((row) => destinationRow(row, ageLimits, byName)),
     moreDestinations: Math.max(0, byDestination.length - mostRows),
@@ -119,6 +125,7 @@ interface ListAbout {
   readonly controls: readonly RecordedControl[];
   readonly siteOf: (destination: string) => string | undefined;
   readonly now: number;
+  readonly damage: string | undefined;
 }
 
 const sortLabels: Readonly<Record<string, string>> = {
@@ -140,7 +147,7 @@ export function listPage(answer: ListAnswer, about: ListAbout) {
     suspended.has(destination) || suspended.has(about.siteOf(destination) ?? '');
   const state = filter.state?.length === 1 ? filter.state[0] : filter.state === undefined ? '' : 'all';
   return {
-    overview: statisticsPage(answer.statistics, about.controls, about.now),
+    overview: statisticsPage(answer.statistics, about.controls, about.now, about.damage),
     list: { ...answer, items: answer.items.map((entry) => rowOf(entry, isSuspended)) },
     filter: { ...filter, state },
     filtered: Object.keys(filter).length > 0,

@@ -1,7 +1,7 @@
-import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { writeFileAtomic } from '../../../core/disk/atomic.js';
 import { unlessMissing } from '../../../core/disk/fault.js';
+import { readRegularText } from '../../../core/disk/regular-file.js';
 import { mostSeconds } from './policy.js';
 
 const Kept = z.strictObject({
@@ -18,7 +18,7 @@ export type KeptPolicy = Readonly<z.output<typeof Kept>>;
 
 /** The policies that are known, by domain; those that make no sense are left out. None when there is no file. @throws what keeps the file from being read or understood */
 export async function readPolicies(file: string): Promise<ReadonlyMap<string, KeptPolicy>> {
-  const text = await unlessMissing(readFile(file, 'utf8'));
+  const text = await unlessMissing(readRegularText(file));
   const stored = text === undefined ? {} : Stored.parse(JSON.parse(text)).policies;
   const policies = new Map<string, KeptPolicy>();
   for (const [domain, written] of Object.entries(stored)) {

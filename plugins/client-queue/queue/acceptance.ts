@@ -1,9 +1,10 @@
 import type { NewEntry } from '../../../core/contracts/queue-entry.js';
 import type { PreparedEntry } from '../../../core/contracts/relay-queue.js';
-import type { Placement, SpooledMessage } from '../../../core/disk/spool.js';
+import type { SpooledMessage } from '../../../core/disk/spool.js';
 import type { Log } from '../../../core/log.js';
 import { problem } from '../../../core/problem.js';
-import type { Bodies } from './bodies.js';
+import type { StoredAcceptInput } from './stored-entry.js';
+import type { Bodies, PlacedBody } from './bodies.js';
 import type { Ledger } from './ledger.js';
 import type { QueuedEntry } from './queued-entry.js';
 
@@ -41,28 +42,50 @@ export class Acceptance {
     if (this.#preparing.has(uid))
       throw problem('unavailable', 'It is being handed in at this moment; try again later.');
     this.#preparing.add(uid);
-    const placements = await bodies.place(uid, message).catch((error: unknown) => {
+    const entry = { ...given, size: message.size - message.traceOffset };
+    const placed = await bodies.place(entry, message).catch((error: unknown) => {
       this.#preparing.delete(uid);
       throw error;
     });
-    const entry = { ...given, size: message.size - message.traceOffset };
-    return this.#prepared(entry, message, placements);
+    return this.#prepared(entry, message, placed);
   }
 
-  #prepared(entry: NewEntry, message: SpooledMessage, placements: readonly Placement[]): PreparedEntry {
-    const { ledger } = this.#input;
+  /** An entry for a message that `place` brings to its place; nothing has changed when it rejects. */
+  async adopt(accepted: StoredAcceptInput, place: () => Promise<void>, takeBack: () => Promise<void>): Promise<void> {
+    const { uid } = accepted.envelope;
+    this.#preparing.add(uid);
+    try {
+      await place();
+      const entry = await this.#input.ledger.accept(accepted).catch(async (error: unknown) => {
+        await takeBack();
+        throw error;
+      });
+      this.#input.ledger.release(entry);
+    } finally {
+      this.#preparing.delete(uid);
+    }
+  }
+
+  #prepared(entry: NewEntry, message: SpooledMessage, placed: PlacedBody): PreparedEntry {
+    const { ledger, bodies } = this.#input;
+    const { placements, traceOffset, checksum } = placed;
     let accepted: QueuedEntry | undefined;
     let ended = false;
     const withdraw = async (): Promise<void> => {
       ended = true;
       await message.withdraw(placements);
+      await bodies.removeEnvelope(entry.uid);
       this.#preparing.delete(entry.uid);
     };
     return {
       commit: async () => {
         if (ended || accepted !== undefined) throw problem('conflict', 'It was committed or taken back before.');
         try {
-          accepted = await ledger.accept(entry, message.traceOffset);
+          accepted = await ledger.accept({
+            envelope: entry,
+            traceOffset,
+            ...(checksum !== undefined && { checksum }),
+          });
           this.#preparing.delete(entry.uid);
         } catch (error) {
           await withdraw();

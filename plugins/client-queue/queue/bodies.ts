@@ -2,13 +2,17 @@ import { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { join } from 'node:path';
 import type { Clock } from '../../../core/clock.js';
-import { asStorageProblem, isMissing, isTaken, unlessMissing } from '../../../core/disk/fault.js';
+import { asStorageProblem, faultCode, isMissing, isTaken, unlessMissing } from '../../../core/disk/fault.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import { folderSyncOf, makeFolder } from '../../../core/disk/folder.js';
 import { Reaper } from '../../../core/disk/reaper.js';
 import type { KeptMessage, Placement, SpooledMessage } from '../../../core/disk/spool.js';
 import type { Log } from '../../../core/log.js';
 import { problem } from '../../../core/problem.js';
+import type { NewEntry } from '../../../core/contracts/queue-entry.js';
+import { writeDurable } from '../../../core/disk/atomic.js';
+import { openRegularFile } from '../../../core/disk/regular-file.js';
+import { encodeBodyEnvelope, envelopeSuffix } from './body-envelope.js';
 import type { QueuedEntry } from './queued-entry.js';
 import { FileStream } from './file-stream.js';
 import { readWhole } from './whole-file.js';
@@ -32,6 +36,13 @@ export interface BodiesInput {
   readonly owner: string | undefined;
 }
 
+export interface PlacedBody {
+  readonly placements: readonly Placement[];
+  /** Where what is sent begins in the file. */
+  readonly traceOffset: number;
+  readonly checksum: number | undefined;
+}
+
 /** The messages of the queue: each is a file that is written once, and removed when nobody needs it; many are delivered before they become one. */
 export class Bodies {
   readonly #input: BodiesInput;
@@ -51,19 +62,42 @@ export class Bodies {
     for (const shard of shards) await makeFolder(join(folder, shard), files, sync);
   }
 
-  /** @throws Problem `unavailable` when a dead process has left one, which is no entry: it is cleared away when the folder is looked through */
-  async place(uid: string, message: SpooledMessage): Promise<readonly Placement[]> {
+  /**
+   * The message with its envelope: in front of it where it has a file, or will have one, that nobody shares; beside it otherwise.
+   * @throws Problem `unavailable` when a dead process has left one, which is no entry: it goes to quarantine when the folder is looked through
+   */
+  async place(entry: NewEntry, message: SpooledMessage): Promise<PlacedBody> {
+    const { uid } = entry;
     const placement = this.placement(uid);
     const placements = [placement];
+    const { traceOffset, checksum } = message;
+    const line = encodeBodyEnvelope(entry, traceOffset, checksum);
     try {
-      const kept = await message.keep?.(placement, () => this.#kept.delete(uid));
-      if (kept === undefined) await message.place(placements);
-      else if (kept.content !== undefined) this.#kept.set(uid, kept);
+      const kept = await message.keep?.(placement, () => this.#kept.delete(uid), line);
+      if (kept !== undefined) {
+        if (kept.content !== undefined) this.#kept.set(uid, kept);
+        return { placements, traceOffset: line.length + traceOffset, checksum };
+      }
+      await writeDurable(this.#input.files, this.envelopePath(uid), [line]);
+      try {
+        await message.place(placements);
+      } catch (error) {
+        await this.removeEnvelope(uid);
+        throw error;
+      }
+      return { placements, traceOffset, checksum };
     } catch (error) {
       if (isTaken(error)) throw problem('unavailable', { detail: 'What is left of it is in the way.', cause: error });
       throw asStorageProblem(error);
     }
-    return placements;
+  }
+
+  envelopePath(uid: string): string {
+    return `${this.path(uid).slice(0, -bodySuffix.length)}${envelopeSuffix}`;
+  }
+
+  async removeEnvelope(uid: string): Promise<void> {
+    await this.#remove(this.envelopePath(uid));
   }
 
   placement(uid: string): Placement {
@@ -109,6 +143,7 @@ export class Bodies {
     return this.#found(async () => {
       const bytes = await readWhole(this.#input.files, this.path(entry.uid), entry.traceOffset);
       if (bytes.length !== entry.size) throw damaged();
+      if (entry.checksum !== undefined && crc32(bytes) !== entry.checksum) throw damaged();
       return bytes;
     });
   }
@@ -119,9 +154,9 @@ export class Bodies {
     if (bytes !== undefined) return Readable.from([bytes], { objectMode: false });
     return this.#found(async () => {
       if ((await this.complaint(entry)) !== undefined) throw damaged();
-      const fd = await this.#input.files.open(this.path(entry.uid), 'r');
-      const { traceOffset, size } = entry;
-      return new FileStream(this.#input.files, { fd, from: traceOffset, to: traceOffset + size, short: damaged });
+      const fd = await openRegularFile(this.path(entry.uid), this.#input.files);
+      const { traceOffset, size, checksum } = entry;
+      return new FileStream(this.#input.files, { fd, from: traceOffset, to: traceOffset + size, damaged, checksum });
     });
   }
 
@@ -130,6 +165,7 @@ export class Bodies {
       return await read();
     } catch (error) {
       if (isMissing(error)) throw problem('not-found', { detail: 'The message is not there any more.', cause: error });
+      if (faultCode(error) === 'EFTYPE') throw damaged();
       throw asStorageProblem(error);
     }
   }
@@ -140,6 +176,7 @@ export class Bodies {
     this.#kept.delete(uid);
     if (kept?.drop() === true) return;
     void this.#reaper.add(this.path(uid));
+    void this.#reaper.add(this.envelopePath(uid));
   }
 
   async #remove(path: string): Promise<void> {

@@ -11,7 +11,13 @@ import type {
   QueueStatistics,
   Selector,
 } from '../../../core/contracts/queue-list.js';
-import type { PreparedEntry, Quarantined, RelayQueue } from '../../../core/contracts/relay-queue.js';
+import type {
+  PreparedEntry,
+  Quarantined,
+  RecoverOptions,
+  Recovered,
+  RelayQueue,
+} from '../../../core/contracts/relay-queue.js';
 import type { Clock } from '../../../core/clock.js';
 import { counted } from '../../../core/counted.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
@@ -35,6 +41,7 @@ import { OutcomeListeners } from './outcomes.js';
 import type { OpenedRelayQueue, QueueBounds } from './open-relay-queue.js';
 import type { Quarantine } from './quarantine.js';
 import type { QueuedEntry } from './queued-entry.js';
+import { recover } from './recover.js';
 import { settleLease } from './settlement.js';
 import type { Snapshots } from './snapshots.js';
 import { Upkeep } from './upkeep.js';
@@ -165,7 +172,7 @@ export class FileRelayQueue implements OpenedRelayQueue {
       return await read(entry);
     } catch (error) {
       // The commit log of the spool may still be about to bring it back.
-      const maybeLater = isProblem(error) && error.problem === 'not-found' && !this.#upkeep.swept && !entry.isDone;
+      const maybeLater = isProblem(error) && error.problem === 'not-found' && !this.#upkeep.ready && !entry.isDone;
       throw maybeLater ? problem('unavailable', { detail: 'The message is not there yet.', cause: error }) : error;
     }
   }
@@ -245,21 +252,48 @@ export class FileRelayQueue implements OpenedRelayQueue {
   }
 
   complaint(): string | undefined {
-    if (this.#ledger.stalled) return 'The queue cannot be written. Nothing is accepted or sent until it can.';
-    if (this.#aside === 0) return undefined;
-    void this.#input.journal.countAside().then(
-      (count) => (this.#aside = count),
-      () => undefined,
-    );
-    return `${counted(this.#aside, 'file')} of the journal of the queue could not be understood, set aside in queue/journal/aside. Look there, then remove what you find.`;
+    const { journal, quarantine } = this.#input;
+    const found: string[] = [];
+    if (this.#ledger.stalled) found.push('The queue cannot be written. Nothing is accepted or sent until it can.');
+    if (quarantine.count > 0) {
+      void quarantine.open().catch(() => undefined);
+      const files = counted(quarantine.count, 'file of the queue is', 'files of the queue are');
+      found.push(`${files} in quarantine. To make entries of its messages again: postern queue recover --dry-run`);
+    }
+    if (this.#aside > 0) {
+      void journal.countAside().then(
+        (count) => (this.#aside = count),
+        () => undefined,
+      );
+      const files = counted(this.#aside, 'file was', 'files were');
+      found.push(
+        `The journal of the queue was damaged: ${files} set aside in queue/journal/aside. Look there, then remove them: rm queue/journal/aside/*`,
+      );
+    }
+    const damaged = this.#ledger.damagedCount;
+    if (damaged > 0) {
+      const messages = counted(damaged, 'message is', 'messages are');
+      found.push(
+        `${messages} held because of damage, or because the server ended while sending. See /client/queue/list?state=held`,
+      );
+    }
+    return found.length === 0 ? undefined : found.join(' ');
+  }
+
+  figures(): Readonly<Record<'quarantined' | 'aside' | 'damaged', number>> {
+    return { quarantined: this.#input.quarantine.count, aside: this.#aside, damaged: this.#ledger.damagedCount };
+  }
+
+  recover(options: RecoverOptions): Promise<Recovered> {
+    if (this.#closed) throw problem('unavailable', 'The queue is closing.');
+    return recover({ ...this.#input, ledger: this.#ledger, acceptance: this.#acceptance }, options);
   }
 
   async locate({ name }: Placement): Promise<string | null | undefined> {
-    const { bodies, loaded } = this.#input;
+    const { bodies } = this.#input;
     const entry = this.#ledger.find(bodies.uidOf(name));
-    // What was never accepted nobody waits for, unless an entry may have been lost.
-    const isWanted = entry === undefined ? !loaded.whole : !entry.isDone;
-    return isWanted ? bodies.locate(name) : null;
+    // What has no entry goes to quarantine: the journal may have lost it.
+    return entry?.isDone === true ? null : bodies.locate(name);
   }
 
   async close(): Promise<void> {

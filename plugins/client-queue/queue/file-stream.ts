@@ -1,4 +1,5 @@
 import { Readable } from 'node:stream';
+import { crc32 } from 'node:zlib';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import { readAt } from './whole-file.js';
 
@@ -10,8 +11,10 @@ export interface FilePart {
   readonly from: number;
   /** Where it ends, exclusive. */
   readonly to: number;
-  /** What it fails with when the file is shorter; it just ends when absent. */
-  readonly short?: () => Error;
+  /** What it fails with when the file is shorter, or its bytes have another checksum; it just ends when absent. */
+  readonly damaged?: () => Error;
+  /** CRC-32 of the part; not looked at when undefined. */
+  readonly checksum?: number | undefined;
 }
 
 /** The bytes of a part of a file. */
@@ -19,6 +22,7 @@ export class FileStream extends Readable {
   readonly #files: FileLayer;
   readonly #part: FilePart;
   #at: number;
+  #checksum = 0;
   #reading: Promise<void> | undefined;
 
   constructor(files: FileLayer, part: FilePart) {
@@ -35,12 +39,17 @@ export class FileStream extends Readable {
   }
 
   async #next(): Promise<void> {
-    const { fd, to, short } = this.#part;
+    const { fd, to, damaged, checksum } = this.#part;
     const wanted = Math.min(pieceBytes, to - this.#at);
     const piece = wanted > 0 ? await readAt(this.#files, fd, this.#at, wanted) : Buffer.alloc(0);
     if (this.destroyed) return;
-    if (piece.length < wanted && short !== undefined) throw short();
+    if (piece.length < wanted && damaged !== undefined) throw damaged();
     this.#at += piece.length;
+    if (checksum !== undefined) {
+      this.#checksum = crc32(piece, this.#checksum);
+      // Before the last piece is given, so that nobody takes it for the end of a message.
+      if (this.#at >= to && this.#checksum !== checksum && damaged !== undefined) throw damaged();
+    }
     this.push(piece.length === 0 ? null : piece);
   }
 

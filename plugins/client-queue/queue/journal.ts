@@ -76,9 +76,9 @@ export class Journal {
     return this.#sweptAt;
   }
 
-  /** Records that had been acknowledged cannot be read. */
-  get broken(): boolean {
-    return this.#commits.damage.length > 0;
+  /** Records that had been acknowledged and cannot be read. */
+  get damage(): CommitLog['damage'] {
+    return this.#commits.damage;
   }
 
   /** Number of the newest durable record. */
@@ -89,6 +89,11 @@ export class Journal {
   /** Bytes of the records since the last snapshot. */
   get bytes(): number {
     return this.#bytes;
+  }
+
+  /** Leaves a note of damage beside what is set aside. */
+  note(name: string, sentence: string): Promise<void> {
+    return this.#commits.note(name, sentence);
   }
 
   countAside(): Promise<number> {

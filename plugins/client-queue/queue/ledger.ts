@@ -7,12 +7,12 @@ import { applyChange, type Change, type ChangeGround } from './change.js';
 import { Backlog } from './backlog.js';
 import type { Journal } from './journal.js';
 import { outcomesOf, type OutcomeListeners } from './outcomes.js';
+import { isDamageHold } from './damage-holds.js';
 import { isWaiting, type QueuedEntry, type RecipientRecord } from './queued-entry.js';
 import { Schedule } from './schedule.js';
 import type { Snapshots } from './snapshots.js';
 import { Turn } from './turn.js';
 import { acceptEntry, type StoredAcceptInput } from './stored-entry.js';
-import type { NewEntry } from '../../../core/contracts/queue-entry.js';
 import type { QueueOutcome } from '../../../core/contracts/queue-outcome.js';
 
 export interface LedgerInput {
@@ -44,6 +44,8 @@ export class Ledger {
   readonly #noticing = new Set<QueuedEntry>();
   /** Accepted while other targets of the same message may still fail. */
   readonly #unreleased = new Set<QueuedEntry>();
+  /** Entries that are held because their message, or this server, was damaged. */
+  readonly #damaged = new Set<QueuedEntry>();
   readonly #input: LedgerInput;
   readonly #backlog: Backlog;
 
@@ -56,6 +58,11 @@ export class Ledger {
       this.#file(entry);
       this.schedule.add(entry.recipients, now);
     }
+  }
+
+  /** How many entries are held because their message is damaged, or processes died while it was sent. */
+  get damagedCount(): number {
+    return this.#damaged.size;
   }
 
   find(uid: string): QueuedEntry | undefined {
@@ -73,9 +80,9 @@ export class Ledger {
   }
 
   /** The entry is there when this resolves, and was never when it rejects. Nobody is given it before it is released. */
-  async accept(envelope: NewEntry, traceOffset: number): Promise<QueuedEntry> {
+  async accept(accepted: StoredAcceptInput): Promise<QueuedEntry> {
     this.refuseWhileStalled();
-    const accepted: StoredAcceptInput = { envelope, traceOffset };
+    const { envelope } = accepted;
     try {
       await this.#append(accepted);
     } catch (error) {
@@ -83,7 +90,7 @@ export class Ledger {
       if (error instanceof AppendFailed) this.#backlog.drop(envelope.uid);
       throw storageProblem(error);
     }
-    const entry = acceptEntry({ envelope, traceOffset }, this.#input.ground);
+    const entry = acceptEntry(accepted, this.#input.ground);
     this.#unreleased.add(entry);
     this.#file(entry);
     this.#tidy();
@@ -102,6 +109,7 @@ export class Ledger {
     this.finished.delete(entry.uid);
     this.#noticing.delete(entry);
     this.#unreleased.delete(entry);
+    this.#damaged.delete(entry);
     try {
       await this.#input.journal.drop([entry.uid]);
     } catch {
@@ -210,6 +218,8 @@ export class Ledger {
     }
     if (entry.details.notices.length > 0) this.#noticing.add(entry);
     else this.#noticing.delete(entry);
+    if (entry.finishedAt === null && isDamageHold(entry.hold)) this.#damaged.add(entry);
+    else this.#damaged.delete(entry);
   }
 
   /** Entries that have so many notices together. They are behind all others then: one that stays keeps nobody up. */

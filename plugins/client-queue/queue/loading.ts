@@ -37,7 +37,7 @@ export async function loadEntries(input: LoadInput): Promise<Loaded> {
   return {
     entries: [...loader.entries.values()],
     snapshot,
-    whole: loader.whole && !input.journal.broken,
+    whole: loader.whole && input.journal.damage.length === 0,
     token: loader.token,
     upTo: loader.upTo,
   };

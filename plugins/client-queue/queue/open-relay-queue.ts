@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto';
 import { join } from 'node:path';
-import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
+import type { RecoverOptions, Recovered, RelayQueue } from '../../../core/contracts/relay-queue.js';
 import type { Clock } from '../../../core/clock.js';
 import { nodeFiles, type FileLayer } from '../../../core/disk/file-layer.js';
 import { makeFolder } from '../../../core/disk/folder.js';
@@ -25,6 +25,9 @@ export interface QueueBounds {
   readonly maxEntries: number;
   /** Mail that nobody can be told of is held for so long when its time is over; for ever when 0 or absent. */
   readonly keepDeadLetterMs?: number;
+  /** What lies in quarantine is kept for so long, and takes no more bytes than that. No limit when absent. */
+  readonly quarantineMs?: number;
+  readonly quarantineBytes?: number;
 }
 
 export interface RelayQueueOptions extends QueueBounds {
@@ -61,6 +64,9 @@ export interface OpenedRelayQueue extends RelayQueue {
   bound(bounds: QueueBounds): void;
   /** Why it is degraded; undefined while it is well. */
   complaint(): string | undefined;
+  recover(options: RecoverOptions): Promise<Recovered>;
+  /** Files in quarantine, files of the journal that were set aside, entries that are held because of damage. */
+  figures(): Readonly<Record<'quarantined' | 'aside' | 'damaged', number>>;
   /** Waits for what is being written. Leases that nobody has settled are lost, and tried again. */
   close(): Promise<void>;
 }
@@ -80,6 +86,7 @@ const foreign = 'It was in the folder of the queue, and is none of its files.';
 export async function openRelayQueue(options: RelayQueueOptions): Promise<OpenedRelayQueue> {
   const files = options.files ?? nodeFiles;
   const { keepFinishedMs, maxEntries, keepDeadLetterMs = 0 } = options;
+  const { quarantineMs = Infinity, quarantineBytes = Infinity } = options;
   const settings = { ...defaults, random: (limit: number) => randomInt(limit), ...options, files };
   const { folder, clock, log, segmentBytes, mostSegments, journalBytes } = settings;
   await makeFolder(folder, files);
@@ -94,6 +101,10 @@ export async function openRelayQueue(options: RelayQueueOptions): Promise<Opened
   const journal = await Journal.open(journalFolder, { files, log, segmentBytes, mostSegments });
   const ground = changeGround();
   const loaded = await loadEntries({ folder, files, journal, quarantine, ground });
+  if (!loaded.whole && journal.damage.length === 0) {
+    const now = new Date(clock.now()).toISOString();
+    await journal.note(`damage-${clock.now()}.txt`, `At ${now} the snapshot or the journal of the queue was damaged.`);
+  }
   const aside = await journal.countAside();
   const whole = loaded.whole && aside === asideBefore;
   const mostJournalBytes = Math.max(journalBytes, (segmentBytes * mostSegments) / 2);
@@ -101,7 +112,7 @@ export async function openRelayQueue(options: RelayQueueOptions): Promise<Opened
   const snapshots = new Snapshots({ folder, files, journal, log, current: loaded.snapshot, ...bounds });
   const queue = new FileRelayQueue({
     ...settings,
-    bounds: { keepFinishedMs, maxEntries, keepDeadLetterMs },
+    bounds: { keepFinishedMs, maxEntries, keepDeadLetterMs, quarantineMs, quarantineBytes },
     journal,
     snapshots,
     bodies,

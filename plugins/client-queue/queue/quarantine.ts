@@ -1,4 +1,3 @@
-import { constants } from 'node:fs';
 import { basename, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { z } from 'zod';
@@ -9,6 +8,8 @@ import { faultCode, isMissing } from '../../../core/disk/fault.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import { folderSyncOf, makeFolder } from '../../../core/disk/folder.js';
 import { uniqueId } from '../../../core/disk/id.js';
+import { openRegularFile } from '../../../core/disk/regular-file.js';
+import { envelopeLineOf } from './body-envelope.js';
 import { FileStream } from './file-stream.js';
 import { readWhole } from './whole-file.js';
 import type { Log } from '../../../core/log.js';
@@ -21,13 +22,33 @@ export interface QuarantineInput {
   readonly log: Log;
 }
 
-const Reason = z.object({ reason: z.string(), at: z.number() });
+const Reason = z.object({
+  reason: z.string(),
+  at: z.number(),
+  /** As it stood beside a message. */
+  envelope: z.exactOptional(z.string()),
+});
 const reasonSuffix = '.reason';
 const noReason = 'Nobody has written down why.';
 /** So many are listed; the rest is counted. */
 const mostListed = 1000;
 
-/** The folder of what cannot be understood: each file with another beside it that says why. Only an operator removes something from it. */
+/** What is younger is not removed for want of room. */
+const minKeptMs = 86_400_000;
+const messageName = /^[0-9a-z]{20}-(.+)\.eml$/;
+
+/** The uid of the entry that a message in quarantine had. */
+export function uidOfQuarantined(name: string): string | undefined {
+  return messageName.exec(name)?.[1];
+}
+
+export interface QuarantineBounds {
+  readonly now: number;
+  readonly maxAgeMs: number;
+  readonly maxBytes: number;
+}
+
+/** The folder of what cannot be understood: each file with another beside it that says why. An operator or its age removes something from it. */
 export class Quarantine {
   readonly #input: QuarantineInput;
   #count = 0;
@@ -43,14 +64,54 @@ export class Quarantine {
 
   /** Looks into the folder, if there is one. */
   async open(): Promise<void> {
-    this.#count = (await this.#names()).length;
+    this.#count = (await this.names()).length;
+  }
+
+  path(name: string): string {
+    return join(this.#input.folder, name);
+  }
+
+  /** The envelope that stood beside a message. */
+  async envelopeOf(name: string): Promise<Buffer | undefined> {
+    const { envelope } = await this.#reasonOf(name);
+    return envelope === undefined ? undefined : Buffer.from(envelope);
+  }
+
+  /** Somebody has moved it out again. */
+  async gone(name: string): Promise<void> {
+    await this.#removeReason(name);
+    this.#count = Math.max(0, this.#count - 1);
+  }
+
+  /** Removes what has been there for too long, and the oldest when all takes too much room. */
+  async trim({ now, maxAgeMs, maxBytes }: QuarantineBounds): Promise<void> {
+    const { files, log } = this.#input;
+    const found: { readonly name: string; readonly size: number; readonly at: number }[] = [];
+    // The names begin with the time.
+    for (const name of await this.names()) {
+      const there = await files.lstat(this.path(name)).catch(() => undefined);
+      if (there?.isFile() !== true) continue;
+      const { at = there.ctimeMs } = await this.#reasonOf(name);
+      found.push({ name, size: there.size, at });
+    }
+    let bytes = found.reduce((sum, { size }) => sum + size, 0);
+    for (const { name, size, at } of found) {
+      const isTooMuch = bytes > maxBytes && at < now - minKeptMs;
+      if (at >= now - maxAgeMs && !isTooMuch) continue;
+      bytes -= size;
+      await files.unlink(this.path(name));
+      await this.gone(name);
+      log.warn({ name, size }, 'a file was removed from the quarantine of the queue: it was there for too long');
+    }
+    this.#count = (await this.names()).length;
   }
 
   /** Moves a file, folder or link out of the way. Never rejects: what cannot be moved stays where it is, and the log says so. */
-  async move(path: string, reason: string): Promise<boolean> {
+  async move(path: string, reason: string, envelope?: string): Promise<boolean> {
     const { folder, files } = this.#input;
     const name = `${uniqueId()}-${basename(path)}`.slice(0, 200);
-    return this.#keep(name, reason, async () => {
+    const why = { reason, ...(envelope !== undefined && envelope !== '' && { envelope }) };
+    return this.#keep(name, why, async () => {
       await files.rename(path, join(folder, name));
       await folderSyncOf(files).sync(folder);
     });
@@ -60,14 +121,19 @@ export class Quarantine {
   save(what: string, bytes: Buffer, reason: string): Promise<boolean> {
     const { folder, files } = this.#input;
     const name = `${uniqueId()}-${what}`;
-    return this.#keep(name, reason, () => writeDurable(files, join(folder, name), [bytes]));
+    return this.#keep(name, { reason }, () => writeDurable(files, join(folder, name), [bytes]));
   }
 
-  async #keep(name: string, reason: string, keep: () => Promise<void>): Promise<boolean> {
+  async #keep(
+    name: string,
+    why: { readonly reason: string; readonly envelope?: string },
+    keep: () => Promise<void>,
+  ): Promise<boolean> {
     const { folder, files, clock, log } = this.#input;
+    const { reason } = why;
     try {
       await makeFolder(folder, files);
-      const text = `${JSON.stringify({ reason, at: clock.now() })}\n`;
+      const text = `${JSON.stringify({ ...why, at: clock.now() })}\n`;
       await writeFileAtomic(join(folder, `${name}${reasonSuffix}`), text, { files });
       await keep();
     } catch (error) {
@@ -80,7 +146,7 @@ export class Quarantine {
   }
 
   async list(): Promise<readonly Quarantined[]> {
-    const names = await this.#names();
+    const names = await this.names();
     this.#count = names.length;
     const found: Quarantined[] = [];
     for (const name of names.slice(0, mostListed)) found.push(await this.#look(name));
@@ -91,26 +157,31 @@ export class Quarantine {
   async read(name: string): Promise<Readable> {
     const { files } = this.#input;
     const { path, size } = await this.#plainFile(name);
-    // Whatever has come into its place since is not followed.
-    const fd = await files.open(path, constants.O_RDONLY | constants.O_NOFOLLOW);
-    return new FileStream(files, { fd, from: 0, to: size });
+    // The message alone: its envelope is no part of it.
+    const { length } = await envelopeLineOf(files, path);
+    const fd = await openRegularFile(path, files);
+    return new FileStream(files, { fd, from: length, to: size });
   }
 
   /** Durable when it resolves. @throws as `read` */
   async discard(name: string): Promise<void> {
-    const { folder, files, log } = this.#input;
+    const { folder, files } = this.#input;
     const { path } = await this.#plainFile(name);
     await files.unlink(path);
-    await files.unlink(`${path}${reasonSuffix}`).catch((error: unknown) => {
+    await this.gone(name);
+    await folderSyncOf(files).sync(folder);
+  }
+
+  async #removeReason(name: string): Promise<void> {
+    const { files, log } = this.#input;
+    await files.unlink(`${this.path(name)}${reasonSuffix}`).catch((error: unknown) => {
       if (!isMissing(error)) log.warn({ err: error, name }, 'the reason beside a removed file stays');
     });
-    await folderSyncOf(files).sync(folder);
-    this.#count = Math.max(0, this.#count - 1);
   }
 
   async #plainFile(name: string): Promise<{ readonly path: string; readonly size: number }> {
     const { folder, files } = this.#input;
-    if (!(await this.#names()).includes(name))
+    if (!(await this.names()).includes(name))
       throw problem('not-found', 'There is no such thing in the quarantine of the queue.');
     const path = join(folder, name);
     const found = await files.lstat(path);
@@ -122,10 +193,14 @@ export class Quarantine {
     const { folder, files } = this.#input;
     const { reason, at } = await this.#reasonOf(name);
     const found = await files.lstat(join(folder, name)).catch(() => undefined);
-    return { name, reason, size: found?.size ?? 0, at: at ?? found?.ctimeMs ?? 0 };
+    const uid = uidOfQuarantined(name);
+    const known = { name, reason, size: found?.size ?? 0, at: at ?? found?.ctimeMs ?? 0 };
+    return uid === undefined ? known : { ...known, uid };
   }
 
-  async #reasonOf(name: string): Promise<{ readonly reason: string; readonly at?: number }> {
+  async #reasonOf(
+    name: string,
+  ): Promise<{ readonly reason: string; readonly at?: number; readonly envelope?: string }> {
     const { folder, files } = this.#input;
     try {
       const bytes = await readWhole(files, join(folder, `${name}${reasonSuffix}`));
@@ -135,7 +210,8 @@ export class Quarantine {
     }
   }
 
-  async #names(): Promise<readonly string[]> {
+  /** The oldest first. */
+  async names(): Promise<readonly string[]> {
     const { folder, files } = this.#input;
     try {
       const names = await files.readdir(folder);

@@ -70,6 +70,7 @@ export interface EntryForm {
   readonly sender: string | null;
   readonly size: number;
   readonly traceOffset: number;
+  readonly checksum?: number;
   readonly queuedAt: number;
   readonly expiresAt: number;
   readonly warnAt: number | null;
@@ -86,6 +87,8 @@ export class QueuedEntry {
   readonly size: number;
   /** Where the trace header fields begin in the message file. */
   readonly traceOffset: number;
+  /** CRC-32 of what is sent; undefined in entries of older versions. */
+  readonly checksum: number | undefined;
   readonly queuedAt: number;
   readonly expiresAt: number;
   readonly recipients: readonly RecipientRecord[];
@@ -107,6 +110,7 @@ export class QueuedEntry {
     this.sender = given.sender;
     this.size = given.size;
     this.traceOffset = given.traceOffset;
+    this.checksum = given.checksum;
     this.queuedAt = given.queuedAt;
     this.expiresAt = given.expiresAt;
     this.warnAt = given.warnAt;

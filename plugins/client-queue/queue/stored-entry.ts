@@ -24,6 +24,8 @@ export const StoredEntry = z.object({
   queuedAt: z.number(),
   expiresAt: z.number(),
   traceOffset: z.int().min(0),
+  /** CRC-32 of what is sent; absent in entries of older versions. */
+  checksum: z.exactOptional(z.number()),
   revision: z.int(),
   recipients: z.array(StoredRecipient).min(1),
   lastAttempt: z.number().nullable(),
@@ -42,22 +44,28 @@ export const StoredEntry = z.object({
 export type StoredEntry = z.output<typeof StoredEntry>;
 
 /** An entry as it was accepted. */
-export const StoredAccept = z.object({ envelope: StoredEnvelope, traceOffset: z.int().min(0) });
+export const StoredAccept = z.object({
+  envelope: StoredEnvelope,
+  traceOffset: z.int().min(0),
+  checksum: z.exactOptional(z.number()),
+});
 export type StoredAccept = z.output<typeof StoredAccept>;
 
 /** The same, for writing. */
 export interface StoredAcceptInput {
   readonly envelope: NewEntry;
   readonly traceOffset: number;
+  readonly checksum?: number;
 }
 
 /** A new entry; recipients wait for their first attempt, or for an operator. */
-export function acceptEntry({ envelope, traceOffset }: StoredAcceptInput, ground: ChangeGround): QueuedEntry {
+export function acceptEntry({ envelope, traceOffset, checksum }: StoredAcceptInput, ground: ChangeGround): QueuedEntry {
   const recipients = envelope.recipients.map(({ address, destination }) => {
     return { address: flat(address), destination: ground.intern(destination), due: envelope.nextAttempt };
   });
   const sender = envelope.sender && ground.intern(flat(envelope.sender));
-  const entry = new QueuedEntry({ ...envelope, sender, traceOffset, recipients, envelope: encodeEnvelope(envelope) });
+  const form = { ...envelope, sender, traceOffset, recipients, envelope: encodeEnvelope(envelope) };
+  const entry = new QueuedEntry({ ...form, ...(checksum !== undefined && { checksum }) });
   if (envelope.discardAt !== undefined) entry.edit.discardAt = envelope.discardAt;
   entry.recipients.forEach((recipient, index) => {
     const reply = envelope.recipients[index]?.lastReply;
@@ -77,7 +85,7 @@ function flat(text: string): string {
 
 /** The entry for writing. */
 export function storeEntry(entry: QueuedEntry): object {
-  const { uid, sender, size, queuedAt, expiresAt, traceOffset, revision } = entry;
+  const { uid, sender, size, queuedAt, expiresAt, traceOffset, checksum, revision } = entry;
   const { lastAttempt, warnAt, hold, finishedAt } = entry;
   const { notices, noticeCount, pending, holdUntil, discardAt, crashes, countsFrom, leases } = entry.details;
   const always = {
@@ -95,6 +103,7 @@ export function storeEntry(entry: QueuedEntry): object {
   };
   return {
     ...always,
+    ...(checksum !== undefined && { checksum }),
     recipients: entry.recipients.map(storeRecipient),
     ...(notices.length > 0 && { notices }),
     ...(noticeCount > 0 && { noticeCount }),

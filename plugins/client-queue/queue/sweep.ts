@@ -2,11 +2,11 @@ import { join } from 'node:path';
 import { isMissing } from '../../../core/disk/fault.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import type { Log } from '../../../core/log.js';
+import { envelopeLineOf, envelopeSuffix } from './body-envelope.js';
 import { bodySuffix, shards, type Bodies } from './bodies.js';
 import type { Quarantine } from './quarantine.js';
 import type { QueuedEntry } from './queued-entry.js';
 import { Turn } from './turn.js';
-import { readAt } from './whole-file.js';
 
 export interface SweepInput {
   readonly folder: string;
@@ -28,9 +28,10 @@ export interface Swept {
   readonly complaints: readonly { readonly entry: QueuedEntry; readonly complaint: 'missing' | 'damaged' }[];
 }
 
+const unaccepted =
+  'No entry of the queue belongs to it: the server ended before it accepted the message, or the journal has lost the entry.';
 const unknown = 'No entry of the queue belongs to it: the journal of the queue was damaged or changed.';
 const foreign = 'It was in the folder of the queue, and is none of its files.';
-const firstField = Buffer.from('Return-Path: ');
 const damaged = 'The message is not of the size that its entry says.';
 
 /** Looks at every message once: what has no entry, and what an entry lacks. */
@@ -38,8 +39,11 @@ export async function sweep(input: SweepInput, open: Iterable<QueuedEntry>): Pro
   const turn = new Turn();
   for (const shard of shards) {
     const folder = join(input.folder, shard);
-    for (const name of await input.files.readdir(folder)) {
-      await lookAt(input, folder, name);
+    const names = await input.files.readdir(folder);
+    const isEnvelope = (name: string): boolean => name.endsWith(envelopeSuffix);
+    // An envelope goes with its message, if there is one.
+    for (const name of [...names.filter((one) => !isEnvelope(one)), ...names.filter(isEnvelope)]) {
+      await (isEnvelope(name) ? lookAtEnvelope(input, folder, name) : lookAt(input, folder, name));
       await turn.step();
     }
   }
@@ -69,25 +73,24 @@ async function lookAt(input: SweepInput, folder: string, name: string): Promise<
   if (entry !== undefined) return;
   try {
     const found = await files.lstat(path);
-    const fresh = input.whole && found.isFile() && found.mtimeMs >= input.sweptAt;
-    if (fresh && (await isMessage(files, path))) {
-      // Whoever handed it in got no answer, and still has it.
-      await files.unlink(path);
-      log.info({ uid }, 'a message that was never accepted was removed from the queue');
-    } else await quarantine.move(path, unknown);
+    const isFresh = input.whole && found.isFile() && found.mtimeMs >= input.sweptAt;
+    const line = await envelopeLineOf(files, bodies.envelopePath(uid)).catch(() => undefined);
+    await quarantine.move(path, isFresh ? unaccepted : unknown, line?.toString());
   } catch (error) {
     if (!isMissing(error)) log.warn({ err: error, uid }, 'a message of the queue cannot be looked at');
   }
 }
 
-/** Begins as every message of the spool does: nobody else has put it there. */
-async function isMessage(files: FileLayer, path: string): Promise<boolean> {
-  const fd = await files.open(path, 'r');
-  try {
-    return (await readAt(files, fd, 0, firstField.length)).equals(firstField);
-  } finally {
-    await files.close(fd);
+/** Of a message that has gone, or was set aside with what stood in it. */
+async function lookAtEnvelope({ bodies, ...input }: SweepInput, folder: string, name: string): Promise<void> {
+  const uid = name.slice(0, -envelopeSuffix.length);
+  const path = join(folder, name);
+  if (!belongs(bodies, uid, `${path.slice(0, -envelopeSuffix.length)}${bodySuffix}`)) {
+    await input.quarantine.move(path, foreign);
+    return;
   }
+  if (input.isPreparing(uid) || input.find(uid)?.isDone === false) return;
+  await bodies.removeEnvelope(uid);
 }
 
 function belongs(bodies: Bodies, uid: string, path: string): boolean {

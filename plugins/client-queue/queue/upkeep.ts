@@ -6,6 +6,7 @@ import { shards } from './bodies.js';
 import { broughtBack } from './astray.js';
 import type { Change } from './change.js';
 import { ClockWatch } from './clock-watch.js';
+import { damageHolds } from './damage-holds.js';
 import { draftOf } from './draft.js';
 import type { FileRelayQueueInput } from './file-relay-queue.js';
 import { FutureArrivals } from './future-arrivals.js';
@@ -19,11 +20,7 @@ import { Turn } from './turn.js';
 
 /** Changes that are committed together. */
 const together = 250;
-
-const holds = {
-  missing: 'Its message is missing in the queue.',
-  damaged: 'Its message is damaged; what is left of it is in quarantine.',
-} as const;
+const trimEveryMs = 3_600_000;
 
 export interface UpkeepInput extends FileRelayQueueInput {
   readonly ledger: Ledger;
@@ -37,6 +34,7 @@ export class Upkeep {
   readonly #clock: Clock;
   #swept = false;
   #ready: boolean;
+  #trimmedAt = -Infinity;
   readonly #watch: ClockWatch;
   readonly #arrivals = new FutureArrivals();
   /** What the clock said before it went back, until that has been seen to. */
@@ -55,9 +53,9 @@ export class Upkeep {
     this.#ready = true;
   }
 
-  /** Every message was looked at. */
-  get swept(): boolean {
-    return this.#swept;
+  /** The commit log of the spool has brought every message back. */
+  get ready(): boolean {
+    return this.#ready;
   }
 
   /** What a dead process has left is put right. */
@@ -69,7 +67,13 @@ export class Upkeep {
     const snapshot = loaded.snapshot?.name ?? null;
     if (journal.marker?.snapshot !== snapshot) await journal.mark({ snapshot, upTo: loaded.upTo });
     if (isNew) {
-      if (loaded.whole && (await isEmpty(folder, files))) await journal.swept(this.#clock.now());
+      if (!(await isEmpty(folder, files))) {
+        const now = this.#clock.now();
+        await journal.note(
+          `damage-${now}.txt`,
+          `At ${new Date(now).toISOString()} the journal of the queue was gone or had lost its beginning, though messages are there.`,
+        );
+      } else if (loaded.whole) await journal.swept(this.#clock.now());
     }
     if (!loaded.whole) log.error('the journal of the queue is damaged: what is found without an entry is set aside');
     await this.#change((entry) => this.#atStart(entry));
@@ -106,7 +110,17 @@ export class Upkeep {
         if (change !== undefined) yield change;
       });
     }
+    if (steady) await this.#trim(now);
     await ledger.forgetFinished(now - bounds.keepFinishedMs, mostFinished);
+  }
+
+  /** Now and then: what lies in quarantine is for an operator, and bounded. */
+  async #trim(now: number): Promise<void> {
+    const { quarantine, bounds } = this.#input;
+    const { quarantineMs: maxAgeMs = Infinity, quarantineBytes: maxBytes = Infinity } = bounds;
+    if (quarantine.count === 0 || now - this.#trimmedAt < trimEveryMs) return;
+    this.#trimmedAt = now;
+    await quarantine.trim({ now, maxAgeMs, maxBytes });
   }
 
   async #sweep(now: number): Promise<void> {
@@ -128,7 +142,7 @@ export class Upkeep {
       if (complaint === undefined || waiting.length === 0) return;
       yield {
         ...draftOf(entry),
-        hold: holds[complaint],
+        hold: damageHolds[complaint],
         recipients: waiting.map(({ index }) => ({ index, state: 'held' as const })),
       };
     });

@@ -1,8 +1,9 @@
 import type { FileLayer } from '../../../core/disk/file-layer.js';
+import { openRegularFile } from '../../../core/disk/regular-file.js';
 
 /** The bytes of a file from `from` on. */
 export async function readWhole(files: FileLayer, path: string, from = 0): Promise<Buffer> {
-  const fd = await files.open(path, 'r');
+  const fd = await openRegularFile(path, files);
   try {
     const { size } = await files.lstat(path);
     return await readAt(files, fd, from, Math.max(0, size - from));

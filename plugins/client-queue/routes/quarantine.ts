@@ -24,8 +24,10 @@ const Params = z.object({
 
 const Item = z.object({
   name: z.string(),
+  uid: z.string().optional().describe('Of the entry that it was, if its name tells'),
   reason: z.string(),
-  size: z.int().describe('Bytes'),
+  bytes: z.int(),
+  size: z.int().describe('The same as bytes'),
   at: z.string(),
 });
 
@@ -33,7 +35,7 @@ type Site = QueueSite & Pick<SendingSite, 'intake' | 'uploads' | 'routes' | 'que
 
 /** What was set aside can be looked at, queued anew, and removed. */
 export function quarantineEndpoints(site: Site): readonly AnyEndpoint[] {
-  return [listing(site), reading(site), downloading(site), queueing(site), discarding(site)];
+  return [listing(site), recovering(site), reading(site), downloading(site), queueing(site), discarding(site)];
 }
 
 const listing = ({ queue }: Site) =>
@@ -56,6 +58,48 @@ const listing = ({ queue }: Site) =>
       const found = await queue.quarantined();
       const items = found.slice(0, mostListed).map(itemOf);
       return { items, total: found.length, limit: mostListed, nextCursor: null, prevCursor: null };
+    },
+  });
+
+const flag = z.union([z.boolean(), z.enum(['true', 'false']).transform((text) => text === 'true')]);
+
+const recovering = ({ queue }: Site) =>
+  defineEndpoint({
+    method: 'POST',
+    path: '/client/queue/recover',
+    summary: 'Make entries again from messages in quarantine whose envelope is known; nothing is removed',
+    group,
+    access: 'admin',
+    body: {
+      kind: 'fields',
+      schema: z.strictObject({
+        names: z
+          .union([z.string().max(255), z.array(z.string().max(255)).max(1000)])
+          .transform((given) => [given].flat())
+          .optional()
+          .describe('As GET /client/queue/quarantine lists them; all when absent.'),
+        dryRun: flag.default(false).describe('Only say what would be done.'),
+      }),
+    },
+    answer: z.object({
+      recovered: z.int().describe('How many are entries again, or would be'),
+      uids: z.array(z.string()),
+      left: z.array(z.object({ name: z.string(), reason: z.string() })).describe('What stays in quarantine, and why'),
+    }),
+    cache: 'no-store',
+    async handle({ body: { names, dryRun } }) {
+      if (queue.recover === undefined) throw problem('unavailable', 'This queue has no quarantine.');
+      const { recovered, uids, left } = await queue.recover({ names, dryRun });
+      const model = { recovered, uids: [...uids], left: [...left] };
+      const messages = counted(recovered, 'message');
+      const rest = left.length === 0 ? '' : ` ${counted(left.length, 'file')} left in quarantine.`;
+      return respond({
+        status: 200,
+        model,
+        location: listPath,
+        notice: `${dryRun ? `${messages} can be queued again.` : `${messages} queued again.`}${rest}`,
+        ...(!dryRun && { audit: { action: 'quarantine.recover', selector: { names: names ?? 'all', uids } } }),
+      });
     },
   });
 
@@ -193,5 +237,9 @@ async function quarantinedOf(name: string, queue: Site['queue']): Promise<Quaran
   return found;
 }
 
-const itemOf = ({ at, ...rest }: Quarantined): z.output<typeof Item> => ({ ...rest, at: isoTime(at) });
+const itemOf = ({ at, ...rest }: Quarantined): z.output<typeof Item> => ({
+  ...rest,
+  bytes: rest.size,
+  at: isoTime(at),
+});
 const pathOf = (name: string): string => `${listPath}/${encodeURIComponent(name)}`;

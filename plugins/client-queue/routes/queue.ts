@@ -66,6 +66,7 @@ const listing = ({ queue, clock, controls, sites }: QueueSite) =>
         controls: controls.list(),
         siteOf: (destination) => sites.peek(destination),
         now: clock.now(),
+        damage: queue.complaint?.(),
       });
     },
   });
@@ -82,7 +83,9 @@ const statistics = ({ queue, clock, controls, sites }: QueueSite) =>
     cache: 'no-store',
     async handle({ request }) {
       const answer = statisticsAnswer(await queue.statistics(clock.now()), sites);
-      return request.representation === 'html' ? statisticsPage(answer, controls.list(), clock.now()) : answer;
+      return request.representation === 'html'
+        ? statisticsPage(answer, controls.list(), clock.now(), queue.complaint?.())
+        : answer;
     },
   });
 

@@ -13,7 +13,7 @@ const bytes = randomBytes(200_000);
 
 async function opened(
   t: TestContext,
-  part: { readonly from?: number; readonly to?: number; readonly short?: () => Error },
+  part: { readonly from?: number; readonly to?: number; readonly damaged?: () => Error },
 ) {
   const path = join(await temporaryFolder(t), 'file');
   await writeFile(path, bytes);
@@ -49,7 +49,7 @@ test('nobody reads it, or not to its end: it is closed all the same, once', asyn
 });
 
 test('a file that is shorter than it should be is a failure, or just ends', async (t) => {
-  const short = await opened(t, { to: bytes.length + 1, short: () => new Error('too short') });
+  const short = await opened(t, { to: bytes.length + 1, damaged: () => new Error('too short') });
   await assert.rejects(buffer(short.stream), /too short/);
   const ends = await opened(t, { to: bytes.length + 1 });
   assert.equal((await buffer(ends.stream)).length, bytes.length);

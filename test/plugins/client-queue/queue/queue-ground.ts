@@ -132,5 +132,5 @@ async function spooled(spool: FileSpool, body = 'Subject: hello\r\n\r\nA line.\r
 /** The uids of the messages that lie in the queue. */
 export async function bodiesOf(folder: string): Promise<readonly string[]> {
   const names = await Promise.all(shards.map((shard) => readdir(join(folder, shard))));
-  return names.flat().map((name) => name.replace(/\.eml$/, ''));
+  return names.flat().flatMap((name) => (name.endsWith('.eml') ? name.slice(0, -'.eml'.length) : []));
 }

@@ -111,14 +111,16 @@ test('mail that came while the clock was ahead is tried when a start finds the r
   assert.equal((await entryOf(await ground.reopen(), uid)).nextAttempt, at + 1000);
 });
 
-test('a message that was never accepted is removed when the queue is looked through', async (t) => {
+test('a message without an entry is set aside when the queue is looked through, and never removed', async (t) => {
   const ground = await fileQueueGround(t);
   await ground.queue.prepare(newEntry(ground.clock.now()), await ground.message());
   const { uid } = await accept(ground);
   await ground.afterCrash();
   await ground.queue.housekeep(ground.clock.now());
   assert.deepEqual(await bodiesOf(ground.folder), [uid]);
-  assert.deepEqual(await ground.queue.quarantined(), []);
+  const [aside, ...others] = await ground.queue.quarantined();
+  assert.match(aside?.reason ?? '', /ended before it accepted/);
+  assert.deepEqual(others, []);
 });
 
 test('what a dead process has left of a message does not pass for its entry when it comes again', async (t) => {

@@ -1,0 +1,14 @@
+/** Reasons to hold a message whose bytes are not what was accepted. They stand in entries on the disk. */
+export const damageHolds = {
+  missing: 'Its message is missing in the queue.',
+  damaged: 'Its message is damaged; what is left of it is in quarantine.',
+  either: 'Its message is missing or damaged.',
+} as const;
+
+const messageHolds: ReadonlySet<string> = new Set(Object.values(damageHolds));
+const crashHold = /^The server has ended \d+ times/;
+
+/** Its message is damaged, or processes died while it was sent. */
+export function isDamageHold(hold: string | null): boolean {
+  return hold !== null && (messageHolds.has(hold) || crashHold.test(hold));
+}

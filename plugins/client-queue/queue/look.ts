@@ -1,0 +1,39 @@
+import { join } from 'node:path';
+import type { Clock } from '../../../core/clock.js';
+import { readOnlyFiles } from '../../../core/disk/read-only-files.js';
+import type { Log } from '../../../core/log.js';
+import { isDamageHold } from './damage-holds.js';
+import { Interned } from './interned.js';
+import { Journal } from './journal.js';
+import { loadEntries } from './loading.js';
+import { Quarantine } from './quarantine.js';
+import { normalReason } from './reason.js';
+
+export interface StoppedQueue {
+  /** What cannot be read of the journal, in sentences. */
+  readonly damage: readonly string[];
+  readonly open: number;
+  readonly held: number;
+  /** Held because of damage. */
+  readonly damaged: number;
+}
+
+/** Looks at the queue of a server that does not run, and changes nothing. */
+export async function lookAtStoppedQueue(folder: string, clock: Clock, log: Log): Promise<StoppedQueue> {
+  const files = readOnlyFiles;
+  const journal = await Journal.open(join(folder, 'journal'), { files, log, clock });
+  const quarantine = new Quarantine({ folder: join(folder, 'quarantine'), files, clock, log });
+  const texts = new Interned();
+  const ground = { intern: (text: string): string => texts.of(text), reasonOf: normalReason };
+  const loaded = await loadEntries({ folder, files, journal, quarantine, ground });
+  await loaded.snapshot?.close();
+  const open = loaded.entries.filter(({ finishedAt }) => finishedAt === null);
+  const damage = journal.damage.map(({ sentence }) => sentence);
+  if (!loaded.whole && damage.length === 0) damage.push('The snapshot or the journal of the queue is damaged.');
+  return {
+    damage,
+    open: open.length,
+    held: open.filter(({ state }) => state === 'held').length,
+    damaged: open.filter(({ hold }) => isDamageHold(hold)).length,
+  };
+}
