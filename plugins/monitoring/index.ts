@@ -51,7 +51,10 @@ export const monitoring = definePlugin({
       return next();
     });
     smtp.watch('closed', ({ session }) => activity.closed(session.id));
-    smtp.watch('accepted', () => activity.accepted());
+    smtp.watch('accepted', ({ transaction: { session, reversePath } }) => {
+      // Our own notices are no traffic.
+      if (session.listener.name !== 'internal' || reversePath !== null) activity.accepted();
+    });
     countMail(context);
     gaugeServer(metrics, { disk, probe, eventLoop, health: healthOverview });
 

@@ -4,7 +4,11 @@ import { startInProcess } from '../../support/in-process-server.js';
 import { freeListeners } from '../../support/server-process.js';
 
 const routes = { dead: { mx: ['127.0.0.1'], port: 1, domains: ['dead.example'] } };
-const accounts = ['read', 'operate', 'admin'].map((role) => ({ username: `${role}-user`, password: `${role} password`, role }));
+const accounts = ['read', 'operate', 'admin'].map((role) => ({
+  username: `${role}-user`,
+  password: `${role} password`,
+  role,
+}));
 const config = `{
   http: { accounts: ${JSON.stringify(accounts)} },
   plugins: { 'client-queue': ${JSON.stringify({ routes })} },

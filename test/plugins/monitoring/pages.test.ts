@@ -68,10 +68,15 @@ test('the status strip tells of listeners, sessions, messages and disk', async (
   ]);
   assert.deepEqual(model.sessions, { open: 1, total: 2 });
   assert.deepEqual([model.messages.today, model.messages.total], [1, 1]);
+  const notice = transactionIn({ ...first, listener: { name: 'internal', mode: 'submission' } }, 'anna@example.org');
+  chain.emit('accepted', { transaction: { ...notice, reversePath: null }, size: 900, ms: 2 });
+  assert.equal(((await site.json('/')) as unknown as Landing).messages.total, 1, 'our own notice does not count');
+  assert.doesNotMatch(await site.page('/'), /today|midnight/);
   assert.ok(model.disk.free > 0 && model.disk.size >= model.disk.free);
   now += 120_000;
   const tomorrow = (await site.json('/')) as unknown as Landing;
   assert.deepEqual([tomorrow.messages.today, tomorrow.messages.total], [0, 1]);
+  assert.match(await site.page('/'), /since the start, 0 since midnight UTC/);
 });
 
 test('health is one word for everybody and everything for those who have signed in', async (t) => {
