@@ -15,7 +15,17 @@ export const exampleCase = `{
 }
 `;
 
-export const sendPage = (routes: readonly string[]) => ({ routes, example: exampleCase });
+/** One form has one address: not every browser lets a button name another one. */
+export const sendPage = (routes: readonly string[], mode: 'now' | 'queue') => ({
+  routes,
+  example: exampleCase,
+  action: mode === 'now' ? '/client/send' : '/client/queue',
+  label: mode === 'now' ? 'Send now' : 'Queue',
+  modes: [
+    { title: 'Send now', href: '/client/send', current: mode === 'now' },
+    { title: 'Queue', href: '/client/send?mode=queue', current: mode === 'queue' },
+  ],
+});
 
 /** The result with what a reader of the transcript wants to see. */
 export function resultPage(result: SessionResult) {

@@ -4,6 +4,7 @@ import { delimiter, join } from 'node:path';
 /** Programs that tests drive us with, and what is left untested without them. */
 const peers = {
   chromium: 'the pages are not looked at in a browser',
+  w3m: 'the pages are not used in a browser without JavaScript and formaction',
   swaks: 'no mail is sent by swaks',
   strace: 'no system call is made to fail',
   prometheus: 'no Prometheus scrapes the metrics',

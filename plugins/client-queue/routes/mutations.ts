@@ -51,7 +51,7 @@ type Answer = z.output<typeof MutationAnswer>;
 
 /** What operators do to entries, chosen one by one or by filter. */
 export function mutationEndpoints(site: QueueSite): readonly AnyEndpoint[] {
-  return [retrying(site), deleting(site), bouncing(site), holding(site), releasing(site)];
+  return [retrying(site), deleting(site), bouncing(site), holding(site), releasing(site), choosing(site)];
 }
 
 const common = { method: 'POST', group, access: 'operate', answer: MutationAnswer, cache: 'no-store' } as const;
@@ -144,6 +144,16 @@ const releasing = (site: QueueSite) =>
     summary: 'Let held entries go on',
     body: { kind: 'fields', limit, schema: z.strictObject(fields) },
     handle: ({ body, request }) => change(site, { operation: 'release' }, body, request),
+  });
+
+/** Browsers such as w3m know no `formaction`: the name and the value of the button say what the form is for. */
+const choosing = (site: QueueSite) =>
+  defineEndpoint({
+    ...common,
+    path: '/client/queue/selection',
+    summary: 'The form of the list: what its button says, for the chosen entries',
+    body: { kind: 'fields', limit, schema: z.strictObject({ ...fields, operation: MutationAnswer.shape.operation }) },
+    handle: ({ body: { operation, ...selection }, request }) => change(site, { operation }, selection, request),
   });
 
 interface Given extends Selection {

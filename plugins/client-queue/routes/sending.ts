@@ -49,11 +49,12 @@ const form = ({ routes }: SendingSite) =>
     summary: 'Forms to send or queue a case or a raw message; as JSON the names of the routes and an example',
     group,
     access: 'operate',
+    query: z.object({ mode: z.enum(['now', 'queue']).default('now').describe('What the forms are for.') }),
     answer: z.object({ routes: z.array(z.string()), example: z.string() }),
     view: 'send.njk',
     cache: 'no-store',
-    handle: ({ request }) =>
-      request.representation === 'html' ? sendPage(routes()) : { routes: routes(), example: exampleCase },
+    handle: ({ query: { mode }, request }) =>
+      request.representation === 'html' ? sendPage(routes(), mode) : { routes: routes(), example: exampleCase },
   });
 
 const send = (site: SendingSite) =>
