@@ -3,17 +3,39 @@ const root = document.documentElement;
 const chosen = localStorage.getItem('theme');
 if (chosen === 'light' || chosen === 'dark') root.dataset.theme = chosen;
 
-function switchTheme() {
-  const dark =
-    root.dataset.theme === 'dark' || (!root.dataset.theme && matchMedia('(prefers-color-scheme: dark)').matches);
-  root.dataset.theme = dark ? 'light' : 'dark';
-  localStorage.setItem('theme', root.dataset.theme);
+const themes = { automatic: '◐', light: '○', dark: '●' };
+
+function showTheme(button) {
+  const theme = root.dataset.theme ?? 'automatic';
+  button.textContent = themes[theme];
+  button.title = `Theme: ${theme}`;
+  button.setAttribute('aria-label', button.title);
+}
+
+function switchTheme({ currentTarget }) {
+  const names = Object.keys(themes);
+  const next = names[(names.indexOf(root.dataset.theme ?? 'automatic') + 1) % names.length];
+  if (next === 'automatic') {
+    delete root.dataset.theme;
+    localStorage.removeItem('theme');
+  } else {
+    root.dataset.theme = next;
+    localStorage.setItem('theme', next);
+  }
+  showTheme(currentTarget);
 }
 
 document.addEventListener('DOMContentLoaded', () => {
   for (const button of document.querySelectorAll('[data-theme-switch]')) {
     button.hidden = false;
+    showTheme(button);
     button.addEventListener('click', switchTheme);
+  }
+  // The notice is shown once: its key is no part of the address.
+  const here = new URL(location.href);
+  if (here.searchParams.has('notice')) {
+    here.searchParams.delete('notice');
+    history.replaceState(history.state, '', here);
   }
 });
 

@@ -35,6 +35,12 @@ const formats = {
       ['B', 'KB', 'MB', 'GB', 'TB'].map((unit, power) => [1024 ** power, unit]),
     ),
 };
+/** Steps of an axis of durations, from 1 ms to 10 days: whole units, so that no label says 13.9 h. */
+const steps = [
+  ...[0.001, 0.01, 0.1].flatMap((unit) => [unit, 2 * unit, 5 * unit]),
+  ...[1, 2, 5, 10, 20, 60, 120, 300, 600, 1200, 3600, 7200, 14400, 43200],
+  ...[1, 2, 5, 10].map((days) => days * 86400),
+];
 const clock = (time) => new Date(time * 1000).toISOString().slice(11, 19);
 const styleOf = (element, name) => getComputedStyle(element)[name];
 
@@ -84,7 +90,13 @@ function optionsOf(chart, section, place) {
     scales: { y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.05 : 1] } },
     axes: [
       { ...axis, space: 60, size: 24, values: (_plot, times) => times.map((time) => clock(time).slice(0, 5)) },
-      { ...axis, size: 62, space: 30, values: (_plot, values) => values.map((value) => formats[chart.unit](value)) },
+      {
+        ...axis,
+        size: 62,
+        space: 30,
+        ...(chart.unit === 'seconds' && { incrs: steps }),
+        values: (_plot, values) => values.map((value) => formats[chart.unit](value)),
+      },
     ],
     series: [
       {},

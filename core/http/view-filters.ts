@@ -15,13 +15,11 @@ export function formatBytes(bytes: number): string {
   return `${bytes < 0 ? '-' : ''}${value.toFixed(digits)} ${units[step] ?? ''}`;
 }
 
-const thin = '\u202f';
-
-/** 12345 → `12 345`, with a narrow space that does not break. */
+/** 12345 → `12,345`, as in the sentences of the server. */
 export function formatNumber(value: unknown): string {
   if (typeof value !== 'number' || !Number.isFinite(value)) return '–';
   const [whole = '', fraction] = String(value).split('.');
-  const grouped = whole.replace(/\B(?=(\d{3})+$)/g, thin);
+  const grouped = whole.replace(/\B(?=(\d{3})+$)/g, ',');
   return fraction === undefined ? grouped : `${grouped}.${fraction}`;
 }
 
@@ -90,7 +88,7 @@ const tones = new Map(Object.entries(words).flatMap(([tone, list]) => list.map((
 /** Tone of a state word, `neutral` when it has none. */
 export const toneOf = (word: unknown): string => tones.get(String(word).toLowerCase()) ?? 'neutral';
 
-/** 1 → `1 message`, 12345 → `12 345 messages`. */
+/** 1 → `1 message`, 12345 → `12,345 messages`. */
 export function formatCounted(count: unknown, noun: string, plural = `${noun}s`): string {
   return `${formatNumber(count)} ${count === 1 ? noun : plural}`;
 }

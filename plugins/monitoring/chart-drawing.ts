@@ -76,13 +76,19 @@ function pathOf(
   return pieces.join('');
 }
 
-/** The next 1, 2 or 5 times a power of ten (of 1024 for bytes). */
+/** The next 1, 2 or 5 times a power of ten: of bytes, KB, MB …, of seconds, minutes, hours or days. */
 function roundUp(value: number, unit: ChartUnit): number {
   if (value <= 0) return 1;
-  const base = unit === 'bytes' ? 1024 ** Math.floor(Math.log2(value) / 10) : 1;
+  const base = unit === 'bytes' ? 1024 ** Math.floor(Math.log2(value) / 10) : unit === 'seconds' ? timeUnit(value) : 1;
   const scale = 10 ** Math.floor(Math.log10(value / base));
   const factor = [1, 2, 5, 10].find((one) => one * scale * base >= value) ?? 10;
   return factor * scale * base;
+}
+
+function timeUnit(seconds: number): number {
+  if (seconds > 72_000) return 86_400;
+  if (seconds > 6000) return 3600;
+  return seconds > 100 ? 60 : 1;
 }
 
 export function formatValue(unit: ChartUnit, value: number): string {

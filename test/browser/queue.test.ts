@@ -74,6 +74,28 @@ describe('the queue in a browser', { skip: skipWithout('chromium') }, () => {
     await context.close();
   });
 
+  test('the theme goes back to automatic, a notice leaves the address, and the bar is one line', async () => {
+    const { context, page } = await visit(browser, server.base);
+    await page.goto('/client/destinations/lone.example');
+    await page.getByRole('button', { name: 'Save limits' }).click();
+    await page.waitForURL((url) => !url.search.includes('notice'));
+    assert.match(await page.title(), /^lone\.example · .+ · Postern$/);
+    const theme = page.getByRole('button', { name: 'Theme' });
+    const themes: unknown[] = [];
+    for (let clicks = 0; clicks < 3; clicks += 1) {
+      await theme.click();
+      themes.push(await page.evaluate('document.documentElement.dataset.theme ?? null'));
+    }
+    assert.deepEqual(themes, ['light', 'dark', null]);
+    await page.evaluate(`{
+      const list = document.querySelector('.nav.wide ul');
+      list.insertAdjacentHTML('beforeend', '<li><a href="/greylisting">Greylisting</a></li>');
+    }`);
+    const bar = await page.locator('.bar').boundingBox();
+    assert.ok(bar !== null && bar.height < 60, `${bar?.height} pixels`);
+    await context.close();
+  });
+
   test('on a phone an entry is a short card with its tick box beside it', async () => {
     const { context, page } = await visit(browser, server.base, { width: 320 });
     await page.goto('/client/queue/list');

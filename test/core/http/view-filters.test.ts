@@ -35,11 +35,11 @@ test('sizes, counts and times are read at a glance', () => {
     '1.2 MB',
     '100 MB',
   ]);
-  assert.deepEqual([0, 999, 1234567, Number.NaN].map(formatNumber), ['0', '999', '1\u202f234\u202f567', '–']);
+  assert.deepEqual([0, 999, 1234567, Number.NaN].map(formatNumber), ['0', '999', '1,234,567', '–']);
   assert.deepEqual([0, 59, 3600, 11_520, 90_061].map(formatDuration), ['0 s', '59 s', '1 h', '3 h 12 min', '1 d 1 h']);
   assert.deepEqual(
     [0, 1, 1234].map((count) => formatCounted(count, 'time')),
-    ['0 times', '1 time', '1\u202f234 times'],
+    ['0 times', '1 time', '1,234 times'],
   );
   assert.equal(formatCounted(1, 'line matches', 'lines match'), '1 line matches');
   const now = Date.parse('2026-11-21T12:00:00Z');
