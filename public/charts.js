@@ -37,9 +37,8 @@ const formats = {
 };
 /** Steps of an axis of durations, from 1 ms to 10 days: whole units, so that no label says 13.9 h. */
 const steps = [
-  ...[0.001, 0.01, 0.1].flatMap((unit) => [unit, 2 * unit, 5 * unit]),
-  ...[1, 2, 5, 10, 20, 60, 120, 300, 600, 1200, 3600, 7200, 14400, 43200],
-  ...[1, 2, 5, 10].map((days) => days * 86400),
+  0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600, 1200, 3600, 7200, 14400,
+  43200, 86400, 172800, 432000, 864000,
 ];
 const clock = (time) => new Date(time * 1000).toISOString().slice(11, 19);
 const styleOf = (element, name) => getComputedStyle(element)[name];
