@@ -135,11 +135,10 @@ export async function createApp(input: AppInput): Promise<App> {
   live.askPlugins((next) => plugins.waiting(next));
 
   async function close(): Promise<void> {
-    const graceMs = live.current.settings.shutdownSeconds * 1000;
-    life.end();
+    life.end(live.current.settings.shutdownSeconds * 1000);
     // Pages answer while sessions finish, and /health says 503: a balancer sees why nothing is accepted.
-    await smtp.close(graceMs);
-    await http.close(graceMs);
+    await smtp.close(life.remainingMs());
+    await http.close(life.remainingMs());
     await plugins.stop();
     await closeSpool();
   }
@@ -261,8 +260,8 @@ async function startPlugins(plugins: PluginHost, following: PluginFollowing): Pr
   await following.remember();
 }
 
-function watchServer({ log }: AppInput, health: HealthRegistry): ServerLife {
-  const life = new ServerLife();
+function watchServer({ log, clock }: AppInput, health: HealthRegistry): ServerLife {
+  const life = new ServerLife(clock);
   health.check('core', 'log', () => log.health());
   health.check('core', 'server', life.health);
   return life;

@@ -1,3 +1,4 @@
+import type { Clock } from './clock.js';
 import type { Lifecycle } from './contracts/lifecycle.js';
 import type { HealthReport } from './health.js';
 
@@ -5,9 +6,13 @@ import type { HealthReport } from './health.js';
 export class ServerLife implements Lifecycle {
   readonly started: Promise<void>;
   readonly #stopping = new AbortController();
+  readonly #clock: Clock;
   #begin: () => void = () => undefined;
+  /** By `clock.monotonic()`. */
+  #deadline = Infinity;
 
-  constructor() {
+  constructor(clock: Clock) {
+    this.#clock = clock;
     this.started = new Promise((resolve) => (this.#begin = resolve));
   }
 
@@ -19,7 +24,12 @@ export class ServerLife implements Lifecycle {
     this.#begin();
   }
 
-  end(): void {
+  remainingMs(): number {
+    return Math.max(0, this.#deadline - this.#clock.monotonic());
+  }
+
+  end(graceMs: number): void {
+    this.#deadline = this.#clock.monotonic() + graceMs;
     this.#stopping.abort();
   }
 

@@ -62,7 +62,7 @@ export const ServerOptions = z.strictObject({
     .min(0)
     .max(600)
     .default(20)
-    .describe('How long running sessions may go on after SIGTERM, in seconds.'),
+    .describe('How long sessions, requests and outgoing attempts together may go on after SIGTERM, in seconds.'),
   plugins: z
     .record(z.string(), z.union([z.literal(false), z.record(z.string(), z.unknown())]))
     .default({})

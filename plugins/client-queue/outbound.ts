@@ -45,8 +45,8 @@ export interface SiteState extends PaceLimits {
   readonly now: ReturnType<Scheduler['pace']>;
 }
 
-/** So long attempts under way may go on when the server stops. */
-const graceMs = 10_000;
+/** So long attempts under way may go on at most when the worker stops. */
+const maxGraceMs = 10_000;
 /** So many of them wait for a connection of the pool, at most. */
 const waiting = 10_000;
 
@@ -179,10 +179,10 @@ export class Outbound {
     this.#scheduler.stop();
   }
 
-  /** What is under way is finished if that is soon, else given back. */
-  async stop(): Promise<void> {
+  /** What is under way is finished within the given time, else given back. */
+  async stop(remainingMs = Infinity): Promise<void> {
     this.pause();
-    const patience = setTimeout(() => this.#giveUp(), graceMs);
+    const patience = setTimeout(() => this.#giveUp(), Math.min(maxGraceMs, remainingMs));
     await this.#scheduler.idle();
     clearTimeout(patience);
     await this.#pool.close();

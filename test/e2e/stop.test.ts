@@ -5,6 +5,8 @@ import { describe, test } from 'node:test';
 import { HttpClient } from '../support/http-client.js';
 import { listMessages } from '../support/mailbox-reader.js';
 import { ServerProcess } from '../support/server-process.js';
+import { SmtpSink } from '../support/smtp-sink.js';
+import { until } from '../support/until.js';
 import { SmtpClient } from '../support/smtp-client.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 
@@ -59,4 +61,35 @@ describe('a server that is told to stop', { concurrency: 2 }, () => {
     assert.equal((await client.readReply()).code, 421);
     assert.deepEqual(await server.exit, { code: 0, signal: null });
   });
+});
+
+test('a destination that never answers the dot and a slow client share one deadline', async (t) => {
+  const sink = await SmtpSink.start(t, { steps: { dot: { silent: true } } });
+  const server = await ServerProcess.start(t, {
+    folder: await temporaryFolder(t),
+    config: `{
+      shutdownSeconds: 3,
+      smtp: { listeners: [{ port: 0 }], relayNetworks: ['127.0.0.0/8'] },
+      plugins: { 'client-queue': {
+        routes: { next: { mx: ['127.0.0.1'], port: ${sink.port}, tls: 'never' } },
+        defaultRoute: 'next',
+      } },
+    }`,
+  });
+  const client = await SmtpClient.greeted({ port: server.smtpPort });
+  const envelope = ['MAIL FROM:<a@sender.example>', 'RCPT TO:<b@far.example>'];
+  await client.pipeline(envelope);
+  await client.command('DATA');
+  client.write('Subject: stuck\r\n\r\nx\r\n.\r\n');
+  assert.equal((await client.readReply()).code, 250);
+  await until('the attempt', () => sink.connections || undefined);
+  await client.pipeline(envelope);
+  assert.equal((await client.command('DATA')).code, 354);
+  client.write('Subject: idle\r\n');
+
+  const began = performance.now();
+  server.signal('SIGTERM');
+  assert.deepEqual(await server.exit, { code: 0, signal: null });
+  const seconds = (performance.now() - began) / 1000;
+  assert.ok(seconds < 6, `${seconds} s`);
 });

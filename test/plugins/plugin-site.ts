@@ -78,7 +78,7 @@ export async function openPluginSite(t: Ending, plugin: Plugin, input: PluginSit
     lend(metricsExposition, metrics.exposition),
     lend(serverLog, logged.source),
     lend(stallWatch, unwatched),
-    lend(lifecycle, { stopping: stopping.signal, started: Promise.resolve() }),
+    lend(lifecycle, { stopping: stopping.signal, remainingMs: () => Infinity, started: Promise.resolve() }),
     lend(catalogue, { endpoints: () => http.describe(), hooks: () => pipeline.describe() }),
   ];
   const services = Object.fromEntries(
