@@ -14,7 +14,18 @@ const sentences: Readonly<Record<string, string>> = {
   EDQUOT: 'The disk quota is used up.',
   EROFS: 'The file system is read-only.',
   EIO: 'The disk reported an input/output error.',
+  EMFILE: 'The server has no file descriptors left (EMFILE): raise its limit of open files.',
+  ENFILE: 'The system has no file descriptors left (ENFILE).',
 };
+
+/** Faults of one folder: a probe elsewhere does not show that they are gone. */
+const folderSentences: Readonly<Record<string, string>> = {
+  EACCES: 'A folder or file belongs to another user, or its mode does not let the server write',
+  EPERM: 'A folder or file belongs to another user, or is immutable',
+  EMLINK: 'A folder or file has as many links as the file system allows (EMLINK)',
+};
+/** They hold for so long after the last one. */
+const folderFaultMs = 10 * 60_000;
 
 /** Faults that say something about the disk; others concern one file or the load. */
 export function isDiskFault(error: unknown): boolean {
@@ -30,6 +41,7 @@ export class WriteHealth {
   readonly #files: FileLayer;
   readonly #clock: Clock;
   #why: string | undefined;
+  #folderFaultUntil = -Infinity;
   #probedAt = -Infinity;
   #probing: Promise<void> | undefined;
 
@@ -40,6 +52,11 @@ export class WriteHealth {
   }
 
   failed(error: unknown): void {
+    const ofFolder = folderSentences[faultCode(error) ?? ''];
+    if (ofFolder !== undefined) {
+      this.#why = `${ofFolder}${placeOf(error)}.`;
+      this.#folderFaultUntil = this.#clock.monotonic() + folderFaultMs;
+    }
     if (!isDiskFault(error)) return;
     this.#why = sentences[faultCode(error) ?? ''] ?? 'The disk failed.';
   }
@@ -68,10 +85,15 @@ export class WriteHealth {
     const path = join(this.#folder, `.probe-${uniqueId()}`);
     try {
       await writeDurable(this.#files, path, [Buffer.alloc(4096)]);
-      this.#why = undefined;
+      if (this.#clock.monotonic() >= this.#folderFaultUntil) this.#why = undefined;
     } catch (error) {
       this.failed(error);
     }
     await this.#files.unlink(path).catch(() => undefined);
   }
+}
+
+function placeOf(error: unknown): string {
+  const { path, dest = path } = error as NodeJS.ErrnoException & { readonly dest?: string };
+  return dest === undefined ? '' : `: ${dest}`;
 }

@@ -4,7 +4,7 @@ import { nodeFiles, type FileLayer } from '../../../core/disk/file-layer.js';
 /** Fails calls of one operation as a disk would. */
 export interface Fault {
   readonly call: keyof FileLayer;
-  readonly code: 'ENOSPC' | 'EDQUOT' | 'EIO' | 'EROFS' | 'EMFILE' | 'EPERM' | 'EEXIST';
+  readonly code: 'ENOSPC' | 'EDQUOT' | 'EIO' | 'EROFS' | 'EMFILE' | 'EMLINK' | 'EACCES' | 'EPERM' | 'EEXIST';
   /** Which call fails, from 1; every one if absent. */
   readonly nth?: number;
   /** Only calls on paths (or on descriptors of paths) that contain it. */
@@ -13,7 +13,17 @@ export interface Fault {
 
 /** What Node makes of an errno; it knows no name for EDQUOT. */
 function systemError(code: Fault['code'], call: string, path: string): Error {
-  const known = { ENOSPC: -28, EDQUOT: -122, EIO: -5, EROFS: -30, EMFILE: -24, EPERM: -1, EEXIST: -17 };
+  const known = {
+    ENOSPC: -28,
+    EDQUOT: -122,
+    EIO: -5,
+    EROFS: -30,
+    EMFILE: -24,
+    EMLINK: -31,
+    EACCES: -13,
+    EPERM: -1,
+    EEXIST: -17,
+  };
   const name = code === 'EDQUOT' ? 'Unknown system error -122' : code;
   return Object.assign(new Error(`${name}: ${call} '${path}'`), {
     code: name,

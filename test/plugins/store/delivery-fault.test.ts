@@ -87,3 +87,18 @@ function sizes(store: Parameters<typeof inbox>[0]): Promise<readonly number[]> {
   const users = ['ann@example.org', 'bob@example.org', 'cid@example.com'];
   return Promise.all(users.map(async (user) => (await inbox(store, user)).size));
 }
+
+for (const code of ['EACCES', 'EPERM', 'EMLINK', 'EMFILE'] as const) {
+  test(`a mailbox that refuses a message with ${code} shows in health, with the cause`, async (t) => {
+    const store = await openStore(t);
+    await deliver(store, [recipient('bob@example.org')]);
+    store.files.order({ call: 'open', path: 'bob/new', code });
+    await assert.rejects(deliver(store, [recipient('bob@example.org')]));
+    const { status, why } = store.health.report();
+    assert.equal(status, 'degraded');
+    assert.match(why ?? '', /another user|EMLINK|EMFILE/);
+    store.files.order();
+    await store.health.probe();
+    assert.equal(store.health.report().status, code === 'EMFILE' ? 'up' : 'degraded');
+  });
+}
