@@ -28,7 +28,7 @@ import { queueTargets } from './relay-target.js';
 import { toldOutcome } from './told-outcome.js';
 import { clientEndpoints } from './routes.js';
 
-/** Mail that a start finds to be due later than the longest pause was given its time by a clock that went wrong; never less than this is longest. */
+/** Mail that is due later than the longest pause was given its time by a clock that went wrong; never less than this is longest. */
 const usualPauseMs = 6 * 3_600_000;
 /** Policies of other domains that a kill takes away are fetched again. */
 const saveSeconds = 60;
@@ -54,7 +54,7 @@ export const clientQueue = definePlugin({
     const finder = new PolicedFinder(mailFinder, policies);
     const ground = { queue, controls, settings, finder, submission, clock };
     const outbound = new Outbound({ ...ground, local: localDelivery, hostname, metrics, log });
-    onClose(() => outbound.stop());
+    onClose(() => outbound.stop(lifecycle.remainingMs()));
 
     follow(configuration, onClose, () => {
       if (mailFinder.prepare()()) outbound.forgetFailures();
@@ -146,7 +146,6 @@ async function openQueue(
   settings: ClientQueueSettings,
   ready: Promise<void>,
 ): Promise<OpenedRelayQueue> {
-  const { retry } = settings;
   return openRelayQueue({
     folder: await folder('queue'),
     clock,
@@ -154,7 +153,6 @@ async function openQueue(
     owner: relayTarget,
     ready,
     ...boundsOf(settings),
-    longestPauseMs: Math.max(usualPauseMs, retry.maxSeconds * 1500, retry.firstSeconds * 1500),
   });
 }
 
@@ -181,13 +179,14 @@ async function openUploads(context: PluginContext, data: string): Promise<string
 }
 
 function boundsOf(settings: ClientQueueSettings): QueueBounds {
-  const { keepFinished, maxEntries, keepDeadLetters, quarantineSeconds, quarantineBytes } = settings;
+  const { keepFinished, maxEntries, keepDeadLetters, quarantineSeconds, quarantineBytes, retry } = settings;
   return {
     keepFinishedMs: keepFinished * 1000,
     maxEntries,
     keepDeadLetterMs: keepDeadLetters * 1000,
     quarantineMs: quarantineSeconds * 1000,
     quarantineBytes,
+    longestPauseMs: Math.max(usualPauseMs, retry.maxSeconds * 1500, retry.firstSeconds * 1500),
   };
 }
 

@@ -32,5 +32,5 @@ function isAstray(one: RecipientRecord, { now, before = -Infinity, longestPauseM
   if (one.manual) return false;
   if (one.attempts > 0) return one.due > now + longestPauseMs;
   const { queuedAt } = one.entry;
-  return queuedAt > now + jumpMs && one.due <= queuedAt + longestPauseMs;
+  return one.due > now + clampedMs && queuedAt > now + jumpMs && one.due <= queuedAt + longestPauseMs;
 }

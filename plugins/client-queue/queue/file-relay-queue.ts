@@ -54,7 +54,6 @@ export interface FileRelayQueueInput {
   /** Changed by `bound`. */
   readonly bounds: { -readonly [name in keyof QueueBounds]: QueueBounds[name] };
   readonly mostFinished: number;
-  readonly longestPauseMs: number;
   readonly spreadMs: number;
   readonly random: (limit: number) => number;
   readonly ready?: Promise<void>;

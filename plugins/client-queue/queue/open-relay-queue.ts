@@ -9,6 +9,7 @@ import type { Log } from '../../../core/log.js';
 import { Bodies, shards } from './bodies.js';
 import type { ChangeGround } from './change.js';
 import { FileRelayQueue } from './file-relay-queue.js';
+import { defaultLongestPauseMs } from './upkeep.js';
 import { Interned } from './interned.js';
 import { Journal } from './journal.js';
 import { loadEntries } from './loading.js';
@@ -28,6 +29,8 @@ export interface QueueBounds {
   /** What lies in quarantine is kept for so long, and takes no more bytes than that. No limit when absent. */
   readonly quarantineMs?: number;
   readonly quarantineBytes?: number;
+  /** The longest pause between two attempts: what is further away was written by a clock that went wrong. */
+  readonly longestPauseMs?: number;
 }
 
 export interface RelayQueueOptions extends QueueBounds {
@@ -37,8 +40,6 @@ export interface RelayQueueOptions extends QueueBounds {
   readonly log: Log;
   /** No more finished entries than that are remembered. */
   readonly mostFinished?: number;
-  /** The longest pause between two attempts: what a start finds to be further away was written by a clock that went wrong. */
-  readonly longestPauseMs?: number;
   /** Attempts whose process has died are made again within that time. */
   readonly spreadMs?: number;
   /** Name of the delivery target that lends `locate` as its finder. */
@@ -73,7 +74,6 @@ export interface OpenedRelayQueue extends RelayQueue {
 
 const defaults = {
   mostFinished: 100_000,
-  longestPauseMs: 6 * 3_600_000,
   spreadMs: 5000,
   segmentBytes: 8 * 1024 * 1024,
   mostSegments: 32,
@@ -85,7 +85,7 @@ const foreign = 'It was in the folder of the queue, and is none of its files.';
 /** Opens the queue. Nothing that is broken in it stops the start, unless a newer version has written it. */
 export async function openRelayQueue(options: RelayQueueOptions): Promise<OpenedRelayQueue> {
   const files = options.files ?? nodeFiles;
-  const { keepFinishedMs, maxEntries, keepDeadLetterMs = 0 } = options;
+  const { keepFinishedMs, maxEntries, keepDeadLetterMs = 0, longestPauseMs = defaultLongestPauseMs } = options;
   const { quarantineMs = Infinity, quarantineBytes = Infinity } = options;
   const settings = { ...defaults, random: (limit: number) => randomInt(limit), ...options, files };
   const { folder, clock, log, segmentBytes, mostSegments, journalBytes } = settings;
@@ -112,7 +112,7 @@ export async function openRelayQueue(options: RelayQueueOptions): Promise<Opened
   const snapshots = new Snapshots({ folder, files, journal, log, current: loaded.snapshot, ...bounds });
   const queue = new FileRelayQueue({
     ...settings,
-    bounds: { keepFinishedMs, maxEntries, keepDeadLetterMs, quarantineMs, quarantineBytes },
+    bounds: { keepFinishedMs, maxEntries, keepDeadLetterMs, quarantineMs, quarantineBytes, longestPauseMs },
     journal,
     snapshots,
     bodies,

@@ -21,6 +21,7 @@ import { Turn } from './turn.js';
 /** Changes that are committed together. */
 const together = 250;
 const trimEveryMs = 3_600_000;
+export const defaultLongestPauseMs = 6 * 3_600_000;
 
 export interface UpkeepInput extends FileRelayQueueInput {
   readonly ledger: Ledger;
@@ -82,7 +83,8 @@ export class Upkeep {
 
   *#atStart(entry: QueuedEntry): Generator<Change> {
     const now = this.#clock.now();
-    const { random, spreadMs, longestPauseMs } = this.#input;
+    const { random, spreadMs, bounds } = this.#input;
+    const { longestPauseMs = defaultLongestPauseMs } = bounds;
     let crashed = true;
     for (const lease of entry.details.leases) {
       yield loseLease(entry, lease, { now, due: now + random(spreadMs), crashed });
@@ -152,14 +154,15 @@ export class Upkeep {
     if (!loaded.whole) await ledger.snapshot();
   }
 
-  /** Nobody waits for a time that was none. */
+  /** No mail waits for a time that a wrong clock gave it; a clock that was wrong between two rounds is not seen otherwise. */
   async #followClock(now: number): Promise<void> {
     const jump = this.#watch.look();
     if (jump < 0) this.#before = Math.max(now - jump, this.#before ?? 0);
-    const before = this.#before;
-    if (before === undefined || this.#input.ledger.stalled) return;
+    if (this.#input.ledger.stalled) return;
+    const before = this.#before ?? -Infinity;
     this.#before = undefined;
-    const { random, longestPauseMs } = this.#input;
+    const { random, bounds } = this.#input;
+    const { longestPauseMs = defaultLongestPauseMs } = bounds;
     await this.#change(function* (entry) {
       const near = broughtBack(entry, { now, before, longestPauseMs, random });
       if (near !== undefined) yield near;

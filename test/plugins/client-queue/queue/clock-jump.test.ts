@@ -178,3 +178,20 @@ test('a clock that was behind for long, and is put right, takes nothing from the
   }
   assert.equal((await queue.find(uid))?.state, 'deferred');
 });
+
+test('a clock that went ahead and came back between two rounds leaves no deferred mail in the future', async (t) => {
+  const { queue, clock, accept, defer, next } = await yearAhead(t);
+  clock.ahead = 0;
+  await queue.housekeep(clock.now());
+  clock.ahead = year;
+  const uid = await accept();
+  await defer();
+  const fresh = await accept();
+  clock.ahead = 0;
+  await queue.housekeep(clock.now());
+  const due = clock.now() + 1000;
+  assert.deepEqual([await next(uid), await next(fresh)], [due, due]);
+  clock.advance(0.5);
+  await queue.housekeep(clock.now());
+  assert.equal(await next(fresh), due, 'once');
+});
