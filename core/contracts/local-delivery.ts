@@ -13,6 +13,8 @@ export interface Parcel {
   /** All with hops of one target. */
   readonly recipients: readonly { readonly address: Address; readonly hop: Hop }[];
   readonly smtputf8: boolean;
+  /** No earlier try can have delivered it: targets need not look for a copy. */
+  readonly fresh?: boolean;
   /** From its first trace header field to its end, with CRLF line ends. */
   readonly content: () => AsyncIterable<Buffer>;
 }

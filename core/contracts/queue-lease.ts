@@ -10,6 +10,8 @@ export interface Lease {
   /** Fencing token: an outcome with an older one is refused. */
   readonly token: number;
   readonly manual: boolean;
+  /** False when no earlier attempt can have delivered any of it unseen; absent when that is not known. */
+  readonly interrupted?: boolean;
 }
 
 export interface ClaimOptions {

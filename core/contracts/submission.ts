@@ -17,6 +17,8 @@ export interface Submission {
    * case letters and `-`, at most 64. A new one when absent.
    */
   readonly id?: string;
+  /** It was not handed in under this id before: no target has to look for a copy. */
+  readonly fresh?: boolean;
   /** Where everybody goes; hooks of `rcptTo` are not asked then. */
   readonly hop?: (address: Address) => Hop;
   /** Notes of the transaction, for hooks and targets. */

@@ -70,7 +70,7 @@ export class EnvelopeDraft {
 }
 
 function withRecipients(transaction: Transaction, recipients: readonly Recipient[]): Transaction {
-  const { id, session, reversePath, declaredSize, body, smtputf8, dsn, repeatable, notes } = transaction;
+  const { id, session, reversePath, declaredSize, body, smtputf8, dsn, repeatable, fresh, notes } = transaction;
   return {
     id,
     session,
@@ -80,6 +80,7 @@ function withRecipients(transaction: Transaction, recipients: readonly Recipient
     smtputf8,
     ...(dsn !== undefined && { dsn }),
     ...(repeatable !== undefined && { repeatable }),
+    ...(fresh !== undefined && { fresh }),
     recipients,
     notes,
   };

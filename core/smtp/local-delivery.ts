@@ -89,7 +89,7 @@ export class PipelineDelivery implements LocalDelivery {
     return decision.outcome === 'pass' ? decision.hop : undefined;
   }
 
-  #transaction({ id, reversePath, recipients, smtputf8 }: Parcel): Transaction {
+  #transaction({ id, reversePath, recipients, smtputf8, fresh = false }: Parcel): Transaction {
     return {
       id,
       session: internalSession(this.#input.clock),
@@ -98,6 +98,7 @@ export class PipelineDelivery implements LocalDelivery {
       body: '8BITMIME',
       smtputf8,
       repeatable: true,
+      fresh,
       recipients: recipients.map(({ address, hop }): Recipient => ({ address, hop, discarded: false })),
       notes: new Map(),
     };

@@ -76,7 +76,16 @@ export class PipelineSubmission implements SubmissionService {
     return { id, recipients: recipients.map(({ address, hop }) => ({ address, target: hop?.target ?? 'none' })) };
   }
 
-  #begin({ id, username, remoteAddress = '127.0.0.1', via, reversePath, recipients, notes }: Submission): Transaction {
+  #begin({
+    id,
+    fresh,
+    username,
+    remoteAddress = '127.0.0.1',
+    via,
+    reversePath,
+    recipients,
+    notes,
+  }: Submission): Transaction {
     const session = internalSession(this.#input.clock, {
       listener: { name: via?.toLowerCase() ?? 'internal', mode: 'submission' },
       remote: { address: remoteAddress, port: 0 },
@@ -85,6 +94,7 @@ export class PipelineSubmission implements SubmissionService {
     return {
       id: id ?? uniqueId(),
       ...(id !== undefined && { repeatable: true }),
+      ...(fresh !== undefined && { fresh }),
       session,
       reversePath,
       declaredSize: undefined,

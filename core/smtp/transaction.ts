@@ -66,6 +66,8 @@ export interface Transaction {
    * once.
    */
   readonly repeatable?: boolean;
+  /** Of a repeatable one: no earlier try can have delivered it, so that no target has to look for a copy. */
+  readonly fresh?: boolean;
   /** Accepted ones, in the order of RCPT, duplicates included. */
   readonly recipients: readonly Recipient[];
   readonly notes: Map<string, unknown>;

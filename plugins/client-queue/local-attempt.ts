@@ -53,6 +53,7 @@ async function delivered(lease: Lease, ground: LocalGround): Promise<Verdicts> {
         hop: entry.recipients[index]?.hop ?? fallback,
       })),
       smtputf8: entry.smtputf8,
+      fresh: lease.interrupted === false,
       content: () =>
         opened(ground.queue, uid, (error) => {
           if (isMissingMessage(error)) found.missing = error;

@@ -41,12 +41,16 @@ interface Batch {
 /** Tells senders what became of their mail (RFC 3464): durably queued before it is called told, and once. */
 export class NoticeSender {
   readonly #input: NoticeSenderInput;
+  readonly #since: number;
+  /** Notices that were handed in and are not written down as sent: a target may have one of them. */
+  readonly #tried = new Set<string>();
   #running: Promise<void> | undefined;
   #again = false;
   #stopped = false;
 
   constructor(input: NoticeSenderInput) {
     this.#input = input;
+    this.#since = input.clock.now();
   }
 
   /** Sends what is to be sent now. Never rejects; what could not be sent stays for the next time. */
@@ -108,6 +112,7 @@ export class NoticeSender {
       if (why !== undefined) metrics.notice(kind, 'suppressed');
       const ids = notices.map(({ id }) => id);
       await this.#input.queue.noticed(entry.uid, ids);
+      if (meant.length > 0) this.#tried.delete(noticeUid(entry.uid, meant));
       return true;
     } catch (error) {
       log.error({ uid: entry.uid, kind, err: error }, 'a notice could not be sent now');
@@ -137,6 +142,8 @@ export class NoticeSender {
     const id = noticeUid(entry.uid, notices);
     const content = await noticeMessage(entry, notices, id, this.#input);
     const sender = parseAddress(entry.sender ?? '');
+    const isFresh = !this.#tried.has(id) && notices.every(({ at }) => at > this.#since);
+    this.#tried.add(id);
     const hand = (hop?: Hop): Promise<unknown> =>
       this.#input.submission.submit({
         username: undefined,
@@ -146,6 +153,7 @@ export class NoticeSender {
           yield await Promise.resolve(content);
         },
         id,
+        fresh: isFresh,
         notes: new Map([[queueNotes.noticeOf, entry.uid]]),
         ...(hop !== undefined && { hop: () => hop }),
       });

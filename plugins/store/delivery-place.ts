@@ -18,15 +18,18 @@ export class DeliveryPlace {
   readonly #mailbox: MailboxName;
   /** Of a delivery that a crash may have hidden: it is done where a message with this mark is. */
   readonly #mark: string | undefined;
+  /** The whole mailbox is looked through: only where an earlier try may have been interrupted. */
+  #mayBeThere: boolean;
   #folder: string | undefined;
   #room: Room | undefined;
   #refusal: Problem | undefined;
   #isGivenUp = false;
 
-  constructor(ground: PlaceGround, mailbox: MailboxName, mark: string | undefined) {
+  constructor(ground: PlaceGround, mailbox: MailboxName, mark: string | undefined, mayBeThere: boolean) {
     this.#ground = ground;
     this.#mailbox = mailbox;
     this.#mark = mark;
+    this.#mayBeThere = mayBeThere;
   }
 
   /** Undefined when the mailbox is full, or has the message from an earlier try. */
@@ -56,7 +59,9 @@ export class DeliveryPlace {
   /** Makes the mailbox, again if it has vanished since. */
   async find(): Promise<void> {
     const inbox = await this.#ground.maildirs.ensure(this.#mailbox);
-    this.#folder = (await this.#isThere(inbox)) ? undefined : `${inbox}/new`;
+    this.#folder = this.#mayBeThere && (await this.#isThere(inbox)) ? undefined : `${inbox}/new`;
+    // Asked again, it is after a try that failed.
+    this.#mayBeThere = true;
   }
 
   /** What came, or went (negative); in the background, for nobody waits for an estimate. */

@@ -6,7 +6,7 @@ import type { Placement, SpooledMessage } from '../../core/disk/spool.js';
 import type { WriteHealth } from '../../core/disk/write-health.js';
 import type { Log } from '../../core/log.js';
 import { classOf, problem } from '../../core/problem.js';
-import type { Recipient } from '../../core/smtp/transaction.js';
+import type { Recipient, Transaction } from '../../core/smtp/transaction.js';
 import { DeliveryPlace } from './delivery-place.js';
 import { mailboxNameOfUser } from './mailbox-name.js';
 import type { MailboxQuotas } from './mailbox-quota.js';
@@ -37,9 +37,7 @@ export function maildirTarget(ground: DeliveryGround): DeliveryTarget {
   return {
     // In a promise, so that a destination that cannot be a mailbox rejects and does not throw.
     start: (transaction, recipients) =>
-      Promise.resolve().then(
-        () => new MaildirDelivery(ground, recipients, transaction.repeatable ? transaction.id : null),
-      ),
+      Promise.resolve().then(() => new MaildirDelivery(ground, recipients, transaction)),
     finder: () => placedMessageFinder(ground.maildirs.root),
     explain: ({ destination }) => Promise.resolve([`It is put into the INBOX of ${destination}, on this server.`]),
   };
@@ -57,11 +55,13 @@ class MaildirDelivery implements Delivery {
   #aborted = false;
   #isCommitted = false;
 
-  constructor(ground: DeliveryGround, recipients: readonly Recipient[], repeatedId: string | null) {
+  constructor(ground: DeliveryGround, recipients: readonly Recipient[], { id, repeatable, fresh }: Transaction) {
     this.#ground = ground;
-    this.#mark = repeatedId === null ? undefined : markOf(repeatedId);
+    this.#mark = repeatable === true ? markOf(id) : undefined;
+    const mayBeThere = fresh !== true;
     this.#recipients = recipients;
-    const place = (user: string): DeliveryPlace => new DeliveryPlace(ground, mailboxNameOfUser(user), this.#mark);
+    const place = (user: string): DeliveryPlace =>
+      new DeliveryPlace(ground, mailboxNameOfUser(user), this.#mark, mayBeThere);
     this.#places = new Map([...new Set(recipients.map(destinationOf))].map((user) => [user, place(user)]));
   }
 

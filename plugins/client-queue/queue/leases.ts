@@ -3,7 +3,7 @@ import type { Clock } from '../../../core/clock.js';
 import { problem } from '../../../core/problem.js';
 import type { Change } from './change.js';
 import { draftOf } from './draft.js';
-import type { EntryLease, QueuedEntry } from './queued-entry.js';
+import type { EntryLease, QueuedEntry, RecipientRecord } from './queued-entry.js';
 import type { Picked } from './schedule.js';
 
 /** A lease of this process. */
@@ -38,6 +38,7 @@ export class Leases {
       entry: entry.accepted,
       token,
       manual: recipients.some(({ manual }) => manual),
+      interrupted: recipients.some(isInterrupted),
     };
   }
 
@@ -64,6 +65,16 @@ export class Leases {
     for (const { token } of taken) this.#active.delete(token);
     return taken;
   }
+}
+
+/**
+ * Whether an earlier attempt may have delivered it unseen: nothing was written down of it, or a fault of this server ended it, so
+ * that it may not have been taken back.
+ */
+function isInterrupted({ entry, reply }: RecipientRecord): boolean {
+  const { lastAttempt, details } = entry;
+  if (details.crashes > 0) return true;
+  return lastAttempt !== null && (reply === null || reply.at < lastAttempt || reply.status.startsWith('4.3.'));
 }
 
 /** The entry from when on the recipients of the lease are in flight. */

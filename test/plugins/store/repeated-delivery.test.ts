@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdir, rename } from 'node:fs/promises';
+import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { deliver, inbox, inboxOf, openStore, recipient, transactionOf } from './delivery-ground.js';
@@ -47,4 +47,16 @@ test('another message is another delivery, and an ordinary one is never taken fo
   await deliver(store, [ann]);
   await deliver(store, [ann]);
   assert.equal((await inbox(store, 'ann@example.org')).size, 4);
+});
+
+test('a mailbox is looked through only where an earlier try may have been interrupted', async (t) => {
+  const store = await openStore(t);
+  const folder = join(inboxOf(store, 'ann@example.org'), '..');
+  await deliver(store, [ann]);
+  // What cannot be listed would fail the delivery.
+  await rename(join(folder, 'cur'), join(folder, 'elsewhere'));
+  await writeFile(join(folder, 'cur'), '');
+  await deliver(store, [ann], undefined, { ...repeatable('q1'), fresh: true });
+  assert.equal((await inbox(store, 'ann@example.org')).size, 2);
+  await assert.rejects(deliver(store, [ann], undefined, repeatable('q1')));
 });

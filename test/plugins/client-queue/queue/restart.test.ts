@@ -233,3 +233,19 @@ test('the journal is brought into snapshots again and again, and nothing is lost
   assert.ok((await readdir(join(ground.folder, 'journal'))).length <= 8 + 3);
   assert.ok(!existsSync(join(ground.folder, 'quarantine')));
 });
+
+test('a lease says whether an earlier attempt may have delivered it unseen', async (t) => {
+  const ground = await fileQueueGround(t);
+  await accept(ground);
+  const first = await claimOne(ground);
+  assert.equal(first.interrupted, false);
+  const at = ground.clock.now();
+  await ground.queue.settle(first, settlement(first, 'deferred', { at, nextAttempt: at }));
+  assert.equal((await claimOne(ground)).interrupted, false);
+  await ground.afterCrash();
+  ground.clock.advance(5);
+  assert.equal((await claimOne(ground)).interrupted, true, 'its process has died');
+  await ground.reopen();
+  ground.clock.advance(5);
+  assert.equal((await claimOne(ground)).interrupted, true, 'it was stopped in the middle');
+});
