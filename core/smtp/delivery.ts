@@ -12,15 +12,15 @@ import { replies } from './replies.js';
 import { reply, type Reply } from './reply.js';
 import { replyToError } from './reply-text.js';
 import type { StageGround } from './stage-run.js';
-import type { Recipient, Transaction } from './transaction.js';
+import type { Recipient, SmtpSession, Transaction } from './transaction.js';
 import type { Change, Hop } from './verdict.js';
 
 /** What the delivery of a message needs of the chain. */
 export interface DeliveryGround {
   readonly targets: ReadonlyMap<string, DeliveryTarget>;
   readonly log: Log;
-  /** False when no hook looks at messages. */
-  readonly hasHooks: boolean;
+  /** False when no hook looks at messages of that session. */
+  readonly hasHooks: (session: SmtpSession) => boolean;
   readonly decide: <S extends 'message' | 'deliver' | 'rcptTo'>(
     stage: S,
     input: StageInput[S],
@@ -63,7 +63,7 @@ class MessageDelivery {
   async run(): Promise<DeliveryResult> {
     try {
       const draft = EnvelopeDraft.of(this.#transaction);
-      const content = this.#ground.hasHooks ? await this.#askHooks(draft) : { draft };
+      const content = this.#ground.hasHooks(this.#transaction.session) ? await this.#askHooks(draft) : { draft };
       return 'answer' in content ? this.#toAll(content.answer) : await this.#handOver(content.draft);
     } catch (error) {
       this.#ground.log.error({ transaction: this.#transaction.id, err: error }, 'a message could not be delivered');

@@ -36,12 +36,13 @@ export class FrozenChain implements Chain {
     const { hooks, targets, log, shadowed, observe } = parts;
     this.#parts = parts;
     const hasTarget = (name: string) => targets.has(name);
+    const ofMessages = [...hooks.message, ...hooks.deliver];
     const watched = observe === undefined ? { log, hasTarget } : { log, hasTarget, observe };
     this.#stage = shadowed.size === 0 ? watched : { ...watched, shadowed };
     this.#delivery = {
       targets,
       log,
-      hasHooks: hooks.message.length > 0 || hooks.deliver.length > 0,
+      hasHooks: ({ user }) => ofMessages.some(({ signedIn }) => !signedIn || user !== undefined),
       decide: (stage, input, change) => this.#run(stage, input, change),
       emit: (event, data) => this.emit(event, data),
     };

@@ -32,6 +32,8 @@ export interface HookOptions {
   /** Within the phase: in front of / behind the hooks of that plugin, or of each of those. */
   readonly before?: string | readonly string[];
   readonly after?: string | readonly string[];
+  /** Asked only where the client has signed in. */
+  readonly signedIn?: boolean;
   /** How long a hook that returns a promise may take, in milliseconds; then the answer is `451 4.3.0`. */
   readonly timeLimitMs?: number;
 }

@@ -31,6 +31,7 @@ export class RegisteredHook<S extends Stage> implements PlacedHook {
   readonly phase: Phase;
   readonly before?: string | readonly string[];
   readonly after?: string | readonly string[];
+  readonly signedIn: boolean;
   readonly #stage: S;
   readonly #timeLimitMs: number;
   readonly #hook: Hook<S>;
@@ -43,12 +44,13 @@ export class RegisteredHook<S extends Stage> implements PlacedHook {
   #shadowed = 0;
 
   constructor(stage: S, place: HookPlace, hook: Hook<S>, { log, clock, failed }: HookGround) {
-    const { plugin, order = 'policy', before, after, timeLimitMs } = place;
+    const { plugin, order = 'policy', before, after, signedIn = false, timeLimitMs } = place;
     this.#stage = stage;
     this.plugin = plugin;
     this.phase = order;
     if (before !== undefined) this.before = before;
     if (after !== undefined) this.after = after;
+    this.signedIn = signedIn;
     this.#timeLimitMs = timeLimitMs;
     this.#hook = hook;
     this.#log = log;

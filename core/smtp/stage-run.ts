@@ -4,6 +4,7 @@ import type { Phase, Stage, StageInput } from './hook.js';
 import type { RegisteredHook } from './registered-hook.js';
 import { replies } from './replies.js';
 import { reply, type Reply } from './reply.js';
+import type { SmtpSession } from './transaction.js';
 import type { AuthenticatedUser, Change, Hop, Verdict } from './verdict.js';
 
 /** Name of the target that keeps messages for an operator. */
@@ -72,7 +73,8 @@ export class StageRun<S extends Stage> {
   #next(): RegisteredHook<S> | undefined {
     for (let hook = this.#hooks[this.#position++]; hook !== undefined; hook = this.#hooks[this.#position++]) {
       const isRouted = this.#hop !== undefined && hook.phase === 'route';
-      if (hook.phase !== this.#accepted && !isRouted) return hook;
+      const isMeant = !hook.signedIn || sessionOf(this.#input).user !== undefined;
+      if (hook.phase !== this.#accepted && !isRouted && isMeant) return hook;
     }
     return undefined;
   }
@@ -161,6 +163,9 @@ export class StageRun<S extends Stage> {
     return { plugin: hook.plugin, stage: this.#stage, transaction };
   }
 }
+
+const sessionOf = (input: StageInput[Stage]): SmtpSession =>
+  'session' in input ? input.session : input.transaction.session;
 
 function refusal({ code, status, text }: Extract<Verdict, { kind: 'reject' | 'defer' }>, plugin: string): Decision {
   return { outcome: 'refuse', reply: reply(code, status, text), plugin };

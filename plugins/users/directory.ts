@@ -61,6 +61,13 @@ export class UserDirectory implements Directory {
     return this.#known(name, domain) ?? this.#known(this.#withoutDetail(name), domain) ?? this.#catchAll(name);
   }
 
+  /** Name of the user who has that address, with or without `+detail`. What only the catch-all takes belongs to nobody. */
+  ownerOf({ local, domain }: Destination): string | undefined {
+    const name = lowerCase(local);
+    if (!this.isLocal(domain)) return this.#isOwnPostmaster(name, domain) ? this.#postmaster()?.username : undefined;
+    return (this.#known(name, domain) ?? this.#known(this.#withoutDetail(name), domain))?.username;
+  }
+
   resolve(address: Address): MailUser | undefined {
     const record = this.lookup(address);
     return record && asMailUser(record);

@@ -11,6 +11,7 @@ import { UsersOptions, type UsersSettings } from './options.js';
 import { ensurePostmaster } from './postmaster.js';
 import { LocalRoster } from './roster.js';
 import { userEndpoints } from './routes.js';
+import { SenderPolicy, senderHook, submittedMessageHook } from './sender-policy.js';
 import { lockedOutHook, SignedInSessions } from './sessions.js';
 import { SignIns } from './sign-ins.js';
 import { userCommand } from './user-command.js';
@@ -46,6 +47,9 @@ export const users = definePlugin({
     const sessions = new SignedInSessions(userDirectory);
     smtp.on('auth', { timeLimitMs: signInLimitMs }, signInHook(signIns, sessions, count));
     smtp.on('mailFrom', { order: 'first' }, lockedOutHook(sessions));
+    const senders = new SenderPolicy(userDirectory, () => settings.senders);
+    smtp.on('mailFrom', { signedIn: true }, senderHook(senders));
+    smtp.on('message', { signedIn: true }, submittedMessageHook(senders, configuration.hostname, clock));
     smtp.on('rcptTo', { order: 'route' }, recipientHook(userDirectory));
     http.navigate({ title: 'Users', href: '/users', order: 30, role: 'read' });
     http.mount(

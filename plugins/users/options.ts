@@ -49,6 +49,12 @@ export const UsersOptions = z.strictObject({
     })
     .prefault({})
     .describe('Limits of failed sign-ins, over SMTP and over POST /users/authenticate together.'),
+  senders: z
+    .enum(['own', 'domain', 'any'])
+    .default('own')
+    .describe(
+      'Addresses that a signed-in user may send as: their own with aliases and +detail, all of the domains of these, or any. The null sender is allowed.',
+    ),
   rememberSeconds: z
     .int()
     .min(0)

@@ -129,7 +129,7 @@ describe('a newcomer with the package and an empty folder', () => {
     const list = await sh('postern plugin list');
     assert.match(list, /^The server runs these plugins/);
     assert.match(list, /^doorman {2}\.\/doorman\n {2}endpoints {2}1$/m);
-    assert.match(list, /^ {2}mailFrom {2}policy {3}doorman$/m);
+    assert.match(list, /^ {2}mailFrom {2}policy {3}users, doorman$/m);
     const elsewhere = await temporaryFolder(t);
     const alone = JSON.parse(await sh(`postern plugin list --json --data '${elsewhere}' 2>/dev/null`)) as Readonly<
       Record<'source' | 'plugins' | 'hooks', unknown>
