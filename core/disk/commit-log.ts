@@ -18,9 +18,11 @@ export interface CommitLogOptions {
   /** With so many segments that hold records that are wanted, the log is full. */
   readonly mostSegments?: number;
   readonly clock?: Clock;
+  /** When nothing was appended for so long, free segments are given back. Milliseconds. */
+  readonly idleMs?: number;
 }
 
-const defaults = { clock: systemClock, segmentBytes: 16 * 1024 * 1024, mostSegments: 16 };
+const defaults = { clock: systemClock, idleMs: 60_000, segmentBytes: 16 * 1024 * 1024, mostSegments: 16 };
 
 /** Kind of the records that say up to which number nothing is wanted any more. */
 const releaseKind = 0;
@@ -52,6 +54,8 @@ export class CommitLog {
   /** What had been acknowledged, was not released and cannot be read. */
   readonly damage: readonly LogDamage[];
   readonly #clock: Clock;
+  readonly #idleMs: number;
+  #appendedAt: number;
   readonly #log: Log;
   readonly #free: FreeSegment[];
   readonly #sealed: SealedSegment[];
@@ -76,12 +80,14 @@ export class CommitLog {
       readonly newest: number;
       readonly damage: readonly LogDamage[];
     },
-    { files, log, clock, segmentBytes, mostSegments }: CommitLogOptions & typeof defaults,
+    { files, log, clock, idleMs, segmentBytes, mostSegments }: CommitLogOptions & typeof defaults,
   ) {
     this.#folder = folder;
     this.#files = files;
     this.#log = log;
     this.#clock = clock;
+    this.#idleMs = idleMs;
+    this.#appendedAt = clock.monotonic();
     this.damage = found.damage;
     for (const { name, at } of found.lives) this.#begun.set(name, at);
     this.#mostSegments = mostSegments;
@@ -163,6 +169,7 @@ export class CommitLog {
   append(kind: number, payload: readonly Buffer[]): Promise<number> {
     const bytes = recordHeaderBytes + bytesOf(payload);
     if (bytes > this.#largest + recordHeaderBytes) return Promise.reject(new LogFull('too large, or closed'));
+    this.#appendedAt = this.#clock.monotonic();
     const appended = new Promise<number>((resolve, reject) => {
       this.#waiting.push({ kind, payload, bytes, resolve, reject });
     });
@@ -194,6 +201,16 @@ export class CommitLog {
   /** Sees to it that there is a segment, so that the next record does not wait for it, or is turned away no longer. */
   async prepare(): Promise<void> {
     if ((this.#active === undefined || this.#full) && this.#free.length === 0) await this.#create();
+  }
+
+  /** Gives free segments back when nothing was appended for a while: one is left. */
+  async shrink(): Promise<void> {
+    if (this.#flushing !== undefined || this.#clock.monotonic() - this.#appendedAt < this.#idleMs) return;
+    await this.#creating?.catch(() => undefined);
+    while (this.#free.length > (this.#active === undefined ? 1 : 0)) {
+      const segment = this.#free.pop();
+      if (segment !== undefined) await this.#files.unlink(segment.path);
+    }
   }
 
   /** Takes nothing more, and waits for what was appended. When nothing is wanted any more, the next start has nothing to read. */

@@ -49,6 +49,7 @@ export interface SpoolOptions {
   readonly mostSegments?: number;
   readonly checkpointMs?: number;
   readonly checkpointBytes?: number;
+  readonly idleMs?: number;
 }
 
 const defaults = {
@@ -95,11 +96,11 @@ export class FileSpool implements Spool {
     const freshPath = (): string => join(folder, uniqueId());
     this.#unopened = commits === 'unopened';
     if (commits !== undefined && commits !== 'unopened') {
-      const { log, checkpointBytes, checkpointMs, flush = coreutilsFlush } = settings;
+      const { log, checkpointBytes, checkpointMs, idleMs, flush = coreutilsFlush } = settings;
       const find = findWherePlaced(files);
       const root = dirname(folder);
       const shared = { files, folders, log, flush, find, freshPath };
-      this.#messages = new MessageLog({ ...shared, commits, root, inUse, checkpointBytes, checkpointMs });
+      this.#messages = new MessageLog({ ...shared, commits, root, inUse, checkpointBytes, checkpointMs, idleMs });
     }
     const brief = new Slots(settings.openWhileSyncing);
     const crowded = (): boolean => brief.taken + (this.#messages?.placing.count ?? 0) > few;
@@ -214,10 +215,12 @@ async function openCommits(
   files: FileLayer,
   options: SpoolOptions,
 ): Promise<CommitLog | 'unopened' | undefined> {
-  const { log, durability, segmentBytes, mostSegments } = options;
+  const { log, durability, segmentBytes, mostSegments, idleMs } = options;
   const sizes = {
     ...(segmentBytes !== undefined && { segmentBytes }),
     ...(mostSegments !== undefined && { mostSegments }),
+    // A little less, so that whoever asks then is not put off by a millisecond.
+    ...(idleMs !== undefined && { idleMs: idleMs - 5 }),
   };
   try {
     if (durability !== 'log' && !(await files.isThere(folder))) return undefined;

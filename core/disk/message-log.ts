@@ -38,10 +38,14 @@ export interface MessageLogInput extends RestorationGround {
   readonly checkpointMs: number;
   /** So many bytes of messages do not wait for that time. */
   readonly checkpointBytes: number;
+  /** When nothing came for so long, the log is made small. */
+  readonly idleMs?: number | undefined;
 }
 
 /** A checkpoint that failed is tried again after so many times the usual wait. */
 const patience = 10;
+/** When nothing came for so long, the log is made small. */
+const idleMs = 65_000;
 /** Messages without a file may have so much memory. */
 const mostKeptBytes = 64 * 1024 * 1024;
 /** So many files are written before others have a turn. */
@@ -69,6 +73,7 @@ export class MessageLog {
   #flushed = 0;
   #timer: NodeJS.Timeout | undefined;
   #bytes = 0;
+  #idle: NodeJS.Timeout | undefined;
   #checkpoint: Promise<void> | undefined;
   #failed = false;
   #unrestored = 0;
@@ -160,6 +165,17 @@ export class MessageLog {
       log.error({ err: error }, 'the messages of the commit log could not be brought to the disk; it is tried again');
     }
     if (this.#failed || commits.wanted) this.#schedule(checkpointMs);
+    else this.#shrinkLater();
+  }
+
+  #shrinkLater(): void {
+    clearTimeout(this.#idle);
+    if (this.#closing) return;
+    this.#idle = setTimeout(() => {
+      this.#input.commits.shrink().catch((error: unknown) => {
+        this.#input.log.warn({ err: error }, 'the commit log could not be made smaller');
+      });
+    }, this.#input.idleMs ?? idleMs).unref();
   }
 
   /** Messages that came since the last checkpoint are left alone, with all that came behind them: most are gone by the next. */
@@ -232,6 +248,7 @@ export class MessageLog {
     if (counts.there + counts.written + counts.gone + counts.removed > 0)
       log.info(counts, 'the commit log was replayed');
     this.#ready = this.#unrestored === 0 && !this.#failed;
+    this.#shrinkLater();
   }
 
   /** Every message up to that number that is not void. One that fails is logged and counted. */
@@ -284,6 +301,7 @@ export class MessageLog {
     this.#closing = true;
     await this.checkpoint();
     clearTimeout(this.#timer);
+    clearTimeout(this.#idle);
     await this.#input.commits.close();
   }
 }

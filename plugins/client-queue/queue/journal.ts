@@ -150,6 +150,11 @@ export class Journal {
     if (marker.upTo > 0) await this.#commits.release(marker.upTo);
   }
 
+  /** Gives segments back that a burst has left. */
+  shrink(): Promise<void> {
+    return this.#commits.shrink();
+  }
+
   /** Sees to it that there is room before the first record. */
   prepare(): Promise<void> {
     return this.#commits.prepare();

@@ -113,6 +113,7 @@ export class Upkeep {
       });
     }
     if (steady) await this.#trim(now);
+    await this.#input.journal.shrink();
     await ledger.forgetFinished(now - bounds.keepFinishedMs, mostFinished);
   }
 

@@ -83,3 +83,24 @@ for (const [what, text] of [
     assert.equal(await readFile(file, 'utf8'), text);
   });
 }
+
+for (const [title, text, sentence] of [
+  ['an array', '[]', /cannot be understood: expected object, received array\. It was left as it is/],
+  ['null', 'null', /cannot be understood: expected object, received null\. It was left/],
+  [
+    'two mistakes',
+    '{ "names": [1, "ann", true] }',
+    /names\.0: expected string, received number; names\.2: expected string, received boolean\. It was left/,
+  ],
+] as const) {
+  test(`F-R20: a document that holds ${title} is refused with a sentence for each mistake`, async (t) => {
+    const file = join(await temporaryFolder(t), 'users.json');
+    await writeFile(file, text);
+    await assert.rejects(openDocument({ file, schema, initial }), (error) => {
+      assert.ok(isStartError(error));
+      assert.match(error.message, sentence);
+      assert.doesNotMatch(error.message, /"code"|\[ \{/);
+      return true;
+    });
+  });
+}

@@ -26,8 +26,8 @@ async function nextLife(ground: SpoolGround, options: Partial<SpoolOptions> = {}
   return spool;
 }
 
-async function delivered(ground: SpoolGround, name: string, spool = ground.spool): Promise<void> {
-  const message = await received(spool);
+async function delivered(ground: SpoolGround, name: string, spool = ground.spool, body?: Buffer): Promise<void> {
+  const message = await received(spool, body);
   await message.sync();
   await message.place([{ folder: ground.inbox, name }]);
   await message.release();
@@ -231,6 +231,18 @@ test('what cannot be restored stays in the log, is told in health, and is restor
   await hindered.close();
   await nextLife(ground);
   assert.deepEqual((await readdir(ground.inbox)).sort(), ['a', 'b']);
+});
+
+test('F-R25: a log that a burst has made large is one segment again when nothing comes', async (t) => {
+  const size = 256 * 1024;
+  const ground = await openGround(t, { ...log, checkpointMs: 20, segmentBytes: size, idleMs: 200 });
+  const segments = async (): Promise<number> =>
+    (await readdir(`${ground.root}/spool-log`)).filter((name) => name.endsWith('.segment')).length;
+  for (let n = 0; n < 30; n += 1) await delivered(ground, `m${n}`, ground.spool, largeMessage.subarray(0, 60_000));
+  assert.ok((await segments()) > 2);
+  await until('one segment', async () => (await segments()) === 1 || undefined);
+  await delivered(ground, 'after');
+  assert.ok((await readdir(ground.inbox)).includes('after'));
 });
 
 test('a log that nobody uses any more is still replayed', async (t) => {
