@@ -4,7 +4,8 @@ import { ownerOf } from './owner-call.js';
 import type { OwnerCall } from './command.js';
 import { checkFormat, noteFormat } from './data-format.js';
 import { makeFolder } from './disk/folder.js';
-import { lockFolder, type FolderLock } from './disk/lock.js';
+import { isUnwritable } from './disk/fault.js';
+import { lockFolder, lockFolderSoon, type FolderLock } from './disk/lock.js';
 import { refuseFile } from './disk/refuse-file.js';
 import { isStartError, startError } from './start-error.js';
 
@@ -13,9 +14,12 @@ export function takeDataFolder(data: string): Promise<FolderLock> {
   return inFolder(data, async () => {
     await checkFormat(data);
     for (const part of ['spool', 'uploads']) await refuseFile(join(data, part));
-    const lock = await lockFolder(data, { http: null });
+    const lock = await lockFolderSoon(data);
     try {
-      await noteFormat(data);
+      // The next start notes it.
+      await noteFormat(data).catch((error: unknown) => {
+        if (!isUnwritable(error)) throw error;
+      });
     } catch (error) {
       await lock.release();
       throw error;
@@ -55,6 +59,10 @@ async function inFolder<T>(data: string, open: () => Promise<T>): Promise<T> {
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException;
     if (isStartError(cause) || code === undefined) throw cause;
+    if (isUnwritable(cause)) {
+      const why = code === 'EROFS' ? 'its file system is read-only' : 'its disk is full';
+      throw startError(`The data folder ${data} cannot be written: ${why} (${code}).`, cause);
+    }
     throw startError(`The data folder ${data} cannot be made or written (${code}): choose another with --data.`, cause);
   }
 }

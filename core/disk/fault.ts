@@ -33,6 +33,13 @@ export async function unlessMissing<T>(look: Promise<T>): Promise<T | undefined>
   }
 }
 
+const unwritable = new Set<string | undefined>(['ENOSPC', 'EDQUOT', 'EROFS']);
+
+/** True when the disk is full or read-only, said by the system or as a problem: what is there can be read. */
+export function isUnwritable(error: unknown): boolean {
+  return unwritable.has(faultCode(error)) || (isProblem(error) && error.problem === 'storage-full');
+}
+
 /** True when the system says that there is such a file already. */
 export function isTaken(error: unknown): boolean {
   return faultCode(error) === 'EEXIST';

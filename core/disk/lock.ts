@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { systemClock } from '../clock.js';
 import { startError } from '../start-error.js';
 import { writeDurable, writeFileAtomic } from './atomic.js';
-import { faultCode, isMissing, isTaken } from './fault.js';
+import { faultCode, isMissing, isTaken, isUnwritable } from './fault.js';
 import { nodeFiles as files } from './file-layer.js';
 import { syncFolder } from './folder.js';
 import { uniqueId } from './id.js';
@@ -46,6 +46,52 @@ export async function readLock(folder: string): Promise<LockInfo | undefined> {
 async function livingOwner(path: string): Promise<LockInfo | undefined> {
   const found = await readInfo(path);
   return found !== undefined && (await isAlive(found)) ? found : undefined;
+}
+
+const retryMs = 1000;
+
+/**
+ * The same where the disk may be full or read-only: a server has to start there, so that an operator can make room. The lock is then
+ * written as soon as that works. A process that finds another owner by then ends.
+ */
+export async function lockFolderSoon(folder: string): Promise<FolderLock> {
+  const path = join(folder, lockFile);
+  let lock = await unlessUnwritable(lockFolder(folder, { http: null }));
+  if (lock === undefined) {
+    const owner = await livingOwner(path);
+    if (owner !== undefined) throw owned(path, owner);
+  }
+  let wanted: Parameters<FolderLock['update']>[0] = { http: null };
+  let timer: NodeJS.Timeout | undefined;
+  const later = (): void => {
+    timer = setTimeout(() => void write(), retryMs).unref();
+  };
+  const write = async (): Promise<void> => {
+    clearTimeout(timer);
+    lock ??= await unlessUnwritable(lockFolder(folder, { http: null }));
+    const isWritten = lock !== undefined && (await unlessUnwritable(lock.update(wanted).then(() => true))) === true;
+    if (!isWritten) later();
+  };
+  if (lock === undefined) later();
+  return {
+    update: async (change) => {
+      wanted = change;
+      await write();
+    },
+    release: async () => {
+      clearTimeout(timer);
+      if (lock !== undefined) await unlessUnwritable(lock.release());
+    },
+  };
+}
+
+async function unlessUnwritable<T>(work: Promise<T>): Promise<T | undefined> {
+  try {
+    return await work;
+  } catch (error) {
+    if (isUnwritable(error)) return undefined;
+    throw error;
+  }
 }
 
 /**

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import type { Log } from '../log.js';
 import { writeFileAtomic } from './atomic.js';
-import { isMissing } from './fault.js';
+import { isMissing, isUnwritable } from './fault.js';
 import type { FileLayer } from './file-layer.js';
 import { folderSyncOf, makeFolder } from './folder.js';
 import { uniqueId } from './id.js';
@@ -86,7 +86,8 @@ export class LogFolder {
       if ((await this.#files.lstat(path)).isFile()) await this.#files.unlink(path);
       else await this.setAside(path);
     } catch (error) {
-      if (!isMissing(error)) throw error;
+      // On a read-only disk it stays for a later start.
+      if (!isMissing(error) && !isUnwritable(error)) throw error;
     }
   }
 

@@ -77,6 +77,8 @@ export class MessageLog {
   #checkpoint: Promise<void> | undefined;
   #failed = false;
   #unrestored = 0;
+  /** Everything up to that number was replayed at the start. */
+  #replayed: number | undefined;
   #aside = 0;
 
   constructor(input: MessageLogInput) {
@@ -145,7 +147,7 @@ export class MessageLog {
   async #run(): Promise<void> {
     const { commits, log, checkpointMs } = this.#input;
     // Records that were not replayed are wanted until a start that can.
-    if (!this.#ready) return;
+    if (!this.#ready && !(await this.#finishRecovery())) return;
     this.#bytes = 0;
     try {
       const { last, wanted } = commits;
@@ -235,12 +237,8 @@ export class MessageLog {
           await removePlaced(record, this.#ground);
         },
       );
-      if (this.#unrestored === 0 && commits.wanted) {
-        await this.#bringToDisk(newest);
-        await commits.release(newest);
-        await this.#countAside();
-      }
-      if (this.#input.inUse) await commits.prepare();
+      if (this.#unrestored === 0) this.#replayed = newest;
+      await this.#release();
     } catch (error) {
       log.error({ err: error }, 'the commit log could not be replayed wholly; the next start tries again');
       this.#failed = true;
@@ -248,7 +246,32 @@ export class MessageLog {
     if (counts.there + counts.written + counts.gone + counts.removed > 0)
       log.info(counts, 'the commit log was replayed');
     this.#ready = this.#unrestored === 0 && !this.#failed;
+    if (this.#failed && this.#replayed !== undefined) this.#schedule(this.#input.checkpointMs);
     this.#shrinkLater();
+  }
+
+  /** What was replayed is on the disk, and not wanted any more. */
+  async #release(): Promise<void> {
+    const { commits, inUse } = this.#input;
+    if (this.#replayed !== undefined && commits.wanted) {
+      await this.#bringToDisk(this.#replayed);
+      await commits.release(this.#replayed);
+      await this.#countAside();
+    }
+    if (inUse) await commits.prepare();
+  }
+
+  /** All was replayed, and the disk refused the rest: it was full or read-only. */
+  async #finishRecovery(): Promise<boolean> {
+    if (this.#replayed === undefined) return false;
+    try {
+      await this.#release();
+      this.#failed = false;
+      this.#ready = true;
+    } catch {
+      this.#schedule(this.#input.checkpointMs);
+    }
+    return this.#ready;
   }
 
   /** Every message up to that number that is not void. One that fails is logged and counted. */

@@ -253,7 +253,8 @@ export class FileRelayQueue implements OpenedRelayQueue {
   complaint(): string | undefined {
     const { journal, quarantine } = this.#input;
     const found: string[] = [];
-    if (this.#ledger.stalled) found.push('The queue cannot be written. Nothing is accepted or sent until it can.');
+    if (this.#ledger.stalled || !this.#upkeep.begun)
+      found.push('The queue cannot be written. Nothing is accepted or sent until it can.');
     if (quarantine.count > 0) {
       void quarantine.open().catch(() => undefined);
       const files = counted(quarantine.count, 'file of the queue is', 'files of the queue are');

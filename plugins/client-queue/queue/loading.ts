@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { isUnwritable } from '../../../core/disk/fault.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import { startError } from '../../../core/start-error.js';
 import { applyChange, type ChangeGround } from './change.js';
@@ -68,8 +69,11 @@ class Loader {
     if (snapshot === undefined && marked !== null) this.whole = false;
     for (const other of found) {
       if (other === snapshot?.name) continue;
-      if (this.whole) await files.unlink(join(folder, other));
-      else await quarantine.move(join(folder, other), 'It is an older snapshot of the queue.');
+      if (this.whole) {
+        await files.unlink(join(folder, other)).catch((error: unknown) => {
+          if (!isUnwritable(error)) throw error;
+        });
+      } else await quarantine.move(join(folder, other), 'It is an older snapshot of the queue.');
     }
     return snapshot;
   }

@@ -2,6 +2,7 @@ import { randomInt } from 'node:crypto';
 import { join } from 'node:path';
 import type { RecoverOptions, Recovered, RelayQueue } from '../../../core/contracts/relay-queue.js';
 import type { Clock } from '../../../core/clock.js';
+import { isUnwritable } from '../../../core/disk/fault.js';
 import { nodeFiles, type FileLayer } from '../../../core/disk/file-layer.js';
 import { makeFolder } from '../../../core/disk/folder.js';
 import type { Placement } from '../../../core/disk/spool.js';
@@ -140,9 +141,14 @@ async function setForeignAside(folder: string, files: FileLayer, quarantine: Qua
     const found = await files.lstat(path);
     if (own.has(name) && found.isDirectory()) continue;
     if (snapshotName.test(name) && found.isFile()) continue;
-    if (unfinishedSnapshotName.test(name) && found.isFile()) await files.unlink(path);
+    if (unfinishedSnapshotName.test(name) && found.isFile()) await files.unlink(path).catch(unlessUnwritable);
     else await quarantine.move(path, foreign);
   }
+}
+
+/** On a read-only disk it stays for a later start. */
+function unlessUnwritable(error: unknown): void {
+  if (!isUnwritable(error)) throw error;
 }
 
 async function countIn(files: FileLayer, folder: string, suffix = ''): Promise<number> {

@@ -1,6 +1,8 @@
 import { join } from 'node:path';
 import type { Clock } from '../../../core/clock.js';
+import { isUnwritable } from '../../../core/disk/fault.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
+import { LogFull } from '../../../core/disk/log-failure.js';
 import type { Acceptance } from './acceptance.js';
 import { shards } from './bodies.js';
 import { broughtBack } from './astray.js';
@@ -36,6 +38,7 @@ export class Upkeep {
   #swept = false;
   #ready: boolean;
   #trimmedAt = -Infinity;
+  #isBegun = true;
   readonly #watch: ClockWatch;
   readonly #arrivals = new FutureArrivals();
   /** What the clock said before it went back, until that has been seen to. */
@@ -54,6 +57,11 @@ export class Upkeep {
     this.#ready = true;
   }
 
+  /** The journal could be written since the start. */
+  get begun(): boolean {
+    return this.#isBegun;
+  }
+
   /** The commit log of the spool has brought every message back. */
   get ready(): boolean {
     return this.#ready;
@@ -61,12 +69,28 @@ export class Upkeep {
 
   /** What a dead process has left is put right. */
   async start(): Promise<void> {
-    const { journal, loaded, snapshots, folder, files, log } = this.#input;
+    const { journal, loaded, snapshots, log } = this.#input;
     snapshots.held = !loaded.whole;
-    await journal.prepare();
+    try {
+      await journal.prepare();
+      await this.#begin();
+    } catch (error) {
+      if (!isUnwritable(error) && !(error instanceof LogFull)) throw error;
+      log.error({ err: error }, 'the queue cannot be written: what is in it can be read, and nothing is accepted');
+      this.#isBegun = false;
+    }
+    if (!loaded.whole) log.error('the journal of the queue is damaged: what is found without an entry is set aside');
+    await this.#change((entry) => this.#atStart(entry), true);
+    if (this.#input.crowded) await this.#input.ledger.snapshot();
+  }
+
+  /** The journal goes on from the snapshot that was found. */
+  async #begin(): Promise<void> {
+    const { journal, loaded, folder, files } = this.#input;
     const isNew = journal.marker === undefined;
     const snapshot = loaded.snapshot?.name ?? null;
     if (journal.marker?.snapshot !== snapshot) await journal.mark({ snapshot, upTo: loaded.upTo });
+    this.#isBegun = true;
     if (isNew) {
       if (!(await isEmpty(folder, files))) {
         const now = this.#clock.now();
@@ -76,9 +100,6 @@ export class Upkeep {
         );
       } else if (loaded.whole) await journal.swept(this.#clock.now());
     }
-    if (!loaded.whole) log.error('the journal of the queue is damaged: what is found without an entry is set aside');
-    await this.#change((entry) => this.#atStart(entry));
-    if (this.#input.crowded) await this.#input.ledger.snapshot();
   }
 
   *#atStart(entry: QueuedEntry): Generator<Change> {
@@ -96,7 +117,8 @@ export class Upkeep {
 
   async housekeep(now: number): Promise<void> {
     const { ledger, leases, bounds, mostFinished, random, spreadMs } = this.#input;
-    if (!this.#swept && this.#ready) await this.#sweep(now);
+    if (!this.#isBegun) await this.#tryToBegin();
+    if (!this.#swept && this.#ready && this.#isBegun) await this.#sweep(now);
     for (const lease of leases.takeOverdue()) {
       const due = now + random(spreadMs);
       await ledger.commitPatiently(() => loseLease(lease.entry, lease, { now, due, crashed: false }));
@@ -115,6 +137,14 @@ export class Upkeep {
     if (steady) await this.#trim(now);
     await this.#input.journal.shrink();
     await ledger.forgetFinished(now - bounds.keepFinishedMs, mostFinished);
+  }
+
+  async #tryToBegin(): Promise<void> {
+    try {
+      await this.#begin();
+    } catch {
+      // Still full, or read-only.
+    }
   }
 
   /** Now and then: what lies in quarantine is for an operator, and bounded. */
@@ -171,14 +201,19 @@ export class Upkeep {
   }
 
   /** Changes open entries, as many together as is good for the others. */
-  async #change(changesOf: (entry: QueuedEntry) => Iterable<Change>): Promise<void> {
+  async #change(changesOf: (entry: QueuedEntry) => Iterable<Change>, isPatient = false): Promise<void> {
     const { ledger } = this.#input;
     const turn = new Turn();
     let some: QueuedEntry[] = [];
     const commit = async (): Promise<void> => {
       const entries = some;
       some = [];
-      await ledger.commit(eachOf(entries, changesOf));
+      try {
+        await ledger.commit(eachOf(entries, changesOf));
+      } catch (error) {
+        // It holds in memory, and is written later.
+        if (!isPatient || !isUnwritable(error)) throw error;
+      }
     };
     for (const entry of ledger.open.values()) {
       if (!changesOf(entry)[Symbol.iterator]().next().done) some.push(entry);

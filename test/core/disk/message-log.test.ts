@@ -42,7 +42,7 @@ test('a message that is placed by the log is there at once, with no fsync of its
   await until('the list of segments', () => {
     const { calls } = ground.files;
     const listed = calls.findIndex((call) => call.startsWith('rename ') && call.includes('segments.json'));
-    return (listed >= 0 && calls.slice(listed).some((call) => call.startsWith('fsync '))) || undefined;
+    return (listed >= 0 && calls.slice(listed).some((call) => call.startsWith('close '))) || undefined;
   });
   ground.files.calls.length = 0;
   await delivered(ground, 'a');
