@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer';
+import { isIP } from 'node:net';
 import { isAscii } from './character.js';
 import { embedded } from './embedded-character.js';
 import { mailDate } from './mail-date.js';
@@ -174,13 +175,20 @@ function recipientFields(recipient: DsnRecipient, form: Form): readonly string[]
     `Final-Recipient: ${finalRecipient(address, form)}`,
     `Action: ${action}`,
     `Status: ${status}`,
-    ...(host === null ? [] : [`Remote-MTA: dns; ${form.text(oneLine(host))}`]),
+    ...(host === null ? [] : [`Remote-MTA: dns; ${form.text(mtaName(oneLine(host)))}`]),
     ...(diagnostic === null
       ? []
       : [fold(`Diagnostic-Code: ${host === null ? 'x-postern' : 'smtp'}; ${form.text(sayable(diagnostic))}`)]),
     ...(lastAttempt === null ? [] : [`Last-Attempt-Date: ${mailDate(lastAttempt)}`]),
     ...(retryUntil === undefined ? [] : [`Will-Retry-Until: ${mailDate(retryUntil)}`]),
   ];
+}
+
+/** A host without a name is a domain literal (RFC 3464 §2.3.5, RFC 5321 §4.1.3). */
+function mtaName(host: string): string {
+  const version = isIP(host);
+  if (version === 0) return host;
+  return version === 6 ? `[IPv6:${host}]` : `[${host}]`;
 }
 
 interface Encoded {

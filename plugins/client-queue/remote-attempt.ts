@@ -97,7 +97,7 @@ class RemoteAttempt {
   async #send(server: Server, site: string, content: OutgoingContent): Promise<boolean> {
     const { pool, signal, sessions, deadlines = usualDeadlines } = this.#ground;
     const message = outgoingMessage(this.#lease, this.#open, content);
-    this.#host = `${server.host ?? server.address}[${server.address}]:${server.port}`;
+    this.#host = labelOf(server);
     for (let stale = 0; ; stale += 1) {
       try {
         const leased = await pool.lease(server, { most: this.#connections, group: site, deadlines, signal });
@@ -216,12 +216,13 @@ class RemoteAttempt {
     return kind === 'local' && (this.#ground.signal.aborted || (step === 'connect' && cause === undefined));
   }
 
-  /** Those whom no server has answered get what the last one said; for good only when each of all servers said so. */
+  /** Recipients without an answer get the most telling failure; it is permanent only when each of all servers said so. */
   #giveUp(servers: number): void {
-    const last = this.#failures.at(-1);
-    if (last === undefined || this.#open.length === 0) return;
+    const telling = this.#failures.toSorted((one, other) => weightOf(one.failure) - weightOf(other.failure)).at(-1);
+    if (telling === undefined || this.#open.length === 0) return;
+    this.#host = labelOf(telling.server);
     const unanimous = this.#failures.length === servers && this.#failures.every(({ failure }) => failure.permanent);
-    const verdict = this.#verdict(last.failure, last.server);
+    const verdict = this.#verdict(telling.failure, telling.server);
     this.#say(this.#open, { ...verdict, action: unanimous ? 'bounce' : 'defer' });
   }
 
@@ -264,8 +265,16 @@ class RemoteAttempt {
 
   #lastKnown(): string | null {
     const server = this.#failures.at(-1)?.server;
-    return server === undefined ? null : `${server.host ?? server.address}[${server.address}]:${server.port}`;
+    return server === undefined ? null : labelOf(server);
   }
+}
+
+const labelOf = ({ host, address, port }: Server): string => `${host ?? address}[${address}]:${port}`;
+
+/** What a server said tells more than that another one could not be reached. */
+function weightOf({ kind, step, permanent }: ClientFailure): number {
+  if (kind === 'reply') return permanent ? 3 : 2;
+  return step === 'connect' ? 0 : 1;
 }
 
 const isOfDoor = (step: ClientFailure['step']): boolean => step === 'greeting' || step === 'hello';

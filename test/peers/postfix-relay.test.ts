@@ -86,7 +86,7 @@ describe('mail on its way over us, Postfix and a second one of us', { skip }, ()
     const raw = (await rawMessage(here, notice?.id ?? '')).toString();
     assert.match(raw, /^Final-Recipient: rfc822; nobody@near\.example\r$/m);
     assert.match(raw, /^Status: 5\.7\.1\r$/m);
-    assert.match(raw, /^Remote-MTA: dns; 127\.0\.0\.1\r$/m);
+    assert.match(raw, /^Remote-MTA: dns; \[127\.0\.0\.1]\r$/m);
     const { items } = (await here.json('/client/queue/list?state=bounced')) as { items: { uid: string }[] };
     const { history } = (await here.json(`/client/queue/${items[0]?.uid}`)) as { history: { tls: string | null }[] };
     assert.match(history[0]?.tls ?? '', /^TLSv1\.[23]$/);

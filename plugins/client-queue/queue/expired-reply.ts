@@ -5,7 +5,7 @@ import { counted } from '../../../core/counted.js';
 const expiredStatus = '5.4.7';
 const longest = 1000;
 
-/** What is said of mail whose time is over, and what was said of it last. */
+/** What is said of mail whose time is over, and what was said of it last. It is our own decision: no server has said it. */
 export function expiredReply(
   last: RecordedReply | null,
   { queuedAt, expiresAt, now }: { readonly queuedAt: number; readonly expiresAt: number; readonly now: number },
@@ -13,7 +13,7 @@ export function expiredReply(
   const tried = `Tried for ${duration(expiresAt - queuedAt)} and not taken`;
   if (last === null) return { code: 451, status: expiredStatus, text: tried, host: null, at: now };
   const text = `${tried}; the last answer was: ${last.code} ${last.status} ${last.text}`;
-  return { ...last, status: expiredStatus, text: text.slice(0, longest) };
+  return { ...last, status: expiredStatus, host: null, text: text.slice(0, longest) };
 }
 
 function duration(ms: number): string {

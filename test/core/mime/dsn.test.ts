@@ -109,6 +109,19 @@ describe('a notice, as another reader reads it', () => {
     );
     assert.equal(eve?.get('Status'), '5.4.7');
     assert.equal(eve?.get('Remote-MTA'), undefined);
+    assert.match(eve?.get('Diagnostic-Code') ?? '', /^x-postern; 451 5\.4\.7 Tried/);
+  });
+
+  test('names a server without a name by its address in brackets', () => {
+    const [recipient] = input.recipients;
+    assert.ok(recipient);
+    for (const [host, mta] of [
+      ['192.0.2.1', '[192.0.2.1]'],
+      ['2001:db8::1', '[IPv6:2001:db8::1]'],
+    ] as const) {
+      const text = composeDsn({ ...input, recipients: [{ ...recipient, host }] }).toString();
+      assert.ok(text.includes(`Remote-MTA: dns; ${mta}\r\n`), mta);
+    }
   });
 
   test('tells a person what happened, in plain words', () => {

@@ -88,3 +88,38 @@ test('a dead server is called once for all that an operator wants to have tried,
   await attempt(true);
   assert.equal(calls, 3);
 });
+
+test('what one server has said is kept with its name when the other cannot be reached', async () => {
+  const clock = new HandClock();
+  const classification = new ReplyClassification();
+  const about = { port: 25, protocol: 'smtp', helloName: 'mail.example.org', tls: { mode: 'never' } } as const;
+  const servers = [
+    { address: '192.0.2.1', host: 'mx1.one.example', ...about },
+    { address: '192.0.2.2', host: 'mx2.one.example', ...about },
+  ];
+  const blocklisted = { code: 554, status: '5.7.1', text: 'Your address is on a blocklist' };
+  const failures = new Map([
+    ['192.0.2.1', clientFailure({ kind: 'reply', step: 'greeting', permanent: true, ...blocklisted })],
+    ['192.0.2.2', clientFailure({ kind: 'connect', step: 'connect', code: 451, status: '4.4.1', text: 'refused' })],
+  ]);
+  const entry = newEntry(clock.now());
+  const recipients = [{ index: 0, address: 'rcpt@one.example', attempts: 0 }];
+  const lease: Lease = { uid: entry.uid, recipients, destination: 'one.example', entry, token: 1, manual: false };
+  const { verdicts, host } = await attemptRemotely(lease, 1, {
+    pool: { lease: ({ address }) => Promise.reject(failures.get(address) ?? new Error('no such server')) },
+    hops: { find: () => Promise.resolve({ outcome: 'found', site: 'site:mx', servers }) },
+    dead: new DeadHosts(clock),
+    classification: () => classification,
+    clock,
+    signal: new AbortController().signal,
+    sessions: new Set(),
+    content: () => Promise.resolve({ source: Buffer.from('x') }),
+  });
+  const { action, code, text, host: said } = verdicts.get(0) ?? {};
+  assert.deepEqual(
+    [action, code, text, said],
+    ['defer', 554, 'Your address is on a blocklist', 'mx1.one.example'],
+    'the other server may still take it',
+  );
+  assert.equal(host, 'mx1.one.example[192.0.2.1]:25');
+});

@@ -40,6 +40,7 @@ export function aging(open: OpenQueueGround): void {
     await queue.housekeep(clock.now());
     const { state, lastReply } = await entryOf(queue, uid);
     assert.deepEqual([state, lastReply?.code, lastReply?.status], ['expired', 451, '5.4.7']);
+    assert.equal(lastReply?.host, null, 'no server has said it');
     assert.match(
       lastReply?.text ?? '',
       /^Tried for 7 minutes and not taken; the last answer was: 451 4\.0\.0 deferred$/,
