@@ -7,6 +7,7 @@ import { isForm, bodyType } from './body.js';
 import type { Notices } from './notices.js';
 import { listPath, type Pages } from './page.js';
 import type { MatchedRoute } from './route-table.js';
+import { confirmationView } from './question.js';
 import { bytesPolicy } from './security-headers.js';
 import { isOwnPath, wayBack, withParameter } from './way-back.js';
 
@@ -33,7 +34,7 @@ export async function writeAnswer(ctx: Context, input: AnswerInput, parts: Answe
   const { matched, representation, response } = input;
   const { endpoint, template } = matched.route;
   ctx.set('Cache-Control', cacheControl[endpoint.cache ?? 'private']);
-  const view = response.view === undefined ? template : response.view;
+  const view = response.view === undefined ? template : viewOf(matched, response.view, parts);
   if (representation === 'html' && endpoint.method !== 'GET' && view === undefined) {
     redirect(ctx, response, parts.notices);
     return;
@@ -54,6 +55,10 @@ export async function writeAnswer(ctx: Context, input: AnswerInput, parts: Answe
   } else sendJson(ctx, response.model);
   override(ctx, response.headers ?? {});
 }
+
+/** As the `view` of the endpoint itself: first among the views of its plugin. The confirmation page is always the server's. */
+const viewOf = ({ route }: MatchedRoute, view: string, { pages }: AnswerParts): string =>
+  view === confirmationView ? view : pages.resolve(route.plugin, view);
 
 const usualStatus = (method: Method, { location }: Response): number =>
   method === 'POST' && location !== undefined ? 201 : 200;

@@ -45,6 +45,11 @@ export class Pages {
     return views.render(template, { ...model, layout, page: this.model(ctx, title) });
   }
 
+  /** The template that the plugin means by that name. */
+  resolve(plugin: string, view: string): string {
+    return this.#input.views.resolve(plugin, view);
+  }
+
   /** A single element, without any page around it. */
   renderPart(template: string, model: object): string {
     return this.#input.views.render(template, model);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { z } from 'zod';
-import { defineEndpoint } from '../../../core/http/endpoint.js';
+import { defineEndpoint, respond } from '../../../core/http/endpoint.js';
 import { openShell, type OpenedShell } from './opened-shell.js';
 
 let opened: OpenedShell;
@@ -36,6 +36,21 @@ test('a path that is taken, a malformed path and a missing view are start errors
     () => opened.shell.mount('extra', [endpoint('/x', { view: 'none.njk' })]),
     /extra names the view none\.njk/,
   );
+});
+
+test('a view in an answer is looked for among the views of its plugin first, as the view of an endpoint', async () => {
+  const page = (path: string, view: string) =>
+    endpoint(path, {
+      produces: ['html', 'json'],
+      handle: () => respond({ view, model: { items: [], total: 7, q: 'near' } }),
+    });
+  const undo = opened.shell.mount('demo', [page('/own-view', 'list.njk'), page('/full-view', 'demo/list.njk')]);
+  for (const path of ['/own-view', '/full-view']) {
+    const answer = await opened.get(path, { headers: { Accept: 'text/html' } });
+    assert.equal(answer.status, 200, path);
+    assert.match(await answer.text(), /near/, path);
+  }
+  undo();
 });
 
 test('literal segments win over parameters', async () => {
