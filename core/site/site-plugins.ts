@@ -131,10 +131,18 @@ async function importModule(
     const hint = /'postern\/[a-z]+' does not provide an export/.test(reason)
       ? ` (version ${kitVersion} of the plugin kit is here; the plugin may be written for another)`
       : cause instanceof SyntaxError
-        ? `; postern plugin check ${from} says where`
+        ? syntaxHint(from, place.entry, reason)
         : '';
     throw startError(`Site plugin ${from} cannot be loaded: ${where}${reason}${hint}`, cause);
   }
+}
+
+/** Node reads a file as CommonJS when the package.json beside it says so, as the one of `npm init` does. */
+function syntaxHint(from: string, entry: string, reason: string): string {
+  const isCommonJs = /Cannot use import statement outside a module|Unexpected token 'export'/.test(reason);
+  if (!isCommonJs) return `; postern plugin check ${from} says where`;
+  const extension = entry.endsWith('.ts') ? '.mts' : '.mjs';
+  return `; add "type": "module" to the package.json beside ${basename(entry)}, or name the file ${extension}`;
 }
 
 function refuseDeclaration({ from }: SiteEntry, plugin: Plugin): void {

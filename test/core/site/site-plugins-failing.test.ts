@@ -91,6 +91,17 @@ suite('a start without a plugin of the site', () => {
     }
   });
 
+  test('because Node reads it as CommonJS says what to change', async (t) => {
+    const folder = await site(t, `sitePlugins: [{ from: './blocklist', required: true }]`, {
+      'blocklist/package.json': '{ "name": "blocklist", "version": "1.0.0", "main": "index.js", "type": "commonjs" }',
+      'blocklist/index.js': `${kit}\nexport const blocklist = definePlugin({ name: 'blocklist', setup() {} });`,
+    });
+    assert.match(
+      (await refusalIn(folder)).replaceAll('\n', ' '),
+      /cannot be loaded: .*add "type": "module" to the package\.json beside index\.js, or name the file \.mjs/,
+    );
+  });
+
   test('that is required, takes the place of a built-in one or lends it a service is refused', async (t) => {
     const people = (setup: string) =>
       `${kit} export const people = definePlugin({ name: 'people', provides: { directory }, setup() { ${setup} } });`;
