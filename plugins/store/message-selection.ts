@@ -62,13 +62,16 @@ const WrittenFilter = z
     return z.NEVER;
   });
 
-/** A filter as a form carries it. */
+/** A filter as a form carries it; what a list has beside it, such as its order, chooses nothing. */
 export function writtenFilter({
+  q,
+  unread,
+  flagged,
   since,
   before,
-  ...words
+  all,
 }: MessageFilter & { readonly all?: true | undefined }): string {
-  const fields = { ...words, since: momentOf(since), before: momentOf(before) };
+  const fields = { q, unread, flagged, since: momentOf(since), before: momentOf(before), all };
   const given = Object.entries(fields).filter(([, value]) => value !== undefined && value !== '');
   return new URLSearchParams(given.map(([name, value]): [string, string] => [name, String(value)])).toString();
 }
@@ -96,7 +99,10 @@ interface Chosen {
 /** For `superRefine` of a body with those fields. */
 export function oneSelector({ messageIds, filter }: Chosen, context: z.RefinementCtx): void {
   if ((messageIds === undefined) !== (filter === undefined)) return;
-  const message = filter === undefined ? 'name messageIds or a filter' : 'name messageIds or a filter, not both';
+  const message =
+    filter === undefined
+      ? 'select at least one message, by messageIds or a filter'
+      : 'name messageIds or a filter, not both';
   context.addIssue({ code: 'custom', path: ['messageIds'], message });
 }
 
