@@ -126,7 +126,13 @@ export const ClientQueueOptions = z.strictObject({
       'What replies of other servers mean, in front of the rules that come with the server; the first that fits.',
     ),
   housekeepingInterval: seconds(30, 'Pause between two rounds of housekeeping.'),
-  keepFinished: z.int().min(0).default(604_800).describe('Finished entries can be looked up for so long. Seconds.'),
+  keepFinished: z
+    .int()
+    .min(0)
+    .default(604_800)
+    .describe(
+      'Finished entries can be looked up for so long, the newest 20,000 at most: each takes 1.5 to 2.5 KB of memory. Seconds.',
+    ),
   quarantineSeconds: z
     .int()
     .min(86_400)

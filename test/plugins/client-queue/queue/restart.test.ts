@@ -249,3 +249,19 @@ test('a lease says whether an earlier attempt may have delivered it unseen', asy
   ground.clock.advance(5);
   assert.equal((await claimOne(ground)).interrupted, true, 'it was stopped in the middle');
 });
+
+test('no more finished entries are remembered than there may be, and the newest stay', async (t) => {
+  const ground = await fileQueueGround(t, { mostFinished: 2 });
+  const uids: string[] = [];
+  for (let n = 0; n < 4; n += 1) {
+    uids.push((await accept(ground)).uid);
+    const lease = await claimOne(ground);
+    await ground.queue.settle(lease, settlement(lease, 'delivered', { at: ground.clock.now() }));
+  }
+  await ground.queue.housekeep(ground.clock.now());
+  const found = await Promise.all(uids.map((uid) => ground.queue.find(uid)));
+  assert.deepEqual(
+    found.map((entry) => entry?.state),
+    [undefined, undefined, 'delivered', 'delivered'],
+  );
+});
