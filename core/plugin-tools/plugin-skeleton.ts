@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, readFileSync, realpathSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { dirname, join, sep } from 'node:path';
+import { dirname, join, relative, sep } from 'node:path';
 import { packageRoot } from '../installation.js';
 import type { PluginName } from './plugin-name.js';
 
@@ -67,7 +67,7 @@ function compilerConfiguration(extension: string, folder: string) {
     noEmit: true,
     skipLibCheck: true,
     ...(extension === 'js' ? { checkJs: true } : { allowImportingTsExtensions: true, erasableSyntaxOnly: true }),
-    ...(isInstalledAbove(folder) ? {} : placesOfTypes()),
+    ...(isInstalledAbove(folder) ? {} : placesOfTypes(folder)),
   };
   return { compilerOptions: options, include: [`*.${extension}`] };
 }
@@ -80,20 +80,27 @@ function isInstalledAbove(folder: string): boolean {
   return parent !== folder && isInstalledAbove(parent);
 }
 
-/** Where this installation has the types of what it exports, and of Node.js. */
-function placesOfTypes() {
+/** Where this installation has the types of what it exports, and of Node.js; relative, so that both can be moved together. */
+function placesOfTypes(folder: string) {
+  const fromFolder = (path: string): string => {
+    const way = relative(folder, path).replaceAll(sep, '/');
+    return way.startsWith('../') ? way : `./${way}`;
+  };
   const require = createRequire(join(packageRoot, 'package.json'));
   const { name, exports } = require('./package.json') as Manifest;
   const paths = Object.entries(exports).flatMap(([key, target]) =>
-    typeof target === 'string' ? [] : [[name + key.slice(1), [join(packageRoot, target.types)]]],
+    typeof target === 'string' ? [] : [[name + key.slice(1), [fromFolder(join(packageRoot, target.types))]]],
   );
-  return { paths: Object.fromEntries(paths) as Record<string, readonly string[]>, ...placeOfNodeTypes(require) };
+  return {
+    paths: Object.fromEntries(paths) as Record<string, readonly string[]>,
+    ...placeOfNodeTypes(require, fromFolder),
+  };
 }
 
 /** They come with packages that we depend on; without them an editor knows everything but Node.js. */
-function placeOfNodeTypes(require: NodeJS.Require) {
+function placeOfNodeTypes(require: NodeJS.Require, fromFolder: (path: string) => string) {
   try {
-    return { typeRoots: [dirname(dirname(require.resolve('@types/node/package.json')))] };
+    return { typeRoots: [fromFolder(dirname(dirname(require.resolve('@types/node/package.json'))))] };
   } catch {
     return {};
   }
