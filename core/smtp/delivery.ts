@@ -128,6 +128,7 @@ class MessageDelivery {
     const { targets, log } = this.#ground;
     const handover = new Handover(members, {
       transaction,
+      mayReassign: transaction.stranger !== true,
       message: this.#message,
       targets,
       log,

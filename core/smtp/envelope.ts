@@ -6,6 +6,7 @@ import { parsePathCommand, type PathCommand } from './command.js';
 import type { Stage } from './hook.js';
 import type { ListenerGround } from './listener-ground.js';
 import { isMailParameters, readMailParameters } from './mail-parameters.js';
+import { isRelayClient } from './networks.js';
 import { isRcptParameters, readRcptParameters } from './rcpt-parameters.js';
 import { replies, replyToProblem } from './replies.js';
 import { reply, type Reply } from './reply.js';
@@ -53,6 +54,16 @@ export class Envelope {
     this.reset();
   }
 
+  /**
+   * Strangers at an MX get no notices: whoever they name as sender would (RFC 3461 §5.2.7 leaves that to local policy). Those who
+   * have signed in or are in a relay network may ask.
+   */
+  get takesDsn(): boolean {
+    const { listener, settings } = this.#ground;
+    const { user, remote } = this.#session;
+    return listener.mode !== 'mx' || user !== undefined || isRelayClient(settings(), remote.address);
+  }
+
   begin(argument: string): Answer {
     const command = parsePathCommand(argument, 'FROM:');
     if (command === undefined) return replies.badArguments;
@@ -60,13 +71,17 @@ export class Envelope {
     const parameters = readMailParameters(command.parameters, {
       messageBytes: limits.messageBytes,
       auth: this.#ground.listener.mode === 'submission',
+      dsn: this.takesDsn,
     });
     if (!isMailParameters(parameters)) return parameters;
     const reversePath = readPath(command, '5.1.7', undefined);
     if (isReply(reversePath)) return reversePath;
     if (!command.ascii && !parameters.smtputf8) return replies.needsSmtputf8;
     const chain = this.#ground.pipeline.snapshot();
-    const transaction = new OpenTransaction(this.#session, chain, reversePath, parameters);
+    const transaction = new OpenTransaction(this.#session, chain, reversePath, {
+      ...parameters,
+      stranger: !this.takesDsn,
+    });
     this.#count += 1;
     chain.hold();
     return whenDecided(chain.decide('mailFrom', { transaction }), (decision) => this.#begun(transaction, decision));
@@ -89,7 +104,7 @@ export class Envelope {
     if (transaction === undefined) return replies.mailFirst;
     const command = parsePathCommand(argument, 'TO:');
     if (command === undefined) return replies.badArguments;
-    const dsn = readRcptParameters(command.parameters, transaction);
+    const dsn = readRcptParameters(command.parameters, { smtputf8: transaction.smtputf8, dsn: this.takesDsn });
     if (!isRcptParameters(dsn)) return dsn;
     if (transaction.recipients.length >= this.#ground.settings().limits.recipients) return replies.tooManyRecipients;
     const address = readPath(command, '5.1.3', this.#ground.postmasterDomain());

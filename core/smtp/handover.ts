@@ -6,6 +6,8 @@ import type { DraftRecipient } from './envelope-draft.js';
 const ownerTargets = { deferred: 'retry', refused: 'bounce' } as const;
 
 export interface HandoverGround extends GroupGround {
+  /** False for a stranger: what mailboxes here do not take is the client's to try again, for a notice may go to a forged sender. */
+  readonly mayReassign: boolean;
   readonly targets: ReadonlyMap<string, DeliveryTarget>;
 }
 
@@ -104,7 +106,7 @@ export class Handover {
     if (orphans.length === 0) return true;
     const isTaken = this.#groups.some((group) => group.outcomes.some(({ outcome }) => outcome === 'delivered'));
     const late = this.#owners.length;
-    if (!isTaken || !(await this.#prepareOwners(orphans))) return false;
+    if (!this.#ground.mayReassign || !isTaken || !(await this.#prepareOwners(orphans))) return false;
     await all(this.#owners.slice(late), (group) => group.commit());
     return isWhole(this.#owners);
   }

@@ -25,6 +25,7 @@ export interface AuthThrottle {
 
 /** What may change while the server runs; read anew for each command. */
 export interface EngineSettings {
+  readonly relayNetworks: readonly string[];
   readonly limits: SmtpLimits;
   readonly lineEndings: 'normalise' | 'reject';
   readonly earlyData: 'refuse' | 'accept';

@@ -17,6 +17,8 @@ export interface MailParameterRules {
   readonly messageBytes: number;
   /** AUTH= (RFC 4954 §5) is known where AUTH is. */
   readonly auth: boolean;
+  /** RET and ENVID (RFC 3461 §4.3, §4.4) are known where DSN is offered. */
+  readonly dsn: boolean;
 }
 
 const usual: MailParameters = { declaredSize: undefined, body: '7BIT', smtputf8: false };
@@ -41,11 +43,11 @@ export function readMailParameters(
     } else if (key === 'SMTPUTF8') {
       if (value !== null) return replies.badArguments;
       smtputf8 = true;
-    } else if (key === 'RET') {
+    } else if (key === 'RET' && rules.dsn) {
       const given = asciiUpperCase(value ?? '');
       if (given !== 'FULL' && given !== 'HDRS') return replies.badArguments;
       dsn = { ...dsn, ret: given === 'FULL' ? 'full' : 'hdrs' };
-    } else if (key === 'ENVID') {
+    } else if (key === 'ENVID' && rules.dsn) {
       const envelopeId = readEnvelopeId(value);
       if (envelopeId === undefined) return replies.badArguments;
       dsn = { ...dsn, envelopeId };

@@ -36,6 +36,18 @@ export function parseNetworks(list: readonly string[]): NetworkSet {
   };
 }
 
+const relayNetworks = new WeakMap<readonly string[], NetworkSet>();
+
+/** Whether a client may send to everybody without signing in. */
+export function isRelayClient(settings: { readonly relayNetworks: readonly string[] }, ip: string): boolean {
+  let networks = relayNetworks.get(settings.relayNetworks);
+  if (networks === undefined) {
+    networks = parseNetworks(settings.relayNetworks);
+    relayNetworks.set(settings.relayNetworks, networks);
+  }
+  return networks.has(ip);
+}
+
 function holds(networks: BlockList, ip: string): boolean {
   const address = normalAddress(ip);
   if (isIPv4(address)) return networks.check(address, 'ipv4');

@@ -21,9 +21,10 @@ const none: RecipientDsn = {};
 /** Reads the parameters of RCPT (RFC 3461 §4.1, §4.2), or says what is wrong with them. `smtputf8`: MAIL had it. */
 export function readRcptParameters(
   parameters: ReadonlyMap<string, string | null>,
-  { smtputf8 }: { readonly smtputf8: boolean },
+  { smtputf8, dsn: isOffered }: { readonly smtputf8: boolean; readonly dsn: boolean },
 ): RecipientDsn | WireReply {
   if (parameters.size === 0) return none;
+  if (!isOffered) return replies.unknownParameter;
   let dsn = none;
   for (const [key, value] of parameters) {
     if (key === 'NOTIFY') {

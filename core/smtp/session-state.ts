@@ -50,11 +50,18 @@ export class OpenTransaction implements Transaction {
   readonly body: Transaction['body'];
   readonly smtputf8: boolean;
   readonly dsn?: MessageDsn;
+  readonly stranger: boolean;
   readonly recipients: Recipient[] = [];
   readonly notes: Map<string, unknown> = new Map();
 
-  constructor(session: SessionState, chain: Chain, reversePath: Address | null, parameters: MailParameters) {
+  constructor(
+    session: SessionState,
+    chain: Chain,
+    reversePath: Address | null,
+    parameters: MailParameters & { readonly stranger: boolean },
+  ) {
     this.session = session;
+    this.stranger = parameters.stranger;
     this.chain = chain;
     this.reversePath = reversePath;
     this.declaredSize = parameters.declaredSize;

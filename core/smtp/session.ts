@@ -170,7 +170,7 @@ export class Session {
       `SIZE ${limits.messageBytes}`,
       '8BITMIME',
       'SMTPUTF8',
-      'DSN',
+      ...(this.envelope.takesDsn ? ['DSN'] : []),
       ...(this.#offersTls ? ['STARTTLS'] : []),
       ...(this.#signIn.offered ? ['AUTH PLAIN LOGIN'] : []),
       'ENHANCEDSTATUSCODES',

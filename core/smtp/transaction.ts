@@ -61,6 +61,8 @@ export interface Transaction {
   readonly body: '7BIT' | '8BITMIME';
   readonly smtputf8: boolean;
   readonly dsn?: MessageDsn;
+  /** The client came to an MX, has not signed in and is in no relay network: nothing shows that it may use the reverse-path. */
+  readonly stranger?: boolean;
   /**
    * The same transaction may come again under the same id, for a crash may have hidden its end: a target that can tell delivers it
    * once.

@@ -71,7 +71,7 @@ export function acceptedEntry(
     internetMessageId: messageId === undefined || messageId === '' ? null : messageId,
     queuedAt: now,
     expiresAt: now + expireAfter,
-    warnAt: warnAfter === 0 || reversePath === null ? null : now + warnAfter,
+    warnAt: warnAfter === 0 || reversePath === null || transaction.stranger === true ? null : now + warnAfter,
     nextAttempt: now + delay,
     ...(hold !== undefined && { hold }),
     ...(hold !== undefined && noticeOf !== undefined && keepDeadLetter > 0 && { discardAt: now + keepDeadLetter }),

@@ -9,7 +9,7 @@ const parametersOf = (text: string): ReadonlyMap<string, string | null> =>
   parsePathCommand(`TO:<a@b.example> ${text}`, 'TO:')?.parameters ?? new Map();
 
 const withoutUtf8 = (parameters: ReadonlyMap<string, string | null>) =>
-  readRcptParameters(parameters, { smtputf8: false });
+  readRcptParameters(parameters, { smtputf8: false, dsn: true });
 
 describe('what a client wants to hear of a recipient', () => {
   for (const [text, expected] of [
@@ -44,7 +44,7 @@ describe('what a client wants to hear of a recipient', () => {
   }
 
   describe('an original recipient in UTF-8 as it is (RFC 6533 §3)', () => {
-    const withUtf8 = (text: string) => readRcptParameters(parametersOf(text), { smtputf8: true });
+    const withUtf8 = (text: string) => readRcptParameters(parametersOf(text), { smtputf8: true, dsn: true });
 
     for (const [text, kept] of [
       ['utf-8;bën@例え.example', 'utf-8;b\\x{EB}n@\\x{4F8B}\\x{3048}.example'],
@@ -79,7 +79,7 @@ describe('what a client wants to hear of a recipient', () => {
       `utf-8;${'例'.repeat(100_000)}`,
     ]) {
       test(`${JSON.stringify(value.slice(0, 40))} is malformed`, () => {
-        const read = readRcptParameters(new Map([['ORCPT', value]]), { smtputf8: true });
+        const read = readRcptParameters(new Map([['ORCPT', value]]), { smtputf8: true, dsn: true });
         assert.ok(!isRcptParameters(read) && read.code === 501);
       });
     }
@@ -92,7 +92,7 @@ describe('what a client wants to hear of a recipient', () => {
 });
 
 describe('what a client wants to be told with', () => {
-  const read = (text: string) => readMailParameters(parametersOf(text), { messageBytes: 1000, auth: false });
+  const read = (text: string) => readMailParameters(parametersOf(text), { messageBytes: 1000, auth: false, dsn: true });
 
   test('RET and ENVID are read', () => {
     const both = read('RET=hdrs ENVID=QQ+2B314159');
@@ -107,7 +107,7 @@ describe('what a client wants to be told with', () => {
       const parameters = new Map([
         [text.split('=')[0] ?? '', text.includes('=') ? text.slice(text.indexOf('=') + 1) : null],
       ]);
-      const made = readMailParameters(parameters, { messageBytes: 1000, auth: false });
+      const made = readMailParameters(parameters, { messageBytes: 1000, auth: false, dsn: true });
       assert.ok(!isMailParameters(made) && made.code === 501);
     });
   }

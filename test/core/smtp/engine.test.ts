@@ -22,7 +22,6 @@ describe('the engine', () => {
       'SIZE 52428800',
       '8BITMIME',
       'SMTPUTF8',
-      'DSN',
       'ENHANCEDSTATUSCODES',
     ]);
     assert.deepEqual((await client.command('HELO client.example')).lines, ['mx.test']);

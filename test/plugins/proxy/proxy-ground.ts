@@ -50,7 +50,7 @@ export async function proxyGround(test: Ending, given: ProxyGroundOptions) {
   );
   const engine = await TestEngine.start(test, {
     pipeline,
-    settings: { listeners: modes.map((mode) => ({ port: 0, mode, name: mode })) },
+    settings: { relayNetworks: ['127.0.0.1'], listeners: modes.map((mode) => ({ port: 0, mode, name: mode })) },
   });
   return {
     ...site,
