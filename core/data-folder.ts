@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ownerOf } from './owner-call.js';
@@ -28,10 +29,15 @@ export function takeDataFolder(data: string): Promise<FolderLock> {
   });
 }
 
-/** The owner of the data folder if one runs; else the folder becomes ours. */
-export function shareDataFolder(
+/** The owner of the data folder if one runs; else the folder becomes ours. Only a start makes one. */
+export async function shareDataFolder(
   data: string,
 ): Promise<{ readonly owner: OwnerCall | undefined; readonly lock: FolderLock | undefined }> {
+  if (!existsSync(data)) {
+    throw startError(
+      `There is no data folder ${data}. Name it with --data, or the configuration with --config; "postern start" makes a new one.`,
+    );
+  }
   return inFolder(data, async () => {
     await checkFormat(data);
     const owner = await ownerOf(data);

@@ -16,7 +16,7 @@ export function usage(plugins: readonly Plugin[]): string {
     ...listed.map(({ name, summary }) => `  ${name.padEnd(width)}${summary}`),
     '',
     'Options',
-    '  -c, --config FILE   configuration (JSON5); ./postern.json5 if it is there',
+    '  -c, --config FILE   configuration (JSON5); else POSTERN_CONFIG, ./postern.json5, /etc/postern/postern.json5',
     '  -d, --data DIR      data folder',
     '  --http-port N       port of the pages; 0 takes a free one',
     '  --smtp-port N       port of the first SMTP listener; 0 takes a free one',

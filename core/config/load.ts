@@ -124,7 +124,10 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
   });
 }
 
-type Places = Pick<LoadInput, 'overrides' | 'cwd'>;
+type Places = Pick<LoadInput, 'overrides' | 'cwd' | 'env'>;
+
+/** Where packages of a distribution put it. */
+const systemFile = '/etc/postern/postern.json5';
 
 /** The data folder that a start would use, as far as the file says so: nothing else of the configuration is looked at. */
 export function dataFolderAt(input: Places): string {
@@ -134,10 +137,12 @@ export function dataFolderAt(input: Places): string {
   return dataFolder(typeof data === 'string' ? data : 'data', folder, input);
 }
 
-function findFile({ overrides, cwd }: Places): ConfigFile | undefined {
-  if (overrides.config !== undefined) return readConfigFile(resolve(cwd, overrides.config));
-  const usual = resolve(cwd, 'postern.json5');
-  return existsSync(usual) ? readConfigFile(usual) : undefined;
+/** `--config`, POSTERN_CONFIG, `./postern.json5`, `/etc/postern/postern.json5`: the first that there is. */
+function findFile({ overrides, cwd, env }: Places): ConfigFile | undefined {
+  const named = overrides.config ?? (env['POSTERN_CONFIG'] || undefined);
+  if (named !== undefined) return readConfigFile(resolve(cwd, named));
+  const found = [resolve(cwd, 'postern.json5'), systemFile].find((path) => existsSync(path));
+  return found === undefined ? undefined : readConfigFile(found);
 }
 
 const dataFolder = (data: string, folder: string, { overrides, cwd }: Places): string =>

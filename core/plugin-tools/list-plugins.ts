@@ -38,7 +38,7 @@ const Pipeline = z.object({
  * own and stopped again. Resolves with the exit status.
  */
 export async function listPlugins({ options, json }: ListInput, place: Surroundings): Promise<number> {
-  const owner = await ownerOf(dataFolderAt({ overrides: options, cwd: place.cwd }));
+  const owner = await ownerOf(dataFolderAt({ overrides: options, cwd: place.cwd, env: place.env }));
   const list = owner === undefined ? await fromConfiguration(options, place) : await fromServer(owner);
   place.print(json ? JSON.stringify(list, null, 2) : listText(list));
   return 0;

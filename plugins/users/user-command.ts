@@ -15,6 +15,7 @@ const usage = [
 ] as const;
 
 type Action = (roster: Roster, name: string, terminal: Terminal) => Promise<void>;
+
 const actions: Readonly<Record<string, Action>> = { add, passwd: changePassword, remove };
 
 /** `postern user …`. Passwords are asked for, never taken from the command line, where others could read them. */
@@ -30,7 +31,9 @@ export const userCommand: Command<UsersSettings> = {
     if (action === undefined || name === undefined || rest.length > 0) {
       throw startError(['Usage:', ...usage.map((line) => `  ${line}`)].join('\n'));
     }
-    return action(await rosterOf(input), name, terminal);
+    await action(await rosterOf(input), name, terminal);
+    terminal.print(`Data folder: ${input.configuration.data}`);
+    return undefined;
   },
 };
 

@@ -15,7 +15,14 @@ interface Place {
 }
 
 const places: readonly Place[] = [
-  { title: 'while no server runs', open: async (t) => ({ folder: await temporaryFolder(t) }) },
+  {
+    title: 'while no server runs',
+    open: async (t) => {
+      const folder = await temporaryFolder(t);
+      await mkdir(join(folder, 'data'), { mode: 0o700 });
+      return { folder };
+    },
+  },
   {
     title: 'while the server runs',
     open: async (t) => {
@@ -67,9 +74,38 @@ describe('postern user', { concurrency: 2 }, () => {
   test('refuses what is no address, and an unknown word', async (t) => {
     const cwd = await temporaryFolder(t);
     const postern = (args: readonly string[]) => runPostern(args, { cwd, input: 'a good password\n' });
+    await mkdir(join(cwd, 'data'), { mode: 0o700 });
 
     fails(await postern(['user', 'add', '../etc@localhost']), /local@domain/);
     fails(await postern(['user', 'dance']), /postern user add NAME/);
+  });
+});
+
+describe('where a command looks', () => {
+  test('no command but start makes a data folder, and the answer names the folder', async (t) => {
+    const cwd = await temporaryFolder(t);
+    for (const words of ['user list', 'user add anna@localhost']) {
+      fails(
+        await runPostern(words.split(' '), { cwd, input: 'a good password\n' }),
+        /There is no data folder .*\/data\./,
+      );
+    }
+    assert.deepEqual(await readdir(cwd), []);
+    await mkdir(join(cwd, 'data'), { mode: 0o700 });
+    const added = succeeds(await runPostern(['user', 'add', 'anna@localhost'], { cwd, input: 'a good password\n' }));
+    assert.ok(added.includes(`Data folder: ${join(cwd, 'data')}`), added);
+  });
+
+  test('POSTERN_CONFIG names the configuration, --config comes before it, and a file that is missing is an error', async (t) => {
+    const cwd = await temporaryFolder(t);
+    await writeFile(join(cwd, 'named.json5'), "{ data: 'of-named' }");
+    await writeFile(join(cwd, 'postern.json5'), "{ data: 'of-here' }");
+    const listed = (env: Readonly<Record<string, string>>, ...words: readonly string[]) =>
+      runPostern(['user', 'list', ...words], { cwd, env });
+    fails(await listed({ POSTERN_CONFIG: 'named.json5' }), /no data folder .*of-named/);
+    fails(await listed({ POSTERN_CONFIG: 'named.json5' }, '--config', 'postern.json5'), /no data folder .*of-here/);
+    fails(await listed({}), /no data folder .*of-here/);
+    fails(await listed({ POSTERN_CONFIG: 'gone.json5' }), /gone\.json5: there is no such configuration file/);
   });
 });
 

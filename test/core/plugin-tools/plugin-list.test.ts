@@ -78,7 +78,7 @@ Hooks, in the order they are asked:
 
   test('finds the server by its data folder, without loading a plugin', async (t) => {
     const cwd = await temporaryFolder(t);
-    const at = (overrides: object) => dataFolderAt({ overrides, cwd });
+    const at = (overrides: object) => dataFolderAt({ overrides, cwd, env: {} });
     assert.equal(at({}), join(cwd, 'data'));
     assert.equal(at({ data: '/srv/mail' }), '/srv/mail');
     await writeFile(join(cwd, 'postern.json5'), "{ data: 'mail', sitePlugins: ['./nowhere'] }");
