@@ -42,6 +42,27 @@ describe('the documents', () => {
     );
   });
 
+  test('the table of hostile input has every attack that a test names, and names tests that exist', () => {
+    const rows = [...read('docs/hostile-input.md').matchAll(/^\| ([^|]+?) +\|.*\| ([^|]*?) *\|$/gm)];
+    const listed = new Set(rows.flatMap(([, ids = '']) => ids.split(', ')));
+    const sources = below('test').filter((path) => path.endsWith('.ts') && !path.endsWith('rows.test.ts'));
+    const named = sources.flatMap((path) =>
+      [...read(path).matchAll(/\b(?:test|it|describe)\(\s*['"`](?:[SH]\d\d|F-[A-Z]\d+)\b[^\n]*/g)].flatMap(
+        ([title]) => title.match(/\b(?:[SH]\d\d|F-[A-Z]\d+)\b/g) ?? [],
+      ),
+    );
+    assert.ok(named.length > 80);
+    assert.deepEqual(
+      [...new Set(named)].filter((id) => !listed.has(id)),
+      [],
+    );
+    const missing = rows.flatMap(([, , files = '']) => files.split(', ').filter((path) => path.startsWith('test/')));
+    assert.deepEqual(
+      missing.filter((path) => !existsSync(join(projectRoot, path))),
+      [],
+    );
+  });
+
   test('every script that they name exists', () => {
     const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
     const unknown = documents.flatMap((document) =>
@@ -54,7 +75,7 @@ describe('the documents', () => {
 
   test('what they name below deploy/ is there', () => {
     const named = documents.flatMap((document) =>
-      [...read(document).matchAll(/\bdeploy\/[\w.][\w./-]*\w/g)].map(([path]) => ({ document, path })),
+      [...read(document).matchAll(/(?<!test\/)\bdeploy\/[\w.][\w./-]*\w/g)].map(([path]) => ({ document, path })),
     );
     assert.ok(named.length > 10);
     assert.deepEqual(
