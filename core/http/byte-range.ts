@@ -26,7 +26,7 @@ export function parseRange(field: string, size: number): ByteRange | undefined {
 /** Types that a browser only shows: pictures, sound, plain text. Everything else is saved instead of opened. */
 const passive = /^(?:image\/(?:png|jpeg|gif|webp|avif|bmp)|audio\/[\w.+-]+|video\/[\w.+-]+|text\/plain)$/;
 /** Types that could act when opened are not even named. */
-const active = /html|xml|svg|script|flash|java|wasm|mhtml|pdf|multipart/;
+const active = /html|xml|svg|script|flash|java|wasm|mhtml|multipart/;
 
 export interface SafeBytes {
   readonly contentType: string;
@@ -41,9 +41,11 @@ export function safeBytes(
 ): SafeBytes {
   const type = (contentType.split(';')[0] ?? '').trim().toLowerCase();
   const known = /^[\w.+-]+\/[\w.+-]+$/.test(type) && !active.test(type);
+  // Text of any kind is shown as what it is made of; no browser runs that.
+  const shown = type.startsWith('text/') ? 'text/plain' : known ? type : 'application/octet-stream';
   const disposition = passive.test(type) && wished !== 'attachment' ? 'inline' : 'attachment';
   return {
-    contentType: known ? withCharset(type, contentType) : 'application/octet-stream',
+    contentType: withCharset(shown, contentType),
     disposition: filename === undefined ? disposition : `${disposition}; ${dispositionName(filename)}`,
   };
 }

@@ -66,18 +66,20 @@ test('what a source holds open is closed, however little of it is sent', async (
   }
 });
 
-test('what could act in a browser goes out as octets to be saved, everything under a sandbox', async () => {
-  for (const type of [
-    'text/html',
-    'image/svg+xml',
-    'application/xhtml+xml',
-    'text/xml',
-    'application/pdf',
-    'text/javascript',
-    'nonsense',
-  ]) {
+test('what could act in a browser goes out to be saved, as octets or as plain text, everything under a sandbox', async () => {
+  for (const [type, sent] of [
+    ['text/html', 'text/plain; charset=utf-8'],
+    ['image/svg+xml', 'application/octet-stream'],
+    ['application/xhtml+xml', 'application/octet-stream'],
+    ['text/xml', 'text/plain; charset=utf-8'],
+    ['application/pdf', 'application/pdf'],
+    ['text/javascript', 'text/plain; charset=utf-8'],
+    ['application/javascript', 'application/octet-stream'],
+    ['nonsense', 'application/octet-stream'],
+  ] as const) {
     const { headers } = await opened.get(`/bytes?type=${encodeURIComponent(type)}`);
-    assert.equal(headers.get('content-type'), 'application/octet-stream', type);
+    assert.equal(headers.get('content-type'), sent, type);
+    assert.equal(headers.get('x-content-type-options'), 'nosniff');
     assert.match(headers.get('content-disposition') ?? '', /^attachment/);
     assert.match(headers.get('content-security-policy') ?? '', /default-src 'none'.*sandbox$/);
   }

@@ -225,7 +225,7 @@ suite('the store over HTTP', () => {
     assert.equal(head.headers.get('content-length'), '10');
     assert.equal((await operator.request(`${path}/parts/9`)).status, 404);
     const html = await operator.request(`${path}/parts/1.1`);
-    assert.equal(html.headers.get('content-type'), 'application/octet-stream');
+    assert.equal(html.headers.get('content-type'), 'text/plain; charset=utf-8');
     assert.match(html.headers.get('content-disposition') ?? '', /^attachment/);
   });
 
