@@ -32,7 +32,7 @@ export const userCommand: Command<UsersSettings> = {
       throw startError(['Usage:', ...usage.map((line) => `  ${line}`)].join('\n'));
     }
     await action(await rosterOf(input), name, terminal);
-    terminal.print(`Data folder: ${input.configuration.data}`);
+    if (input.owner === undefined) terminal.print(`Data folder: ${input.configuration.data}`);
     return undefined;
   },
 };

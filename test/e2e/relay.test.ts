@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { writeFile } from 'node:fs/promises';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { suiteEnding } from '../support/ending.js';
@@ -28,6 +28,7 @@ describe('who may send what', () => {
     const { key, cert } = selfSigned();
     await writeFile(join(folder, 'key.pem'), key);
     await writeFile(join(folder, 'cert.pem'), cert);
+    await mkdir(join(folder, 'data'), { mode: 0o700 });
     const added = await runPostern(['user', 'add', 'anna@localhost'], { cwd: folder, input: `${password}\n` });
     assert.equal(added.code, 0, added.stderr);
     sink = await SmtpSink.start(suite, {

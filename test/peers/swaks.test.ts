@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { writeFile } from 'node:fs/promises';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { promisify } from 'node:util';
@@ -52,6 +52,7 @@ describe('mail that swaks sends', { skip: skipWithout('swaks') }, () => {
     const { key, cert } = selfSigned();
     await writeFile(join(folder, 'key.pem'), key);
     await writeFile(join(folder, 'cert.pem'), cert);
+    await mkdir(join(folder, 'data'), { mode: 0o700 });
     const added = await runPostern(['user', 'add', 'anna@localhost'], { cwd: folder, input: `${password}\n` });
     assert.equal(added.code, 0, added.stderr);
     const files = `port: 0, key: 'key.pem', cert: 'cert.pem'`;

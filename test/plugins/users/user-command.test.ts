@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { describe, it } from 'node:test';
 import { systemClock } from '../../../core/clock.js';
 import type { OwnerAnswer, OwnerCall } from '../../../core/command.js';
@@ -45,7 +45,7 @@ describe('postern user, when no server runs', () => {
     const { run, printed, file } = await openTerminal(test);
     await run('add Anna', { typed: ['a long enough secret'] });
     await run('list');
-    assert.deepEqual(printed, ['anna@example.org was added.', 'anna@example.org']);
+    assert.deepEqual(printed, ['anna@example.org was added.', `Data folder: ${dirname(file)}`, 'anna@example.org']);
     const record = (await openUserRecords(file)).get('anna@example.org');
     assert.equal(await verifyPassword('a long enough secret', record?.passwordHash ?? ''), true);
     assert.ok(!(await readFile(file, 'utf8')).includes('a long enough secret'));
@@ -56,7 +56,7 @@ describe('postern user, when no server runs', () => {
     await run('add anna@example.org', { interactive: true, typed: [''] });
     assert.match(printed[0] ?? '', /without a password.*postern user passwd anna@example\.org/);
     await run('list');
-    assert.equal(printed[1], 'anna@example.org  (no password)');
+    assert.equal(printed[2], 'anna@example.org  (no password)');
   });
 
   it('asks a person for the password twice, and changes nothing when the two differ', async (test) => {
@@ -73,7 +73,7 @@ describe('postern user, when no server runs', () => {
     await assert.rejects(run('passwd anna', { typed: ['short'] }), isProblemNamed('invalid'));
     await assert.rejects(run('passwd berta', { typed: ['a long enough secret'] }), isProblemNamed('not-found'));
     await run('passwd anna', { typed: ['a long enough secret'] });
-    assert.deepEqual(printed, ['anna@example.org has a new password.']);
+    assert.deepEqual(printed, ['anna@example.org has a new password.', `Data folder: ${dirname(file)}`]);
     assert.notEqual((await openUserRecords(file)).get('anna@example.org')?.passwordHash, null);
   });
 
