@@ -22,6 +22,7 @@ const policy: readonly Rule[] = [
   { match: /^GET \/client\/queue(?:\/list|\/statistics|\/quarantine|\/\{uid\})?$/, access: ['read'] },
   { match: /^GET \/client\/(?:destinations|replies)/, access: ['read'] },
   { match: /^GET \/(?:proxy|lmtp)$/, access: ['read'] },
+  { match: /^POST \/client\/queue\/recover$/, access: ['admin'] },
   { match: /^\w+ \/client\//, access: ['operate'] },
   { match: /^GET \/config\/sync\/status$/, access: ['read', 'admin'] },
   { match: /^\w+ \/(?:config|system|logs|audit)(?:\/|$)/, access: ['admin'] },
