@@ -13,7 +13,7 @@ export interface Address {
   readonly international: boolean;
 }
 
-/** Longest spelling that is looked at: a quoted local part of 64 octets and a domain of 255, both all escaped. */
+/** Longest spelling that is looked at: a quoted local part of 252 octets, all escaped, and a domain of 255. */
 const maxLength = 1024;
 
 /**

@@ -8,7 +8,7 @@ import type { ContentOutline } from './session.js';
 import { encodeXtext } from './xtext.js';
 
 /** What most addresses are; nothing in it can end the path or the line. */
-const usualAddress = /^[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@[A-Za-z0-9.-]{1,255}$/;
+const usualAddress = /^[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,252}@[A-Za-z0-9.-]{1,255}$/;
 /** RFC 5321 §4.1.2 `esmtp-param`. */
 const parameter = /^[A-Za-z0-9][A-Za-z0-9-]*(?:=[!-<>-~]+)?$/;
 const mostParameters = 50;

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { parseAddress, parseDomain, type Address } from '../../../core/mime/address.js';
 import { isProblem } from '../../../core/problem.js';
 
-const longest = 'l'.repeat(64);
+const longest = 'l'.repeat(252);
 const label63 = 'd'.repeat(63);
 const domain255 = `${label63}.${label63}.${label63}.${label63}`;
 
@@ -35,6 +35,7 @@ const taken: readonly (readonly [text: string, address: string, local?: string])
   ['user@XN--bcher-KVA.example', 'user@xn--bcher-kva.example'],
   ['user@faß.example', 'user@xn--fa-hia.example'],
   ['jörg@example.com', 'jörg@example.com'],
+  ['jo\u0308rg@example.com', 'jo\u0308rg@example.com'],
   ['"jörg müller"@example.com', '"jörg müller"@example.com', 'jörg müller'],
 ];
 
@@ -71,9 +72,8 @@ const refused: readonly (readonly [why: string, text: string])[] = [
   ['a line separator', 'a\u2028b@example.com'],
   ['a lone surrogate', 'a\ud800b@example.com'],
   ['what was not UTF-8', 'a\ufffdb@example.com'],
-  ['form NFD', 'jo\u0308rg@example.com'],
-  ['a local part of 65 octets', `${longest}l@example.com`],
-  ['a local part of 33 letters of two octets', `${'ü'.repeat(33)}@example.com`],
+  ['a local part of 253 octets', `${longest}l@example.com`],
+  ['a local part of 127 letters of two octets', `${'ü'.repeat(127)}@example.com`],
   ['a domain of 256 octets', `user@${domain255}d`],
   ['a label of 64', `user@${label63}d.example`],
   ['a trailing dot', 'user@example.com.'],
