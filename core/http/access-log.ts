@@ -17,14 +17,13 @@ export function beginExchange(clock: Clock, trustedProxies: () => NetworkSet): S
     const id = safeId.test(given) ? given : randomUUID();
     const peer = plainAddress(ctx.req.socket.remoteAddress ?? '');
     const forwardedFor = ctx.get('X-Forwarded-For');
-    const trusted = trustedProxies();
-    const remoteAddress = forwardedFor === '' ? peer : clientAddress(peer, forwardedFor, trusted);
+    const remoteAddress = forwardedFor === '' ? peer : clientAddress(peer, forwardedFor, trustedProxies());
     const isForwarded = forwardedFor !== '' || ctx.get('Forwarded') !== '';
     ctx.state.exchange = {
       id,
       started: clock.monotonic(),
       remoteAddress,
-      isLocal: isLoopback(remoteAddress) && (!isForwarded || trusted.has(peer)),
+      isLocal: isLoopback(remoteAddress) && !isForwarded,
       account: null,
       route: undefined,
       params: {},

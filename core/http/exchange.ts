@@ -9,7 +9,7 @@ export interface Exchange {
   readonly started: number;
   /** Of the client: behind a trusted proxy, what that says. */
   readonly remoteAddress: string;
-  /** The client is on this machine: no proxy that is not trusted has forwarded the request. */
+  /** The client is on this machine, and no proxy has forwarded its request. */
   readonly isLocal: boolean;
   account: Account | null;
   /** Set when the path and method belong to an endpoint. */

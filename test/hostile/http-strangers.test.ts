@@ -190,6 +190,12 @@ describe('behind a reverse proxy', () => {
     assert.equal(await ask(server, { from: '127.0.0.1', ...right }), 200, 'who is local and not forwarded is exempt');
   });
 
+  test('F-S5 what a trusted proxy forwards without an address that can be read counts for the proxy', async (t) => {
+    const server = await startInProcess(t, `{ ${mail}, http: { trustedProxies: ['127.0.0.1'] } }`);
+    for (let number = 0; number < 10; number += 1) assert.equal(await failing(server, `unknown-${number}`), 401);
+    assert.equal(await failing(server, 'unknown'), 429);
+  });
+
   test('F-S6 an IPv6 network counts as one client', async (t) => {
     const server = await startInProcess(t, `{ ${mail}, http: { trustedProxies: ['127.0.0.1'] } }`);
     for (let number = 0; number < 10; number += 1) assert.equal(await failing(server, `2001:db8::${number + 1}`), 401);
