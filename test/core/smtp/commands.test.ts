@@ -99,7 +99,7 @@ const conversations: readonly Conversation[] = [
       ['RCPT TO:<"quoted > local"@localhost>', '250'],
       ['RCPT TO:<@relay.example:anna@localhost>', '250'],
       ['RCPT TO:<ü@localhost>', '553 5.6.7'],
-      [`RCPT TO:<${'x'.repeat(65)}@localhost>`, '553 5.1.3'],
+      [`RCPT TO:<${'x'.repeat(253)}@localhost>`, '553 5.1.3'],
       ['RSET', '250'],
       ['MAIL FROM:<ü@bücher.example> SMTPUTF8', '250'],
       ['RCPT TO:<ü@localhost>', '250'],
