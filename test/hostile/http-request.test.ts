@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
+import { setTimeout as pause } from 'node:timers/promises';
 import { before, describe, test } from 'node:test';
 import { processLimits } from '../../core/process-limits.js';
 import { basic } from '../core/http/opened-shell.js';
@@ -153,7 +154,9 @@ describe('more HTTP connections than there may be', () => {
     const files = Number.parseInt(processLimits()['open.files.soft'] ?? '', 10) || Infinity;
     const count = Math.min(5000, Math.floor(files / 3));
     const maxConnections = Math.floor(count / 5);
-    const ground = await HttpGround.start(t, { http: { limits: { maxConnections } } });
+    // One client, which may have them all but those that are reserved.
+    const limits = { maxConnections, connectionsPerClient: 100_000, exemptLoopback: false };
+    const ground = await HttpGround.start(t, { http: { limits } });
     const request = 'GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n';
     let answered = 0;
     let ended = 0;
@@ -164,11 +167,14 @@ describe('more HTTP connections than there may be', () => {
       return socket;
     });
     t.after(() => idle.forEach((socket) => socket.destroy()));
-    // Beyond the limit health is answered on a few connections more, once on each.
-    await until('no more than the limit to be kept', () => (idle.length - ended <= maxConnections ? true : undefined));
+    // Five thousand connections with both ends in this process take their time on a busy machine.
+    for (let tries = 0; tries < 600 && idle.length - ended > maxConnections; tries += 1) await pause(100);
     const kept = idle.length - ended;
     t.diagnostic(`${kept} kept, ${answered} answered`);
-    assert.ok(kept >= 0.9 * maxConnections && answered >= kept, `${kept} kept, ${answered} answered`);
+    assert.ok(
+      kept <= maxConnections && kept >= 0.9 * maxConnections && answered >= kept,
+      `${kept} kept, ${answered} answered`,
+    );
     const began = performance.now();
     await deliver(ground.server.portOf('mx'), 'Subject: through\r\n\r\nall the same\r\n');
     assert.ok(performance.now() - began < 5000);

@@ -13,6 +13,8 @@ import { until } from '../support/until.js';
 const suite = suiteEnding();
 const attacker = '127.0.0.2';
 const operator = '127.0.0.3';
+/** Far more than it takes, for the attackers are in this process; without the limits there is no answer at all. */
+const boundMs = 6000;
 
 const mail = `smtp: { listeners: [{ mode: 'mx', port: 0 }] }`;
 const configuration = (http: object = {}): string =>
@@ -77,7 +79,7 @@ describe('a stranger with many connections', () => {
     t.after(() => sockets.forEach((socket) => socket.destroy()));
     const [status, ms] = await timed(ask(server, { from: operator, user: 'admin', password: adminPassword }));
     assert.equal(status, 200);
-    assert.ok(ms < 2000, `${ms} ms`);
+    assert.ok(ms < boundMs, `${ms} ms`);
     // What was answered is gone on our side though the clients keep their side open.
     const open = async (): Promise<number> => {
       const health = (await server.admin.json('/health/extended')) as {
@@ -122,13 +124,13 @@ describe('a stranger who guesses passwords with ever new names', () => {
     );
     const [page, pageMs] = await timed(ask(server, { from: operator, user: 'admin', password: adminPassword }));
     assert.equal(page, 200);
-    assert.ok(pageMs < 2000, `the page took ${pageMs} ms`);
+    assert.ok(pageMs < boundMs, `the page took ${pageMs} ms`);
     const client = await SmtpClient.greeted({ port: server.portOf('submission'), localAddress: '127.0.0.4' });
     const token = Buffer.from('\0anna@localhost\0the password of anna').toString('base64');
     const [reply, signInMs] = await timed(client.command(`AUTH PLAIN ${token}`));
     client.close();
     assert.equal(reply.code, 235);
-    assert.ok(signInMs < 2000, `the sign-in took ${signInMs} ms`);
+    assert.ok(signInMs < boundMs, `the sign-in took ${signInMs} ms`);
     const statuses = await Promise.all(guesses);
     assert.ok(statuses.every((status) => [401, 429, 503].includes(status)));
     assert.ok(statuses.includes(503), 'those beyond its share are refused');
