@@ -21,6 +21,16 @@ export function clientKey(ip: string): string {
   return `${network.map((group) => group.toString(16)).join(':')}::/64`;
 }
 
+/** What may belong to one site, from wide to narrow, and last its `clientKey`. */
+export function clientNetworks(ip: string): readonly string[] {
+  const lengths = [
+    { ipv4: 16, ipv6: 32 },
+    { ipv4: 24, ipv6: 48 },
+    { ipv4: 32, ipv6: 56 },
+  ];
+  return [...lengths.map((length) => networkOf(ip, length)), clientKey(ip)];
+}
+
 export function isLoopbackAddress(ip: string): boolean {
   const address = normalAddress(ip);
   return address === '::1' || (isIPv4(address) && address.startsWith('127.'));

@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomBytes, scrypt, timingSafeEqual, type ScryptOptions } from 'node:crypto';
 import { FairQueue } from './fair-queue.js';
+import { clientNetworks } from './ip-address.js';
 
 /**
  * Passwords are kept as `scrypt$N$r$p$salt$hash` (RFC 7914), salt and hash in base64url without padding.
@@ -27,23 +28,22 @@ const hashBytes = 32;
 const bounds = { minN: 2 ** 10, maxN: 2 ** 20, maxR: 32, maxP: 16, maxMemory: 256 * 2 ** 20 };
 
 /** Whose password is checked, so that callers of `verifyPassword` need not pass it on. */
-const client = new AsyncLocalStorage<{ readonly protocol: string; readonly address: string }>();
-const queue = new FairQueue({ atOnce: 2, maxWaitingPerClient: 32, maxWaiting: 512, retryAfterSeconds: 5 });
+const client = new AsyncLocalStorage<readonly [protocol: string, ...networks: string[]]>();
+const queue = new FairQueue({ atOnce: 2, maxWaitingPerClient: 32, maxWaiting: 256, retryAfterSeconds: 5 });
 
 /** Salt of the hash that nobody has. */
 const nobody = randomBytes(saltBytes);
 
-/** Hashes that `work` asks for count for this client: the key of an address, or of a network. */
+/** Hashes that `work` asks for count for the client at this address. */
 export function onBehalfOf<T>(protocol: 'http' | 'smtp', address: string, work: () => Promise<T>): Promise<T> {
-  return client.run({ protocol, address }, work);
+  return client.run([protocol, ...clientNetworks(address)], work);
 }
 
 /** A hash that is asked for now waits for nobody. */
 export const canHashNow = (): boolean => queue.idle;
 
 function inTurn<T>(work: () => Promise<T>): Promise<T> {
-  const { protocol, address } = client.getStore() ?? { protocol: 'local', address: '' };
-  return queue.run(protocol, address, work);
+  return queue.run(client.getStore() ?? ['local'], work);
 }
 
 /** Throws the problem `unavailable` when too many others wait. */

@@ -95,7 +95,7 @@ export class AccessControl {
   async #try(ctx: Context, gate: object, credentials: Credentials, verify: Verify): Promise<Account | undefined> {
     const { remoteAddress, isLocal } = ctx.state.exchange;
     const client = clientKey(remoteAddress);
-    const check = (): Promise<Account | undefined> => onBehalfOf('http', client, () => verify(credentials));
+    const check = (): Promise<Account | undefined> => onBehalfOf('http', remoteAddress, () => verify(credentials));
     const isOwner = this.#input.accounts.isOwner(credentials.username, credentials.password);
     if (isOwner || (isLocal && this.#input.exemptLoopback())) return check();
     const key = `${credentials.username.toLowerCase()}\0${client}`;

@@ -86,9 +86,8 @@ export class ClientLimits {
 
   /** Has a sign-in from that address tried, after others where too many might fail; undefined when the address must wait. */
   attempt<T>(ip: string, attempt: () => Promise<T>): Promise<T | undefined> {
-    const key = clientKey(ip);
-    const work = (): Promise<T> => onBehalfOf('smtp', key, attempt);
-    return this.isExempt(ip) ? work() : this.#signInLine.make(key, work);
+    const work = (): Promise<T> => onBehalfOf('smtp', ip, attempt);
+    return this.isExempt(ip) ? work() : this.#signInLine.make(clientKey(ip), work);
   }
 
   /** A sign-in from that address has failed. True when it must wait now; that is said once in each window. */

@@ -5,6 +5,7 @@ import { suiteEnding } from '../support/ending.js';
 import { startInProcess, type InProcessServer } from '../support/in-process-server.js';
 import { skipWithout } from '../support/peers.js';
 import { freeListeners } from '../support/server-process.js';
+import { until } from '../support/until.js';
 import { launchBrowser, overflow, visit } from './browser.js';
 
 const suite = suiteEnding();
@@ -38,8 +39,11 @@ describe('the queue in a browser', { skip: skipWithout('chromium') }, () => {
       const rows = page.locator('#entry-list tbody tr');
       await rows.first().waitFor();
       assert.equal(await rows.count(), 1);
-      const box = await rows.first().boundingBox();
-      assert.ok(box !== null && box.y >= 0 && box.y + box.height <= 900, `the row is at ${box?.y}`);
+      // Without JavaScript the browser scrolls to the list when the page has its style, which may be later than the row.
+      await until('the row to be in the window', async () => {
+        const box = await rows.first().boundingBox();
+        return box !== null && box.y >= 0 && box.y + box.height <= 900 ? true : undefined;
+      });
       await context.close();
     });
   }

@@ -12,7 +12,7 @@ function noted(given = options) {
   const ends: (() => void)[] = [];
   const add = (protocol: string, client: string, name: string): Promise<unknown> =>
     queue
-      .run(protocol, client, async () => {
+      .run([protocol, ...client.split('/')], async () => {
         order.push(name);
         await new Promise<void>((resolve) => ends.push(resolve));
       })
@@ -55,7 +55,7 @@ test('a client with too many tasks is refused; a full queue makes room for a new
   await new Promise(setImmediate);
   assert.deepEqual(order, ['a1', 'a5 refused']);
   all.push(...['1', '2', '3'].map((name) => add('http', 'b', `b${name}`)));
-  all.push(add('smtp', 'c', 'c1'));
+  all.push(add('http', 'c', 'c1'));
   await new Promise(setImmediate);
   assert.deepEqual(order, ['a1', 'a5 refused', 'a4 refused']);
   await finish();
@@ -66,8 +66,40 @@ test('a client with too many tasks is refused; a full queue makes room for a new
 test('a task that fails gives its place on', async () => {
   const queue = new FairQueue(options);
   await assert.rejects(
-    queue.run('http', 'a', () => Promise.reject(new Error('no'))),
+    queue.run(['http', 'a'], () => Promise.reject(new Error('no'))),
     /no/,
   );
-  assert.equal(await queue.run('http', 'a', () => Promise.resolve(1)), 1);
+  assert.equal(await queue.run(['http', 'a'], () => Promise.resolve(1)), 1);
+});
+
+test('networks take turns, however many clients one of them has', async () => {
+  const { order, add, finish } = noted();
+  const all = ['1', '2', '3', '4'].map((name) => add('http', `a/${name}`, `a${name}`));
+  all.push(add('http', 'b/1', 'b1'));
+  await new Promise(setImmediate);
+  await finish();
+  await Promise.all(all);
+  assert.deepEqual(order, ['a1', 'a2', 'b1', 'a3', 'a4']);
+});
+
+test('clients of one network fill the queue with one task each, and a newcomer of another is taken', async () => {
+  const { order, add, finish } = noted();
+  const all = Array.from({ length: 8 }, (_, at) => add('http', `a/${at}`, `a${at}`));
+  all.push(add('http', 'b/1', 'b1'));
+  await new Promise(setImmediate);
+  assert.deepEqual(order, ['a0', 'a7 refused', 'a1 refused']);
+  await finish();
+  await Promise.all(all);
+  assert.ok(order.includes('b1') && order.includes('a6'));
+});
+
+test('a full protocol leaves the places of the other', async () => {
+  const { order, add, finish } = noted();
+  const all = Array.from({ length: 7 }, (_, at) => add('http', `${at}`, `h${at}`));
+  all.push(...Array.from({ length: 6 }, (_, at) => add('smtp', `${at}`, `s${at}`)));
+  await new Promise(setImmediate);
+  assert.deepEqual(order, ['h0']);
+  await finish();
+  await Promise.all(all);
+  assert.equal(order.length, 13);
 });
