@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { secret } from '../config/outline.js';
 import { SocketName } from '../inherited-sockets.js';
-import { parseNetworks } from '../smtp/networks.js';
+import { NetworkList } from '../smtp/networks.js';
 
 const name = z
   .string()
@@ -116,17 +116,9 @@ export const HttpOptions = z.strictObject({
     .array(z.url({ protocol: /^https?$/ }))
     .default([])
     .describe('Addresses under which browsers reach this server, for example through a proxy.'),
-  trustedProxies: z
-    .array(z.string().min(1))
-    .default([])
-    .superRefine((list, context) => {
-      try {
-        parseNetworks(list);
-      } catch (error) {
-        context.addIssue(error instanceof Error ? error.message : 'must be networks');
-      }
-    })
-    .describe('Networks of reverse proxies whose X-Forwarded-For is believed: ["127.0.0.1", "10.0.0.0/8"].'),
+  trustedProxies: NetworkList.describe(
+    'Networks of reverse proxies whose X-Forwarded-For is believed: ["127.0.0.1", "10.0.0.0/8"].',
+  ),
   accounts: z
     .array(AccountOptions)
     .optional()

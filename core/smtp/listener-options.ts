@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { secret } from '../config/outline.js';
 import { SocketName } from '../inherited-sockets.js';
+import { NetworkList } from './networks.js';
 import type { ListenerMode } from './transaction.js';
 
 const usualPorts: Readonly<Record<ListenerMode, number>> = { mx: 2525, submission: 2587, lmtp: 2424 };
@@ -52,6 +53,9 @@ export const ListenerOptions = z
       .boolean()
       .default(false)
       .describe('Let users sign in without TLS: for a loopback listener, or one behind something that does TLS.'),
+    proxyProtocol: NetworkList.describe(
+      'Networks of proxies that begin each connection with a PROXY header, version 1 or 2: ["192.0.2.10"].',
+    ),
     greetDelayMs: z
       .int()
       .min(0)

@@ -5,6 +5,8 @@ import type { ClientLimits } from './limits.js';
 import type { ListenerGround } from './listener-ground.js';
 import type { ListenerSettings } from './listener-options.js';
 import { MailServer } from './mail-server.js';
+import { parseNetworks, type NetworkSet } from './networks.js';
+import { readProxyHeader, type ForwardedPeer } from './proxy-header.js';
 import { replies } from './replies.js';
 import type { TlsMaterial } from './tls-material.js';
 
@@ -25,6 +27,11 @@ export class Listener {
   readonly #server: MailServer;
   readonly #clients: ClientLimits;
   readonly #sweepMs: number;
+  readonly #proxies: NetworkSet;
+  /** Connections of proxies whose header has not come yet. */
+  readonly #unannounced = new Set<Socket>();
+  /** The client behind a proxy, by the proxy's own address and port. */
+  readonly #forwarded = new Map<string, ForwardedPeer>();
   readonly #connections = new Set<Connection>();
   #timer: NodeJS.Timeout | undefined;
   #stopping = false;
@@ -39,6 +46,7 @@ export class Listener {
   constructor({ ground, material, clients, sweepMs }: ListenerInput) {
     this.#clients = clients;
     this.#sweepMs = sweepMs;
+    this.#proxies = parseNetworks(ground.listener.proxyProtocol);
     this.#server = new MailServer({
       tls: ground.listener.tls,
       material,
@@ -68,25 +76,64 @@ export class Listener {
 
   /** Takes a connection that came in through its door. */
   take(socket: Socket): void {
+    const { remoteAddress } = socket;
+    if (remoteAddress !== undefined && this.#proxies.has(remoteAddress)) void this.#takeFromProxy(socket);
+    else this.#takeClient(socket);
+  }
+
+  async #takeFromProxy(socket: Socket): Promise<void> {
+    const { remoteAddress: proxy } = socket;
+    if (this.#stopping || this.#unannounced.size >= this.#limits.clients) {
+      socket.on('error', () => undefined).destroy();
+      return;
+    }
+    this.#unannounced.add(socket);
+    try {
+      const client = await readProxyHeader(socket);
+      const key = transportKey(socket);
+      if (client !== undefined && !socket.destroyed) {
+        this.#forwarded.set(key, client);
+        socket.once('close', () => this.#forwarded.delete(key));
+      }
+      if (!socket.destroyed) this.#takeClient(socket);
+    } catch (error) {
+      this.#ground.meter.refused();
+      const facts = { listener: this.settings.name, proxy, err: error };
+      this.#ground.log.info(facts, 'a connection of a proxy was closed');
+    } finally {
+      this.#unannounced.delete(socket);
+    }
+  }
+
+  #takeClient(socket: Socket): void {
     if (this.settings.tls === 'implicit' && !this.#admitHandshake(socket)) return;
     this.#server.take(socket);
   }
 
   /** Before a handshake nobody can be told why there is no place: the connection is closed. */
   #admitHandshake(socket: Socket): boolean {
-    const { remoteAddress } = socket;
-    const place = remoteAddress === undefined ? undefined : this.#clients.enter(normalAddress(remoteAddress));
+    const client = this.#clientOf(socket);
+    const place = client === undefined ? undefined : this.#clients.enter(client.address);
     if (place?.place === 'given') {
       socket.once('close', () => place.leave());
       return true;
     }
     this.#ground.meter.refused();
     this.#ground.log.debug(
-      { listener: this.settings.name, remote: remoteAddress },
+      { listener: this.settings.name, remote: client?.address },
       'a connection was closed: no place',
     );
     socket.on('error', () => undefined).destroy();
     return false;
+  }
+
+  /** Who is at the other end, or behind the proxy there; undefined when the connection is over. */
+  #clientOf(socket: Socket): ForwardedPeer | undefined {
+    const { remoteAddress, remotePort } = socket;
+    if (remoteAddress === undefined) return undefined;
+    return (
+      this.#forwarded.get(transportKey(socket)) ?? { address: normalAddress(remoteAddress), port: remotePort ?? 0 }
+    );
   }
 
   /** New sessions, and new STARTTLS handshakes, use this certificate. */
@@ -103,6 +150,7 @@ export class Listener {
   async close(graceMs: number): Promise<void> {
     this.#stopping = true;
     this.#server.stop();
+    for (const socket of this.#unannounced) socket.destroy();
     for (const connection of this.#connections) connection.shutdown();
     if (this.#connections.size > 0) await this.#untilEmpty(graceMs);
     for (const connection of this.#connections) connection.cut();
@@ -120,20 +168,20 @@ export class Listener {
   }
 
   #accept(socket: Socket): void {
-    const { remoteAddress, remotePort } = socket;
-    if (remoteAddress === undefined || this.#refused >= mostRefused) {
+    const remote = this.#clientOf(socket);
+    if (remote === undefined || this.#refused >= mostRefused) {
       socket.on('error', () => undefined);
       socket.destroy();
       return;
     }
-    const address = normalAddress(remoteAddress);
+    const { address } = remote;
     // With implicit TLS the place was taken before the handshake, and is left when the socket closes.
     const place = this.settings.tls === 'implicit' ? undefined : this.#clients.enter(address);
     const given = place === undefined || place.place === 'given';
     if (!given) this.#refused += 1;
     const peer = {
       listener: { name: this.settings.name, mode: this.settings.mode },
-      remote: { address, port: remotePort ?? 0 },
+      remote,
       exempt: this.#clients.isExempt(address),
     };
     const connection = new Connection(this.#ground, socket, peer, (closed) => {
@@ -160,9 +208,13 @@ export class Listener {
   }
 
   #endWhenEmpty(done: () => void): void {
-    this.#emptySweeps = this.#connections.size === 0 && this.#server.pending === 0 ? this.#emptySweeps + 1 : 0;
+    this.#emptySweeps =
+      this.#connections.size + this.#unannounced.size + this.#server.pending === 0 ? this.#emptySweeps + 1 : 0;
     if (this.#emptySweeps < 2) return;
     clearInterval(this.#timer);
     done();
   }
 }
+
+/** A TLS socket has the same as the socket below it. */
+const transportKey = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`;

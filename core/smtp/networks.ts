@@ -1,5 +1,6 @@
 import { BlockList, isIPv4, isIPv6 } from 'node:net';
 import { LRUCache } from 'lru-cache';
+import { z } from 'zod';
 import { bitsOf, normalAddress } from '../ip-address.js';
 import { problem } from '../problem.js';
 
@@ -35,6 +36,18 @@ export function parseNetworks(list: readonly string[]): NetworkSet {
     },
   };
 }
+
+/** For options: a list that `parseNetworks` takes. */
+export const NetworkList = z
+  .array(z.string().min(1))
+  .default([])
+  .superRefine((list, context) => {
+    try {
+      parseNetworks(list);
+    } catch (error) {
+      context.addIssue(error instanceof Error ? error.message : 'must be networks');
+    }
+  });
 
 const relayNetworks = new WeakMap<readonly string[], NetworkSet>();
 

@@ -24,7 +24,7 @@ export interface ProxyPlaces {
 }
 
 export interface ProxyKind {
-  readonly program: 'nginx' | 'caddy';
+  readonly program: 'nginx' | 'caddy' | 'haproxy';
   readonly snippet: string;
   /** Files to write, by name; `main` is the configuration. */
   readonly configure: (snippet: string, places: ProxyPlaces) => Readonly<Record<string, string>>;
@@ -85,6 +85,19 @@ export const caddy: ProxyKind = {
     ]),
   }),
   words: (folder) => ['run', '--adapter', 'caddyfile', '--config', join(folder, 'main')],
+};
+
+/** Its one door is `httpsPort`. */
+export const haproxy: ProxyKind = {
+  program: 'haproxy',
+  snippet: 'haproxy.cfg',
+  configure: (snippet, { httpsPort, serverPort }) => ({
+    main: inPlace(snippet, [
+      ['bind :25', `bind 127.0.0.1:${httpsPort}`],
+      ['127.0.0.1:2525', `127.0.0.1:${serverPort}`],
+    ]),
+  }),
+  words: (folder) => ['-db', '-f', join(folder, 'main')],
 };
 
 /** One of the proxies, with its snippet from `deploy/proxy`, in front of a server on loopback. */

@@ -18,6 +18,7 @@ const peers = {
   setpriv: 'nothing is run as another user',
   rsync: 'no copy is made of a running server',
   nginx: 'it is not in front of our pages',
+  haproxy: 'it is not in front of our SMTP listeners',
   caddy: 'it is not in front of our pages',
   'systemd-analyze': 'the units are not looked at by systemd',
   'systemd-socket-activate': 'no socket is handed over by systemd',
