@@ -1,6 +1,8 @@
 import { secondsText } from '../counted.js';
 import { clientKey } from '../ip-address.js';
+import type { Log } from '../log.js';
 import { canHashNow, onBehalfOf } from '../password.js';
+import { printable } from '../printable.js';
 import type { AttemptLimiter } from '../rate.js';
 import { isProblem, problem, type Problem } from '../problem.js';
 import type { Gate } from './access-rules.js';
@@ -22,7 +24,11 @@ export interface AccessInput {
   readonly clientLimiter: () => AttemptLimiter;
   /** Failures from loopback are not counted. */
   readonly exemptLoopback: () => boolean;
+  readonly log: Log;
 }
+
+/** Characters of a name that may be anything. */
+const maxLoggedName = 100;
 
 /** Decides who may go through a gate. All causes of a 401 look the same. */
 export class AccessControl {
@@ -65,9 +71,18 @@ export class AccessControl {
     if (typeof credentials === 'string') return null;
     exchange.account =
       (await this.#try(ctx, this.#input.accounts, credentials, ({ username, password }) =>
-        this.#input.accounts.verify(username, password),
+        this.#verify(username, password, exchange.remoteAddress),
       )) ?? null;
     return exchange.account;
+  }
+
+  /** Each request brings the password: a sign-in is logged when it is not remembered any more. */
+  async #verify(username: string, password: string, remote: string): Promise<Account | undefined> {
+    const { accounts, log } = this.#input;
+    const isRemembered = accounts.remembers(username, password);
+    const account = await accounts.verify(username, password);
+    if (account !== undefined && !isRemembered) log.info({ remote, user: account.username }, 'signed in');
+    return account;
   }
 
   /** Calls `leave` when the account of the request is taken away or changed before the answer has ended. */
@@ -95,7 +110,12 @@ export class AccessControl {
   async #try(ctx: Context, gate: object, credentials: Credentials, verify: Verify): Promise<Account | undefined> {
     const { remoteAddress, isLocal } = ctx.state.exchange;
     const client = clientKey(remoteAddress);
-    const check = (): Promise<Account | undefined> => onBehalfOf('http', remoteAddress, () => verify(credentials));
+    const check = async (): Promise<Account | undefined> => {
+      const account = await onBehalfOf('http', remoteAddress, () => verify(credentials));
+      const facts = { remote: remoteAddress, user: printable(credentials.username.slice(0, maxLoggedName)) };
+      if (account === undefined) this.#input.log.info(facts, 'sign-in refused');
+      return account;
+    };
     const isOwner = this.#input.accounts.isOwner(credentials.username, credentials.password);
     if (isOwner || (isLocal && this.#input.exemptLoopback())) return check();
     const key = `${credentials.username.toLowerCase()}\0${client}`;

@@ -257,6 +257,7 @@ class Shell implements HttpShell {
       limiter: () => this.#signIns,
       clientLimiter: () => this.#clientSignIns,
       exemptLoopback: () => settings().limits.exemptLoopback,
+      log,
     });
     const dispatcher = new Dispatcher({
       table: () => this.#table,

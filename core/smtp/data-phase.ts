@@ -12,6 +12,9 @@ import type { OpenTransaction } from './session-state.js';
 import { receivedField, returnPathLine } from './trace.js';
 import type { MessageResult } from './listener-meter.js';
 
+/** In one line of the log. */
+const maxLoggedRecipients = 10;
+
 /** From DATA to the answer to the final dot. */
 export class DataPhase {
   readonly #ground: ListenerGround;
@@ -150,7 +153,7 @@ export class DataPhase {
       this.#note(result.summary);
       return;
     }
-    const { id, session, chain } = this.#transaction;
+    const { id, session, chain, recipients } = this.#transaction;
     const size = this.#intake?.size ?? 0;
     const ms = this.#ground.clock.monotonic() - this.#startedMs;
     this.#ground.meter.message('accepted', ms / 1000);
@@ -159,7 +162,12 @@ export class DataPhase {
         session: session.id,
         transaction: id,
         sender: this.#transaction.reversePath?.address ?? '<>',
-        recipients: this.#transaction.recipients.length,
+        recipients: recipients.length,
+        to: recipients.slice(0, maxLoggedRecipients).map(({ address, hop }) => ({
+          recipient: address.address,
+          target: hop?.target,
+          destination: hop?.destination,
+        })),
         messageId: this.#messageId,
         size,
         ms: Math.round(ms),

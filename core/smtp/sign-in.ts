@@ -1,9 +1,13 @@
 import { asciiUpperCase } from '../mime/character.js';
+import { printable } from '../printable.js';
 import type { ListenerGround } from './listener-ground.js';
 import { replies } from './replies.js';
 import type { Reply } from './reply.js';
 import { mechanisms, SaslExchange, type Credentials } from './sasl-exchange.js';
 import type { SessionState } from './session-state.js';
+
+/** Characters of a name that may be anything. */
+const maxLoggedName = 100;
 
 /** AUTH of one session (RFC 4954): who may try, how often, and who has signed in. */
 export class SignIn {
@@ -64,13 +68,15 @@ export class SignIn {
   }
 
   async #decide(credentials: Credentials): Promise<Reply> {
-    const { pipeline, meter } = this.#ground;
+    const { pipeline, meter, log } = this.#ground;
     const session = this.#session;
     const chain = pipeline.snapshot();
     const decision = await chain.decide('auth', { session, ...credentials });
     if (decision.outcome === 'pass' && decision.user !== undefined) {
       session.user = decision.user;
       meter.signedIn('accepted');
+      const { id, remote, user } = session;
+      log.info({ session: id, remote: remote.address, user: user.username }, 'signed in');
       return replies.authDone;
     }
     if (decision.outcome === 'refuse' && decision.reply.code < 500) {
@@ -79,7 +85,7 @@ export class SignIn {
     }
     meter.signedIn('refused');
     const reply = decision.outcome === 'refuse' ? decision.reply : replies.authFailed;
-    this.#count();
+    this.#count(credentials.username);
     chain.emit('rejected', {
       session,
       stage: 'auth',
@@ -90,11 +96,12 @@ export class SignIn {
     return reply;
   }
 
-  #count(): void {
+  #count(username: string): void {
     const { throttle, log } = this.#ground;
     const { id, remote } = this.#session;
     this.#failures += 1;
-    log.info({ session: id, remote: remote.address, failures: this.#failures }, 'sign-in refused');
+    const user = printable(username.slice(0, maxLoggedName));
+    log.info({ session: id, remote: remote.address, user, failures: this.#failures }, 'sign-in refused');
     if (!throttle.record(remote.address)) return;
     const seconds = throttle.retryAfter(remote.address);
     log.warn({ session: id, remote: remote.address, seconds }, 'too many wrong passwords: the address has to wait');

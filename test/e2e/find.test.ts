@@ -53,6 +53,26 @@ describe('what an operator has in hand', () => {
     assert.ok(ofSession.length >= 2);
   });
 
+  test('shows who has signed in, who could not, and where a message went', async () => {
+    const guest = new HttpClient(server.base, { username: 'guest', password: 'the password of a guest' });
+    await guest.json('/users');
+    await guest.json('/users');
+    const stranger = new HttpClient(server.base, { username: `mallory-${'x'.repeat(200)}`, password: 'wrong' });
+    await stranger.json('/client/queue', {}, 401);
+    const facts = async (text: string) =>
+      (await logged(`/logs?q=${encodeURIComponent(text)}&format=json`)).map(({ line: { msg, remote, user } }) => [
+        msg,
+        remote,
+        user,
+      ]);
+    assert.deepEqual(await facts('signed in guest'), [['signed in', '127.0.0.1', 'guest']]);
+    assert.deepEqual(await facts('mallory'), [['sign-in refused', '127.0.0.1', `mallory-${'x'.repeat(92)}`]]);
+    const [accepted] = await logged(`/logs?q=accepted&format=json`);
+    assert.deepEqual(accepted?.line['to'], [
+      { recipient: 'postmaster@localhost', target: 'mailbox', destination: 'postmaster@localhost' },
+    ]);
+  });
+
   test('leads from an address to its mailbox, in any form of the address', async () => {
     for (const text of ['postmaster@localhost', ' <postmaster@LOCALHOST> ']) {
       const [first, ...others] = await found(text);

@@ -248,7 +248,11 @@ describe('AUTH', () => {
         [['warn', '127.0.0.1', true]],
       );
     }
-    assert.equal(engine.logged('sign-in refused').length, 4);
+    const refused = engine.logged('sign-in refused');
+    assert.deepEqual(
+      refused.map(({ fields }) => [fields['remote'], fields['user']]),
+      Array(4).fill(['127.0.0.1', 'anna']),
+    );
     clock.advance(1200);
     assert.deepEqual([await wrong(), await wrong(), await wrong(), await wrong()], [535, 535, 535, 454]);
     assert.equal(told().length, 2);
@@ -276,11 +280,11 @@ describe('AUTH', () => {
     client.close();
   });
 
-  it('H25 no password and no user name of a failed attempt is ever in the log', async (test) => {
+  it('H25 no password of an attempt is ever in the log; the name is, cut and without control characters', async (test) => {
     const engine = await TestEngine.start(test, { settings });
     const client = await engine.greeted();
-    await client.command(plain('planted-user', 'planted-password'));
-    await login(client, 'planted-user', 'planted-password');
+    await client.command(plain('some-user\n', 'planted-password'));
+    await login(client, 'u'.repeat(200), 'planted-password');
     await client.command(`AUTH PLAIN ${base64('planted')} x`);
     await client.command('QUIT');
     await until('a closed session', () => (engine.logged('closed').length > 0 ? true : undefined));
@@ -288,6 +292,8 @@ describe('AUTH', () => {
     for (const secret of ['planted', base64('planted'), base64('planted-password'), base64('\0planted')]) {
       assert.ok(!log.includes(secret.replace(/=+$/, '')), secret);
     }
+    const names = engine.logged('sign-in refused').map(({ fields }) => fields['user']);
+    assert.deepEqual(names, ['some-user\ufffd', 'u'.repeat(100)]);
     client.close();
   });
 });
