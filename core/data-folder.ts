@@ -10,6 +10,9 @@ import { lockFolder, lockFolderSoon, type FolderLock } from './disk/lock.js';
 import { refuseFile } from './disk/refuse-file.js';
 import { isStartError, startError } from './start-error.js';
 
+/** Rights in a file mode that nobody but the owner should have. */
+export const othersMay = 0o077;
+
 /** Makes the data folder if need be and becomes its owner. */
 export function takeDataFolder(data: string): Promise<FolderLock> {
   return inFolder(data, async () => {

@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto';
+import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { builtIns } from '../plugins/index.js';
 import { createApp, type App } from './app.js';
 import { systemClock } from './clock.js';
 import { loadConfiguration, type LoadedConfiguration, type Overrides } from './config/load.js';
 import type { LayerFile } from './contracts/server.js';
-import { takeDataFolder } from './data-folder.js';
+import { othersMay, takeDataFolder } from './data-folder.js';
 import { openAccounts, type OpenedAccounts } from './http/accounts.js';
 import { InheritedSockets } from './inherited-sockets.js';
 import { version } from './installation.js';
@@ -71,6 +72,13 @@ export async function start(options: StartOptions, surroundings: Surroundings): 
       verbose: options.verbose === true,
     });
     opened.push(() => log.close());
+    const { mode } = await stat(data);
+    if ((mode & othersMay) !== 0) {
+      log.log.warn(
+        { data, mode: (mode & 0o7777).toString(8) },
+        'other users may look into the data folder: chmod 700 it',
+      );
+    }
     const watchdog = await Watchdog.open({ data, settings: settings.watchdog, log: log.log, clock: systemClock });
     opened.push(() => watchdog.close());
     const ownerToken = randomBytes(24).toString('base64url');

@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { advice, fine, skipped, trouble, type Finding } from '../contracts/doctor-check.js';
 import { pino } from 'pino';
 import { counted } from '../counted.js';
+import { othersMay } from '../data-folder.js';
 import { checkFormat } from '../data-format.js';
 import { CommitLog } from '../disk/commit-log.js';
 import { readOnlyFiles } from '../disk/read-only-files.js';
@@ -15,7 +16,6 @@ import type { CoreCheck, Patient } from './patient.js';
 
 /** Entries whose rights are looked at; mailboxes hold more. */
 const mostEntries = 5000;
-const othersMay = 0o077;
 /** The file system's own, where the folder is the top of one. */
 const lostAndFound = 'lost+found';
 /** Folders that messages are linked or renamed between. */

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { chmod, mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { suiteEnding } from '../support/ending.js';
 import { deliver, lines } from '../support/delivery.js';
@@ -110,4 +112,14 @@ describe('what an operator has in hand', () => {
     }
     assert.equal((await server.admin.request(path('x'.repeat(999)))).status, 400);
   });
+});
+
+test('a start warns when other users may look into the data folder', async (t) => {
+  const server = await startInProcess(t, undefined, {}, async (folder) => {
+    await mkdir(join(folder, 'data'));
+    await chmod(join(folder, 'data'), 0o777);
+  });
+  const { items } = (await server.admin.json('/logs?level=warn&format=json')) as Logs;
+  const [warning] = items.filter(({ line }) => /other users/.test(String(line['msg'])));
+  assert.equal(warning?.line['mode'], '777');
 });
