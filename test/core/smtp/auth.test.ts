@@ -251,7 +251,7 @@ describe('AUTH', () => {
     const refused = engine.logged('sign-in refused');
     assert.deepEqual(
       refused.map(({ fields }) => [fields['remote'], fields['user']]),
-      Array(4).fill(['127.0.0.1', 'anna']),
+      Array.from({ length: 4 }, () => ['127.0.0.1', 'anna']),
     );
     clock.advance(1200);
     assert.deepEqual([await wrong(), await wrong(), await wrong(), await wrong()], [535, 535, 535, 454]);
