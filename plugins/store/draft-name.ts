@@ -40,9 +40,9 @@ export function tagOf(id: string): string {
   return createHash('sha256').update(baseOf(id)).digest('hex').slice(0, 24);
 }
 
-/** @throws Problem `bad-request` */
+/** @throws Problem `not-found`: what can be no id is no draft */
 export function parseDraftId(text: string): string {
-  if (!uniqueIdPattern.test(text)) throw problem('bad-request', 'That is no id of a draft.');
+  if (!uniqueIdPattern.test(text)) throw problem('not-found', 'There is no draft with that id.');
   return text;
 }
 

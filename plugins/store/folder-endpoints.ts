@@ -10,11 +10,12 @@ import { folderHref, mailboxHref } from './page-model.js';
 import { asRead } from './routes/folder-tag.js';
 import * as answer from './store-answer.js';
 import * as schema from './store-query.js';
-import { folderOf, folderPath, group, mailboxPath, missingParent, type StoreSite } from './store-endpoints.js';
+import { folderOf, folderPath, group, mailboxPath, type StoreSite } from './store-endpoints.js';
 import { FolderField } from './message-selection.js';
 
 const Level = z.string().max(250).describe('One level, without a dot.');
-const Parent = FolderField.nullable().optional().describe('Folder above; null or absent: the first level.');
+const Parent = FolderField.nullable().optional().describe('Folder above; null, INBOX or absent: the first level.');
+const destinationField = '/destinationParent';
 
 const access = 'operate';
 
@@ -39,7 +40,7 @@ function creation(site: StoreSite): AnyEndpoint {
       const mailbox = await names.parse(params);
       const parent = body.parent ?? null;
       const name = folderBelow(parent, body.name);
-      await editor.folders.create(mailbox, name, isThere(site, mailbox, parent));
+      await editor.folders.create(mailbox, name, isThere(site, mailbox, parent, '/parent'));
       return described(site, mailbox, name, { status: 201, action: 'folder.create', notice: `${name.name} was made.` });
     },
   });
@@ -88,9 +89,10 @@ function copying(site: StoreSite): AnyEndpoint {
       const mailbox = await names.parse(params);
       const folder = folderOf(params);
       const { destinationParent = parentFolder(folder), newName } = body;
-      const level = newName === undefined || newName === '' ? levelOf(folder) : newName;
-      const name = folderBelow(destinationParent, level);
-      await editor.folders.copy(mailbox, folder, name, isThere(site, mailbox, destinationParent));
+      const renamed = newName !== undefined && newName !== '';
+      const pointer = renamed ? '/newName' : blamed(body);
+      const name = folderBelow(destinationParent, renamed ? newName : levelOf(folder), pointer);
+      await editor.folders.copy(mailbox, folder, name, isThere(site, mailbox, destinationParent, destinationField));
       return described(site, mailbox, name, {
         status: 201,
         action: 'folder.copy',
@@ -117,9 +119,9 @@ function moving(site: StoreSite): AnyEndpoint {
       const folder = folderOf(params);
       const parent = body.destinationParent ?? null;
       if (parent?.name === folder.name) throw problem('invalid', 'A folder cannot be moved into itself.');
-      const name = folderBelow(parent, levelOf(folder));
+      const name = folderBelow(parent, levelOf(folder), blamed(body));
       await editor.folders.rename(mailbox, folder, name, async () => {
-        await isThere(site, mailbox, parent)();
+        await isThere(site, mailbox, parent, destinationField)();
         await asRead(site, mailbox, folder, request)?.();
       });
       return described(site, mailbox, name, { action: 'folder.move', notice: `${folder.name} is ${name.name} now.` });
@@ -181,18 +183,25 @@ async function described({ reader, names }: StoreSite, mailbox: MailboxName, fol
   return respond({ status, notice, model, location, audit: { action, selector: { folder: folder.name } } });
 }
 
+/** Where a folder keeps its own name: what makes that too long or impossible. */
+const blamed = ({ destinationParent }: { readonly destinationParent?: unknown }): string =>
+  destinationParent === undefined ? 'folder' : destinationField;
+
 function parentFolder(folder: FolderName): FolderName | null {
   const above = parentOf(folder);
   return above === null ? null : parseFolderName(above);
 }
 
 /** That there is a folder to put something into, or others below it: `invalid` else. */
-function isThere({ reader }: StoreSite, mailbox: MailboxName, parent: FolderName | null): Condition {
+function isThere({ reader }: StoreSite, mailbox: MailboxName, parent: FolderName | null, pointer: string): Condition {
   return async () => {
-    if (parent === null) return;
+    if (parent === null || parent.directory === '') return;
     const all = await reader.mailboxFolders.list(mailbox);
     if (!all.some(({ name: { name } }) => name === parent.name || name.startsWith(`${parent.name}.`))) {
-      throw missingParent(parent.name);
+      throw problem('invalid', {
+        detail: `There is no folder ${parent.name} to put it into.`,
+        errors: [{ pointer, message: 'must be a folder of this mailbox' }],
+      });
     }
   };
 }

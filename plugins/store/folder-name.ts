@@ -94,19 +94,19 @@ export function foldedName(name: string): string {
 const reservedLevel = /^(?:new|cur|tmp|inbox|dovecot(?:[-.].*)?|maildirfolder|maildirsize|subscriptions)$/i;
 
 /**
- * The name of a folder to be made: one level, below `parent` or on the first one.
+ * The name of a folder to be made: one level, below `parent` or on the first one. As in Maildir++, what is below INBOX is the
+ * first level.
+ * @param pointer the field of the request that is at fault when it cannot be a name
  * @throws Problem `invalid`
  */
-export function folderBelow(parent: FolderName | null, level: string): FolderName {
-  const fault = level.includes('.') ? 'it may not hold a dot, which separates levels' : faultOfLevel(parent, level);
-  if (fault !== undefined) throw invalidName(fault);
-  return named(parent === null ? level : `${parent.name}.${level}`);
+export function folderBelow(parent: FolderName | null, level: string, pointer = '/name'): FolderName {
+  const fault = level.includes('.') ? 'it may not hold a dot, which separates levels' : faultOfLevel(level);
+  if (fault !== undefined) throw invalidName(fault, pointer);
+  return named(parent === null || parent.directory === '' ? level : `${parent.name}.${level}`, pointer);
 }
 
-function faultOfLevel(parent: FolderName | null, level: string): string | undefined {
-  if (parent?.directory === '') return 'INBOX has no folders below it';
-  if (reservedLevel.test(level)) return 'it is reserved';
-  return faultOf(level);
+function faultOfLevel(level: string): string | undefined {
+  return reservedLevel.test(level) ? 'it is reserved' : faultOf(level);
 }
 
 /** The name that a folder gets when `from`, the folder itself or one above it, becomes `to`. @throws Problem `invalid` */
@@ -114,15 +114,16 @@ export function rebased(folder: FolderName, from: FolderName, to: FolderName): F
   return folder.name === from.name ? to : named(to.name + folder.name.slice(from.name.length));
 }
 
-function named(name: string): FolderName {
+function named(name: string, pointer?: string): FolderName {
   const directory = `.${encodeModifiedUtf7(name)}`;
-  if (Buffer.byteLength(directory) > maxDirectoryBytes) throw invalidName('it is too long');
+  if (Buffer.byteLength(directory) > maxDirectoryBytes) throw invalidName('it is too long', pointer);
   return { postern: 'folder-name', name, directory };
 }
 
-function invalidName(fault: string) {
-  const errors = [{ pointer: '/name', message: `must be a folder name, and ${fault}` }];
-  return problem('invalid', { detail: `That cannot be the name of a folder: ${fault}.`, errors });
+function invalidName(fault: string, pointer?: string) {
+  const detail = `That cannot be the name of a folder: ${fault}.`;
+  if (pointer === undefined) return problem('invalid', detail);
+  return problem('invalid', { detail, errors: [{ pointer, message: `must be a folder name, and ${fault}` }] });
 }
 
 /** What the folder is for (RFC 6154), by its name on the first level. */

@@ -70,7 +70,6 @@ suite('folders over HTTP', () => {
       ['/folders', json({ name: 'inbox' }), 422],
       ['/folders', json({}), 422],
       ['/folders', json({ name: 'x', parent: 'none' }), 422],
-      ['/folders', json({ name: 'x', parent: 'INBOX' }), 422],
       ['/folders/none', json({ name: 'x' }, 'PATCH'), 404],
       ['/folders/INBOX', json({ name: 'x' }, 'PATCH'), 403],
       ['/folders/Sent', json({ name: 'x' }, 'PATCH'), 403],
@@ -86,6 +85,45 @@ suite('folders over HTTP', () => {
       assert.equal(await statusOf(site, path, options), status, `${path} ${JSON.stringify(options)}`);
     }
     assert.equal((await site.operator.request('/store/example.org/nobody/folders', json({ name: 'A' }))).status, 404);
+  });
+
+  test('INBOX as the parent, in any case, is the first level', async (t) => {
+    const { operator } = await openSite(t, await ReadingGround.open(t));
+    const named = async (path: string, json: object, status: number) =>
+      ((await operator.json(`${home}/folders${path}`, { json }, status)) as { name: string }).name;
+    assert.equal(await named('', { name: 'A', parent: 'INBOX' }, 201), 'A');
+    assert.equal(await named('', { name: 'B', parent: 'inbox' }, 201), 'B');
+    assert.equal(await named('', { name: 'C', parent: 'A' }, 201), 'A.C');
+    assert.equal(await named('/A.C/move', { destinationParent: 'Inbox' }, 200), 'C');
+    assert.equal(await named('/C/copy', { destinationParent: '.inbox', newName: 'D' }, 201), 'D');
+  });
+
+  test('an error points at a field of the request', async (t) => {
+    const { operator } = await openSite(t, await ReadingGround.open(t));
+    await operator.json(`${home}/folders`, { json: { name: 'A' } }, 201);
+    await operator.json(`${home}/folders`, { json: { name: 'Parent' } }, 201);
+    const long = 'x'.repeat(250);
+    await operator.json(`${home}/folders`, { json: { name: long } }, 201);
+    const cases: readonly (readonly [path: string, json: object, pointer: string, method?: string])[] = [
+      ['', { name: 'a.b' }, '/name'],
+      ['', { name: 'x', parent: 'none' }, '/parent'],
+      ['/A', { name: 'a.b' }, '/name', 'PATCH'],
+      ['/A/copy', { newName: 'a.b' }, '/newName'],
+      ['/A/copy', { destinationParent: 'none', newName: 'x' }, '/destinationParent'],
+      ['/A/move', { destinationParent: 'none' }, '/destinationParent'],
+      [`/${long}/move`, { destinationParent: 'Parent' }, '/destinationParent'],
+      [`/${long}/copy`, { destinationParent: 'Parent' }, '/destinationParent'],
+    ];
+    for (const [path, json, pointer, method = 'POST'] of cases) {
+      const { errors } = (await operator.json(`${home}/folders${path}`, { json, method }, 422)) as {
+        errors: readonly { pointer: string }[];
+      };
+      assert.deepEqual(
+        errors.map((error) => error.pointer),
+        [pointer],
+        `${path} ${JSON.stringify(json)}`,
+      );
+    }
   });
 
   test('If-Match with a tag of the folder as it is lets a change through, and with an older one not', async (t) => {

@@ -263,7 +263,12 @@ suite('drafts over HTTP', () => {
 
   test('an unknown draft, a bad id and a mailbox that is not there are told apart', async () => {
     assert.equal((await admin.request(`${path}/01m7xwjky6000bn568c1`)).status, 404);
-    assert.equal((await admin.request(`${path}/not-an-id`)).status, 400);
+    for (const malformed of ['not-an-id', '01M7XWJKY6000BN568C1', '%20']) {
+      for (const method of ['GET', 'DELETE']) {
+        assert.equal((await admin.request(`${path}/${malformed}`, { method })).status, 404);
+      }
+      assert.equal((await admin.request(`${path}/${malformed}`, { method: 'PUT', json: {} })).status, 404);
+    }
     assert.equal((await admin.request('/store/localhost/nobody/drafts')).status, 404);
     assert.equal((await admin.request('/store/localhost/nobody/drafts', { json: {} })).status, 404);
   });
