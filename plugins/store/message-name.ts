@@ -8,7 +8,10 @@ export interface MessageName {
   readonly flags: string;
   /** Bytes, from `S=`; undefined when the name does not say. */
   readonly size: number | undefined;
-  /** Milliseconds since 1970, from the time in front of the name; undefined when it does not begin with one. */
+  /**
+   * Milliseconds since 1970, from the time in front of a name that Postern gave; undefined for one of another program: its
+   * time may be that of a migration, while the file keeps the received date (INTERNALDATE of IMAP) as its mtime.
+   */
   readonly receivedAt: number | undefined;
 }
 
@@ -18,6 +21,8 @@ const capitalM = 77;
 const longestTime = 11;
 const longestMicros = 6;
 const longestSize = 15;
+/** As `UniqueNames` makes them, also those of drafts. */
+const ownName = /^\d{1,11}\.M\d+P\d+Q\d+R[0-9a-f]{32}[.D]/;
 
 export function readMessageName(file: string): MessageName {
   const scan = new NameScan();
@@ -44,7 +49,7 @@ export class NameScan {
   flagsAt = -1;
   /** Bytes; NaN when the name does not say. */
   size = NaN;
-  /** Milliseconds since 1970; NaN when the name does not begin with a time. */
+  /** Milliseconds since 1970; NaN for a name of another program. */
   receivedAt = NaN;
 
   read(file: string): void {
@@ -52,7 +57,7 @@ export class NameScan {
     this.idLength = colon < 0 ? file.length : colon;
     this.flagsAt = colon >= 0 && file.startsWith('2,', colon + 1) ? colon + 3 : -1;
     this.size = sizeIn(file, this.idLength);
-    this.receivedAt = timeIn(file, this.idLength);
+    this.receivedAt = ownName.test(file) ? timeIn(file, this.idLength) : NaN;
   }
 }
 

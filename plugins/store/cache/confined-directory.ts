@@ -15,6 +15,8 @@ import { type Stamp, stampOf } from '../folder-stamp.js';
 
 /** Names that are read at once; with more, reading gets slower. */
 const namesAtOnce = 1000;
+/** As far as cursors and dates reach: a file may have any time. */
+const latestMs = 99_999_999_999_999;
 const hasProc = existsSync('/proc/self/fd');
 
 /**
@@ -67,7 +69,7 @@ export class ConfinedDirectory {
   facts(name: string): { readonly receivedAt: number; readonly size: number } | undefined {
     try {
       const { mtimeMs, size } = lstatSync(join(this.#path, name));
-      return { receivedAt: mtimeMs, size };
+      return { receivedAt: Math.min(Math.max(0, mtimeMs), latestMs), size };
     } catch (error) {
       if (isAbsent(error)) return undefined;
       throw error;

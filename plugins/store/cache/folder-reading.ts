@@ -1,8 +1,9 @@
 import { join } from 'node:path';
 import { isSettled, maildirNames, type Stamp, stampAt } from '../folder-stamp.js';
 import { ConfinedDirectory } from './confined-directory.js';
-import type { FolderRows } from './folder-rows.js';
-import { RowBuilder } from './row-builder.js';
+import { type FolderRows, silentRow } from './folder-rows.js';
+import { readMessageName } from '../message-name.js';
+import { type FileFacts, RowBuilder } from './row-builder.js';
 import { isSame, mergeRows, noRows, type Reread, widened } from './row-merge.js';
 
 /** What is known of a folder's names, and which states of its two directories that is the whole of. */
@@ -45,7 +46,7 @@ export async function readNames(
     const { changed, stamps } = changedSince(names, ground);
     if (!changed.new && !changed.cur) return names;
     const reread = widened(names.rows, changed);
-    const found = await readDirectories(ground, reread, reread.cur ? names.rows.count : 0);
+    const found = await readDirectories(ground, reread, names.rows);
     if (found === undefined) return undefined;
     const agrees = before !== undefined && isAlike(before, found);
     const rows = agrees ? names.rows : mergeRows(names.rows, found.rows, reread);
@@ -95,12 +96,13 @@ interface Directories {
 async function readDirectories(
   ground: ReadingGround,
   reread: Reread,
-  expected: number,
+  known: FolderRows,
 ): Promise<Directories | undefined> {
   const stamps: Partial<Stamps> = {};
   let directory: ConfinedDirectory | undefined;
   let opened = 0;
-  const builder = new RowBuilder((name) => directory?.facts(name), expected);
+  const ask = (name: string) => knownFacts(known, name) ?? directory?.facts(name);
+  const builder = new RowBuilder(ask, reread.cur ? known.count : 0);
   for (const name of maildirNames) {
     if (!reread[name]) continue;
     const path = join(ground.folder, name);
@@ -119,6 +121,12 @@ async function readDirectories(
   }
   if (opened === 0 && !isFolder(ground)) return undefined;
   return { reread, rows: builder.finish(), stamps };
+}
+
+/** The file of a unique name never changes: it is asked once, for there may be very many. */
+function knownFacts(known: FolderRows, name: string): FileFacts | undefined {
+  const row = known.count === 0 ? -1 : silentRow(known, readMessageName(name).id);
+  return row < 0 ? undefined : { receivedAt: known.receivedAt[row] ?? 0, size: known.size[row] ?? 0 };
 }
 
 function isFolder({ root, folder }: ReadingGround): boolean {

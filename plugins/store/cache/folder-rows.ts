@@ -33,7 +33,7 @@ export const rowBits = {
   current: 1,
   seen: 2,
   flagged: 4,
-  /** Its name does not tell both its time and its size, so the file was asked. */
+  /** Its name does not tell both its time and its size, so the file was asked. Every name of another program is such a one. */
   silent: 8,
   /** In both directories: another program is moving it, or was stopped while it did. */
   doubled: 16,
@@ -109,28 +109,52 @@ export function compareRowTo(rows: FolderRows, row: number, { receivedAt, id }: 
 
 /** Rows of the messages of those unique names, in their order; -1 for one that is not there. */
 export function rowsOf(rows: FolderRows, ids: readonly string[]): readonly number[] {
-  const untimed = ids.filter((id) => readMessageName(id).receivedAt === undefined);
-  const found = untimed.length === 0 ? undefined : untimedRows(rows, new Set(untimed));
-  return ids.map((id) => found?.get(id) ?? timedRow(rows, id));
+  return ids.map((id) => rowOf(rows, id));
 }
 
-function timedRow(rows: FolderRows, id: string): number {
+function rowOf(rows: FolderRows, id: string): number {
   const { receivedAt } = readMessageName(id);
-  if (receivedAt === undefined) return -1;
+  if (receivedAt === undefined) return silentRow(rows, id);
   const key = { receivedAt, id: Buffer.from(id, 'utf8') };
   const row = firstRow(rows.count, (row) => compareRowTo(rows, row, key) >= 0);
   return row < rows.count && compareRowTo(rows, row, key) === 0 ? row : -1;
 }
 
-/** Names that tell no time stand where their files' time has put them: they are looked for one by one. */
-function untimedRows(rows: FolderRows, ids: ReadonlySet<string>): ReadonlyMap<string, number> {
-  const found = new Map<string, number>();
-  for (let row = 0; row < rows.count && found.size < ids.size; row++) {
-    if (!hasBit(rows, row, rowBits.silent)) continue;
-    const id = idAt(rows, row);
-    if (ids.has(id)) found.set(id, row);
+/** Rows of silent names, found by the hash of their ids: open addressing, -1 where there is none. */
+const silentRows = new WeakMap<FolderRows, Int32Array>();
+
+/** The row of a silent name, which stands where its file's time has put it; -1 for none. */
+export function silentRow(rows: FolderRows, id: string): number {
+  const table = silentRows.get(rows) ?? hashed(rows);
+  silentRows.set(rows, table);
+  const bytes = Buffer.from(id, 'utf8');
+  for (let slot = hashOf(bytes, 0, bytes.length); ; slot++) {
+    const row = table[slot & (table.length - 1)] ?? -1;
+    if (row < 0) return -1;
+    const start = rows.start[row] ?? 0;
+    if (bytes.compare(rows.pool.bytes, start, start + (rows.idLength[row] ?? 0)) === 0) return row;
   }
-  return found;
+}
+
+function hashed(rows: FolderRows): Int32Array {
+  let count = 0;
+  for (let row = 0; row < rows.count; row++) if (hasBit(rows, row, rowBits.silent)) count++;
+  const table = new Int32Array(2 ** Math.ceil(Math.log2(2 * count + 2))).fill(-1);
+  for (let row = 0; row < rows.count; row++) {
+    if (!hasBit(rows, row, rowBits.silent)) continue;
+    const start = rows.start[row] ?? 0;
+    let slot = hashOf(rows.pool.bytes, start, start + (rows.idLength[row] ?? 0));
+    while ((table[slot & (table.length - 1)] ?? -1) >= 0) slot++;
+    table[slot & (table.length - 1)] = row;
+  }
+  return table;
+}
+
+/** FNV-1a, and its high bits in the low ones too. */
+function hashOf(bytes: Buffer, start: number, end: number): number {
+  let hash = 0x811c9dc5;
+  for (let at = start; at < end; at++) hash = Math.imul(hash ^ (bytes[at] ?? 0), 0x01000193);
+  return (hash ^ (hash >>> 15)) >>> 0;
 }
 
 /** The first of so many that `isBehind` is true of, by bisection; `count` when there is none. */

@@ -7,11 +7,11 @@ import { NamePool } from './name-pool.js';
 import type { FolderNames } from './folder-reading.js';
 
 /**
- * The rows of a folder in a file: 24 bytes of head (`PSTNFLD1`, bytes of the description, CRC-32 of all behind the head, bytes
+ * The rows of a folder in a file: 24 bytes of head (`PSTNFLD2`, bytes of the description, CRC-32 of all behind the head, bytes
  * of all behind the head), the description as JSON, filled up with blanks to a multiple of eight, then the columns and the
  * names as they lie in memory. It is replaced as a whole. One that is not wholly as it was written is none.
  */
-const magic = Buffer.from('PSTNFLD1');
+const magic = Buffer.from('PSTNFLD2');
 const headBytes = 24;
 const maxIndexBytes = 0x7fff_0000;
 

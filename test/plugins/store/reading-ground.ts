@@ -1,4 +1,4 @@
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { systemClock } from '../../../core/clock.js';
@@ -56,7 +56,9 @@ export class ReadingGround {
     const bytes = Buffer.from(content);
     const seconds = at === 0 ? 1_700_000_000 + this.#count : at;
     const id = `${seconds}.M${this.#count}P1Q${this.#count}.host,S=${bytes.length},W=${bytes.length}`;
-    await this.put(flags === '' ? `new/${id}` : `cur/${id}:2,${flags === '-' ? '' : flags}`, bytes, folder);
+    const file = flags === '' ? `new/${id}` : `cur/${id}:2,${flags === '-' ? '' : flags}`;
+    await this.put(file, bytes, folder);
+    await utimes(join(this.pathOf(folder), file), seconds, seconds + this.#count / 1e6);
     return id;
   }
 

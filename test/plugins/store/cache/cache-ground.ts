@@ -1,4 +1,4 @@
-import { readdir, rename, unlink, writeFile, copyFile } from 'node:fs/promises';
+import { readdir, rename, unlink, utimes, writeFile, copyFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { FolderThread } from '../../../../plugins/store/cache/folder-thread.js';
 import type { ListingRequest } from '../../../../plugins/store/folder-messages.js';
@@ -67,8 +67,10 @@ export class CacheGround {
   async add(subject: string, folder = 'INBOX'): Promise<void> {
     this.#count += 1;
     const bytes = message(`Subject: ${subject}`, '', 'Text.');
-    const name = `${1_700_000_000 + this.#count}.M1P1Q${subject}.host,S=${bytes.length}:2,`;
-    await writeFile(join(this.reading.pathOf(folder), 'cur', name), bytes);
+    const seconds = 1_700_000_000 + this.#count;
+    const path = join(this.reading.pathOf(folder), 'cur', `${seconds}.M1P1Q${subject}.host,S=${bytes.length}:2,`);
+    await writeFile(path, bytes);
+    await utimes(path, seconds, seconds);
   }
 
   async flag(subject: string, flags: string): Promise<void> {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readdir, readFile, rename, rm, unlink, writeFile } from 'node:fs/promises';
+import { readdir, readFile, rename, rm, stat, unlink, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -63,8 +63,10 @@ class OtherProgram {
   /** Newest first. */
   async read(): Promise<readonly Shown[]> {
     const found = (await this.#files()).map(async ({ part, name }) => {
-      const bytes = await readFile(join(this.#ground.reading.home, part, name));
-      const { id, flags, receivedAt = 0 } = readMessageName(name);
+      const path = join(this.#ground.reading.home, part, name);
+      const bytes = await readFile(path);
+      const { mtimeMs: receivedAt } = await stat(path);
+      const { id, flags } = readMessageName(name);
       const subject = /^Subject: (.*)\r$/m.exec(bytes.toString())?.[1] ?? '';
       return {
         id,
@@ -83,7 +85,9 @@ class OtherProgram {
     this.#count += 1;
     const name = `${1_700_000_000 + second}.M${this.#count % 3}P1Q${this.#count}.host`;
     const bytes = `Subject: s${this.#count} of ${second}\r\n\r\nText\r\n`;
-    await writeFile(join(this.#ground.reading.home, 'new', `${name},S=${bytes.length}`), bytes);
+    const path = join(this.#ground.reading.home, 'new', `${name},S=${bytes.length}`);
+    await writeFile(path, bytes);
+    await utimes(path, 1_700_000_000 + second, 1_700_000_000 + second + (this.#count % 3));
   }
 
   async #files(): Promise<readonly { readonly part: string; readonly name: string }[]> {
