@@ -1,5 +1,6 @@
 import { isStartError, startError } from './start-error.js';
 import type { LoadedConfiguration } from './config/load.js';
+import { adminPasswordComplaint } from './http/accounts.js';
 import { openDoors } from './doctor/access-checks.js';
 import { configure, type StartOptions, type Surroundings } from './main.js';
 import { readTlsMaterial } from './smtp/tls-material.js';
@@ -11,7 +12,12 @@ import { readTlsMaterial } from './smtp/tls-material.js';
 export async function checkConfiguration(options: StartOptions, surroundings: Surroundings): Promise<number> {
   const configuration = await configure(options, surroundings);
   const { file, plugins, unloaded } = configuration;
-  const complaints = [...unloaded.map(({ why }) => why), ...certificateComplaints(configuration)];
+  const adminPassword = adminPasswordComplaint(surroundings.env['POSTERN_ADMIN_PASSWORD']);
+  const complaints = [
+    ...(adminPassword === undefined ? [] : [adminPassword]),
+    ...unloaded.map(({ why }) => why),
+    ...certificateComplaints(configuration),
+  ];
   if (complaints.length > 0) throw startError(complaints.join('\n'));
   const names = plugins.map(({ name }) => name).join(', ');
   surroundings.print(`${file ?? 'No configuration file here: the defaults'} — no mistakes found. Plugins: ${names}.`);

@@ -4,6 +4,7 @@ import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
 import type { Clock } from '../clock.js';
 import { openDocument } from '../disk/document.js';
+import { passwordComplaint } from '../password-rule.js';
 import { hashPassword, verifyNobody, verifyPassword } from '../password.js';
 import { startError } from '../start-error.js';
 import type { Account } from './endpoint.js';
@@ -65,13 +66,24 @@ export interface PreparedAccounts {
   commit(): () => void;
 }
 
-/** Opens the accounts; the first start without configured ones makes `admin` with a random password. */
+/**
+ * Opens the accounts; the first start without configured ones makes `admin` with a random password. Throws a start error when
+ * POSTERN_ADMIN_PASSWORD is no good password.
+ */
 export async function openAccounts(input: AccountsInput): Promise<OpenedAccounts> {
+  const complaint = adminPasswordComplaint(input.adminPassword);
+  if (complaint !== undefined) throw startError(complaint);
   const given = configuredAccounts(input, new Map());
   const { stored, generatedPassword, keep } =
     input.configured === undefined && !given.chosen ? await openStored(input.file) : nothingStored;
   const entries = new Map([...stored.map((entry) => [entry.account.username, entry] as const), ...given.entries]);
   return { accounts: new Accounts({ entries, chosen: given.chosen }, input), generatedPassword, keep };
+}
+
+/** What is wrong with POSTERN_ADMIN_PASSWORD, if it is set. */
+export function adminPasswordComplaint(password: string | undefined): string | undefined {
+  const complaint = password ? passwordComplaint(password, 'admin') : undefined;
+  return complaint === undefined ? undefined : `POSTERN_ADMIN_PASSWORD cannot be used. ${complaint}`;
 }
 
 /** Those of the configuration and the environment. An account that is as it was in `old` is not hashed again. */

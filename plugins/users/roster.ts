@@ -2,10 +2,10 @@ import { createHash } from 'node:crypto';
 import type { Clock } from '../../core/clock.js';
 import { hashPassword } from '../../core/password.js';
 import { problem } from '../../core/problem.js';
-import { checkNewPassword } from './password-rule.js';
+import { passwordComplaint } from '../../core/password-rule.js';
 import type { UserRecords } from './user-records.js';
 import type { UserRecord } from './user.js';
-import { canonicalUsername, newAliases, newUsername, partsOf } from './username.js';
+import { invalid, canonicalUsername, newAliases, newUsername, partsOf } from './username.js';
 
 /** A user as operators see it; nothing of the password but whether there is one. */
 export interface UserDetails {
@@ -150,7 +150,8 @@ function expect(record: UserRecord, expected: Expectation): void {
 
 async function hashOf(password: string | undefined, username: string): Promise<string | null> {
   if (password === undefined) return null;
-  checkNewPassword(password, username);
+  const complaint = passwordComplaint(password, username);
+  if (complaint !== undefined) throw invalid('password', complaint);
   return hashPassword(password);
 }
 

@@ -9,7 +9,7 @@ import {
 import { namesTag } from '../../core/http/entity-tag.js';
 import { problem } from '../../core/problem.js';
 import type { UserDirectory } from './directory.js';
-import { longestPassword, shortestPassword } from './password-rule.js';
+import { longestPassword, shortestPassword } from '../../core/password-rule.js';
 import { versionOf, type Expectation, type LocalRoster, type UserDetails } from './roster.js';
 import type { SignIns } from './sign-ins.js';
 import { pageOf, type UserPage } from './user-list.js';

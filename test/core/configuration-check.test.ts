@@ -66,5 +66,9 @@ describe('config check', () => {
       assert.match(told, sentence);
     }
     assert.doesNotMatch(await check(open, { POSTERN_ADMIN_PASSWORD: 'x7!fq9-oRm2' }), /nobody chose|x7!fq9/);
+    await assert.rejects(
+      check(open, { POSTERN_ADMIN_PASSWORD: 'short' }),
+      /POSTERN_ADMIN_PASSWORD cannot be used\. The password must have at least 10 characters\./,
+    );
   });
 });

@@ -41,10 +41,16 @@ test('the first start makes admin with a password that is told once and stored a
 });
 
 test('a given admin password holds at every start', async () => {
-  const { accounts: opened, generatedPassword } = await open('a.json', { adminPassword: 'given' });
+  const { accounts: opened, generatedPassword } = await open('a.json', { adminPassword: 'a given password' });
   assert.equal(generatedPassword, undefined);
   assert.equal(opened.chosen, true);
-  assert.equal((await opened.verify('admin', 'given'))?.role, 'admin');
+  assert.equal((await opened.verify('admin', 'a given password'))?.role, 'admin');
+});
+
+test('an admin password that is too short, or the first that everybody tries, stops the start', async () => {
+  for (const adminPassword of ['short', 'changeme123']) {
+    await assert.rejects(open('a.json', { adminPassword }), { name: 'StartError', message: /^POSTERN_ADMIN_PASSWORD / });
+  }
 });
 
 test('configured accounts take the place of the file', async () => {

@@ -1,5 +1,3 @@
-import { invalid } from './username.js';
-
 /**
  * What a new password must be, after NIST SP 800-63B §3.1.1: long enough, and not the first thing that somebody would try.
  * No rules of composition and no expiry: they make people choose worse.
@@ -20,13 +18,9 @@ const common = new Set(
 
 const sequences = ['01234567890123456789', 'abcdefghijklmnopqrstuvwxyz', 'qwertyuiopasdfghjklzxcvbnm'];
 
-/** Throws `invalid` with what is wrong; the sentence never quotes the password. */
-export function checkNewPassword(password: string, username: string): void {
-  const complaint = complaintAbout(password.normalize('NFC'), username);
-  if (complaint !== undefined) throw invalid('password', complaint);
-}
-
-function complaintAbout(password: string, username: string): string | undefined {
+/** What is wrong with a new password, or undefined; the sentence never quotes it. */
+export function passwordComplaint(given: string, username: string): string | undefined {
+  const password = given.normalize('NFC');
   const length = Array.from(password).length;
   if (length < shortestPassword) return `The password must have at least ${shortestPassword} characters.`;
   if (length > longestPassword) return `The password may have at most ${longestPassword} characters.`;

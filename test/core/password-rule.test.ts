@@ -1,34 +1,28 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { isProblem } from '../../../core/problem.js';
-import { checkNewPassword } from '../../../plugins/users/password-rule.js';
+import { passwordComplaint } from '../../core/password-rule.js';
 
-const check = (password: string) => () => checkNewPassword(password, 'friederike@example.org');
+const complaint = (password: string) => passwordComplaint(password, 'friederike@example.org');
 
 /** Refused, with a sentence that does not show the password. */
-const refused = (password: string, sentence: RegExp) =>
-  assert.throws(
-    check(password),
-    (error) =>
-      isProblem(error) &&
-      error.problem === 'invalid' &&
-      sentence.test(error.message) &&
-      (password.length < 4 || !JSON.stringify(error.details).includes(password)),
-    JSON.stringify(password),
-  );
+function refused(password: string, sentence: RegExp): void {
+  const said = complaint(password);
+  assert.match(said ?? '', sentence, JSON.stringify(password));
+  assert.ok(password.length < 4 || said?.includes(password) !== true, JSON.stringify(password));
+}
 
 describe('a new password', () => {
   it('needs ten characters, counted as people see them', () => {
     refused('', /at least 10/);
     refused('ninechars', /at least 10/);
     refused('💌💌💌💌💌', /at least 10/);
-    assert.doesNotThrow(check('ten charsX'));
-    assert.doesNotThrow(check('ökumenisch'));
+    assert.equal(complaint('ten charsX'), undefined);
+    assert.equal(complaint('ökumenisch'), undefined);
   });
 
   it('may be as long as anybody types, without rules of composition', () => {
-    assert.doesNotThrow(check('staple horse correct battery'));
-    assert.doesNotThrow(check('ab cde fgh '.repeat(23)));
+    assert.equal(complaint('staple horse correct battery'), undefined);
+    assert.equal(complaint('ab cde fgh '.repeat(23)), undefined);
     refused('ab cde fgh '.repeat(24), /at most 256/);
   });
 
