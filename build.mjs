@@ -206,14 +206,31 @@ function link() {
   symlinkSync(join('..', '..', 'dist', 'core', 'postern.cjs'), join(bin, 'postern'));
 }
 
+/** Ends with a sentence when this cannot build here. */
+function refuse() {
+  const [major, minor] = process.versions.node.split('.').map(Number);
+  const isOld = major < 20 || (major === 20 && minor < 19);
+  const why = isOld
+    ? `Postern needs Node.js 20.19 or newer; this is ${process.versions.node}.`
+    : existsSync(join(root, 'node_modules', 'typescript'))
+      ? undefined
+      : 'Postern is not built, and the packages to build it are not installed: run npm ci first.';
+  if (why === undefined) return;
+  console.error(why);
+  process.exit(1);
+}
+
 async function build() {
+  refuse();
   const started = new Date();
+  console.error('Building Postern …');
   vendor();
   if (!compile()) process.exit(1);
   sweep();
   await bundle();
   writeFileSync(stamp, '');
   utimesSync(stamp, started, started);
+  console.error(`Built in ${((Date.now() - started.getTime()) / 1000).toFixed(1)} s.`);
 }
 
 const argument = process.argv[2];
