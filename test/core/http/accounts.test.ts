@@ -49,7 +49,10 @@ test('a given admin password holds at every start', async () => {
 
 test('an admin password that is too short, or the first that everybody tries, stops the start', async () => {
   for (const adminPassword of ['short', 'changeme123']) {
-    await assert.rejects(open('a.json', { adminPassword }), { name: 'StartError', message: /^POSTERN_ADMIN_PASSWORD / });
+    await assert.rejects(open('a.json', { adminPassword }), {
+      name: 'StartError',
+      message: /^POSTERN_ADMIN_PASSWORD /,
+    });
   }
 });
 
