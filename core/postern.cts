@@ -4,7 +4,7 @@
 process.env['UV_THREADPOOL_SIZE'] ??= '16';
 const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
 if (major < 20 || (major === 20 && minor < 19)) {
-  console.error(`Postern needs Node.js 20.19 or newer; this is ${process.versions.node}.`);
+  process.stderr.write(`Postern needs Node.js 20.19 or newer; this is ${process.versions.node}.\n`);
   process.exitCode = 1;
 } else {
   // The command and all that it needs, in few files.
