@@ -9,10 +9,13 @@ export interface DisplayAddress {
 /** Most mailboxes that are taken from one field. */
 const maxAddresses = 10_000;
 const maxTextLength = 2000;
+/** `@one.example,@two.example:` in front of an address (RFC 5322 §4.4), which nobody follows any more. */
+const sourceRoute = /^@(?:\[[^\]]*\]|[^[:"])*:(?=.*@)/s;
 
 /**
- * The mailboxes of a `From`, `To`, … field (RFC 5322 §3.4), for display. Groups give their members, at any depth; comments
- * name a bare address, as in `user@example.com (Name)`. Broken input gives what can be seen in it. Linear, never throws.
+ * The mailboxes of a `From`, `To`, … field (RFC 5322 §3.4), for display, also in obsolete forms (§4.4). Groups give their members,
+ * at any depth; comments name a bare address, as in `user@example.com (Name)`. A quoted local part keeps its quotes. Broken
+ * input gives what can be seen in it. Linear, never throws.
  */
 export function parseAddressList(text: string): readonly DisplayAddress[] {
   const found: DisplayAddress[] = [];
@@ -24,16 +27,22 @@ export function parseAddressList(text: string): readonly DisplayAddress[] {
   return found;
 }
 
-/** Reads one mailbox after the other; every character is looked at once. */
+/** Reads one mailbox after the other; every character is looked at a few times at most. */
 class Scanner {
   readonly #text: string;
+  readonly #lastClosing: number;
   #at = 0;
+  /** Where the mailbox begins. */
+  #start = 0;
   #phrase = '';
   #comment = '';
   #angle: string | undefined;
+  /** An `@` was seen outside of quotes, comments and brackets. */
+  #isAddress = false;
 
   constructor(text: string) {
     this.#text = text;
+    this.#lastClosing = text.lastIndexOf('>');
   }
 
   get done(): boolean {
@@ -41,74 +50,116 @@ class Scanner {
   }
 
   mailbox(): DisplayAddress | undefined {
-    this.#phrase = '';
-    this.#comment = '';
     this.#angle = undefined;
+    this.#begin();
     while (!this.done) {
       const character = this.#text[this.#at++];
-      if (character === ',' || character === ';') break;
+      if (character === ',' || character === ';') return this.#finish(this.#at - 1);
       this.#take(character ?? '');
     }
-    return this.#finish();
+    return this.#finish(this.#at);
+  }
+
+  #begin(): void {
+    this.#start = this.#at;
+    this.#phrase = '';
+    this.#comment = '';
+    this.#isAddress = false;
   }
 
   #take(character: string): void {
-    if (character === '"') this.#phrase += this.#quoted();
-    else if (character === '(') this.#comment += this.#nested();
+    if (character === '"') this.#phrase += this.#inside(endOfQuoted);
+    else if (character === '(') this.#comment += this.#inside(endOfComment);
     else if (character === '<') this.#angle = this.#bracketed();
     // The display name of a group ends here; `a:b@c` without blanks is no group but junk, and is kept.
-    else if (character === ':' && this.#angle === undefined && !this.#phrase.includes('@')) this.#phrase = '';
-    else this.#phrase += character;
+    else if (character === ':' && this.#angle === undefined && !this.#isAddress) this.#begin();
+    else {
+      this.#isAddress ||= character === '@';
+      this.#phrase += character;
+    }
   }
 
-  /** Up to the closing quote; a missing one ends at the end of the text. */
-  #quoted(): string {
-    let out = '';
-    while (!this.done) {
-      const character = this.#text[this.#at++] ?? '';
-      if (character === '"') break;
-      out += character === '\\' && !this.done ? (this.#text[this.#at++] ?? '') : character;
-    }
-    return out;
-  }
-
-  /** A comment; a counter instead of recursion, for they nest as deep as the sender likes. */
-  #nested(): string {
-    let depth = 1;
-    let out = '';
-    while (!this.done) {
-      const character = this.#text[this.#at++] ?? '';
-      if (character === '\\' && !this.done) {
-        out += this.#text[this.#at++] ?? '';
-        continue;
-      }
-      if (character === '(') depth++;
-      if (character === ')' && --depth === 0) break;
-      out += character;
-    }
-    return out;
+  /** What a quoted string or a comment says. */
+  #inside(endOf: (text: string, from: number) => number): string {
+    const from = this.#at;
+    const end = endOf(this.#text, from - 1);
+    this.#at = end < 0 ? this.#text.length : end;
+    return this.#text.slice(from, end < 0 ? undefined : end - 1).replace(/\\(.)/gs, '$1');
   }
 
   #bracketed(): string {
-    const end = this.#text.indexOf('>', this.#at);
-    const comma = end < 0 ? this.#text.indexOf(',', this.#at) : -1;
-    const stop = end >= 0 ? end : comma >= 0 ? comma : this.#text.length;
-    const inside = this.#text.slice(this.#at, stop);
+    const [text, from] = [this.#text, this.#at];
+    const end = from > this.#lastClosing ? -1 : closingBracket(text, from);
+    const comma = end < 0 ? text.indexOf(',', from) : -1;
+    const stop = end >= 0 ? end : comma >= 0 ? comma : text.length;
     this.#at = end >= 0 ? stop + 1 : stop;
-    return inside;
+    return text.slice(from, stop);
   }
 
-  #finish(): DisplayAddress | undefined {
+  #finish(end: number): DisplayAddress | undefined {
     const phrase = tidy(this.#phrase);
     const comment = tidy(this.#comment);
     if (this.#angle !== undefined) {
-      const address = clip(this.#angle.trim());
+      const address = bareAddress(this.#angle);
       const name = phrase === '' ? comment : phrase;
       return address === '' && name === '' ? undefined : { name, address };
     }
+    if (this.#isAddress) return { name: comment, address: bareAddress(this.#text.slice(this.#start, end)) };
     if (phrase.includes('@') || (phrase !== '' && !/\s/.test(phrase))) return { name: comment, address: clip(phrase) };
     return phrase === '' ? undefined : { name: phrase, address: '' };
   }
+}
+
+/** Index behind the closing quote; -1 when it is missing. */
+function endOfQuoted(text: string, open: number): number {
+  for (let at = open + 1; at < text.length; at++) {
+    if (text[at] === '\\') at++;
+    else if (text[at] === '"') return at + 1;
+  }
+  return -1;
+}
+
+/** Index behind a comment, -1 when it has no end. A counter instead of recursion, for they nest as deep as the sender likes. */
+function endOfComment(text: string, open: number): number {
+  let depth = 0;
+  for (let at = open; at < text.length; at++) {
+    if (text[at] === '\\') at++;
+    else if (text[at] === '(') depth++;
+    else if (text[at] === ')' && --depth === 0) return at + 1;
+  }
+  return -1;
+}
+
+/** Index of the first `>` outside of quotes and comments; where those do not end, of the first at all. */
+function closingBracket(text: string, from: number): number {
+  const near = text.slice(from, from + maxTextLength);
+  for (let at = 0; at < near.length; at++) {
+    const character = near[at];
+    if (character === '>') return from + at;
+    if (character !== '"' && character !== '(') continue;
+    const end = character === '"' ? endOfQuoted(near, at) : endOfComment(near, at);
+    if (end < 0) break;
+    at = end - 1;
+  }
+  return text.indexOf('>', from);
+}
+
+/** Without comments, a source route, and the blanks around dots and `@`. What stands in quotes stays as it is. */
+function bareAddress(written: string): string {
+  const text = clip(written);
+  let out = '';
+  let isApart = false;
+  for (let at = 0; at < text.length;) {
+    const character = text[at] ?? '';
+    const end = character === '"' ? endOfQuoted(text, at) : character === '(' ? endOfComment(text, at) : at + 1;
+    const piece = text.slice(at, end < 0 ? undefined : end);
+    at += piece.length;
+    const isBlank = character === '(' || piece.trim() === '';
+    const joins = character === '.' || character === '@' || out.endsWith('.') || out.endsWith('@');
+    if (!isBlank) out += isApart && !joins ? ` ${piece}` : piece;
+    isApart = out !== '' && isBlank;
+  }
+  return out.replace(sourceRoute, '');
 }
 
 function tidy(text: string): string {

@@ -61,6 +61,12 @@ export function subjectOf(header: HeaderBlock): string {
 /** RFC 5322 §3.3, in the many ways it is written. */
 export function dateOf(value: string | undefined): string | null {
   if (value === undefined) return null;
-  const time = Date.parse(value.slice(0, 100).replace(/\([^)]*\)/g, ' '));
+  const plain = value.slice(0, 500).replace(/\([^()]*\)/g, ' ');
+  const time = Date.parse(
+    plain
+      .replace(/\s*:\s*/g, ':')
+      .replace(/\s+/g, ' ')
+      .slice(0, 100),
+  );
   return Number.isNaN(time) ? null : new Date(time).toISOString();
 }

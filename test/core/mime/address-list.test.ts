@@ -29,6 +29,62 @@ suite('address lists for display', () => {
     ],
     ['undisclosed-recipients:;', []],
     ['<>', []],
+    ['"a b"@x.example', [['', '"a b"@x.example']]],
+    ['Ann <"a > b"@x.example>', [['Ann', '"a > b"@x.example']]],
+    ['"a\\"b,c"@x.example (Ann)', [['Ann', '"a\\"b,c"@x.example']]],
+    ['"boss@corp.example" <ann@x.example>', [['boss@corp.example', 'ann@x.example']]],
+    [
+      'ann@[IPv6:::1], <@a.example,@[IPv6:::2]:b@[192.0.2.1]>',
+      [
+        ['', 'ann@[IPv6:::1]'],
+        ['', 'b@[192.0.2.1]'],
+      ],
+    ],
+    // RFC 5322 appendix A.1.2 and A.1.3
+    [
+      'Mary Smith <mary@x.test>, jdoe@example.org, Who? <one@y.test>',
+      [
+        ['Mary Smith', 'mary@x.test'],
+        ['', 'jdoe@example.org'],
+        ['Who?', 'one@y.test'],
+      ],
+    ],
+    [
+      '<boss@nil.test>, "Giant; \\"Big\\" Box" <sysservices@example.net>',
+      [
+        ['', 'boss@nil.test'],
+        ['Giant; "Big" Box', 'sysservices@example.net'],
+      ],
+    ],
+    [
+      'A Group:Ed Jones <c@a.test>,joe@where.test,John <jdoe@one.test>;',
+      [
+        ['Ed Jones', 'c@a.test'],
+        ['', 'joe@where.test'],
+        ['John', 'jdoe@one.test'],
+      ],
+    ],
+    // A.5
+    ['Pete(A nice \\) chap) <pete(his account)@silly.test(his host)>', [['Pete', 'pete@silly.test']]],
+    [
+      "A Group(Some people)     :Chris Jones <c@(Chris's host.)public.example>,         joe@example.org,  John <jdoe@one.test> (my dear friend); (the end of the group)",
+      [
+        ['Chris Jones', 'c@public.example'],
+        ['', 'joe@example.org'],
+        ['John', 'jdoe@one.test'],
+      ],
+    ],
+    ['(Empty list)(start)Hidden recipients  :(nobody(that I know))  ;', []],
+    // A.6.1 and A.6.3
+    ['Joe Q. Public <john.q.public@example.com>', [['Joe Q. Public', 'john.q.public@example.com']]],
+    [
+      'Mary Smith <@node.test:mary@example.net>, , jdoe@test  . example',
+      [
+        ['Mary Smith', 'mary@example.net'],
+        ['', 'jdoe@test.example'],
+      ],
+    ],
+    ['John Doe <jdoe@machine(comment).  example>', [['John Doe', 'jdoe@machine.example']]],
     ['Ann', [['', 'Ann']]],
     ['Ann Example', [['Ann Example', '']]],
     ['Ann <ann@example.org', [['Ann', 'ann@example.org']]],
@@ -50,6 +106,11 @@ suite('address lists for display', () => {
     assert.deepEqual(pairs(`${'('.repeat(100_000)}a@b`), []);
     assert.equal(pairs('<'.repeat(100_000)).length, 1);
     assert.equal(pairs('"'.repeat(99_999)).length, 0);
+    for (const piece of ['<( > , ', '<(( ) > , ', '<, ', '<" (, ', '"a b"@x, <@', 'a@( ']) {
+      const began = performance.now();
+      parseAddressList(piece.repeat(100_000));
+      assert.ok(performance.now() - began < 5000, piece);
+    }
   });
 
   test('never throws, and every mailbox has a name or an address', () => {

@@ -76,6 +76,40 @@ suite('a message is answered', () => {
     assert.deepEqual(addresses(draft.cc), ['bob@example.net', 'cy@example.net']);
   });
 
+  test('a reply finds the addresses that obsolete and quoted forms write, and they are kept', async () => {
+    const obsolete = lines(
+      'From: Pete(A nice \\) chap) <pete(his account)@silly.test(his host)>',
+      'To:A Group(Some people)',
+      "     :Chris Jones <c@(Chris's host.)public.example>,",
+      '         joe@example.org,',
+      '  John <jdoe@one.test> (my dear friend); (the end of the group)',
+      'Cc: Mary Smith <@node.test:mary@example.net>, , jdoe@test  . example, "a b"@example.org',
+      'Date: Thu,',
+      '      13',
+      '        Feb',
+      '          1969',
+      '      23(comment):   32',
+      '               -0330 (Newfoundland Time)',
+      'Message-ID:              <testabcd.1234@silly.test>',
+      '',
+      'Testing.',
+    );
+    const draft = await answer('reply-all', obsolete);
+    assert.deepEqual(draft.to, [{ name: 'Pete', address: 'pete@silly.test' }]);
+    const others = [
+      'c@public.example',
+      'joe@example.org',
+      'jdoe@one.test',
+      'mary@example.net',
+      'jdoe@test.example',
+      '"a b"@example.org',
+    ];
+    assert.deepEqual(addresses(draft.cc), others);
+    assert.match(draft.text, /^\n\nOn Fri, 14 Feb 1969 03:02:00 \+0000, Pete <pete@silly.test> wrote:/);
+    const again = (await admin.json(`${store}/drafts/${draft.draftId}`)) as Draft;
+    assert.deepEqual(addresses(again.cc), others);
+  });
+
   test('Reply-To is whom a reply goes to', async () => {
     const text = lines(
       'From: list@example.org',
