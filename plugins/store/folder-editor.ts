@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import type { Clock } from '../../core/clock.js';
 import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { isMissing } from '../../core/disk/fault.js';
 import { type FileLayer, writeAll } from '../../core/disk/file-layer.js';
@@ -27,6 +28,7 @@ export interface EditorGround {
   readonly intents: FolderIntents;
   readonly names: UniqueNames;
   readonly quotas: MailboxQuotas;
+  readonly clock: Clock;
 }
 
 /** What must hold when nobody else changes the mailbox any more; it rejects else. */

@@ -6,7 +6,7 @@ import { jointly } from '../../core/disk/joint.js';
 import { problem } from '../../core/problem.js';
 import { isUnread, type MessageEntry } from './message-entry.js';
 import { type EditorGround, type FolderEditor, lockKey } from './folder-editor.js';
-import { FolderKeywords } from './folder-keywords.js';
+import { MovedKeywords } from './folder-keywords.js';
 import { type FolderName, parseFolderName, specialUseOf } from './folder-name.js';
 import type { MailboxFolder } from './mailbox-folder.js';
 import { maildirParts } from './maildir.js';
@@ -81,7 +81,7 @@ export class MessageEditor {
     });
   }
 
-  /** Flags and the received time stay; the id is a new one, and keywords are those that the other folder knows. @throws Problem `not-found`, `invalid` */
+  /** Flags and the received time stay; the id is a new one, and keywords get the letters of the other folder. @throws Problem `not-found`, `invalid` */
   async move(mailbox: MailboxName, from: FolderName, to: FolderName, ids: readonly string[]): Promise<Moved> {
     if (from.name === to.name) throw problem('invalid', 'The messages are in that folder already.');
     await this.#ground.folders.find(mailbox, from);
@@ -91,12 +91,11 @@ export class MessageEditor {
       const target = await this.#ground.folders.find(mailbox, to);
       await this.#complete(target.path);
       const { confinement } = this.#ground.folders;
-      const here = await FolderKeywords.of(folder.path, confinement);
-      const there = await FolderKeywords.of(target.path, confinement);
+      const keywords = await MovedKeywords.between(folder.path, target.path, { ...this.#ground, confinement });
       const newIds = new Map<string, string>();
       const { done, notFound } = await repeatedly(this.#ground.folders, folder, ids, async (entry) => {
         const id = this.#ground.names.again(entry.id, entry.receivedAt);
-        const path = join(target.path, 'cur', `${id}:2,${here.inFolder(there, entry.flags)}`);
+        const path = join(target.path, 'cur', `${id}:2,${await keywords.inTarget(entry.flags)}`);
         await this.#ground.files.rename(join(folder.path, entry.file), path);
         if (ids.length <= mostNewIds) newIds.set(entry.id, id);
       });

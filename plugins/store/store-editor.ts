@@ -46,7 +46,8 @@ export async function openStoreEditor(input: StoreEditorInput): Promise<StoreEdi
     pathOf: (mailbox) => mailboxFolder(root, mailbox),
     count: (mailbox) => usageOf(reader, mailbox),
   });
-  const ground = { folders: reader.mailboxFolders, files, sync, locks: new MailboxLocks(), intents, names, quotas };
+  const locks = new MailboxLocks();
+  const ground = { folders: reader.mailboxFolders, files, sync, locks, intents, names, quotas, clock };
   const folders = new FolderEditor(ground);
   return { folders, messages: new MessageEditor(ground, folders), quotas };
 }

@@ -10,12 +10,18 @@ const waits = 100;
  * Runs a task that renames files within a folder. A Dovecot that reads the folder meanwhile may miss some of them; it would take
  * them for expunged, and give them new UIDs when it sees them again. It does not while somebody has its own lock on the list of
  * UIDs. Where it holds that lock for long, or there is no such list, the task runs all the same: nothing is lost by it.
+ * @param task is told whether Dovecot is kept out
  */
-export async function whileUidsAreLocked<T>(folder: string, files: FileLayer, task: () => Promise<T>): Promise<T> {
+export async function whileUidsAreLocked<T>(
+  folder: string,
+  files: FileLayer,
+  task: (isAlone: boolean) => Promise<T>,
+): Promise<T> {
   const list = join(folder, 'dovecot-uidlist');
-  const lock = (await isFile(list, files)) ? await take(`${list}.lock`, files) : undefined;
+  const hasList = await isFile(list, files);
+  const lock = hasList ? await take(`${list}.lock`, files) : undefined;
   try {
-    return await task();
+    return await task(!hasList || lock !== undefined);
   } finally {
     await lock?.release();
   }
