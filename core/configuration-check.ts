@@ -1,9 +1,12 @@
-import { isStartError, startError } from './start-error.js';
-import type { LoadedConfiguration } from './config/load.js';
+import { join } from 'node:path';
+import { systemClock } from './clock.js';
 import { adminPasswordComplaint } from './http/accounts.js';
 import { openDoors } from './doctor/access-checks.js';
+import { Views } from './http/views.js';
+import { packageRoot } from './installation.js';
 import { configure, type StartOptions, type Surroundings } from './main.js';
 import { readTlsMaterial } from './smtp/tls-material.js';
+import { isStartError, startError } from './start-error.js';
 
 /**
  * `postern config check`: says that there is no mistake, and which doors stand open, which may be meant so; or throws the start error
@@ -13,10 +16,15 @@ export async function checkConfiguration(options: StartOptions, surroundings: Su
   const configuration = await configure(options, surroundings);
   const { file, plugins, unloaded } = configuration;
   const adminPassword = adminPasswordComplaint(surroundings.env['POSTERN_ADMIN_PASSWORD']);
+  const views = new Views({ root: join(packageRoot, 'views'), asset: String, clock: systemClock });
   const complaints = [
     ...(adminPassword === undefined ? [] : [adminPassword]),
     ...unloaded.map(({ why }) => why),
-    ...certificateComplaints(configuration),
+    ...complaintsOf(() => views.prepareOverrides(configuration.settings.http.viewOverrides)),
+    ...configuration.settings.smtp.listeners.flatMap((listener) =>
+      // Without its certificate a listener stops the start.
+      complaintsOf(() => readTlsMaterial(listener, configuration.folder)),
+    ),
   ];
   if (complaints.length > 0) throw startError(complaints.join('\n'));
   const names = plugins.map(({ name }) => name).join(', ');
@@ -28,15 +36,13 @@ export async function checkConfiguration(options: StartOptions, surroundings: Su
   return 0;
 }
 
-/** Without its certificate a listener stops the start. */
-function certificateComplaints({ settings, folder }: LoadedConfiguration): readonly string[] {
-  return settings.smtp.listeners.flatMap((listener) => {
-    try {
-      readTlsMaterial(listener, folder);
-      return [];
-    } catch (error) {
-      if (!isStartError(error)) throw error;
-      return [error.message];
-    }
-  });
+/** What stops the start with a sentence. */
+function complaintsOf(read: () => unknown): readonly string[] {
+  try {
+    read();
+    return [];
+  } catch (error) {
+    if (!isStartError(error)) throw error;
+    return [error.message];
+  }
 }

@@ -25,7 +25,7 @@ export interface ReloadParts {
   /** They are started behind the reload, which one of them offers. */
   readonly plugins: () => PluginHost;
   readonly following: Pick<PluginFollowing, 'remember'>;
-  readonly http: Pick<HttpShell, 'reconfigure'>;
+  readonly http: Pick<HttpShell, 'reconfigure' | 'viewOverrides'>;
   readonly accounts: Pick<Accounts, 'prepare'>;
   readonly audit: Pick<AuditSink, 'write'>;
   readonly smtp: Pick<SmtpEngine, 'prepare'>;
@@ -40,6 +40,8 @@ interface Plan {
   readonly next: LoadedConfiguration;
   readonly smtp: PreparedSettings;
   readonly accounts: PreparedAccounts;
+  /** Puts the views of `http.viewOverrides` into force. */
+  readonly views: () => Undo;
   readonly differences: readonly Difference[];
 }
 
@@ -87,6 +89,7 @@ export class Reload implements Reloading {
     });
     const http = httpInForce(live.started, next);
     checked('http.access', () => new AccessRules(http.access));
+    const views = checked('http.viewOverrides', () => this.#parts.http.viewOverrides(http.viewOverrides));
     const accounts = await this.#parts.accounts.prepare(http.accounts).catch((error: unknown) => {
       throw asInvalid(error, 'http.accounts');
     });
@@ -94,11 +97,17 @@ export class Reload implements Reloading {
     const smtp = checked('smtp.listeners', () => this.#parts.smtp.prepare(next.settings.smtp, next.domains));
     const plugins = this.#parts.plugins().differences(next);
     const differences = live.differences(next);
-    return { next, smtp, accounts, differences: [...plugins, ...renewals(smtp, next, differences), ...differences] };
+    return {
+      next,
+      smtp,
+      accounts,
+      views,
+      differences: [...plugins, ...renewals(smtp, next, differences), ...differences],
+    };
   }
 
   /** What cannot fail comes last and in one step. */
-  async #swap({ next, smtp, accounts }: Plan, layers: ReloadRequest['layers']): Promise<void> {
+  async #swap({ next, smtp, accounts, views }: Plan, layers: ReloadRequest['layers']): Promise<void> {
     const { live, http } = this.#parts;
     const plugins = this.#parts.plugins();
     const old = live.current;
@@ -114,6 +123,7 @@ export class Reload implements Reloading {
       await live.tell();
       if (layers !== undefined) undo.push(await layers.keep());
       undo.push(accounts.commit());
+      undo.push(views());
       undo.push(() => http.reconfigure(httpInForce(live.started, old), old.settings.smtp.limits.messageBytes));
       http.reconfigure(httpInForce(live.started, next), next.settings.smtp.limits.messageBytes);
       smtp.commit();

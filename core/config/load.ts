@@ -96,7 +96,7 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
     attempt(() => parseDomain(domain), joinPath('domains', index), complaints, places),
   );
   attempt(() => relayNetworksOf(settings), 'smtp.relayNetworks', complaints, places);
-  const overridden = override(settings, input.overrides, overrides);
+  const overridden = withAbsoluteFolders(override(settings, input.overrides, overrides), folder);
   complaints.push(...sharedPlaceComplaints(overridden, places));
   if (complaints.length > 0) throw refusal(complaints, file?.path ?? null);
 
@@ -197,6 +197,12 @@ function override(
       ...(smtpPort !== undefined && first !== undefined && { listeners: [{ ...first, port: smtpPort }, ...others] }),
     },
   };
+}
+
+function withAbsoluteFolders(settings: ServerSettings, folder: string): ServerSettings {
+  const { viewOverrides } = settings.http;
+  if (viewOverrides === undefined) return settings;
+  return { ...settings, http: { ...settings.http, viewOverrides: resolve(folder, viewOverrides) } };
 }
 
 /** A network that holds everybody would make an open relay of this server. */

@@ -124,6 +124,11 @@ export const HttpOptions = z.strictObject({
     .optional()
     .describe('Who may sign in. When absent, admin lives in accounts.json in the data folder.'),
   access: z.array(AccessRule).default([]).describe('Who may reach which endpoint; the first match wins.'),
+  viewOverrides: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('Folder with views of your own in the place of single ones of the server: layout.njk, monitoring/….njk.'),
   limits: HttpLimits.prefault({}).describe('Limits of the management interface.'),
 });
 

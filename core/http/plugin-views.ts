@@ -16,8 +16,15 @@ const mostBytes = 4 * 1024 * 1024;
  * @throws start error for a folder that cannot be used
  */
 export function readPluginViews(plugin: string, folder: string): ReadonlyMap<string, ViewSource> {
-  const refuse = (sentence: string, cause?: unknown) => startError(`Plugin ${plugin}, views: ${sentence}`, cause);
-  if (plugin === 'macros') throw refuse("macros/ is the server's own: choose another name for the plugin.");
+  const owner = `Plugin ${plugin}, views`;
+  if (plugin === 'macros')
+    throw startError(`${owner}: macros/ is the server's own: choose another name for the plugin.`);
+  return readViews(owner, folder);
+}
+
+/** @throws start error, which begins with the owner, for a folder that cannot be used */
+export function readViews(owner: string, folder: string): ReadonlyMap<string, ViewSource> {
+  const refuse = (sentence: string, cause?: unknown) => startError(`${owner}: ${sentence}`, cause);
   if (!isAbsolute(folder)) throw refuse(`${folder} is not an absolute path; join(import.meta.dirname, 'views') is.`);
   let bytes = 0;
   const read = (name: string): readonly [string, ViewSource] => {

@@ -51,8 +51,6 @@ export interface ShellInput {
   readonly hostname: string;
   /** Bytes of the largest message; a raw body whose endpoint names no limit may be as large. */
   readonly uploadLimit: number;
-  /** Views that an operator put in the place of ours. */
-  readonly viewOverrides?: string;
   /** For `socket` of the settings. */
   readonly sockets?: InheritedSockets;
   /** Where the audit trail goes, instead of `logs/audit.log` in the data folder. */
@@ -74,6 +72,8 @@ export interface HttpShell {
    */
   views(plugin: string, folder: string): () => () => void;
   assets(plugin: string, folder: string): () => () => void;
+  /** The same for the folder of `http.viewOverrides`. */
+  viewOverrides(folder: string | undefined): () => () => void;
   /** URL of a file of `public/`, or of a plugin's assets. */
   asset(name: string): string;
   listen(): Promise<void>;
@@ -127,11 +127,11 @@ class Shell implements HttpShell {
     this.#assets = new Assets(input.publicRoot);
     this.#views = new Views({
       root: input.viewsRoot,
-      overrides: input.viewOverrides,
       asset: this.#assets.url,
       clock,
       strict: input.strictViews,
     });
+    this.#views.prepareOverrides(settings.viewOverrides)();
     const notices = new Notices();
     const may: PagesInput['may'] = (account, method, path) => this.#may(account, method, path);
     this.#pages = new Pages({ views: this.#views, notices, navigation: this.#navigation, may, version, hostname });
@@ -161,6 +161,10 @@ class Shell implements HttpShell {
       this.#table = new RouteTable(this.#routes());
       this.#forgetDescriptions();
     };
+  }
+
+  viewOverrides(folder: string | undefined): () => () => void {
+    return this.#views.prepareOverrides(folder);
   }
 
   navigate(plugin: string, link: NavigationLink, side: Side = 'server'): () => void {

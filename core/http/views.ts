@@ -3,14 +3,12 @@ import { join } from 'node:path';
 import nunjucks from 'nunjucks';
 import type { Clock } from '../clock.js';
 import { startError } from '../start-error.js';
-import { readPluginViews, type ViewSource } from './plugin-views.js';
+import { readPluginViews, readViews, type ViewSource } from './plugin-views.js';
 import { viewFilters } from './view-filters.js';
 
 export interface ViewsInput {
   /** Folder of the shell's own views, with one folder for each built-in plugin. */
   readonly root: string;
-  /** Searched before `root`: single templates that an operator replaces. */
-  readonly overrides?: string | undefined;
   readonly asset: (name: string) => string;
   readonly clock: Clock;
   /** A missing value is an error instead of an empty text; for tests. */
@@ -20,15 +18,20 @@ export interface ViewsInput {
 /** Renders templates. Views of a plugin from elsewhere are found below the name of the plugin. */
 export class Views {
   readonly #environment: nunjucks.Environment;
-  readonly #places: string[];
+  readonly #root: string;
+  /** What an operator put in the place of ours, by the name of the view. */
+  #overrides: ReadonlyMap<string, ViewSource> = new Map();
   readonly #foreign = new Map<string, ReadonlyMap<string, ViewSource>>();
   readonly #loaders: readonly CachingLoader[];
 
-  constructor({ root, overrides, asset, clock, strict }: ViewsInput) {
-    this.#places = overrides === undefined ? [root] : [overrides, root];
-    const files = this.#places.map((place) => new nunjucks.FileSystemLoader(place));
+  constructor({ root, asset, clock, strict }: ViewsInput) {
+    this.#root = root;
     // A plugin that takes the place of a built-in one brings views of the same names.
-    this.#loaders = [...files.slice(0, -1), { getSource: (name) => this.#sourceOf(name) }, ...files.slice(-1)];
+    this.#loaders = [
+      { getSource: (name) => loaderSource(this.#overrides.get(name)) },
+      { getSource: (name) => loaderSource(this.#ofPlugin(name)) },
+      new nunjucks.FileSystemLoader(root),
+    ];
     this.#environment = new nunjucks.Environment([...this.#loaders], {
       autoescape: true,
       throwOnUndefined: strict ?? false,
@@ -47,21 +50,41 @@ export class Views {
    */
   prepare(plugin: string, folder: string): () => () => void {
     const sources = readPluginViews(plugin, folder);
-    for (const [view, source] of sources) this.#refuseBroken(plugin, view, source);
+    for (const [view, source] of sources) this.#refuseBroken(`Plugin ${plugin}`, view, source);
     return () => {
-      this.#forgetCompiled(plugin);
+      this.#forgetCompiled(`${plugin}/`);
       this.#foreign.set(plugin, sources);
       return () => {
         this.#foreign.delete(plugin);
-        this.#forgetCompiled(plugin);
+        this.#forgetCompiled(`${plugin}/`);
       };
+    };
+  }
+
+  /**
+   * Reads and compiles single views that an operator puts in the place of ours; what is returned puts them into force, and then
+   * returns the undo.
+   *
+   * @throws start error for a folder or a view that cannot be used
+   */
+  prepareOverrides(folder: string | undefined): () => () => void {
+    const next = folder === undefined ? new Map<string, ViewSource>() : readViews('http.viewOverrides', folder);
+    for (const [view, source] of next) this.#refuseBroken('http.viewOverrides', view, source);
+    return () => {
+      const old = this.#overrides;
+      const use = (views: ReadonlyMap<string, ViewSource>): void => {
+        this.#overrides = views;
+        this.#forgetCompiled('');
+      };
+      use(next);
+      return () => use(old);
     };
   }
 
   /** The template that an endpoint of the plugin means, or a start error that names it. */
   resolve(plugin: string, view: string): string {
     const found = [`${plugin}/${view}`, view].find(
-      (name) => this.#ofPlugin(name) !== null || this.#places.some((place) => existsSync(join(place, name))),
+      (name) => this.#overrides.has(name) || this.#ofPlugin(name) !== undefined || existsSync(join(this.#root, name)),
     );
     if (found === undefined) throw startError(`Plugin ${plugin} names the view ${view}, which is not there.`);
     return found;
@@ -71,33 +94,32 @@ export class Views {
     return this.#environment.render(template, model);
   }
 
-  #refuseBroken(plugin: string, view: string, { src, path }: ViewSource): void {
+  #refuseBroken(owner: string, view: string, { src, path }: ViewSource): void {
     try {
       void new nunjucks.Template(src, this.#environment, path, true);
     } catch (cause) {
       const message = cause instanceof Error ? cause.message : String(cause);
       const [, line, reason = message] = /\[Line (\d+), Column \d+\]\s*([\s\S]*)/.exec(message) ?? [];
       const place = line === undefined ? view : `${view}:${line}`;
-      throw startError(`Plugin ${plugin}, view ${place}: ${reason.trim()}`, cause);
+      throw startError(`${owner}, view ${place}: ${reason.trim()}`, cause);
     }
   }
 
-  #forgetCompiled(plugin: string): void {
+  #forgetCompiled(prefix: string): void {
     for (const { cache = {} } of this.#loaders) {
-      for (const name of Object.keys(cache)) if (name.startsWith(`${plugin}/`)) cache[name] = undefined;
+      for (const name of Object.keys(cache)) if (name.startsWith(prefix)) cache[name] = undefined;
     }
   }
 
-  #sourceOf(name: string): nunjucks.LoaderSource {
-    const source = this.#ofPlugin(name);
-    // nunjucks takes null for "not here"; its types do not say so.
-    return (source === null ? null : { ...source, noCache: false }) as nunjucks.LoaderSource;
-  }
-
-  #ofPlugin(name: string): ViewSource | null {
+  #ofPlugin(name: string): ViewSource | undefined {
     const slash = name.indexOf('/');
-    return this.#foreign.get(name.slice(0, slash))?.get(name.slice(slash + 1)) ?? null;
+    return this.#foreign.get(name.slice(0, slash))?.get(name.slice(slash + 1));
   }
+}
+
+/** nunjucks takes null for "not here"; its types do not say so. */
+function loaderSource(source: ViewSource | undefined): nunjucks.LoaderSource {
+  return (source === undefined ? null : { ...source, noCache: false }) as nunjucks.LoaderSource;
 }
 
 /** What nunjucks has compiled from a loader it keeps there. */

@@ -194,7 +194,8 @@ describe('a case that is sent now', () => {
     const result = await run({ route: 'sink', assertions: { protocol }, envelopes: [envelope] }, routed(sink));
     clearInterval(ticks);
     assert.equal(result.assertions.length, 50);
-    assert.ok(longest < 300, `the loop was held for ${longest} ms`);
+    // Without slices it was 9 s; a busy machine adds its own.
+    assert.ok(longest < 1500, `the loop was held for ${longest} ms`);
   });
 
   test('signs in under TLS, and shows neither name nor password', async (t) => {
