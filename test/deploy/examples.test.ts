@@ -109,6 +109,21 @@ describe('the example configurations', () => {
         (await imap.command('LIST "" "*"')).map(({ text }) => text).join('\n'),
         /\\Drafts[^]*\\Sent|\\Sent[^]*\\Drafts/,
       );
+
+      // Folders that come and go over HTTP, in the same IMAP session.
+      const admin = HttpClient.admin(server.http);
+      const folders = '/store/example.org/anna/folders';
+      const listed = async () => (await imap.command('LIST "" "*"')).map(({ text }) => text.split(' ').at(-1));
+      await admin.json(folders, { json: { name: 'Projects' } }, 201);
+      assert.ok((await listed()).includes('Projects'), (await listed()).join());
+      await imap.command('STATUS Projects (MESSAGES)');
+      await admin.json(folders, { json: { name: '2026', parent: 'Projects' } }, 201);
+      assert.ok((await listed()).includes('Projects/2026'));
+      await admin.json(`${folders}/Projects`, { method: 'PATCH', json: { name: 'Work' } });
+      const renamed = await listed();
+      assert.ok(renamed.includes('Work/2026') && !renamed.includes('Projects'), renamed.join());
+      await admin.request(`${folders}/Work?recursive=true`, { method: 'DELETE' });
+      assert.ok(!(await listed()).some((name) => name?.startsWith('Work')));
       await imap.logout();
       assert.deepEqual(await dovecot.complaints(), []);
 
