@@ -7,7 +7,7 @@ import type { Pages } from './page.js';
 import { problemDocument } from './problem-document.js';
 import { wayBack } from './way-back.js';
 
-/** Everything that is thrown becomes an answer here, as JSON, page or toast of the same document. */
+/** Everything that is thrown becomes an answer here, as JSON, page or toast. */
 export function problemBoundary(pages: Pages, log: Log): Stage {
   return async function answerProblems(ctx: Context, next: Next) {
     try {
@@ -49,7 +49,9 @@ const causeOf = (found: Problem): unknown => found.details.cause ?? found;
 function write(ctx: Context, found: Problem, pages: Pages, log: Log): void {
   const document = problemDocument(found, ctx.state.exchange.id);
   if (wantsHtml(ctx)) {
-    const html = tryRender(ctx, { problem: document, back: backOf(ctx) }, pages, log);
+    const { title } = classOf(found);
+    const shown = { ...document, title, detail: found.details.detail };
+    const html = tryRender(ctx, { problem: shown, back: backOf(ctx) }, pages, log);
     if (html !== undefined) {
       ctx.set('Content-Type', 'text/html; charset=utf-8');
       ctx.body = html;

@@ -1,11 +1,12 @@
+import { STATUS_CODES } from 'node:http';
 import { classOf, type InvalidPlace, type Page, type Problem } from '../problem.js';
 
-/** RFC 9457, with the request id. The JSON answer, the error page and the toast are all made from it. */
+/** RFC 9457, with the request id. The error page and the toast are made from it as well, under a title of our own. */
 export interface ProblemDocument {
   readonly type: string;
   readonly title: string;
   readonly status: number;
-  readonly detail?: string;
+  readonly detail: string;
   readonly requestId: string;
   readonly errors?: readonly InvalidPlace[];
   /** Pages that may have been meant. */
@@ -13,13 +14,14 @@ export interface ProblemDocument {
 }
 
 export function problemDocument(problem: Problem, requestId: string): ProblemDocument {
-  const { title, http } = classOf(problem);
-  const { detail, errors, instead } = problem.details;
+  const { title: sentence, http } = classOf(problem);
+  const { detail = `${sentence}.`, errors, instead } = problem.details;
   return {
     type: 'about:blank',
-    title,
+    // For this type, the status phrase (RFC 9457 §4.2.1).
+    title: STATUS_CODES[http] ?? sentence,
     status: http,
-    ...(detail === undefined ? {} : { detail }),
+    detail,
     requestId,
     ...(errors === undefined || errors.length === 0 ? {} : { errors }),
     ...(instead === undefined ? {} : { instead }),

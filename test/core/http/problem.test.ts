@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict';
+import { STATUS_CODES } from 'node:http';
 import { after, before, test } from 'node:test';
+import { problemDocument } from '../../../core/http/problem-document.js';
+import { problem, problems, type ProblemName } from '../../../core/problem.js';
 import { openShell, type OpenedShell } from './opened-shell.js';
 
 let opened: OpenedShell;
@@ -15,13 +18,31 @@ test('a problem is RFC 9457 with the id of the request', async () => {
   assert.equal(answer.status, 404);
   assert.deepEqual(await answer.json(), {
     type: 'about:blank',
-    title: 'Not found',
+    title: 'Not Found',
     status: 404,
     detail: 'There is no item none.',
     requestId: 'from-the-client.1',
   });
   assert.equal(answer.headers.get('x-request-id'), 'from-the-client.1');
   assert.equal(answer.headers.get('cache-control'), 'no-store');
+});
+
+test('the title of about:blank is the phrase of the status; what says more is the detail', async () => {
+  for (const [path, status] of [
+    ['/nowhere', 401],
+    ['/items/none', 404],
+    ['/broken', 500],
+    ['/open?unknown=1', 400],
+  ] as const) {
+    const answer = await opened.get(path, path === '/nowhere' ? { as: null } : {});
+    const { type, title, detail } = (await answer.json()) as Record<string, string>;
+    assert.deepEqual([answer.status, type, title], [status, 'about:blank', STATUS_CODES[status]]);
+    assert.match(detail ?? '', /\.$/);
+  }
+  for (const [name, { http, title }] of Object.entries(problems)) {
+    const document = problemDocument(problem(name as ProblemName), 'id');
+    assert.deepEqual([document.title, document.detail], [STATUS_CODES[http], `${title}.`]);
+  }
 });
 
 test('a request id with other characters is replaced', async () => {
