@@ -3,19 +3,29 @@ import type { MetricFamily } from '../../core/contracts/server.js';
 /** What our own names begin with in the other formats; here the prefix stands for it. */
 const OWN = 'postern_';
 
+export interface GraphiteOptions {
+  /** Dotted path before every name; empty for none. */
+  readonly prefix: string;
+  /** Labels as tags, or as parts of the path. */
+  readonly names: 'tagged' | 'flat';
+}
+
 /**
- * Lines of Graphite's plaintext protocol: `path;tag=value value unixSeconds`. Numbers that are none are left out, for
- * Graphite has no word for them.
- *
- * @param prefix dotted path before every name; empty for none
+ * Lines of Graphite's plaintext protocol: `path;tag=value value unixSeconds`, or `path.tag.value value unixSeconds`.
+ * Numbers that are none are left out, for Graphite has no word for them.
  */
-export function graphiteLines(families: readonly MetricFamily[], prefix: string, now: number): string {
+export function graphiteLines(
+  families: readonly MetricFamily[],
+  { prefix, names }: GraphiteOptions,
+  now: number,
+): string {
   const seconds = Math.floor(now / 1000);
   const start = prefix === '' ? '' : `${prefix}.`;
+  const labelsOf = names === 'flat' ? nodesOf : tagsOf;
   const lines = families.flatMap(({ samples }) =>
     samples
       .filter(({ value }) => Number.isFinite(value))
-      .map(({ name, labels, value }) => `${start}${pathOf(name)}${tagsOf(labels)} ${value} ${seconds}\n`),
+      .map(({ name, labels, value }) => `${start}${pathOf(name)}${labelsOf(labels)} ${value} ${seconds}\n`),
   );
   return lines.join('');
 }
@@ -36,5 +46,13 @@ function tagsOf(labels: Readonly<Record<string, string | number>>): string {
     )
     .filter(([, value]) => value !== '')
     .map(([name, value]) => `;${name}=${value}`)
+    .join('');
+}
+
+/** A label is two nodes of the path, so that another label with the same value has another path. */
+function nodesOf(labels: Readonly<Record<string, string | number>>): string {
+  return Object.entries(labels)
+    .filter(([, value]) => value !== '')
+    .map(([name, value]) => `.${name}.${String(value).replace(/[^\w-]/g, '_')}`)
     .join('');
 }

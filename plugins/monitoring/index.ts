@@ -80,7 +80,7 @@ export const monitoring = definePlugin({
         history,
         health: healthOverview,
         clock,
-        prefix: () => settings.graphite.prefix,
+        graphite: () => settings.graphite,
       }),
     );
     mountLog(context, { serverLog, stopping: lifecycle.stopping, settings: () => settings });

@@ -54,6 +54,12 @@ export const MonitoringOptions = z.strictObject({
         .regex(/^(?:[\w-]+(?:\.[\w-]+)*)?$/)
         .default('postern')
         .describe('Dotted path before every name at /metrics/graphite; empty for none.'),
+      names: z
+        .enum(['tagged', 'flat'])
+        .default('tagged')
+        .describe(
+          'Labels as tags (a.b;listener=mx), or as parts of the path (a.b.listener.mx) for a Graphite without tags.',
+        ),
     })
     .prefault({})
     .describe('Metrics for Graphite.'),

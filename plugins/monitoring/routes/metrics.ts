@@ -4,7 +4,7 @@ import type { HealthOverview, MetricsExposition } from '../../../core/contracts/
 import { defineEndpoint, respond, type AnyEndpoint } from '../../../core/http/endpoint.js';
 import { drawChart, formatValue, HEIGHT, WIDTH } from '../chart-drawing.js';
 import { charts } from '../charts.js';
-import { graphiteLines } from '../graphite.js';
+import { graphiteLines, type GraphiteOptions } from '../graphite.js';
 import { fullHealth } from '../health-report.js';
 import type { MetricHistory } from '../history.js';
 
@@ -47,8 +47,7 @@ export interface MetricsParts {
   readonly history: MetricHistory;
   readonly health: HealthOverview;
   readonly clock: Clock;
-  /** Of the lines for Graphite. */
-  readonly prefix: () => string;
+  readonly graphite: () => GraphiteOptions;
 }
 
 export function metricsEndpoints(parts: MetricsParts): readonly AnyEndpoint[] {
@@ -162,7 +161,7 @@ const historyEndpoint = ({ history }: MetricsParts): AnyEndpoint =>
     handle: ({ query }): History => modelOf(history, query.period),
   });
 
-const graphiteEndpoint = ({ metrics, prefix, clock }: MetricsParts): AnyEndpoint =>
+const graphiteEndpoint = ({ metrics, graphite, clock }: MetricsParts): AnyEndpoint =>
   defineEndpoint({
     method: 'GET',
     path: '/metrics/graphite',
@@ -176,12 +175,17 @@ const graphiteEndpoint = ({ metrics, prefix, clock }: MetricsParts): AnyEndpoint
         .regex(/^[\w-]+(?:\.[\w-]+)*$/)
         .optional()
         .describe('Dotted path before every name, instead of the configured one.'),
+      names: z
+        .enum(['tagged', 'flat'])
+        .optional()
+        .describe('Labels as tags or as parts of the path, instead of what is configured.'),
     }),
     produces: ['text'],
     fallback: 'text',
     cache: 'no-store',
     handle: async ({ query }) => {
-      const body = graphiteLines(await metrics.collect(), query.prefix ?? prefix(), clock.now());
+      const { prefix = graphite().prefix, names = graphite().names } = query;
+      const body = graphiteLines(await metrics.collect(), { prefix, names }, clock.now());
       return respond({ text: { body, contentType: 'text/plain; charset=utf-8' } });
     },
   });

@@ -107,13 +107,31 @@ test('Graphite gets dots, tags, seconds and only numbers, whatever a label says'
       family('postern_http_requests_total', Infinity),
       family('process_open_fds', 12, { a: '~x;y z\n9 9 9', b: '' }),
     ],
-    'site.postern',
+    { prefix: 'site.postern', names: 'tagged' },
     1_700_000_000_900,
   );
   assert.equal(
     lines,
     'site.postern.mail.accepted.total;listener=mx 3 1700000000\n' +
       'site.postern.process.open.fds;a=_x_y_z_9_9_9 12 1700000000\n',
+  );
+});
+
+test('Graphite without tags gets each label as two parts of the path', () => {
+  const lines = graphiteLines(
+    [
+      family('postern_mail_accepted_total', 3, { listener: 'mx' }),
+      family('postern_smtp_seconds', 4, { le: '0.5', tls: '' }),
+      family('process_open_fds', 12, { a: '~x;y z\n.9' }),
+    ],
+    { prefix: '', names: 'flat' },
+    1_700_000_000_900,
+  );
+  assert.equal(
+    lines,
+    'mail.accepted.total.listener.mx 3 1700000000\n' +
+      'smtp.seconds.le.0_5 4 1700000000\n' +
+      'process.open.fds.a._x_y_z__9 12 1700000000\n',
   );
 });
 
@@ -183,4 +201,10 @@ test('/metrics/graphite is one line for each number, with the prefix that was ch
   assert.ok(lines.includes('mx1.health.state;component=disk;state=up 1 1795262400'));
   assert.match(await (await site.get('/metrics/graphite?prefix=a.b')).text(), /^a\.b\./);
   assert.equal((await site.get('/metrics/graphite?prefix=a%0Ab')).status, 400);
+  const flat = (await (await site.get('/metrics/graphite?names=flat')).text()).trimEnd().split('\n');
+  for (const line of flat) assert.match(line, /^mx1(?:\.[\w-]+)+ -?[\d.e+-]+ 1795262400$/);
+  assert.ok(flat.includes('mx1.health.state.component.disk.state.up 1 1795262400'));
+  assert.equal(new Set(flat).size, flat.length);
+  const other = { configuration, options: { graphite: { names: 'flat' } } };
+  assert.doesNotMatch(await (await (await openPluginSite(t, monitoring, other)).get('/metrics/graphite')).text(), /;/);
 });
