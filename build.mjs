@@ -74,7 +74,7 @@ function sweep() {
 }
 
 /** Loaded when somebody needs them, as packages: a start does not wait for them, and most servers never want them. */
-const loadedLate = ['koa-body', 'mailauth', 'mailparser', 'sanitize-html'];
+const loadedLate = ['htmlparser2', 'koa-body', 'mailauth', 'mailparser', 'sanitize-html'];
 
 const target = 'node20.19';
 

@@ -27,6 +27,7 @@ export function beginExchange(clock: Clock, trustedProxies: () => NetworkSet): S
       account: null,
       route: undefined,
       params: {},
+      page: undefined,
       asked: false,
       audit: undefined,
     };

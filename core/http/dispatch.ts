@@ -1,10 +1,10 @@
-import { isProblem, problem } from '../problem.js';
+import { classOf, isProblem, problem } from '../problem.js';
 import type { AccessRules } from './access-rules.js';
 import { unauthorized, type AccessControl } from './access.js';
 import { isPageForm, isResponse, writeAnswer } from './answer.js';
 import { bodyType, isForm, readBody, readFields, type ReadBody } from './body.js';
 import { askToConfirm } from './confirmation.js';
-import type { HandlerInput, Method, Representation, Response } from './endpoint.js';
+import type { HandlerInput, Method, RefusedForm, Representation, Response } from './endpoint.js';
 import { holdAll } from './endpoint-hold.js';
 import { namesTag } from './entity-tag.js';
 import { wantsFragment, type Context } from './exchange.js';
@@ -12,6 +12,7 @@ import { negotiate, prefersHtml } from './negotiation.js';
 import type { Notices } from './notices.js';
 import type { HttpSettings } from './options.js';
 import { listPath, type Pages } from './page.js';
+import { pageField, refillForm } from './refused-form.js';
 import { confirmationView } from './question.js';
 import { parseFields, type Fields } from './request-target.js';
 import { schemaOf } from './route.js';
@@ -21,6 +22,7 @@ import { namesake, wrongMethod } from './other-ways.js';
 import type { Found, MatchedRoute, RouteTable } from './route-table.js';
 import type { Uploads } from './uploads.js';
 import { validate } from './validation.js';
+import { wayBack, withParameter } from './way-back.js';
 import { runAs } from '../watchdog/running-code.js';
 
 export interface DispatchParts {
@@ -129,10 +131,12 @@ export class Dispatcher {
     const { access, pages, uploads, settings } = this.#parts;
     const { endpoint } = matched.route;
     const representation = chooseRepresentation(ctx, matched);
-    const read: ReadBody =
+    const read = takePage(
+      ctx,
       form === undefined
         ? await readBody(ctx, endpoint.body, { ...settings().limits, uploadBytes: this.#parts.uploadLimit() }, uploads)
-        : { kind: 'form', fields: form };
+        : { kind: 'form', fields: form },
+    );
     await onlyOnce(ctx, matched, read, this.#parts.answers, async (body, once) => {
       const given = readGiven(ctx, matched, { representation, read: body, once, access });
       const write = (response: Response, pageModel: () => object): Promise<void> =>
@@ -150,14 +154,77 @@ export class Dispatcher {
         ctx.state.exchange.asked = response.view === confirmationView;
         await write(response, () => endpoint.page?.(response.model, input) ?? asObject(response.model));
       } catch (error) {
-        if (isProblem(error)) ctx.state.exchange.audit = error.details.audit;
-        const again = representation === 'html' ? endpoint.again : undefined;
-        if (again === undefined || !isProblem(error) || error.problem !== 'invalid') throw error;
-        const response = await again({ ...given, fields: fieldsOf(body), problem: error });
-        await write({ ...response, status: 422 }, () => asObject(response.model));
+        if (!isProblem(error)) throw error;
+        ctx.state.exchange.audit = error.details.audit;
+        if (representation !== 'html') throw error;
+        const refused = { ...given, fields: fieldsOf(body), problem: error };
+        if (endpoint.again !== undefined && error.problem === 'invalid') {
+          const response = await endpoint.again(refused);
+          swapWholePage(ctx);
+          await write({ ...response, status: 422 }, () => asObject(response.model));
+        } else if (!(await this.#showFormAgain(ctx, refused))) throw error;
       }
     });
   }
+
+  /** The page of the form, with what was written and what is wrong with it; false when there is no such page for this account. */
+  async #showFormAgain(ctx: Context, { fields, problem: refusal }: RefusedForm<unknown, unknown>): Promise<boolean> {
+    const { access, pages, table } = this.#parts;
+    if (!['invalid', 'conflict'].includes(refusal.problem) || !isForm(bodyType(ctx))) return false;
+    const action = ctx.url;
+    const page = withParameter(wayBack(ctx) ?? action, 'notice', undefined);
+    const [path = ''] = page.split('?', 1);
+    const matched = table().find(path)?.routes.get('GET');
+    if (matched?.route.template === undefined || !pages.may(ctx, path)) return false;
+    const { endpoint, mark, plugin, template } = matched.route;
+    const release = holdAll([endpoint]);
+    try {
+      // A view shows links and filters of the address that it is asked for.
+      ctx.url = page;
+      const read: ReadBody = { kind: 'none' };
+      const input = {
+        ...readGiven(ctx, matched, { representation: 'html', read, once: undefined, access }),
+        body: undefined,
+      };
+      const result = await runAs(mark, () => endpoint.handle(input));
+      const { model, view }: Partial<Response> = isResponse(result) ? result : { model: result };
+      const html = pages.render(
+        ctx,
+        view === undefined ? template : pages.resolve(plugin, view),
+        endpoint.summary,
+        endpoint.page?.(model, input) ?? asObject(model),
+      );
+      const again = await refillForm(html, { action, fields, details: refusal.details, page });
+      if (again === undefined) return false;
+      swapWholePage(ctx);
+      ctx.status = classOf(refusal).http;
+      ctx.set({ 'Cache-Control': 'no-store', 'Content-Type': 'text/html; charset=utf-8' });
+      ctx.body = again;
+      return true;
+    } catch (error) {
+      // What keeps the page from being shown is not what was wrong with the form.
+      if (isProblem(error)) return false;
+      throw error;
+    } finally {
+      ctx.url = action;
+      release();
+    }
+  }
+}
+
+/** The page that a form says it is on is no field of its endpoint. */
+function takePage(ctx: Context, read: ReadBody): ReadBody {
+  if (read.kind !== 'form' && read.kind !== 'raw') return read;
+  const { [pageField]: page, ...fields } = read.fields;
+  if (typeof page === 'string') ctx.state.exchange.page = page;
+  return page === undefined ? read : { ...read, fields };
+}
+
+/** Wherever htmx would have put the answer of a form that succeeds: the page with what is wrong takes the place of the page. */
+function swapWholePage(ctx: Context): void {
+  if (ctx.get('HX-Request') !== 'true') return;
+  const target = wantsFragment(ctx) ? '#content' : 'body';
+  ctx.set({ 'HX-Retarget': target, 'HX-Reswap': 'innerHTML', 'HX-Reselect': 'unset' });
 }
 
 const fieldsOf = (body: ReadBody): Fields => (body.kind === 'form' || body.kind === 'raw' ? body.fields : {});

@@ -15,6 +15,8 @@ export interface Exchange {
   /** Set when the path and method belong to an endpoint. */
   route: Route | undefined;
   params: Readonly<Record<string, string>>;
+  /** The page of the form, where the form says it itself. */
+  page: string | undefined;
   /** The answer only asks to confirm: nothing was done. */
   asked: boolean;
   /** What the audit log shall say beside who, where and what status. */

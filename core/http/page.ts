@@ -45,6 +45,11 @@ export class Pages {
     return views.render(template, { ...model, layout, page: this.model(ctx, title) });
   }
 
+  /** Whether the account may see the page of that path. */
+  may(ctx: Context, path: string): boolean {
+    return this.#input.may(ctx.state.exchange.account, 'GET', path) ?? false;
+  }
+
   /** The template that the plugin means by that name. */
   resolve(plugin: string, view: string): string {
     return this.#input.views.resolve(plugin, view);

@@ -15,7 +15,7 @@ export function validate(
   pointers: 'names' | 'json',
 ): unknown {
   if (schema === undefined) return value;
-  const result = schema.safeParse(value);
+  const result = schema.safeParse(value, { error: plainMessage });
   if (result.success) return result.data;
   throw problemOf(result.error.issues, name, pointers);
 }
@@ -33,3 +33,12 @@ function placeOf(issue: Issue, pointers: 'names' | 'json'): InvalidPlace {
   const pointer = pointers === 'names' ? path.join('.') : path.map((step) => `/${step}`).join('');
   return { pointer, message: issue.message };
 }
+
+/** For what people get wrong in a form; undefined keeps the message of the schema. */
+const plainMessage: z.core.$ZodErrorMap = (issue) => {
+  if (issue.code === 'invalid_type' && issue.input === undefined) return 'is required';
+  if (issue.code === 'invalid_type' && ['number', 'int'].includes(issue.expected)) return 'must be a number';
+  if (issue.code === 'too_small' && issue.origin === 'string' && issue.minimum === 1) return 'must not be empty';
+  if (issue.code === 'too_big' && issue.origin === 'string') return `may have ${issue.maximum} characters at most`;
+  return undefined;
+};

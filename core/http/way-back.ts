@@ -5,6 +5,8 @@ export const isOwnPath = (target: string): boolean => /^\/(?![/\\])[^\\\p{Cc}]*$
 
 /** Path and query of the page that the request came from, when that page is ours. */
 export function wayBack(ctx: Context): string | undefined {
+  const { page } = ctx.state.exchange;
+  if (page !== undefined && isOwnPath(page)) return page;
   const referer = ctx.get('Referer');
   if (!/^https?:\/\//i.test(referer) || !URL.canParse(referer)) return undefined;
   const { host, pathname, search } = new URL(referer);

@@ -4,6 +4,8 @@ import type { ExplainQuestion, Explaining } from '../../core/contracts/explainin
 import type { PluginsOverview, PluginState } from '../../core/contracts/plugins-overview.js';
 import type { Catalogue } from '../../core/contracts/server.js';
 import { type AnyEndpoint, defineEndpoint } from '../../core/http/endpoint.js';
+import { parseAddress } from '../../core/mime/address.js';
+import { isProblem } from '../../core/problem.js';
 import { phases, stages } from '../../core/smtp/hook.js';
 import { chainByStage, explanationPage } from './pipeline-page.js';
 import { PluginAnswer, pluginRows } from './plugin-list.js';
@@ -35,14 +37,32 @@ const recipients = z
   .union([z.string().max(100_000), z.array(z.string().max(1024)).max(100)])
   .transform((given) => (typeof given === 'string' ? given.split(/[\s,]+/).filter((part) => part !== '') : given))
   .refine((list) => list.length > 0, 'name at least one recipient')
-  .refine((list) => list.length <= 100, 'at most 100 recipients');
+  .refine((list) => list.length <= 100, 'at most 100 recipients')
+  .superRefine((list, context) => {
+    for (const written of list) checkAddress(written, context);
+  });
+
+/** Here, too, so that all that is wrong with a question is said at once. */
+function checkAddress(written: string, context: z.RefinementCtx): void {
+  try {
+    parseAddress(written);
+  } catch (error) {
+    if (!isProblem(error)) throw error;
+    context.addIssue({ code: 'custom', message: `${written}: ${error.details.detail ?? 'is no address'}` });
+  }
+}
 
 const Question = z.strictObject({
   ip: z
     .string()
     .refine((ip) => isIP(ip) !== 0, 'must be an IP address')
     .describe('Of the client.'),
-  ehlo: z.string().min(1).max(255).default('client.example').describe('What it says in EHLO.'),
+  ehlo: z
+    .string()
+    .min(1)
+    .max(255)
+    .refine(isHelloName, 'must be a domain or an address literal')
+    .default('client.example').describe('What it says in EHLO.'),
   mode: z.enum(['mx', 'submission', 'lmtp']).default('mx').describe('Of the listener it comes to.'),
   authenticated: z
     .union([z.literal(''), z.string().max(320)])
@@ -50,7 +70,13 @@ const Question = z.strictObject({
     .default(null)
     .describe('Who has signed in, local@domain; nobody if empty.'),
   tls: z.boolean().default(false),
-  mail: z.string().max(1024).describe('Reverse-path; empty is the null reverse-path.'),
+  mail: z
+    .string()
+    .max(1024)
+    .superRefine((mail, context) => {
+      if (mail !== '' && mail !== '<>') checkAddress(mail, context);
+    })
+    .describe('Reverse-path; empty is the null reverse-path.'),
   rcpt: recipients.describe('Recipients: a list, or a text with blanks or commas between them.'),
 });
 

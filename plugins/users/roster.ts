@@ -3,9 +3,10 @@ import type { Clock } from '../../core/clock.js';
 import { hashPassword } from '../../core/password.js';
 import { problem } from '../../core/problem.js';
 import { passwordComplaint } from '../../core/password-rule.js';
+import { quotaOf } from './quota.js';
 import type { UserRecords } from './user-records.js';
 import type { UserRecord } from './user.js';
-import { invalid, canonicalUsername, newAliases, newUsername, partsOf } from './username.js';
+import { allValid, canonicalUsername, invalid, newAliases, newUsername, partsOf } from './username.js';
 
 /** A user as operators see it; nothing of the password but whether there is one. */
 export interface UserDetails {
@@ -25,7 +26,8 @@ export interface UserChange {
   readonly password?: string | undefined;
   /** All of them; what is not named is taken away. */
   readonly aliases?: readonly string[] | undefined;
-  readonly quota?: number | null | undefined;
+  /** Bytes, or a size such as `500 MB`; null means none. */
+  readonly quota?: number | string | null | undefined;
   readonly disabled?: boolean | undefined;
 }
 
@@ -76,14 +78,21 @@ export class LocalRoster implements Roster {
 
   async add(user: NewUser): Promise<UserDetails> {
     const { records, configuration, clock } = this.#input;
-    const username = newUsername(user.username, configuration.domains);
+    const { domains } = configuration;
+    const typed = canonicalUsername(user.username, domains);
+    const { username, aliases, quota } = allValid({
+      username: () => newUsername(user.username, domains),
+      aliases: () => newAliases(user.aliases ?? [], typed, domains),
+      quota: () => quotaOf(user.quota ?? null),
+      password: () => checkNewPassword(user.password, typed),
+    });
     const record: UserRecord = {
       username,
-      aliases: [...newAliases(user.aliases ?? [], username, configuration.domains)],
-      quota: user.quota ?? null,
+      aliases: [...aliases],
+      quota,
       disabled: user.disabled ?? false,
       createdAt: new Date(clock.now()).toISOString(),
-      passwordHash: await hashOf(user.password, username),
+      passwordHash: user.password === undefined ? null : await hashPassword(user.password),
     };
     this.#keepPostmaster(record);
     await records.add(record);
@@ -94,8 +103,12 @@ export class LocalRoster implements Roster {
   async change(typed: string, change: UserChange, expected: Expectation = always): Promise<UserDetails> {
     const { records, configuration } = this.#input;
     const { username, createdAt } = this.get(typed);
-    const aliases = change.aliases && newAliases(change.aliases, username, configuration.domains);
-    const passwordHash = change.password === undefined ? undefined : await hashOf(change.password, username);
+    const { aliases, quota } = allValid({
+      aliases: () => change.aliases && newAliases(change.aliases, username, configuration.domains),
+      quota: () => (change.quota === undefined ? undefined : quotaOf(change.quota)),
+      password: () => checkNewPassword(change.password, username),
+    });
+    const passwordHash = change.password === undefined ? undefined : await hashPassword(change.password);
     const changed = await records.change(username, (record) => {
       // While the password was hashed the user may have gone, and another one have come.
       if (record.createdAt !== createdAt) throw noSuchUser();
@@ -103,7 +116,7 @@ export class LocalRoster implements Roster {
       const next = {
         ...record,
         aliases: aliases === undefined ? record.aliases : [...aliases],
-        quota: change.quota === undefined ? record.quota : change.quota,
+        quota: quota === undefined ? record.quota : quota,
         disabled: change.disabled ?? record.disabled,
         passwordHash: passwordHash ?? record.passwordHash,
       };
@@ -148,11 +161,9 @@ function expect(record: UserRecord, expected: Expectation): void {
   throw problem('precondition-failed', 'Somebody else has changed this user since you read it.');
 }
 
-async function hashOf(password: string | undefined, username: string): Promise<string | null> {
-  if (password === undefined) return null;
-  const complaint = passwordComplaint(password, username);
+function checkNewPassword(password: string | undefined, username: string): void {
+  const complaint = password === undefined ? undefined : passwordComplaint(password, username);
   if (complaint !== undefined) throw invalid('password', complaint);
-  return hashPassword(password);
 }
 
 export function detailsOf(record: UserRecord): UserDetails {

@@ -17,13 +17,6 @@ const Aliases = z
 const Quota = z
   .union([z.int().min(1).max(Number.MAX_SAFE_INTEGER), z.string().max(20)])
   .nullable()
-  .transform((given, context) => {
-    if (typeof given !== 'string') return given;
-    const bytes = bytesOf(given);
-    if (bytes === undefined)
-      context.addIssue({ code: 'custom', message: 'a number of bytes, or a size such as 500 MB' });
-    return bytes ?? z.NEVER;
-  })
   .describe('Bytes, or a size such as 500 MB; null means no limit.');
 
 const Disabled = z.boolean().describe('A disabled user cannot sign in, and mail to the mailbox is refused.');
@@ -57,12 +50,3 @@ export const UserAnswer = z.object({
   hasPassword: z.boolean(),
   createdAt: z.string(),
 });
-
-const steps: Readonly<Record<string, number>> = { '': 1, k: 2 ** 10, m: 2 ** 20, g: 2 ** 30, t: 2 ** 40 };
-
-/** `1.5 GB` → bytes, in steps of 1024 as pages show them. */
-function bytesOf(text: string): number | undefined {
-  const [, count, unit = ''] = /^\s*(\d{1,9}(?:\.\d{1,3})?)\s*([kmgt]?)i?b?\s*$/i.exec(text) ?? [];
-  const bytes = Math.round(Number(count) * (steps[unit.toLowerCase()] ?? Number.NaN));
-  return Number.isSafeInteger(bytes) && bytes > 0 ? bytes : undefined;
-}

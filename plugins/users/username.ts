@@ -1,5 +1,5 @@
 import { parseDomain } from '../../core/mime/address.js';
-import { problem, type Problem } from '../../core/problem.js';
+import { isProblem, problem, type InvalidPlace, type Problem } from '../../core/problem.js';
 
 /**
  * Names of users are `local@domain` in lower case.
@@ -85,4 +85,23 @@ function inDomains(name: string, field: string, domains: readonly string[]): str
 
 export function invalid(field: string, message: string): Problem {
   return problem('invalid', { detail: message, errors: [{ pointer: `/${field}`, message }] });
+}
+
+/** What the checks make of their fields. Those that throw `invalid` become one problem, with all that is wrong. */
+export function allValid<T extends Readonly<Record<string, unknown>>>(checks: {
+  readonly [K in keyof T]: () => T[K];
+}): T {
+  const errors: InvalidPlace[] = [];
+  const entries = Object.entries<() => unknown>(checks).map(([name, check]): [string, unknown] => {
+    try {
+      return [name, check()];
+    } catch (error) {
+      if (!isProblem(error) || error.problem !== 'invalid') throw error;
+      errors.push(...(error.details.errors ?? []));
+      return [name, undefined];
+    }
+  });
+  const [first] = errors;
+  if (first !== undefined) throw problem('invalid', { detail: first.message, errors });
+  return Object.fromEntries(entries) as T;
 }

@@ -29,7 +29,9 @@ const Params = z.object({
   domain: name.describe('A domain, [literal], route:NAME, or site:NAME for all with the same servers.'),
 });
 
-const count = z.union([z.literal(''), z.null(), z.int().min(0).max(10_000)]).optional();
+const count = z
+  .union([z.literal(''), z.null(), z.int().min(0).max(10_000)], 'must be a whole number from 0 to 10,000, or empty')
+  .optional();
 
 const Body = z.strictObject({
   suspendedUntil: z

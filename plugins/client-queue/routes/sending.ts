@@ -4,7 +4,7 @@ import { repeatedKeys, repetition, type RepeatedKey } from '../../../core/config
 import { counted } from '../../../core/counted.js';
 import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
 import { problemOf } from '../../../core/http/validation.js';
-import { problem } from '../../../core/problem.js';
+import { isProblem, problem } from '../../../core/problem.js';
 import { CaseDefinition } from '../case/definition.js';
 import { type MessageQuery, type OutgoingRequest, requestOfCase, requestOfMessage } from '../case/outgoing-request.js';
 import type { KeptUpload } from '../case/upload-shelf.js';
@@ -133,12 +133,24 @@ async function withRequest<T>(
   if (type.startsWith('application/json5')) return work(requestOfCase(await caseOf(request), ground));
   const written = fieldOf(request, 'case');
   if (written !== undefined && written.trim() !== '' && !request.files.some(({ size }) => size > 0))
-    return work(requestOfCase(parseCase(written), ground));
+    return work(inField('case', request, () => requestOfCase(parseCase(written), ground)));
   const upload = await uploadOf(site, request);
   try {
     return await work(requestOfMessage(messageQuery(query, request), upload));
   } finally {
     await upload.release();
+  }
+}
+
+/** What is wrong with a field of the form is said beside that field. */
+function inField<T>(name: string, { representation }: EndpointRequest, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (representation !== 'html' || !isProblem(error)) throw error;
+    const { detail = 'It cannot be read.', errors = [{ pointer: '', message: detail }] } = error.details;
+    const places = errors.map(({ pointer, message }) => ({ pointer: `/${name}${pointer}`, message }));
+    throw problem('invalid', { detail, errors: places });
   }
 }
 

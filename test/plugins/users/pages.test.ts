@@ -100,6 +100,40 @@ describe('the pages of users', () => {
     assert.doesNotMatch(text, /sh0rtpwd/);
   });
 
+  it('bring a refused form back with every message and what was written, but for the password', async (test) => {
+    const server = await openServer(test, { users });
+    const fields = { username: 'b c', password: 'sh0rtpwd', aliases: 'fine\r\nnot@fine@', quota: 'much' };
+    const { status, text } = await post(server, '/users', fields);
+    assert.equal(status, 422);
+    assert.match(text, /<h1>Users<\/h1>/);
+    for (const name of ['username', 'password', 'aliases', 'quota']) {
+      assert.match(text, new RegExp(`name="${name}"[^>]* aria-invalid="true"`), name);
+      assert.match(text, new RegExp(`<p class="error" id="field-${name}-error">`), name);
+    }
+    assert.match(text, /name="username"[^>]* value="b c"/);
+    assert.match(text, />\nfine\r?\nnot@fine@<\/textarea>/);
+    assert.match(text, /name="quota"[^>]* value="much"/);
+    assert.doesNotMatch(text, /sh0rtpwd/);
+    const taken = await post(server, '/users', { username: 'anna', quota: '5 MB' });
+    assert.equal(taken.status, 409);
+    assert.match(taken.text, /role="alert"/);
+    assert.match(taken.text, /name="quota"[^>]* value="5 MB"/);
+    const changed = await post(server, '/users/anna%40example.org', {
+      _method: 'PATCH',
+      aliases: '@',
+      quota: 'x',
+      disabled: 'true',
+    });
+    assert.equal(changed.status, 422);
+    assert.match(changed.text, /<h1>anna@example\.org<\/h1>/);
+    assert.match(changed.text, /id="field-aliases-error"[^]*id="field-quota-error"/);
+    assert.match(changed.text, /<option value="true" selected>/);
+    assert.match(
+      (await post(server, '/users/anna%40example.org', { _method: 'PATCH', password: 'short' })).text,
+      /id="field-password-error"/,
+    );
+  });
+
   it('change a user by forms: one for the addresses, one for the password', async (test) => {
     const server = await openServer(test, { users });
     const path = '/users/anna%40example.org';
