@@ -167,25 +167,44 @@ export class Dispatcher {
     });
   }
 
-  /** The page of the form, with what was written and what is wrong with it; false when there is no such page for this account. */
-  async #showFormAgain(ctx: Context, { fields, problem: refusal }: RefusedForm<unknown, unknown>): Promise<boolean> {
+  /**
+   * The page of the form, with what was written and what is wrong with it: the one it came from, else the one at the address of the form or
+   * near it. False when this account may see no such page.
+   */
+  async #showFormAgain(ctx: Context, refused: RefusedForm<unknown, unknown>): Promise<boolean> {
+    if (!['invalid', 'conflict'].includes(refused.problem.problem) || !isForm(bodyType(ctx))) return false;
+    const near = this.#parts.table().pageNear(ctx.path)?.endpoint.path;
+    const pages = new Set([wayBack(ctx), ctx.url, near].filter((page) => page !== undefined));
+    for (const page of pages) {
+      const html = await this.#refilledPage(ctx, withParameter(page, 'notice', undefined), refused);
+      if (html === undefined) continue;
+      swapWholePage(ctx);
+      ctx.status = classOf(refused.problem).http;
+      ctx.set({ 'Cache-Control': 'no-store', 'Content-Type': 'text/html; charset=utf-8' });
+      ctx.body = html;
+      return true;
+    }
+    return false;
+  }
+
+  async #refilledPage(
+    ctx: Context,
+    page: string,
+    { fields, problem: { details } }: RefusedForm<unknown, unknown>,
+  ): Promise<string | undefined> {
     const { access, pages, table } = this.#parts;
-    if (!['invalid', 'conflict'].includes(refusal.problem) || !isForm(bodyType(ctx))) return false;
-    const action = ctx.url;
-    const page = withParameter(wayBack(ctx) ?? action, 'notice', undefined);
     const [path = ''] = page.split('?', 1);
     const matched = table().find(path)?.routes.get('GET');
-    if (matched?.route.template === undefined || !pages.may(ctx, path)) return false;
+    if (matched?.route.template === undefined || !pages.may(ctx, path)) return undefined;
     const { endpoint, mark, plugin, template } = matched.route;
+    const action = ctx.url;
     const release = holdAll([endpoint]);
     try {
       // A view shows links and filters of the address that it is asked for.
       ctx.url = page;
       const read: ReadBody = { kind: 'none' };
-      const input = {
-        ...readGiven(ctx, matched, { representation: 'html', read, once: undefined, access }),
-        body: undefined,
-      };
+      const given = readGiven(ctx, matched, { representation: 'html', read, once: undefined, access });
+      const input = { ...given, body: undefined };
       const result = await runAs(mark, () => endpoint.handle(input));
       const { model, view }: Partial<Response> = isResponse(result) ? result : { model: result };
       const html = pages.render(
@@ -194,16 +213,10 @@ export class Dispatcher {
         endpoint.summary,
         endpoint.page?.(model, input) ?? asObject(model),
       );
-      const again = await refillForm(html, { action, fields, details: refusal.details, page });
-      if (again === undefined) return false;
-      swapWholePage(ctx);
-      ctx.status = classOf(refusal).http;
-      ctx.set({ 'Cache-Control': 'no-store', 'Content-Type': 'text/html; charset=utf-8' });
-      ctx.body = again;
-      return true;
+      return await refillForm(html, { action, fields, details, page });
     } catch (error) {
       // What keeps the page from being shown is not what was wrong with the form.
-      if (isProblem(error)) return false;
+      if (isProblem(error)) return undefined;
       throw error;
     } finally {
       ctx.url = action;

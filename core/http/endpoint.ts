@@ -191,7 +191,7 @@ export interface Endpoint<
   readonly idempotent?: boolean;
   /**
    * The page on which a person goes on when a form is refused as `invalid`: with what was written and with what is wrong. Its
-   * status is 422. Absent: the usual page of a problem, and what was written is gone.
+   * status is 422. Absent: the page that the form came from, with what was written and each message beside its field.
    */
   readonly again?: (form: RefusedForm<z.output<P>, z.output<Q>>) => Response | Promise<Response>;
   /** Not on the landing page (favicon). */

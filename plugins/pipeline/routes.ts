@@ -6,6 +6,7 @@ import type { Catalogue } from '../../core/contracts/server.js';
 import { type AnyEndpoint, defineEndpoint } from '../../core/http/endpoint.js';
 import { parseAddress } from '../../core/mime/address.js';
 import { isProblem } from '../../core/problem.js';
+import { isHelloName } from '../../core/smtp/hello-name.js';
 import { phases, stages } from '../../core/smtp/hook.js';
 import { chainByStage, explanationPage } from './pipeline-page.js';
 import { PluginAnswer, pluginRows } from './plugin-list.js';
@@ -62,7 +63,8 @@ const Question = z.strictObject({
     .min(1)
     .max(255)
     .refine(isHelloName, 'must be a domain or an address literal')
-    .default('client.example').describe('What it says in EHLO.'),
+    .default('client.example')
+    .describe('What it says in EHLO.'),
   mode: z.enum(['mx', 'submission', 'lmtp']).default('mx').describe('Of the listener it comes to.'),
   authenticated: z
     .union([z.literal(''), z.string().max(320)])

@@ -104,12 +104,13 @@ test('a form without a target goes back to its page, never to another site', asy
   assert.equal(opened.items.get('b')?.size, 3);
 });
 
-test('an invalid form without a page is answered by one that names the fields', async () => {
-  const answer = await post('/items', 'name=&size=many', { Referer: `${opened.url}/docs` });
+test('an invalid form that is on no page is answered by a page that names the fields', async () => {
+  opened.items.set('b', { name: 'b', size: 0, loud: false, text: '', tags: [] });
+  const answer = await post('/items/b', '_method=PUT&size=many');
   const html = await answer.text();
   assert.equal(answer.status, 422);
-  assert.match(html, /<code>\/name<\/code>/);
-  assert.match(html, /<code>\/size<\/code>/);
+  assert.match(html, /<h1>Invalid content</);
+  assert.match(html, /\/size: must be a number/);
 });
 
 test('every change and every refused one is on the audit trail, with what the endpoint says of it', async () => {

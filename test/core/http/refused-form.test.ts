@@ -70,8 +70,8 @@ test('a form on such a page says which page it is on, wherever it is sent to', a
 
 test('where there is no such form the page of the problem is shown', async () => {
   opened.items.set('one', { name: 'one', size: 0, loud: false, text: '', tags: [] });
-  for (const referer of ['/items/one', '/nowhere', '/items?order=wrong']) {
-    const { status, html } = await post('/items', 'name=', { Referer: `${opened.url}${referer}` });
+  for (const referer of ['/items', '/items/one', '/nowhere', '/items?order=wrong']) {
+    const { status, html } = await post('/items/one', '_method=PUT&size=many', { Referer: `${opened.url}${referer}` });
     assert.equal(status, 422, referer);
     assert.match(html, /<h1>Invalid content<\/h1>/, referer);
   }

@@ -1,0 +1,147 @@
+import assert from 'node:assert/strict';
+import { before, describe, it } from 'node:test';
+import { suiteEnding } from '../support/ending.js';
+import { startInProcess, type InProcessServer } from '../support/in-process-server.js';
+import { adminPassword } from '../support/server-process.js';
+
+const suite = suiteEnding();
+const mailbox = '/store/localhost/postmaster';
+
+interface Refused {
+  readonly page: string;
+  readonly action: string;
+  readonly fields: Readonly<Record<string, string>>;
+  /** Names of the fields that have a message. */
+  readonly wrong: readonly string[];
+  readonly multipart?: boolean;
+}
+
+const forms: Readonly<Record<string, Refused>> = {
+  'add a user': {
+    page: '/users',
+    action: '/users',
+    fields: { username: 'a b', aliases: '@', quota: 'much' },
+    wrong: ['username', 'aliases', 'quota'],
+  },
+  'make a folder': {
+    page: mailbox,
+    action: `${mailbox}/folders`,
+    fields: { name: 'a.b', parent: '' },
+    wrong: ['name'],
+  },
+  'rename a folder': {
+    page: mailbox,
+    action: `${mailbox}/folders/Mine`,
+    fields: { _method: 'PATCH', name: 'a.b' },
+    wrong: ['name'],
+  },
+  'copy a folder': {
+    page: mailbox,
+    action: `${mailbox}/folders/Mine/copy`,
+    fields: { newName: 'x..y', destinationParent: '' },
+    wrong: ['newName'],
+  },
+  'explain a mail': {
+    page: '/pipeline',
+    action: '/pipeline/explain',
+    fields: { ip: '1.2.3', ehlo: '-', mode: 'submission', mail: 'nobody', rcpt: 'bob@example.net a@b@c' },
+    wrong: ['ip', 'ehlo', 'mail', 'rcpt'],
+  },
+  'send a case': {
+    page: '/client/send',
+    action: '/client/send',
+    fields: { case: '{ envelopes: [{ mail: 5 }], odd: true }' },
+    wrong: ['case'],
+    multipart: true,
+  },
+  'queue a case that cannot be read': {
+    page: '/client/send?mode=queue',
+    action: '/client/queue',
+    fields: { case: '{ envelopes: [' },
+    wrong: ['case'],
+    multipart: true,
+  },
+  'send a message': {
+    page: '/client/send',
+    action: '/client/send',
+    fields: { mail: 'nobody', rcpt: '', eml: 'Subject: x\r\n\r\nx\r\n' },
+    wrong: ['rcpt'],
+    multipart: true,
+  },
+  'limit a destination': {
+    page: '/client/destinations/example.net',
+    action: '/client/destinations/example.net',
+    fields: { _method: 'PUT', maxConnections: 'all', ratePerMinute: '-1' },
+    wrong: ['maxConnections', 'ratePerMinute'],
+  },
+};
+
+function bodyOf({ fields, multipart }: Refused): FormData | URLSearchParams {
+  if (multipart !== true) return new URLSearchParams(fields);
+  const body = new FormData();
+  for (const [name, value] of Object.entries(fields)) {
+    if (name === 'eml') body.append(name, new Blob([value], { type: 'message/rfc822' }), 'x.eml');
+    else body.append(name, value);
+  }
+  return body;
+}
+
+/** The value in the page, of whichever kind of field. */
+function valueIn(html: string, name: string): string | undefined {
+  const [, input] =
+    new RegExp(`<input (?=[^>]* name="${name}")[^>]* value="([^"]*)"[^>]*aria-invalid`).exec(html) ?? [];
+  const [, text] = new RegExp(`<textarea (?=[^>]* name="${name}")[^>]*>\\n([^<]*)</textarea>`).exec(html) ?? [];
+  return (input ?? text)?.replaceAll('&quot;', '"');
+}
+
+describe('a form that is refused', () => {
+  let server: InProcessServer;
+
+  before(async () => {
+    server = await startInProcess(suite);
+    await server.admin.json(`${mailbox}/folders`, { json: { name: 'Mine' } }, 201);
+    await server.admin.json('/client/destinations/example.net', { method: 'PUT', json: { maxConnections: 3 } });
+  });
+
+  for (const [name, refused] of Object.entries(forms)) {
+    it(`comes back on its page: ${name}`, async () => {
+      const answer = await fetch(`${server.base}${refused.action}`, {
+        method: 'POST',
+        redirect: 'manual',
+        body: bodyOf(refused),
+        headers: {
+          Accept: 'text/html',
+          Authorization: `Basic ${Buffer.from(`admin:${adminPassword}`).toString('base64')}`,
+          Referer: `${server.base}${refused.page}`,
+        },
+      });
+      const html = await answer.text();
+      assert.equal(answer.status, 422, html);
+      const wrong = [...html.matchAll(/<(?:input|textarea|select)[^>]* name="(\w+)"[^>]* aria-invalid="true"/g)];
+      assert.deepEqual(
+        wrong.map(([, field]) => field),
+        refused.wrong,
+        html,
+      );
+      assert.equal(html.match(/<p class="error"/g)?.length, refused.wrong.length);
+      for (const field of refused.wrong) {
+        if (refused.fields[field] !== '') assert.equal(valueIn(html, field), refused.fields[field], field);
+      }
+    });
+  }
+
+  it('comes back from the page of an answer as well', async () => {
+    const { action, fields } = forms['explain a mail'] ?? assert.fail();
+    const answer = await fetch(`${server.base}${action}`, {
+      method: 'POST',
+      body: new URLSearchParams(fields),
+      headers: {
+        Accept: 'text/html',
+        Authorization: `Basic ${Buffer.from(`admin:${adminPassword}`).toString('base64')}`,
+        Referer: `${server.base}${action}`,
+      },
+    });
+    assert.equal(answer.status, 422);
+    assert.match(await answer.text(), /id="field-ip-error"/);
+  });
+});
