@@ -4,7 +4,7 @@ import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { isTaken } from '../../core/disk/fault.js';
 import { jointly } from '../../core/disk/joint.js';
 import { problem } from '../../core/problem.js';
-import { isUnread, type MessageEntry } from './message-entry.js';
+import type { MessageEntry } from './message-entry.js';
 import { type EditorGround, type FolderEditor, lockKey } from './folder-editor.js';
 import { MovedKeywords } from './folder-keywords.js';
 import { type FolderName, parseFolderName, specialUseOf } from './folder-name.js';
@@ -15,6 +15,15 @@ import { fileMessage, type FiledMessage, writeMessage } from './message-filing.j
 import { whileUidsAreLocked } from './uid-list-lock.js';
 
 export type ReadStatus = 'read' | 'unread';
+
+/** The letter in the name of the file that a mark is about, and whether it is there afterwards. */
+const marks = {
+  read: ['S', true],
+  unread: ['S', false],
+  flag: ['F', true],
+  unflag: ['F', false],
+} as const;
+export type Mark = keyof typeof marks;
 
 /** How many messages changed, and which were not there. */
 export interface Marked {
@@ -59,7 +68,8 @@ export class MessageEditor {
   }
 
   /** @throws Problem `not-found` for the folder */
-  mark(mailbox: MailboxName, name: FolderName, ids: readonly string[], status: ReadStatus): Promise<Marked> {
+  mark(mailbox: MailboxName, name: FolderName, ids: readonly string[], mark: Mark): Promise<Marked> {
+    const [letter, isSet] = marks[mark];
     return this.#together(mailbox, name, async (folder) => {
       await this.#complete(folder.path);
       let unchanged = 0;
@@ -69,8 +79,8 @@ export class MessageEditor {
         const some = ids.slice(start, start + markedAtOnce);
         const outcome = await whileUidsAreLocked(folder.path, this.#ground.files, () =>
           repeatedly(this.#ground.folders, folder, some, (entry) => {
-            if (isUnread(entry) === (status === 'unread')) return Promise.resolve(void (unchanged += 1));
-            return this.#ground.files.rename(join(folder.path, entry.file), join(folder.path, marked(entry, status)));
+            if (entry.flags.includes(letter) === isSet) return Promise.resolve(void (unchanged += 1));
+            return this.#ground.files.rename(join(folder.path, entry.file), join(folder.path, marked(entry, mark)));
           }),
         );
         done.push(...outcome.done);
@@ -176,10 +186,11 @@ export class MessageEditor {
   }
 }
 
-/** The file of the message with that status. A message with a status has been seen by a reader: it is in `cur`. */
-function marked(entry: MessageEntry, status: ReadStatus): string {
+/** The file of the message with that mark. A message with a mark has been seen by a reader: it is in `cur`. */
+function marked(entry: MessageEntry, mark: Mark): string {
+  const [letter, isSet] = marks[mark];
   const letters = new Set(entry.flags);
-  if (status === 'read') letters.add('S');
-  else letters.delete('S');
+  if (isSet) letters.add(letter);
+  else letters.delete(letter);
   return `cur/${entry.id}:2,${[...letters].toSorted().join('')}`;
 }

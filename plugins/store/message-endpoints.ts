@@ -4,7 +4,7 @@ import { counted } from '../../core/counted.js';
 import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../core/http/endpoint.js';
 import { ask } from '../../core/http/question.js';
 import { isProblem, problem } from '../../core/problem.js';
-import { deletesForGood } from './message-editor.js';
+import { deletesForGood, type Mark } from './message-editor.js';
 import {
   FolderField,
   oneSelector,
@@ -24,7 +24,13 @@ const notFound = z.array(z.string()).describe('Ids that are not in the folder');
 
 /** Messages are moved, deleted, marked and filed. */
 export function messageChangeEndpoints(site: StoreSite): readonly AnyEndpoint[] {
-  return [moving(site), deleting(site), marking(site), filing(site)];
+  return [
+    moving(site),
+    deleting(site),
+    marking(site, { name: 'read-status', marks: ['read', 'unread'], summary: 'Mark messages read or unread' }),
+    marking(site, { name: 'flag-status', marks: ['flag', 'unflag'], summary: 'Flag messages, or unflag them' }),
+    filing(site),
+  ];
 }
 
 function moving({ reader, editor, names }: StoreSite): AnyEndpoint {
@@ -117,11 +123,25 @@ function deleting({ reader, editor, names }: StoreSite): AnyEndpoint {
   });
 }
 
-function marking({ reader, editor, names }: StoreSite): AnyEndpoint {
+interface Marking {
+  readonly name: string;
+  readonly marks: readonly [Mark, Mark];
+  readonly summary: string;
+}
+
+/** Of messages that have a mark now. */
+export const markedWords: Readonly<Record<Mark, string>> = {
+  read: 'marked read',
+  unread: 'marked unread',
+  flag: 'flagged',
+  unflag: 'unflagged',
+};
+
+function marking({ reader, editor, names }: StoreSite, { name, marks, summary }: Marking): AnyEndpoint {
   return defineEndpoint({
     method: 'POST',
-    path: `${mailboxPath}/messages/read-status`,
-    summary: 'Mark messages read or unread',
+    path: `${mailboxPath}/messages/${name}`,
+    summary,
     group,
     access,
     params: schema.MailboxParams,
@@ -129,7 +149,7 @@ function marking({ reader, editor, names }: StoreSite): AnyEndpoint {
       kind: 'fields',
       limit: selectionBytes,
       schema: z
-        .strictObject({ folder: FolderField, action: z.enum(['read', 'unread']), ...selectionFields })
+        .strictObject({ folder: FolderField, action: z.enum(marks), ...selectionFields })
         .superRefine(oneSelector),
     },
     answer: z.object({
@@ -150,7 +170,7 @@ function marking({ reader, editor, names }: StoreSite): AnyEndpoint {
       return respond({
         status: 200,
         model,
-        notice: `${counted(model.updated, 'message')} marked ${action}.`,
+        notice: `${counted(model.updated, 'message')} ${markedWords[action]}.`,
         audit: { action: `messages.${action}`, selector: { folder: folder.name }, counts: { updated: model.updated } },
       });
     },

@@ -14,6 +14,7 @@ import {
   selectionFields,
   writtenFilter,
 } from './message-selection.js';
+import { markedWords } from './message-endpoints.js';
 import { folderHref } from './page-model.js';
 import * as schema from './store-query.js';
 import { folderOf, folderPath, group, type StoreSite } from './store-endpoints.js';
@@ -22,7 +23,7 @@ const { messageIds, filter, expect } = selectionFields;
 
 const SelectionBody = z
   .strictObject({
-    action: z.enum(['move', 'delete', 'read', 'unread']),
+    action: z.enum(['move', 'delete', 'read', 'unread', 'flag', 'unflag']),
     toFolder: z
       .union([z.literal(''), FolderField])
       .optional()
@@ -48,7 +49,7 @@ export function selectionEndpoint(site: StoreSite): AnyEndpoint {
   return defineEndpoint({
     method: 'POST',
     path: `${folderPath}/selection`,
-    summary: 'Move, delete or mark the chosen messages of a folder',
+    summary: 'Move, delete, mark or flag the chosen messages of a folder',
     group,
     access: 'operate',
     params: schema.FolderParams,
@@ -101,5 +102,5 @@ async function carryOut(site: StoreSite, { mailbox, folder, ids, body }: Work) {
     return { changed: deleted, notFound, notice: `${counted(deleted, 'message')} ${how}.` };
   }
   const { updated, notFound } = await messages.mark(mailbox, folder, ids, action);
-  return { changed: updated, notFound, notice: `${counted(updated, 'message')} marked ${action}.` };
+  return { changed: updated, notFound, notice: `${counted(updated, 'message')} ${markedWords[action]}.` };
 }

@@ -218,6 +218,7 @@ describe('what is written into mailboxes of the whole server', () => {
     'messages/move': { fromFolder: 'INBOX', toFolder: 'Archive' },
     'messages/delete': { folder: 'INBOX' },
     'messages/read-status': { folder: 'INBOX', action: 'read' },
+    'messages/flag-status': { folder: 'INBOX', action: 'flag' },
     'folders/INBOX/selection': { action: 'read' },
   };
   for (const [path, body] of Object.entries(bulk)) {

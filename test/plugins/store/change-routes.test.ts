@@ -225,6 +225,37 @@ suite('messages over HTTP', () => {
     assert.deepEqual(await idsOf(site, 'INBOX'), []);
   });
 
+  test('messages are flagged and unflagged, by a call and by the buttons of a page', async (t) => {
+    const ground = await ReadingGround.open(t);
+    const site = await openSite(t, ground);
+    const [first, second] = [await ground.file(text), await ground.file(text, { flags: 'FS' })];
+    const call = (action: string, body: object) =>
+      site.operator.json(`${home}/messages/flag-status`, { json: { folder: 'INBOX', action, ...body } });
+    const flagged = () => idsOf(site, 'INBOX', '?flagged=true');
+    const messageIds = [first, second, 'none'];
+    assert.deepEqual(await call('flag', { messageIds }), { updated: 1, unchanged: 1, notFound: ['none'] });
+    assert.deepEqual(await flagged(), [second, first]);
+    assert.deepEqual(await idsOf(site, 'INBOX', '?unread=true'), [first], 'reading is another matter');
+    assert.deepEqual(await readdir(join(ground.home, 'cur')), [`${first}:2,F`, `${second}:2,FS`]);
+    assert.deepEqual(await call('unflag', { filter: { unread: false } }), { updated: 1, unchanged: 0, notFound: [] });
+    assert.deepEqual(await flagged(), [first]);
+    assert.equal(
+      await statusOf(site, '/messages/flag-status', { json: { folder: 'INBOX', action: 'read', messageIds } }),
+      422,
+    );
+
+    const bar = (action: string) =>
+      site.operator.request(`${home}/folders/INBOX/selection`, { ...page, form: { action, messageIds: second } });
+    assert.equal((await bar('flag')).status, 303);
+    assert.deepEqual(await flagged(), [second, first]);
+    assert.equal((await bar('unflag')).status, 303);
+    assert.deepEqual(await flagged(), [first]);
+    const list = await site.operator.request(`${home}/folders/INBOX`, page);
+    assert.match(list.text, /value="flag">Flag<[^]*value="unflag">Unflag</);
+    const message = await site.operator.request(`${home}/folders/INBOX/messages/${encodeURIComponent(first)}`, page);
+    assert.match(message.text, /flag-status[^]*value="unflag"[^]*Unflag/);
+  });
+
   test('a dry run counts, shows some, and changes nothing', async (t) => {
     const ground = await ReadingGround.open(t);
     const site = await openSite(t, ground);
