@@ -33,6 +33,14 @@ export const builtInCommands: readonly BuiltInCommand[] = [
       (await import('./configuration-check.js')).checkConfiguration(options, surroundings),
   },
   {
+    words: 'password hash',
+    summary: 'ask for a password and print its hash, for an account of the configuration',
+    run: async (_call, { print }) => {
+      print(await (await import('./new-password.js')).newPasswordHash());
+      return 0;
+    },
+  },
+  {
     words: 'doctor outbound',
     takes: ['DOMAIN'],
     flags: ['json'],

@@ -20,7 +20,7 @@ const AccountOptions = z
       .startsWith('scrypt$')
       .meta({ secret: true })
       .optional()
-      .describe('Password as scrypt$N$r$p$salt$hash.'),
+      .describe('Password as scrypt$N$r$p$salt$hash: what postern password hash prints.'),
     role: Role.describe(
       'read: service pages; operate: mail, queue, sending; admin: users, configuration, dumps, logs.',
     ),

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import type { Command, CommandInput, Terminal } from '../../core/command.js';
+import { askNewPassword } from '../../core/new-password.js';
 import { startError } from '../../core/start-error.js';
 import { postmasterName } from './directory.js';
 import type { UsersSettings } from './options.js';
@@ -46,7 +47,7 @@ async function rosterOf(input: CommandInput<UsersSettings>): Promise<Roster> {
 }
 
 async function add(roster: Roster, name: string, terminal: Terminal): Promise<void> {
-  const password = await askPassword(terminal);
+  const password = await askNewPassword(terminal);
   const user = await roster.add({ username: name, ...(password !== '' && { password }) });
   terminal.print(
     user.hasPassword
@@ -56,7 +57,7 @@ async function add(roster: Roster, name: string, terminal: Terminal): Promise<vo
 }
 
 async function changePassword(roster: Roster, name: string, terminal: Terminal): Promise<void> {
-  const password = await askPassword(terminal);
+  const password = await askNewPassword(terminal);
   if (password === '') throw startError('No password was given: nothing was changed.');
   const { username } = await roster.change(name, { password });
   terminal.print(`${username} has a new password.`);
@@ -83,13 +84,4 @@ function lineOf({ username, aliases, disabled, hasPassword }: UserDetails): stri
     ...(aliases.length > 0 ? [`aliases: ${aliases.join(', ')}`] : []),
   ];
   return notes.length === 0 ? username : `${username}  (${notes.join('; ')})`;
-}
-
-/** A person types it twice; from a pipe it is one line. */
-async function askPassword(terminal: Terminal): Promise<string> {
-  const password = await terminal.askSecret('Password: ');
-  if (terminal.interactive && password !== '' && (await terminal.askSecret('The same again: ')) !== password) {
-    throw startError('The two passwords differ: nothing was changed.');
-  }
-  return password;
 }

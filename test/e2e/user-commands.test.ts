@@ -120,6 +120,27 @@ describe('the postern command', { concurrency: 2 }, () => {
     fails(await runPostern(['dance'], { cwd }), /dance/);
   });
 
+  test('password hash makes what an account of the configuration signs in with', async (t) => {
+    const cwd = await temporaryFolder(t);
+    const hash = succeeds(await runPostern(['password', 'hash'], { cwd, input: 'correct horse battery\n' })).trim();
+    assert.match(hash, /^scrypt\$\d+\$\d+\$\d+\$[\w-]+\$[\w-]+$/);
+    const account = { username: 'anna', role: 'operate', passwordHash: hash };
+    const server = await ServerProcess.start(t, {
+      folder: cwd,
+      config: JSON.stringify({
+        http: { port: 0, accounts: [account] },
+        smtp: { listeners: [{ mode: 'mx', port: 0 }] },
+      }),
+    });
+    const sign = (password: string) => new HttpClient(server.http, { username: 'anna', password }).request('/store');
+    assert.equal((await sign('correct horse battery')).status, 200);
+    assert.equal((await sign(hash)).status, 401);
+    assert.deepEqual((await readdir(cwd)).toSorted(), ['data', 'postern.json5']);
+    fails(await runPostern(['password', 'hash'], { cwd, input: 'short\n' }), /at least \d+ characters/);
+    fails(await runPostern(['password', 'hash'], { cwd, input: '' }), /No password was given/);
+    fails(await runPostern(['password'], { cwd }), /postern password hash/);
+  });
+
   test('config check approves of a good file and names every fault of a bad one', async (t) => {
     const cwd = await temporaryFolder(t);
     succeeds(await runPostern(['config', 'check'], { cwd }));
