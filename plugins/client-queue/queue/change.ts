@@ -34,6 +34,7 @@ export const Change = z.object({
   /** All that are pending behind the change. */
   notices: z.exactOptional(z.array(StoredNotice)),
   noticeCount: z.exactOptional(z.int()),
+  expiresAt: z.exactOptional(z.number()),
   warnAt: z.exactOptional(z.number().nullable()),
   hold: z.exactOptional(z.string().nullable()),
   holdUntil: z.exactOptional(z.number().nullable()),
@@ -59,6 +60,7 @@ export function applyChange(entry: QueuedEntry, change: Change, ground: ChangeGr
   entry.revision = change.revision;
   for (const recipient of change.recipients ?? []) applyToRecipient(entry, recipient, ground);
   if (change.lastAttempt !== undefined) entry.lastAttempt = change.lastAttempt;
+  if (change.expiresAt !== undefined) entry.expiresAt = change.expiresAt;
   if (change.warnAt !== undefined) entry.warnAt = change.warnAt;
   if (change.hold !== undefined) entry.hold = change.hold;
   if (change.finishedAt !== undefined) entry.finishedAt = change.finishedAt;

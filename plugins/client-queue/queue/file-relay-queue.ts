@@ -43,7 +43,9 @@ import type { Quarantine } from './quarantine.js';
 import type { QueuedEntry } from './queued-entry.js';
 import { recover } from './recover.js';
 import { settleLease } from './settlement.js';
+import type { Picked } from './schedule.js';
 import type { Snapshots } from './snapshots.js';
+import { Suspects } from './suspects.js';
 import { Upkeep } from './upkeep.js';
 
 export interface FileRelayQueueInput {
@@ -79,6 +81,7 @@ export class FileRelayQueue implements OpenedRelayQueue {
   readonly #upkeep: Upkeep;
   readonly #signal: DueSignal;
   readonly #outcomes = new OutcomeListeners();
+  #suspects: Suspects;
   #aside: number;
   #closed = false;
 
@@ -97,13 +100,15 @@ export class FileRelayQueue implements OpenedRelayQueue {
     });
     this.#ledger = ledger;
     this.#leases = new Leases(clock, loaded.token);
+    this.#suspects = new Suspects([], clock);
     this.#acceptance = new Acceptance({ ...input, ledger });
     this.#reader = new EntryReader(ledger, snapshots, clock);
     this.#upkeep = new Upkeep({ ...input, ledger, leases: this.#leases, acceptance: this.#acceptance });
   }
 
-  start(): Promise<void> {
-    return this.#upkeep.start();
+  async start(): Promise<void> {
+    await this.#upkeep.start();
+    this.#suspects = new Suspects(this.#ledger.open.values(), this.#input.clock);
   }
 
   get size(): number {
@@ -126,7 +131,7 @@ export class FileRelayQueue implements OpenedRelayQueue {
         yield leaseChange(one.entry, lease, options.now);
       }
     };
-    const picked = ledger.schedule.pick(options);
+    const picked = this.#suspects.count > 0 ? this.#pickAlone(options) : ledger.schedule.pick(options);
     if (picked.length === 0) return [];
     try {
       await ledger.commit(begin(picked, this.#leases));
@@ -136,6 +141,15 @@ export class FileRelayQueue implements OpenedRelayQueue {
       for (const lease of leases) void this.settle(lease, { results: [] }).catch(() => undefined);
       return [];
     }
+  }
+
+  /** One that may bring the process down, with nothing else in hand. */
+  #pickAlone(options: ClaimOptions): readonly Picked[] {
+    if (this.#leases.count > 0) return [];
+    const picked = this.#suspects.pick(options);
+    if (picked === undefined) return [];
+    this.#ledger.schedule.remove(picked.recipients);
+    return [picked];
   }
 
   async settle(lease: Lease, settlement: Settlement): Promise<void> {
@@ -269,6 +283,10 @@ export class FileRelayQueue implements OpenedRelayQueue {
       found.push(
         `The journal of the queue was damaged: ${files} set aside in queue/journal/aside. Look there, then remove them: rm queue/journal/aside/*`,
       );
+    }
+    if (this.#suspects.count > 0) {
+      const messages = counted(this.#suspects.count, 'message was', 'messages were');
+      found.push(`${messages} being sent when the server ended, twice in a row: now each is tried alone, others wait.`);
     }
     const damaged = this.#ledger.damagedCount;
     if (damaged > 0) {

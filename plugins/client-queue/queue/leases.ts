@@ -25,6 +25,10 @@ export class Leases {
     this.#token = token;
   }
 
+  get count(): number {
+    return this.#active.size;
+  }
+
   begin({ entry, destination, recipients }: Picked, { now, leaseMs }: ClaimOptions): Lease {
     this.#token += 1;
     const token = this.#token;

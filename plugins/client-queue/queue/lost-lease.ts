@@ -3,9 +3,10 @@ import type { Change, RecipientChange } from './change.js';
 import { draftOf, finish } from './draft.js';
 import { performPending } from './mutation.js';
 import { isOpen, type EntryLease, type QueuedEntry } from './queued-entry.js';
+import { suspectCrashes } from './suspects.js';
 
-/** So many processes may die one after the other while they have an entry in hand. */
-const mostCrashes = 3;
+/** So many processes may die one after the other while they have an entry in hand, the last with this entry alone. */
+const mostCrashes = suspectCrashes + 1;
 export const crashHold = `The server has ended ${mostCrashes} times while this message was being sent.`;
 
 export interface LossMoment {
@@ -14,15 +15,21 @@ export interface LossMoment {
   readonly due: number;
   /** The process that held it has died. */
   readonly crashed: boolean;
+  /** It had no other entry in hand. */
+  readonly alone?: boolean;
 }
 
 /**
  * What becomes of an entry when nobody can say how the attempt of a lease went: it is tried again, and its server may get it
- * twice. The attempt counts. One that kills process after process is held.
+ * twice. The attempt counts. One that kills process after process, the last time alone, is held.
  */
-export function loseLease(entry: QueuedEntry, lease: EntryLease, { now, due, crashed }: LossMoment): Change {
+export function loseLease(
+  entry: QueuedEntry,
+  lease: EntryLease,
+  { now, due, crashed, alone = false }: LossMoment,
+): Change {
   const draft = draftOf(entry);
-  const crashes = entry.details.crashes + (crashed ? 1 : 0);
+  const crashes = Math.min(entry.details.crashes + (crashed ? 1 : 0), alone ? mostCrashes : suspectCrashes);
   const poisonous = crashes >= mostCrashes;
   const recipients = lease.recipients.flatMap((index) => entry.recipients[index] ?? []);
   draft.ended = lease.token;

@@ -90,7 +90,7 @@ export class QueuedEntry {
   /** CRC-32 of what is sent; undefined in entries of older versions. */
   readonly checksum: number | undefined;
   readonly queuedAt: number;
-  readonly expiresAt: number;
+  expiresAt: number;
   readonly recipients: readonly RecipientRecord[];
   /** All else that was accepted, as JSON. */
   readonly envelope: string;

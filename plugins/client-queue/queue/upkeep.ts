@@ -17,6 +17,7 @@ import type { Ledger } from './ledger.js';
 import type { Leases } from './leases.js';
 import { loseLease } from './lost-lease.js';
 import { isWaiting, type QueuedEntry } from './queued-entry.js';
+import { suspectCrashes } from './suspects.js';
 import { sweep } from './sweep.js';
 import { Turn } from './turn.js';
 
@@ -80,7 +81,11 @@ export class Upkeep {
       this.#isBegun = false;
     }
     if (!loaded.whole) log.error('the journal of the queue is damaged: what is found without an entry is set aside');
-    await this.#change((entry) => this.#atStart(entry), true);
+    const downMs = this.#downMs();
+    if (downMs > 0)
+      log.warn({ hours: Math.round(downMs / 3_600_000) }, 'the queue was down for long: its mail gets that time again');
+    const alone = this.#leasedEntries() === 1;
+    await this.#change((entry) => this.#atStart(entry, { downMs, alone }), true);
     if (this.#input.crowded) await this.#input.ledger.snapshot();
   }
 
@@ -102,13 +107,41 @@ export class Upkeep {
     }
   }
 
-  *#atStart(entry: QueuedEntry): Generator<Change> {
+  /** For how long nothing happened here, as far as entries tell; 0 for what may be a pause between two attempts. */
+  #downMs(): number {
+    const { ledger, bounds } = this.#input;
     const now = this.#clock.now();
+    let last = -Infinity;
+    for (const entries of [ledger.open, ledger.finished]) {
+      for (const { queuedAt, lastAttempt } of entries.values()) {
+        for (const at of [queuedAt, lastAttempt ?? queuedAt]) if (at > last && at <= now) last = at;
+      }
+    }
+    const { longestPauseMs = defaultLongestPauseMs } = bounds;
+    return last === -Infinity || now - last <= longestPauseMs ? 0 : now - last;
+  }
+
+  /** Entries that the dead process had in hand. */
+  #leasedEntries(): number {
+    let count = 0;
+    for (const { details } of this.#input.ledger.open.values()) if (details.leases.length > 0) count += 1;
+    return count;
+  }
+
+  *#atStart(
+    entry: QueuedEntry,
+    { downMs, alone }: { readonly downMs: number; readonly alone: boolean },
+  ): Generator<Change> {
+    const now = this.#clock.now();
+    const later = extended(entry, { now, downMs });
+    if (later !== undefined) yield later;
     const { random, spreadMs, bounds } = this.#input;
     const { longestPauseMs = defaultLongestPauseMs } = bounds;
     let crashed = true;
     for (const lease of entry.details.leases) {
-      yield loseLease(entry, lease, { now, due: now + random(spreadMs), crashed });
+      // One that is to be tried alone comes first.
+      const due = entry.details.crashes + 1 >= suspectCrashes ? now : now + random(spreadMs);
+      yield loseLease(entry, lease, { now, due, crashed, alone });
       crashed = false;
     }
     const near = broughtBack(entry, { now, longestPauseMs, random });
@@ -223,6 +256,17 @@ export class Upkeep {
     }
     await commit();
   }
+}
+
+/** Time in which nobody could try it does not count; but no entry gets more than one lifetime from now. */
+function extended(
+  entry: QueuedEntry,
+  { now, downMs }: { readonly now: number; readonly downMs: number },
+): Change | undefined {
+  const { queuedAt, warnAt } = entry;
+  const expiresAt = Math.min(entry.expiresAt + downMs, now + entry.expiresAt - queuedAt);
+  if (downMs === 0 || expiresAt <= entry.expiresAt) return undefined;
+  return { ...draftOf(entry), expiresAt, ...(warnAt !== null && { warnAt: warnAt + downMs }) };
 }
 
 function* eachOf(

@@ -195,3 +195,38 @@ test('a clock that went ahead and came back between two rounds leaves no deferre
   await queue.housekeep(clock.now());
   assert.equal(await next(fresh), due, 'once');
 });
+
+test('F-R27 after an outage that is longer than its lifetime, mail gets the time again in which it could not be tried', async (t) => {
+  const clock = new WrongClock();
+  const ground = await fileQueueGround(t, { clock, random: () => 0 });
+  const entry = newEntry(clock.now());
+  const prepared = await ground.queue.prepare(entry, await ground.message());
+  await prepared.commit();
+  prepared.release();
+  const defer = async (): Promise<void> => {
+    const [lease] = await ground.queue.claim(claiming(clock.now()));
+    assert.ok(lease);
+    await ground.queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
+    await ground.queue.housekeep(clock.now());
+  };
+  for (let tries = 0; tries < 3; tries += 1) {
+    await defer();
+    clock.advance(hour);
+  }
+  const now = async () => await ground.queue.find(entry.uid);
+  const before = (await now())?.expiresAt ?? 0;
+  clock.advance(10 * day);
+  await ground.afterCrash();
+  await ground.queue.housekeep(clock.now());
+  await defer();
+  assert.equal((await now())?.state, 'deferred');
+  const after = (await now())?.expiresAt ?? 0;
+  assert.ok(after > clock.now() + (lifetime - 4 * hour) * 1000, 'nearly all of its time is left');
+  assert.ok(after <= clock.now() + lifetime * 1000, 'and no more than that');
+  await ground.reopen();
+  assert.equal((await now())?.expiresAt, after, 'a restart right behind adds nothing');
+  clock.advance(hour);
+  await ground.reopen();
+  assert.equal((await now())?.expiresAt, after, 'nor does a short one');
+  assert.ok(before < after);
+});

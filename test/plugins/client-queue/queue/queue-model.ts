@@ -192,7 +192,8 @@ export class QueueModel {
       if (crashed) touched.add(entry);
     }
     for (const entry of touched) {
-      entry.crashes += 1;
+      // One that is tried alone after two deaths is held at the third.
+      entry.crashes = Math.min(entry.crashes + 1, touched.size === 1 ? 3 : 2);
       if (entry.crashes >= 3) this.#endOrHold(entry, 'hold');
     }
     for (const entry of this.#entries.values()) this.#performPending(entry);

@@ -64,6 +64,64 @@ test('a message that kills one process after the other is held, and others flow'
   assert.equal((await entryOf(ground.queue, uid)).state, 'deferred', 'a release begins to count anew');
 });
 
+test('F-R17 messages that were only near when the server ended are tried alone, and not held', async (t) => {
+  const ground = await fileQueueGround(t);
+  const near = [await accept(ground), await accept(ground), await accept(ground, { to: ['b@two.example'] })];
+  for (let crash = 0; crash < 2; crash++) {
+    assert.equal((await ground.queue.claim(claiming(ground.clock.now()))).length, 3);
+    await ground.afterCrash();
+  }
+  const { uid: other } = await accept(ground);
+  const tried: string[] = [];
+  for (let count = 0; count < 3; count += 1) {
+    assert.match(ground.queue.complaint() ?? '', /tried alone/);
+    const [lease, ...others] = await ground.queue.claim(claiming(ground.clock.now()));
+    assert.ok(lease !== undefined && others.length === 0);
+    assert.deepEqual(await ground.queue.claim(claiming(ground.clock.now())), [], 'nothing beside it');
+    tried.push(lease.uid);
+    await ground.queue.settle(lease, settlement(lease, 'delivered', { at: ground.clock.now() }));
+  }
+  assert.deepEqual(tried.toSorted(), near.map(({ uid }) => uid).toSorted());
+  assert.equal((await claimOne(ground)).uid, other);
+  assert.equal(ground.queue.complaint(), undefined);
+});
+
+test('F-R17 one that brings the server down alone is held, and those that were near are not', async (t) => {
+  const ground = await fileQueueGround(t);
+  const { uid } = await accept(ground);
+  const { uid: near } = await accept(ground);
+  for (let crash = 0; crash < 6; crash++) {
+    const leases = await ground.queue.claim(claiming(ground.clock.now()));
+    for (const lease of leases.length === 1 && leases[0]?.uid === near ? leases : []) {
+      await ground.queue.settle(lease, settlement(lease, 'deferred', { at: ground.clock.now(), nextAttempt: 0 }));
+      await ground.queue.claim(claiming(ground.clock.now()));
+    }
+    await ground.afterCrash();
+    ground.clock.advance(5);
+  }
+  assert.equal((await entryOf(ground.queue, uid)).state, 'held');
+  assert.notEqual((await entryOf(ground.queue, near)).state, 'held');
+});
+
+test('what cannot be tried alone within a minute, as its destination has no room, holds up nobody any longer', async (t) => {
+  const ground = await fileQueueGround(t);
+  await accept(ground, { to: ['a@one.example'] });
+  await accept(ground, { to: ['b@two.example'] });
+  for (let crash = 0; crash < 2; crash++) {
+    assert.equal((await ground.queue.claim(claiming(ground.clock.now()))).length, 2);
+    await ground.afterCrash();
+  }
+  const { uid } = await accept(ground, { to: ['c@three.example'] });
+  const room = (destination: string): number => (destination === 'three.example' ? 10 : 0);
+  const claim = () => ground.queue.claim({ ...claiming(ground.clock.now()), room });
+  assert.deepEqual(await claim(), []);
+  ground.clock.advance(61);
+  assert.deepEqual(
+    (await claim()).map((lease) => lease.uid),
+    [uid],
+  );
+});
+
 test('an attempt that ends in between makes crashes count anew', async (t) => {
   const ground = await fileQueueGround(t);
   const { uid } = await accept(ground);
