@@ -20,7 +20,8 @@ export interface DraftDeskInput {
   readonly submission: SubmissionService;
   /** Private, on the file system of the mailboxes; emptied here. */
   readonly folder: string;
-  readonly messageBytes: number;
+  /** The limit of a message now: a reload may change it. */
+  readonly messageBytes: () => number;
   readonly clock: Clock;
   readonly log: Log;
   readonly files?: FileLayer;

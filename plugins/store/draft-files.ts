@@ -21,7 +21,7 @@ export interface DraftFilesInput {
   readonly files: FileLayer;
   readonly sync: FolderSync;
   /** Bytes of the largest message. */
-  readonly messageBytes: number;
+  readonly messageBytes: () => number;
 }
 
 /** Writes messages aside, and puts them into folders when they are whole and durable. */
@@ -81,7 +81,8 @@ export class DraftFiles {
   }
 
   async #write(path: string, content: AsyncIterable<Buffer>): Promise<number> {
-    const { files, messageBytes } = this.#input;
+    const { files } = this.#input;
+    const messageBytes = this.#input.messageBytes();
     const lines = new LineEndings();
     let size = 0;
     const fd = await files.open(path, 'wx', 0o600);

@@ -84,7 +84,7 @@ export const store = definePlugin({
       quotas: editor.quotas,
       submission,
       folder: await context.folder('drafts'),
-      messageBytes: configuration.messageBytes ?? Infinity,
+      messageBytes: () => configuration.messageBytes ?? Infinity,
       clock,
       log,
     });

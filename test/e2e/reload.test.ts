@@ -49,6 +49,22 @@ describe('a running server', () => {
     assert.equal(configuration.current.settings.smtp.limits.messageBytes, 222_222);
   });
 
+  test('drafts have the largest size of a message that a reload has set', async (t) => {
+    const server = await startInProcess(t, text(1_000_000));
+    const save = async (size: number) =>
+      (await server.admin.request('/store/localhost/postmaster/drafts', { json: { text: 'x\n'.repeat(size / 2) } }))
+        .status;
+    const reload = async (bytes: number) => {
+      await writeFile(join(server.folder, 'postern.json5'), text(bytes));
+      await server.admin.json('/config/reload', { method: 'POST' });
+    };
+    assert.equal(await save(100_000), 201);
+    await reload(50_000);
+    assert.equal(await save(100_000), 413);
+    await reload(200_000);
+    assert.equal(await save(100_000), 201);
+  });
+
   test('drops no session and loses no message while it is reloaded again and again', async (t) => {
     await rideOut(t, { reloads: 8, messages: 8 });
   });

@@ -66,7 +66,7 @@ export async function openDrafts(
       },
     },
     folder: prepared,
-    messageBytes: 50 * 1024 * 1024,
+    messageBytes: () => 50 * 1024 * 1024,
     clock: systemClock,
     log: pino({ level: 'silent' }),
     files,
