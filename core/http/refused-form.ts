@@ -98,9 +98,8 @@ class Form {
     const others: InvalidPlace[] = [];
     const wrong = new Map<Element, string[]>();
     for (const place of errors) {
-      const controls = this.#named(fieldOf(place)).filter(({ attribs }) => attribs['type'] !== 'hidden');
-      const [control] = controls;
-      if (control === undefined || controls.length > 1) others.push(place);
+      const control = this.#named(fieldOf(place)).find(({ attribs }) => attribs['type'] !== 'hidden');
+      if (control === undefined || isTick(control)) others.push(place);
       else wrong.set(control, [...(wrong.get(control) ?? []), messageOf(place)]);
     }
     for (const [control, messages] of wrong) this.#blame(control, messages.join(' '));
@@ -120,7 +119,7 @@ class Form {
     if (before !== null) DomUtils.removeElement(before);
     const error = this.#element('<p class="error"></p>', message);
     error.attribs['id'] = id;
-    const frame = ancestorsOf(control).find(({ attribs }) => attribs['class']?.split(' ').includes('field'));
+    const frame = frameOf(control);
     if (frame === undefined) DomUtils.append(control, error);
     else DomUtils.appendChild(frame, error);
   }
@@ -169,6 +168,12 @@ function ancestorsOf(element: Element): readonly Element[] {
   for (let node = element.parent; node !== null; node = node.parent) if ('attribs' in node) ancestors.push(node);
   return ancestors;
 }
+
+const frameOf = (control: Element): Element | undefined =>
+  ancestorsOf(control).find(({ attribs }) => attribs['class']?.split(' ').includes('field'));
+
+/** One of a list, with no place beside it. */
+const isTick = (control: Element): boolean => control.attribs['type'] === 'checkbox' && frameOf(control) === undefined;
 
 function setFlag({ attribs }: Element, name: string, on: boolean): void {
   if (on) attribs[name] = '';

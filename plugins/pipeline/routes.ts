@@ -49,7 +49,7 @@ function checkAddress(written: string, context: z.RefinementCtx): void {
     parseAddress(written);
   } catch (error) {
     if (!isProblem(error)) throw error;
-    context.addIssue({ code: 'custom', message: `${written}: ${error.details.detail ?? 'is no address'}` });
+    context.addIssue({ code: 'custom', message: `"${written}": ${error.details.detail ?? 'is no address'}` });
   }
 }
 

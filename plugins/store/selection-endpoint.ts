@@ -6,14 +6,7 @@ import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { problem } from '../../core/problem.js';
 import type { FolderName } from './folder-name.js';
 import { deletesForGood } from './message-editor.js';
-import {
-  FolderField,
-  oneSelector,
-  select,
-  selectionBytes,
-  selectionFields,
-  writtenFilter,
-} from './message-selection.js';
+import { FolderField, select, selectionBytes, selectionFields, writtenFilter } from './message-selection.js';
 import { markedWords } from './message-endpoints.js';
 import { folderHref } from './page-model.js';
 import * as schema from './store-query.js';
@@ -33,7 +26,10 @@ const SelectionBody = z
     expect,
     back: z.string().max(2000).optional().describe('Page that a form goes on to.'),
   })
-  .superRefine(oneSelector);
+  .superRefine(({ messageIds: ids, filter: all }, context) => {
+    if (ids !== undefined || all !== undefined) return;
+    context.addIssue({ code: 'custom', path: ['messageIds'], message: 'select at least one message' });
+  });
 type SelectionBody = z.output<typeof SelectionBody>;
 
 interface Work {
@@ -55,7 +51,8 @@ export function selectionEndpoint(site: StoreSite): AnyEndpoint {
     params: schema.FolderParams,
     body: { kind: 'fields', limit: selectionBytes, schema: SelectionBody },
     answer: z.object({ action: z.string(), changed: z.int(), notFound: z.array(z.string()) }),
-    async handle({ params, body, request }) {
+    async handle({ params, body: given, request }) {
+      const body = onlySelector(given, request);
       const mailbox = await names.parse(params);
       const folder = folderOf(params);
       const { ids } = await select(reader, mailbox, folder, body);
@@ -74,6 +71,14 @@ export function selectionEndpoint(site: StoreSite): AnyEndpoint {
       });
     },
   });
+}
+
+/** Whoever chooses all of a list on its page need not take the ticks away. */
+function onlySelector(body: SelectionBody, { representation }: EndpointRequest): SelectionBody {
+  if (body.messageIds === undefined || body.filter === undefined) return body;
+  if (representation === 'html') return { ...body, messageIds: undefined };
+  const message = 'name messageIds or a filter, not both';
+  throw problem('invalid', { detail: `${message}.`, errors: [{ pointer: '/messageIds', message }] });
 }
 
 function askToDelete(request: EndpointRequest, { folder, ids, body }: Work, back: string) {

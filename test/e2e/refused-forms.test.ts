@@ -2,9 +2,11 @@ import assert from 'node:assert/strict';
 import { before, describe, it } from 'node:test';
 import { suiteEnding } from '../support/ending.js';
 import { startInProcess, type InProcessServer } from '../support/in-process-server.js';
-import { adminPassword } from '../support/server-process.js';
+import { adminPassword, freeListeners } from '../support/server-process.js';
 
 const suite = suiteEnding();
+const routes = { dead: { mx: ['127.0.0.1'], port: 1, domains: ['dead.example'] } };
+const config = `{ plugins: { 'client-queue': ${JSON.stringify({ routes })} }, smtp: { listeners: ${freeListeners} } }`;
 const mailbox = '/store/localhost/postmaster';
 
 interface Refused {
@@ -98,25 +100,29 @@ describe('a form that is refused', () => {
   let server: InProcessServer;
 
   before(async () => {
-    server = await startInProcess(suite);
+    server = await startInProcess(suite, config);
     await server.admin.json(`${mailbox}/folders`, { json: { name: 'Mine' } }, 201);
     await server.admin.json('/client/destinations/example.net', { method: 'PUT', json: { maxConnections: 3 } });
   });
 
+  const send = async (refused: Refused) => {
+    const answer = await fetch(`${server.base}${refused.action}`, {
+      method: 'POST',
+      redirect: 'manual',
+      body: bodyOf(refused),
+      headers: {
+        Accept: 'text/html',
+        Authorization: `Basic ${Buffer.from(`admin:${adminPassword}`).toString('base64')}`,
+        Referer: `${server.base}${refused.page}`,
+      },
+    });
+    return { status: answer.status, html: await answer.text() };
+  };
+
   for (const [name, refused] of Object.entries(forms)) {
     it(`comes back on its page: ${name}`, async () => {
-      const answer = await fetch(`${server.base}${refused.action}`, {
-        method: 'POST',
-        redirect: 'manual',
-        body: bodyOf(refused),
-        headers: {
-          Accept: 'text/html',
-          Authorization: `Basic ${Buffer.from(`admin:${adminPassword}`).toString('base64')}`,
-          Referer: `${server.base}${refused.page}`,
-        },
-      });
-      const html = await answer.text();
-      assert.equal(answer.status, 422, html);
+      const { status, html } = await send(refused);
+      assert.equal(status, 422, html);
       const wrong = [...html.matchAll(/<(?:input|textarea|select)[^>]* name="(\w+)"[^>]* aria-invalid="true"/g)];
       assert.deepEqual(
         wrong.map(([, field]) => field),
@@ -131,17 +137,40 @@ describe('a form that is refused', () => {
   }
 
   it('comes back from the page of an answer as well', async () => {
-    const { action, fields } = forms['explain a mail'] ?? assert.fail();
-    const answer = await fetch(`${server.base}${action}`, {
-      method: 'POST',
-      body: new URLSearchParams(fields),
-      headers: {
-        Accept: 'text/html',
-        Authorization: `Basic ${Buffer.from(`admin:${adminPassword}`).toString('base64')}`,
-        Referer: `${server.base}${action}`,
-      },
-    });
-    assert.equal(answer.status, 422);
-    assert.match(await answer.text(), /id="field-ip-error"/);
+    const question = forms['explain a mail'] ?? assert.fail();
+    const { status, html } = await send({ ...question, page: question.action });
+    assert.equal(status, 422);
+    assert.match(html, /id="field-ip-error"/);
+  });
+
+  it('is the list, when nothing is ticked; all of the list is all, ticks or none', async () => {
+    const path = `${mailbox}/folders/INBOX`;
+    const { id } = (await server.admin.json(
+      `${path}/messages?unread=true`,
+      { body: 'Subject: x\r\n\r\nx\r\n', headers: { 'Content-Type': 'message/rfc822' } },
+      201,
+    )) as { id: string };
+    const envelopes = [{ mail: 'ann@dead.example', rcpt: ['bob@dead.example'], text: 'Hi' }];
+    await server.admin.json('/client/destinations/route:dead', { method: 'PUT', json: { suspendFor: 3600 } });
+    const { uid } = (await server.admin.json('/client/queue', { json: { envelopes } }, 202)) as { uid: string };
+    for (const [page, action, button, sentence, tick] of [
+      [`${path}?q=x`, `${path}/selection`, { action: 'read' }, 'Select at least one message.', { messageIds: id }],
+      [
+        '/client/queue/list?q=bob',
+        '/client/queue/selection',
+        { operation: 'hold' },
+        'Select at least one entry.',
+        { uids: uid },
+      ],
+    ] as const) {
+      const nothing = await send({ page, action, fields: { ...button, filter: '' }, wrong: [] });
+      assert.equal(nothing.status, 422);
+      assert.ok(nothing.html.includes(`role="alert" tabindex="-1" autofocus><p>${sentence}</p>`), nothing.html);
+      assert.match(nothing.html, /name="q" value="(?:x|bob)"/);
+      const all = await send({ page, action, fields: { ...button, ...tick, filter: 'q=x' }, wrong: [] });
+      assert.ok([200, 303].includes(all.status), all.html);
+      const script = await server.admin.request(action, { form: { ...button, ...tick, filter: 'q=x' } });
+      assert.equal(script.status, 422);
+    }
   });
 });

@@ -8,6 +8,7 @@ import {
   type Response,
 } from '../../../core/http/endpoint.js';
 import { counted } from '../../../core/counted.js';
+import { problem } from '../../../core/problem.js';
 import { isoTime, SummaryAnswer, summaryAnswer } from '../entry-answer.js';
 import { othersText, questionOf } from './mutation-question.js';
 import { selectionFields, writtenFilter } from '../queue-query.js';
@@ -153,8 +154,18 @@ const choosing = (site: QueueSite) =>
     path: '/client/queue/selection',
     summary: 'The form of the list: what its button says, for the chosen entries',
     body: { kind: 'fields', limit, schema: z.strictObject({ ...fields, operation: MutationAnswer.shape.operation }) },
-    handle: ({ body: { operation, ...selection }, request }) => change(site, { operation }, selection, request),
+    handle: ({ body: { operation, ...selection }, request }) =>
+      change(site, { operation }, request.representation === 'html' ? chosenOnPage(selection) : selection, request),
   });
+
+/** Whoever chooses all of a list on its page need not take the ticks away. */
+function chosenOnPage(selection: Given): Given {
+  const { uids, filter } = selection;
+  if (filter !== undefined) return { ...selection, uids: undefined };
+  if (uids !== undefined) return selection;
+  const message = 'Select at least one entry.';
+  throw problem('invalid', { detail: message, errors: [{ pointer: '/uids', message }] });
+}
 
 interface Given extends Selection {
   readonly dryRun?: boolean | undefined;
