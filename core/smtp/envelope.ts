@@ -1,5 +1,6 @@
+import { isIPv6 } from 'node:net';
 import { isProblem } from '../problem.js';
-import { parsePath, type Address, type Domain } from '../mime/address.js';
+import { makeAddress, parsePath, type Address, type Domain } from '../mime/address.js';
 import { whenDecided, type Answer } from './answer.js';
 import type { Decision } from './chain.js';
 import { parsePathCommand, type PathCommand } from './command.js';
@@ -107,13 +108,23 @@ export class Envelope {
     const dsn = readRcptParameters(command.parameters, { smtputf8: transaction.smtputf8, dsn: this.takesDsn });
     if (!isRcptParameters(dsn)) return dsn;
     if (transaction.recipients.length >= this.#ground.settings().limits.recipients) return replies.tooManyRecipients;
-    const address = readPath(command, '5.1.3', this.#ground.postmasterDomain());
-    if (address === null) return replies.badArguments;
-    if (isReply(address)) return address;
+    const path = readPath(command, '5.1.3', this.#ground.postmasterDomain());
+    if (path === null) return replies.badArguments;
+    if (isReply(path)) return path;
+    const address = this.#withoutOwnLiteral(path);
     if (!command.ascii && !transaction.smtputf8) return replies.needsSmtputf8;
     const wishes = command.parameters.size === 0 ? undefined : dsn;
     const decision = transaction.chain.decide('rcptTo', { transaction, address, ...(wishes && { dsn: wishes }) });
     return whenDecided(decision, (made) => this.#added(transaction, { address, ...(wishes && { dsn: wishes }) }, made));
+  }
+
+  /** RFC 1123 §5.2.17: a host takes mail to its own address; here the postmaster reads it. */
+  #withoutOwnLiteral(address: Address): Address {
+    const { localAddress: ip } = this.#session;
+    const bareDomain = this.#ground.postmasterDomain();
+    if (bareDomain === undefined || address.local.toLowerCase() !== 'postmaster') return address;
+    const isOwn = address.domain === (isIPv6(ip) ? `[IPv6:${ip}]` : `[${ip}]`);
+    return isOwn ? makeAddress(address.local, bareDomain) : address;
   }
 
   #added(transaction: OpenTransaction, asked: Pick<Recipient, 'address' | 'dsn'>, decision: Decision): Reply {

@@ -10,6 +10,8 @@ export interface Peer {
   readonly listener: { readonly name: string; readonly mode: ListenerMode };
   readonly remote: { readonly address: string; readonly port: number };
   readonly exempt: boolean;
+  /** The address that the client connected to, as `normalAddress` writes it. */
+  readonly localAddress: string;
 }
 
 /** The session that hooks see; only the engine changes it. */
@@ -18,6 +20,7 @@ export class SessionState implements SmtpSession {
   readonly listener: SmtpSession['listener'];
   readonly remote: SmtpSession['remote'];
   readonly exempt: boolean;
+  readonly localAddress: string;
   readonly since: string;
   readonly notes: Map<string, unknown> = new Map();
   hello: SmtpSession['hello'];
@@ -28,6 +31,7 @@ export class SessionState implements SmtpSession {
     this.listener = peer.listener;
     this.remote = peer.remote;
     this.exempt = peer.exempt;
+    this.localAddress = peer.localAddress;
     this.since = new Date(clock.now()).toISOString();
   }
 

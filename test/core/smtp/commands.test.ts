@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { SmtpClient } from '../../support/smtp-client.js';
 import { until } from '../../support/until.js';
 import { TestEngine } from './test-engine.js';
 
@@ -145,6 +146,28 @@ const conversations: readonly Conversation[] = [
 ];
 
 describe('commands', () => {
+  it('S32 postmaster is taken at the address that the client connected to, and at no other', async (test) => {
+    const engine = await TestEngine.start(test, { settings: { listeners: [{ host: '::', port: 0 }] } });
+    const own = { '127.0.0.1': '[127.0.0.1]', '::1': '[IPv6:::1]' };
+    for (const [host, literal] of Object.entries(own)) {
+      const client = await SmtpClient.greeted({ port: engine.port(), host });
+      await client.command('MAIL FROM:<>');
+      for (const path of [`postmaster@${literal}`, `PostMaster@${literal}`, 'postmaster']) {
+        assert.match((await client.command(`RCPT TO:<${path}>`)).raw, /^250 /, path);
+      }
+      for (const path of [`anna@${literal}`, 'postmaster@[192.0.2.1]', 'postmaster@[IPv6:2001:db8::1]']) {
+        assert.match((await client.command(`RCPT TO:<${path}>`)).raw, /^550 5\.7\.1 /, path);
+      }
+      assert.equal((await client.data('Subject: x\r\n\r\ny')).code, 250);
+      client.close();
+    }
+    const taken = ['postmaster@localhost', 'PostMaster@localhost', 'postmaster@localhost'];
+    assert.deepEqual(
+      engine.delivered.map(({ recipients }) => recipients),
+      [taken, taken],
+    );
+  });
+
   for (const { title, hello, lines } of conversations) {
     it(title, async (test) => {
       const engine = await TestEngine.start(test);
