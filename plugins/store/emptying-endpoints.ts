@@ -3,9 +3,10 @@ import type { MailboxName } from '../../core/contracts/mailboxes.js';
 import { counted } from '../../core/counted.js';
 import { type AnyEndpoint, defineEndpoint, respond, type Response } from '../../core/http/endpoint.js';
 import { ask } from '../../core/http/question.js';
+import { problem } from '../../core/problem.js';
 import type { FolderName } from './folder-name.js';
 import { expectCount, FolderField, preview, previewAnswer, sampleSize } from './message-selection.js';
-import { folderHref } from './page-model.js';
+import { domainHref, folderHref, mailboxHref } from './page-model.js';
 import * as schema from './store-query.js';
 import { group, mailboxPath, type StoreSite } from './store-endpoints.js';
 
@@ -13,9 +14,9 @@ const access = 'operate';
 const dryRun = z.boolean().optional().describe('Only count, and show some of them.');
 const expect = z.int().min(0).optional().describe('How many it must be; another number is 409.');
 
-/** Whole folders are marked read, emptied and cleaned up. */
+/** Whole folders are marked read, emptied and cleaned up, and whole mailboxes removed. */
 export function emptyingEndpoints(site: StoreSite): readonly AnyEndpoint[] {
-  return [markingAll(site), deletingAll(site), cleaning(site)];
+  return [markingAll(site), deletingAll(site), cleaning(site), removing(site)];
 }
 
 function markingAll({ reader, editor, names }: StoreSite): AnyEndpoint {
@@ -146,4 +147,44 @@ export function monthsBefore(time: number, months: number): number {
   const last = new Date(Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1, 0)).getUTCDate();
   date.setUTCDate(Math.min(day, last));
   return date.getTime();
+}
+
+function removing({ reader, editor, names }: StoreSite): AnyEndpoint {
+  return defineEndpoint({
+    method: 'DELETE',
+    path: mailboxPath,
+    summary: 'Remove a mailbox with all its messages for good; its user must be gone',
+    group,
+    access,
+    problems: ['conflict'],
+    params: schema.MailboxParams,
+    answer: z.object({ mailbox: z.string(), folders: z.int(), messages: z.int(), size: z.int() }),
+    async handle({ params, request }) {
+      const name = await names.parse(params);
+      const identity = names.describe(name);
+      const { mailbox } = identity;
+      const refuseUsed = async (): Promise<void> => {
+        if (!(await names.isInUse(name))) return;
+        throw problem('conflict', `${mailbox} is the mailbox of a user. Remove the user first.`);
+      };
+      const folders = await reader.folders(name);
+      await refuseUsed();
+      const messages = folders.reduce((sum, { total }) => sum + total, 0);
+      const size = folders.reduce((sum, folder) => sum + folder.size, 0);
+      if (!request.confirmed) {
+        const what = `${counted(messages, 'message')} in ${counted(folders.length, 'folder')}`;
+        const question = `Delete the mailbox ${mailbox}, with ${what}, for good?`;
+        const back = mailboxHref(identity);
+        return ask(request, { question, fields: { _method: 'DELETE' }, label: 'Delete the mailbox', back });
+      }
+      await editor.mailboxes.remove(name, refuseUsed);
+      return respond({
+        status: 200,
+        model: { mailbox, folders: folders.length, messages, size },
+        location: domainHref(identity.domain),
+        notice: `The mailbox ${mailbox} was deleted, with ${counted(messages, 'message')}.`,
+        audit: { action: 'mailbox.delete', selector: { mailbox }, counts: { folders: folders.length, messages } },
+      });
+    },
+  });
 }

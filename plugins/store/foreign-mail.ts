@@ -7,14 +7,15 @@ import type { PluginContext } from '../../core/plugin.js';
 import { mapBounded } from './concurrency.js';
 import { isOwnIntent } from './folder-intent.js';
 import { isDomain, localOfFolder } from './mailbox-name.js';
+import { isRemovedMailbox, removedFolder } from './mailbox-removal.js';
 import { maildirParts } from './maildir.js';
 
 /** Of more mailboxes the parts are not looked at: a delivery to a broken one says so in the log. */
 const lookedInto = 1000;
 const atOnce = 16;
 
-/** A file system's own, changes of folders that are under way, and what a test of the disk may have left. */
-const ownName = /^(?:lost\+found|\.intents|\.probe-.*)$/;
+/** A file system's own, changes of folders that are under way, mailboxes that are being removed, and what a test of the disk may have left. */
+const ownName = /^(?:lost\+found|\.intents|\.removed|\.probe-.*)$/;
 
 /** How often they are looked for while there are none. */
 const lookSeconds = 3600;
@@ -39,7 +40,7 @@ async function foreignInMail(root: string): Promise<readonly string[]> {
   const top = (await readdir(root, { withFileTypes: true })).filter(({ name }) => !ownName.test(name));
   const domains = top.filter(isDomainFolder);
   const foreign = top.filter((entry) => !isDomainFolder(entry)).map(({ name }) => name);
-  foreign.push(...(await foreignInFolders(root, { '.intents': isOwnIntent })));
+  foreign.push(...(await foreignInFolders(root, { '.intents': isOwnIntent, [removedFolder]: isRemovedMailbox })));
   const mailboxes: string[] = [];
   for (const { name: domain } of domains) {
     for (const entry of await readdir(join(root, domain), { withFileTypes: true })) {

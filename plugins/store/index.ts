@@ -9,6 +9,7 @@ import { mailFolderCheck } from './doctor-check.js';
 import { openDraftDesk } from './draft-desk.js';
 import { emptyingEndpoints } from './emptying-endpoints.js';
 import { folderChangeEndpoints } from './folder-endpoints.js';
+import { mailboxCommand } from './mailbox-command.js';
 import { MailboxNames } from './mailbox-names.js';
 import { MailboxProvision } from './mailbox-provision.js';
 import { watchMailFolder } from './foreign-mail.js';
@@ -39,6 +40,7 @@ export const store = definePlugin({
   needs: { configuration, directory, submission },
   provides: { mailboxes },
   checks: [mailFolderCheck],
+  commands: [mailboxCommand],
   async setup(context, { options, configuration, directory, submission }) {
     const { http, smtp, metrics, health, clock, log } = context;
     const maildirs = new MaildirTree(await openRoot(configuration.data, options.root));
@@ -57,6 +59,8 @@ export const store = definePlugin({
     const names = new MailboxNames(directory, provision);
     const limitOf = (mailbox: MailboxName) => names.quota(mailbox);
     const editor = await openStoreEditor({ reader, root: maildirs.root, names: unique, limitOf, clock, log });
+    // Behind the start: there may be very many files.
+    void editor.mailboxes.resume();
     smtp.on('rcptTo', { order: 'last' }, quotaHook(directory, editor.quotas));
     smtp.deliverTo(
       mailboxTarget,

@@ -45,6 +45,14 @@ export class MailboxNames {
     }
   }
 
+  /** That a user has this mailbox: it would be made anew at once. */
+  async isInUse(mailbox: MailboxName): Promise<boolean> {
+    const user = await this.#directory.find(usernameOf(mailbox));
+    if (user === undefined) return false;
+    const own = mailboxNameOf(user.address);
+    return own.domain === mailbox.domain && own.user === mailbox.user;
+  }
+
   describe({ domain, user }: MailboxName): MailboxIdentity {
     return { domain, user, mailbox: `${user}@${domain}` };
   }

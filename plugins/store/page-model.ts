@@ -26,6 +26,8 @@ const encode = encodeURIComponent;
 /** Characters of text on a page; the part itself has them all. */
 const maxTextShown = 256 * 1024;
 
+export const domainHref = (domain: string): string => `/store/${encode(domain)}`;
+
 export function mailboxHref({ domain, user }: MailboxIdentity): string {
   return `/store/${encode(domain)}/${encode(user)}`;
 }
@@ -53,7 +55,7 @@ function folderLinks(mailbox: MailboxIdentity, folders: readonly FolderSummary[]
       current: folder.name === current,
     };
   });
-  return { folders: shown, mailboxHref: mailboxHref(mailbox), domainHref: `/store/${encode(mailbox.domain)}` };
+  return { folders: shown, mailboxHref: mailboxHref(mailbox), domainHref: domainHref(mailbox.domain) };
 }
 
 export interface MailboxAnswer extends MailboxIdentity {
@@ -62,9 +64,11 @@ export interface MailboxAnswer extends MailboxIdentity {
   readonly folders: readonly FolderSummary[];
 }
 
-export function mailboxPage(answer: MailboxAnswer) {
+/** @param isInUse a user has it, so it cannot be removed */
+export function mailboxPage(answer: MailboxAnswer, isInUse: boolean) {
   return {
     ...answer,
+    isInUse,
     ...folderLinks(answer, answer.folders),
     foldersHref: `${mailboxHref(answer)}/folders`,
     parents: [{ value: '', label: 'the first level' }, ...answer.folders.filter(isNotInbox).map(choiceOf)],

@@ -87,7 +87,7 @@ function mailboxEndpoints({ reader, domains, names }: StoreRoutesInput): readonl
         const folders = await reader.folders(mailbox);
         const size = folders.reduce((sum, folder) => sum + folder.size, 0);
         const model = { ...names.describe(mailbox), size, quota: await names.quota(mailbox), folders };
-        return request.representation === 'html' ? mailboxPage(model) : model;
+        return request.representation === 'html' ? mailboxPage(model, await names.isInUse(mailbox)) : model;
       },
     }),
   ];

@@ -7,6 +7,7 @@ import { FolderEditor } from './folder-editor.js';
 import { FolderIntents } from './folder-intent.js';
 import { mailboxFolder } from './mailbox-name.js';
 import { MailboxLocks } from './mailbox-locks.js';
+import { MailboxRemoval } from './mailbox-removal.js';
 import { MailboxQuotas } from './mailbox-quota.js';
 import { usageOf } from './mailbox-usage.js';
 import type { UniqueNames } from './maildir-name.js';
@@ -30,6 +31,7 @@ export interface StoreEditor {
   readonly folders: FolderEditor;
   readonly messages: MessageEditor;
   readonly quotas: MailboxQuotas;
+  readonly mailboxes: MailboxRemoval;
 }
 
 /** Opens it, and completes the changes of folders that a dead process began. */
@@ -49,5 +51,6 @@ export async function openStoreEditor(input: StoreEditorInput): Promise<StoreEdi
   const locks = new MailboxLocks();
   const ground = { folders: reader.mailboxFolders, files, sync, locks, intents, names, quotas, clock };
   const folders = new FolderEditor(ground);
-  return { folders, messages: new MessageEditor(ground, folders), quotas };
+  const mailboxes = new MailboxRemoval({ ...ground, root, log });
+  return { folders, messages: new MessageEditor(ground, folders), quotas, mailboxes };
 }

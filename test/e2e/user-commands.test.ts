@@ -120,6 +120,22 @@ describe('the postern command', { concurrency: 2 }, () => {
     fails(await runPostern(['dance'], { cwd }), /dance/);
   });
 
+  test('mailbox remove removes the mailbox of a user who is gone, while the server runs', async (t) => {
+    const folder = await temporaryFolder(t);
+    const postern = (args: string, input = '') => runPostern(args.split(' '), { cwd: folder, input });
+    await mkdir(join(folder, 'data'), { mode: 0o700 });
+    fails(await postern('mailbox remove anna@localhost'), /No server runs/);
+    const server = await ServerProcess.start(t, { folder });
+    succeeds(await postern('user add anna@localhost', 'correct horse battery\n'));
+    await HttpClient.admin(server.http).json('/store/localhost/anna');
+    fails(await postern('mailbox remove anna@localhost'), /Remove the user first/);
+    succeeds(await postern('user remove anna@localhost'));
+    assert.match(succeeds(await postern('mailbox remove anna@localhost')), /anna@localhost was removed/);
+    assert.deepEqual(await readdir(join(folder, 'data', 'mail', 'localhost')), ['postmaster']);
+    fails(await postern('mailbox remove anna@localhost'), /no such mailbox/);
+    fails(await postern('mailbox'), /postern mailbox remove NAME/);
+  });
+
   test('password hash makes what an account of the configuration signs in with', async (t) => {
     const cwd = await temporaryFolder(t);
     const hash = succeeds(await runPostern(['password', 'hash'], { cwd, input: 'correct horse battery\n' })).trim();
