@@ -20,9 +20,12 @@ const maxPathLength = 4096;
 /**
  * Finds the end of the path in the argument of MAIL or RCPT: a quoted local part may hold `>` and blanks. Blanks in front of
  * the path are taken, as common clients send them. Throws `invalid`.
+ *
+ * @param lenient whether an address without brackets, up to the first blank, is a path too
  */
-export function parsePathArgument(argument: string): PathArgument {
-  const text = argument.trimStart();
+export function parsePathArgument(argument: string, lenient = false): PathArgument {
+  const written = argument.trimStart();
+  const text = lenient ? written.replace(/^[^<\s]\S*/, '<$&>') : written;
   const end = endOfPath(text);
   if (end < 0) throw invalid('A path is an address in angle brackets.');
   const path = text.slice(0, end);

@@ -37,16 +37,16 @@ export function parseCommand(line: Buffer): Command | undefined {
 export const hasControl = (text: string): boolean => control.test(text);
 
 /** RFC 5321 §4.1.2: `FROM:<path> KEY=value KEY`. `keyword` is `FROM:` or `TO:`; a space behind the colon is tolerated. */
-export function parsePathCommand(argument: string, keyword: string): PathCommand | undefined {
+export function parsePathCommand(argument: string, keyword: string, lenient = false): PathCommand | undefined {
   if (asciiUpperCase(argument.slice(0, keyword.length)) !== keyword || hasControl(argument)) return undefined;
-  const split = splitPath(argument.slice(keyword.length));
+  const split = splitPath(argument.slice(keyword.length), lenient);
   const parameters = split && parseParameters(split.rest);
   return split && parameters && { path: split.path, ascii: split.ascii, parameters };
 }
 
-function splitPath(text: string): PathArgument | undefined {
+function splitPath(text: string, lenient: boolean): PathArgument | undefined {
   try {
-    return parsePathArgument(text);
+    return parsePathArgument(text, lenient);
   } catch (error) {
     if (isProblem(error)) return undefined;
     throw error;

@@ -66,7 +66,7 @@ export class Envelope {
   }
 
   begin(argument: string): Answer {
-    const command = parsePathCommand(argument, 'FROM:');
+    const command = parsePathCommand(argument, 'FROM:', this.#ground.listener.lenientPaths);
     if (command === undefined) return replies.badArguments;
     const { limits } = this.#ground.settings();
     const parameters = readMailParameters(command.parameters, {
@@ -103,7 +103,7 @@ export class Envelope {
   recipient(argument: string): Answer {
     const transaction = this.#transaction;
     if (transaction === undefined) return replies.mailFirst;
-    const command = parsePathCommand(argument, 'TO:');
+    const command = parsePathCommand(argument, 'TO:', this.#ground.listener.lenientPaths);
     if (command === undefined) return replies.badArguments;
     const dsn = readRcptParameters(command.parameters, { smtputf8: transaction.smtputf8, dsn: this.takesDsn });
     if (!isRcptParameters(dsn)) return dsn;

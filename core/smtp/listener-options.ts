@@ -62,6 +62,12 @@ export const ListenerOptions = z
       .max(30_000)
       .default(0)
       .describe('How long the greeting waits for clients that talk too early, in milliseconds.'),
+    lenientPaths: z
+      .boolean()
+      .default(false)
+      .describe(
+        'On a submission listener: take MAIL FROM:ann@example.org without angle brackets, as some old devices send it.',
+      ),
   })
   .superRefine((listener, context) => {
     const complain = (path: string, message: string): void => {
@@ -69,6 +75,9 @@ export const ListenerOptions = z
     };
     const { fd, socket } = listener;
     if (fd !== undefined && socket !== undefined) complain('socket', 'give either fd or socket');
+    if (listener.lenientPaths && listener.mode !== 'submission') {
+      complain('lenientPaths', 'lenientPaths is for submission listeners only');
+    }
     // Where an inherited socket listens is not known here.
     const isPrivate = fd === undefined && socket === undefined && isLoopback(listener.host);
     if (listener.tls !== 'none') {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { ListenerOptions } from '../../../core/smtp/listener-options.js';
 import { SmtpClient } from '../../support/smtp-client.js';
 import { until } from '../../support/until.js';
 import { TestEngine } from './test-engine.js';
@@ -146,6 +147,42 @@ const conversations: readonly Conversation[] = [
 ];
 
 describe('commands', () => {
+  it('S32 a submission listener takes paths without brackets where it is lenient, and only there', async (test) => {
+    const submission = { mode: 'submission', port: 0, allowPlaintextAuth: true } as const;
+    const listeners = [{ ...submission, lenientPaths: true }, submission, { mode: 'mx' as const, port: 0 }];
+    const engine = await TestEngine.start(test, { settings: { listeners } });
+    const signIn = `AUTH PLAIN ${Buffer.from('\0anna\0secret').toString('base64')}`;
+    const client = await engine.greeted(0);
+    await client.command(signIn);
+    const lines = [
+      ['MAIL FROM:', '501 5.5.4'],
+      ['MAIL FROM:anna@localhost>', '501 5.5.4'],
+      ['MAIL FROM:anna@local..host', '553 5.1.7'],
+      ['MAIL FROM: anna@localhost SIZE=10', '250'],
+      ['RCPT TO:ben@localhost', '250'],
+      ['RCPT TO: ben@localhost', '250'],
+      ['RCPT TO: <carla@localhost>', '250'],
+      ['RCPT TO:postmaster', '250'],
+      ['RCPT TO:ben@localhost carla@localhost', '501 5.5.4'],
+      ['RCPT TO:', '501 5.5.4'],
+      ['RCPT TO:ü@localhost', '553 5.6.7'],
+    ] as const;
+    for (const [line, expected] of lines) {
+      const { raw } = await client.command(line);
+      assert.ok(raw.startsWith(expected), `${line}: ${raw}`);
+    }
+    assert.equal((await client.data('Subject: x\r\n\r\ny')).code, 250);
+    assert.equal(engine.delivered[0]?.sender, 'anna@localhost');
+    const taken = ['ben@localhost', 'ben@localhost', 'carla@localhost', 'postmaster@localhost'];
+    assert.deepEqual(engine.delivered[0]?.recipients, taken);
+    client.close();
+    const strict = await engine.greeted(1);
+    await strict.command(signIn);
+    assert.match((await strict.command('MAIL FROM:anna@localhost')).raw, /^501 5\.5\.4 /);
+    strict.close();
+    assert.throws(() => ListenerOptions.parse({ mode: 'mx', lenientPaths: true }), /submission listeners only/);
+  });
+
   it('S32 postmaster is taken at the address that the client connected to, and at no other', async (test) => {
     const engine = await TestEngine.start(test, { settings: { listeners: [{ host: '::', port: 0 }] } });
     const own = { '127.0.0.1': '[127.0.0.1]', '::1': '[IPv6:::1]' };
