@@ -12,7 +12,7 @@ for (const form of document.querySelectorAll('[data-draft]')) {
 
 function send(form, button, bar, status) {
   const request = new XMLHttpRequest();
-  request.open('POST', button.formAction);
+  request.open('POST', form.action);
   request.setRequestHeader('Accept', 'text/html');
   request.upload.addEventListener('progress', ({ loaded, total }) => {
     bar.value = total > 0 ? (loaded / total) * 100 : 0;
@@ -28,7 +28,9 @@ function send(form, button, bar, status) {
   bar.hidden = false;
   button.disabled = true;
   status.textContent = 'Sending';
-  request.send(new FormData(form));
+  const fields = new FormData(form);
+  fields.set(button.name, button.value);
+  request.send(fields);
 }
 
 function ended(sentence, button, bar, status) {
@@ -40,8 +42,9 @@ function ended(sentence, button, bar, status) {
 // The page of a conflict is shown like any other answer to a form.
 function submitPlainly(form, button) {
   button.disabled = false;
-  form.action = button.formAction;
-  form.enctype = button.formEnctype;
+  const pressed = document.createElement('input');
+  Object.assign(pressed, { type: 'hidden', name: button.name, value: button.value });
+  form.append(pressed);
   HTMLFormElement.prototype.submit.call(form);
 }
 

@@ -161,7 +161,12 @@ export function fieldsAlong(input: DraftInput | undefined): DraftFields | undefi
 export function readEditorFields(given: Readonly<Record<string, string | readonly string[]>>): DraftInput | undefined {
   const fields = Object.entries(given).filter(([name]) => name !== '_method');
   if (fields.length === 0) return undefined;
-  const read = DraftBody.safeParse(Object.fromEntries(fields));
+  return readFields(DraftBody, Object.fromEntries(fields));
+}
+
+/** @throws Problem `invalid` */
+export function readFields<T>(schema: z.ZodType<T>, fields: Readonly<Record<string, unknown>>): T {
+  const read = schema.safeParse(fields);
   if (read.success) return read.data;
   const errors = read.error.issues.map(({ path, message }) => ({ pointer: `/${path.join('/')}`, message }));
   throw problem('invalid', { detail: `${errors[0]?.pointer ?? ''}: ${errors[0]?.message ?? 'invalid'}.`, errors });

@@ -59,6 +59,12 @@ export const viewRules: readonly Rule[] = [
     allowed: { path: 'views/x.njk', text: '<a href="/x" hx-get="/x" hx-target="#list" hx-swap="outerHTML">x</a>' },
   },
   {
+    title: 'a form has one address: not every browser lets a button name another one',
+    faults: tags(/\sform(?:action|method|enctype)\s*=/),
+    breach: { path: 'views/x.njk', text: '<button type="submit" formaction="/x">x</button>' },
+    allowed: { path: 'views/x.njk', text: '<button type="submit" name="operation" value="formaction">x</button>' },
+  },
+  {
     title: 'views load nothing from elsewhere',
     faults: (file) =>
       matches(markup(file), /<(?:script|link|img|iframe|source)\b[^>]*\s(?:src|href)\s*=\s*["'](?:https?:)?\/\//gi),

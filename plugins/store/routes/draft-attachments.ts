@@ -1,4 +1,5 @@
 import { Readable } from 'node:stream';
+import type { z } from 'zod';
 import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
 import { problem } from '../../../core/problem.js';
 import { attachmentAnswer, draftHref } from '../draft-model.js';
@@ -7,7 +8,7 @@ import { tagOf } from '../draft-name.js';
 import * as schema from '../draft-query.js';
 import type { AttachmentUpload } from '../draft.js';
 import { editorAgain } from './draft-again.js';
-import { draftGroup, draftPath, type DraftSite, expectation, placeOf } from './draft-site.js';
+import { draftGroup, draftPath, type DraftSite, type DraftWork, expectation, placeOf } from './draft-site.js';
 import { orConflict } from './draft-conflict.js';
 
 const attachmentsPath = `${draftPath}/attachments`;
@@ -18,7 +19,6 @@ export function attachmentEndpoints(site: DraftSite): readonly AnyEndpoint[] {
 }
 
 function addEndpoint(site: DraftSite): AnyEndpoint {
-  const { names, drafts } = site;
   return defineEndpoint({
     method: 'POST',
     path: attachmentsPath,
@@ -33,24 +33,26 @@ function addEndpoint(site: DraftSite): AnyEndpoint {
     body: { kind: 'raw', types: ['*/*'] },
     again: editorAgain(site),
     cache: 'no-store',
-    async handle({ params, query, request }) {
-      const { mailbox, draftId } = await placeOf(site, params);
-      const identity = names.describe(mailbox);
-      const body = schema.readEditorFields(request.fields);
-      const along = { fields: schema.fieldsAlong(body), expected: expectation(request, body?.version) };
-      const uploads = uploadsOf(request, query.filename);
-      return orConflict(site, { mailbox, identity, draftId, body, request }, async () => {
-        const { draft, added } = await drafts.attach(mailbox, draftId, uploads, along);
-        return respond<object>({
-          status: 201,
-          model: { attachments: added.map(attachmentAnswer) },
-          location: draftHref(identity, draftId),
-          etag: draft.tag,
-          notice: added.length === 1 ? 'One file is attached.' : `${added.length} files are attached.`,
-          audit: { action: 'attachments added', selector: draftId, counts: { added: added.length } },
-        });
-      });
-    },
+    handle: ({ params, query, request }) =>
+      attachFiles(site, { params, body: schema.readEditorFields(request.fields), request }, query.filename),
+  });
+}
+
+export async function attachFiles(site: DraftSite, { params, body, request }: DraftWork, filename: string | undefined) {
+  const { mailbox, draftId } = await placeOf(site, params);
+  const identity = site.names.describe(mailbox);
+  const along = { fields: schema.fieldsAlong(body), expected: expectation(request, body?.version) };
+  const uploads = uploadsOf(request, filename);
+  return orConflict(site, { mailbox, identity, draftId, body, request }, async () => {
+    const { draft, added } = await site.drafts.attach(mailbox, draftId, uploads, along);
+    return respond<object>({
+      status: 201,
+      model: { attachments: added.map(attachmentAnswer) },
+      location: draftHref(identity, draftId),
+      etag: draft.tag,
+      notice: added.length === 1 ? 'One file is attached.' : `${added.length} files are attached.`,
+      audit: { action: 'attachments added', selector: draftId, counts: { added: added.length } },
+    });
   });
 }
 
@@ -102,7 +104,6 @@ function readEndpoint(site: DraftSite): AnyEndpoint {
 }
 
 function removeEndpoint(site: DraftSite): AnyEndpoint {
-  const { names, drafts } = site;
   return defineEndpoint({
     method: 'DELETE',
     path: attachmentPath,
@@ -115,20 +116,26 @@ function removeEndpoint(site: DraftSite): AnyEndpoint {
     body: { kind: 'fields', schema: schema.DraftBody },
     again: editorAgain(site),
     cache: 'no-store',
-    async handle({ params, body, request }) {
-      const { mailbox, draftId } = await placeOf(site, params);
-      const identity = names.describe(mailbox);
-      const along = { fields: schema.fieldsAlong(body), expected: expectation(request, body.version) };
-      return orConflict(site, { mailbox, identity, draftId, body, request }, async () => {
-        const draft = await drafts.detach(mailbox, draftId, params.attachmentId, along);
-        return respond<object>({
-          model: { draftId, attachments: draft.content.attachments.map(attachmentAnswer) },
-          location: draftHref(identity, draftId),
-          etag: draft.tag,
-          notice: 'The attachment is removed.',
-          audit: { action: 'attachment removed', selector: draftId },
-        });
-      });
-    },
+    handle: (work) => detachFile(site, work),
+  });
+}
+
+interface AttachmentWork extends DraftWork {
+  readonly params: z.output<typeof schema.AttachmentParams>;
+}
+
+export async function detachFile(site: DraftSite, { params, body, request }: AttachmentWork) {
+  const { mailbox, draftId } = await placeOf(site, params);
+  const identity = site.names.describe(mailbox);
+  const along = { fields: schema.fieldsAlong(body), expected: expectation(request, body?.version) };
+  return orConflict(site, { mailbox, identity, draftId, body, request }, async () => {
+    const draft = await site.drafts.detach(mailbox, draftId, params.attachmentId, along);
+    return respond<object>({
+      model: { draftId, attachments: draft.content.attachments.map(attachmentAnswer) },
+      location: draftHref(identity, draftId),
+      etag: draft.tag,
+      notice: 'The attachment is removed.',
+      audit: { action: 'attachment removed', selector: draftId },
+    });
   });
 }

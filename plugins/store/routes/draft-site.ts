@@ -1,7 +1,9 @@
+import type { z } from 'zod';
 import { namesTag } from '../../../core/http/entity-tag.js';
 import type { EndpointRequest } from '../../../core/http/endpoint.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import { parseDraftId } from '../draft-name.js';
+import type { DraftInput, DraftParams } from '../draft-query.js';
 import type { DraftSending } from '../draft-sending.js';
 import type { DraftShelf } from '../draft-shelf.js';
 import type { Expectation } from '../draft.js';
@@ -39,4 +41,11 @@ export async function placeOf(
 export function expectation({ ifMatch }: EndpointRequest, version: unknown): Expectation | undefined {
   if (ifMatch !== undefined) return (tag) => namesTag(ifMatch, tag);
   return typeof version === 'string' && version !== '' ? (tag) => tag === version : undefined;
+}
+
+/** What an endpoint of a draft is asked for. */
+export interface DraftWork {
+  readonly params: z.output<typeof DraftParams>;
+  readonly body: DraftInput | undefined;
+  readonly request: EndpointRequest;
 }

@@ -1,3 +1,4 @@
+import { z } from 'zod';
 import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
 import { problem } from '../../../core/problem.js';
 import { listDrafts } from '../draft-list.js';
@@ -6,10 +7,18 @@ import * as schema from '../draft-query.js';
 import type { DraftChange } from '../draft.js';
 import { ListQuery, MailboxParams } from '../store-query.js';
 import { editorAgain } from './draft-again.js';
-import { attachmentEndpoints } from './draft-attachments.js';
+import { attachmentEndpoints, detachFile, attachFiles } from './draft-attachments.js';
 import { orConflict } from './draft-conflict.js';
 import { answerEndpoint } from './message-answer.js';
-import { draftGroup, draftPath, draftsPath, type DraftSite, expectation, placeOf } from './draft-site.js';
+import {
+  draftGroup,
+  draftPath,
+  draftsPath,
+  type DraftSite,
+  type DraftWork,
+  expectation,
+  placeOf,
+} from './draft-site.js';
 
 /** Drafts: list, write, attach, send. */
 export function draftEndpoints(site: DraftSite): readonly AnyEndpoint[] {
@@ -18,6 +27,7 @@ export function draftEndpoints(site: DraftSite): readonly AnyEndpoint[] {
     ...changeEndpoints(site),
     ...endEndpoints(site),
     ...attachmentEndpoints(site),
+    formEndpoint(site),
     answerEndpoint(site),
   ];
 }
@@ -102,24 +112,26 @@ function changeEndpoints(site: DraftSite): readonly AnyEndpoint[] {
       body: { kind: 'either', schema: schema.DraftBody, types: rawTypes },
       again: editorAgain(site),
       cache: 'no-store',
-      async handle({ params, body, request }) {
-        const { mailbox, draftId } = await placeOf(site, params);
-        const identity = names.describe(mailbox);
-        const save = () =>
-          drafts.update(mailbox, draftId, changeOf(body, request), expectation(request, body?.version));
-        return orConflict(site, { mailbox, identity, draftId, body, request }, async () => {
-          const draft = await save();
-          return respond<object>({
-            model: draftAnswer(draft),
-            etag: draft.tag,
-            location: draftHref(identity, draftId),
-            notice: 'Saved.',
-            audit: { action: 'draft saved', selector: draftId },
-          });
-        });
-      },
+      handle: (work) => saveDraft(site, work),
     }),
   ];
+}
+
+export async function saveDraft(site: DraftSite, { params, body, request }: DraftWork) {
+  const { names, drafts } = site;
+  const { mailbox, draftId } = await placeOf(site, params);
+  const identity = names.describe(mailbox);
+  const expected = expectation(request, body?.version);
+  return orConflict(site, { mailbox, identity, draftId, body, request }, async () => {
+    const draft = await drafts.update(mailbox, draftId, changeOf(body, request), expected);
+    return respond<object>({
+      model: draftAnswer(draft),
+      etag: draft.tag,
+      location: draftHref(identity, draftId),
+      notice: 'Saved.',
+      audit: { action: 'draft saved', selector: draftId },
+    });
+  });
 }
 
 function changeOf(body: schema.DraftInput | undefined, request: EndpointRequest): DraftChange {
@@ -130,7 +142,7 @@ function changeOf(body: schema.DraftInput | undefined, request: EndpointRequest)
 }
 
 function endEndpoints(site: DraftSite): readonly AnyEndpoint[] {
-  const { names, drafts, sending } = site;
+  const { names, drafts } = site;
   return [
     defineEndpoint({
       method: 'DELETE',
@@ -166,23 +178,58 @@ function endEndpoints(site: DraftSite): readonly AnyEndpoint[] {
       again: editorAgain(site),
       idempotent: true,
       cache: 'no-store',
-      async handle({ params, body, request }) {
-        const { mailbox, draftId } = await placeOf(site, params);
-        const identity = names.describe(mailbox);
-        const along = { fields: schema.fieldsAlong(body), expected: expectation(request, body.version) };
-        return orConflict(site, { mailbox, identity, draftId, body, request }, async () => {
-          const { sentId, uid } = await sending.send(mailbox, draftId, along, request.remoteAddress);
-          const location =
-            uid === null ? messageHref(identity, 'Sent', sentId) : `/client/queue/${encodeURIComponent(uid)}`;
-          return respond<object>({
-            status: 202,
-            model: { uid, draftId, sentId },
-            location,
-            notice: uid === null ? 'Sent.' : 'Sent: it is in the queue for recipients elsewhere.',
-            audit: { action: 'draft sent', selector: draftId },
-          });
-        });
-      },
+      handle: (work) => sendDraft(site, work),
     }),
   ];
+}
+
+export async function sendDraft(site: DraftSite, { params, body, request }: DraftWork) {
+  const { mailbox, draftId } = await placeOf(site, params);
+  const identity = site.names.describe(mailbox);
+  const along = { fields: schema.fieldsAlong(body), expected: expectation(request, body?.version) };
+  return orConflict(site, { mailbox, identity, draftId, body, request }, async () => {
+    const { sentId, uid } = await site.sending.send(mailbox, draftId, along, request.remoteAddress);
+    const location = uid === null ? messageHref(identity, 'Sent', sentId) : `/client/queue/${encodeURIComponent(uid)}`;
+    return respond<object>({
+      status: 202,
+      model: { uid, draftId, sentId },
+      location,
+      notice: uid === null ? 'Sent.' : 'Sent: it is in the queue for recipients elsewhere.',
+      audit: { action: 'draft sent', selector: draftId },
+    });
+  });
+}
+
+const operations = /^(?:save|send|attach|remove:(.{1,200}))$/;
+const FormBody = schema.DraftBody.extend({
+  operation: z
+    .string()
+    .regex(operations, 'must be save, send, attach or remove:ID')
+    .default('save')
+    .describe('Of the button: save, send, attach, or remove: with the id of an attachment.'),
+});
+
+/** Browsers such as w3m know no `formaction`: the name and the value of the button say what the form is for. */
+function formEndpoint(site: DraftSite): AnyEndpoint {
+  return defineEndpoint({
+    method: 'POST',
+    path: draftPath,
+    conditions: ['If-Match'],
+    success: [200, 201, 202],
+    summary: 'The form of the editor: what its button says',
+    group: draftGroup,
+    access: 'operate',
+    params: schema.DraftParams,
+    body: { kind: 'either', schema: FormBody, types: ['multipart/form-data'] },
+    again: editorAgain(site),
+    cache: 'no-store',
+    async handle({ params, body, request }) {
+      const { operation, ...fields } = body ?? schema.readFields(FormBody, request.fields);
+      const work = { params, body: fields, request };
+      const attachmentId = operations.exec(operation)?.[1];
+      if (attachmentId !== undefined) return detachFile(site, { ...work, params: { ...params, attachmentId } });
+      if (operation === 'send') return sendDraft(site, work);
+      return operation === 'attach' ? attachFiles(site, work, undefined) : saveDraft(site, work);
+    },
+  });
 }

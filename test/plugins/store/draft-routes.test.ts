@@ -321,6 +321,40 @@ suite('drafts over HTTP', () => {
     assert.match(script.headers.get('content-type') ?? '', /problem\+json/);
   });
 
+  test('the editor is one form: the value of its button says what to do', async () => {
+    const { draftId } = await create({ subject: 'begun' });
+    const place = `${path}/${draftId}`;
+    const html = await admin.page(place);
+    assert.match(html, new RegExp(`<form class="draft" method="post" action="${place}" enctype="multipart/form-data"`));
+    assert.doesNotMatch(html, /formaction|formenctype/);
+    const written = { to: 'postmaster@localhost', subject: 'by buttons', text: 'x' };
+    const press = async (operation: string, files: readonly (readonly [string, string])[] = []) =>
+      admin.request(place, await multipart({ ...written, operation }, files));
+    assert.equal((await press('save')).status, 303);
+    assert.equal((await read(draftId)).subject, 'by buttons');
+    assert.equal((await press('attach', [['a.txt', 'one']])).status, 303);
+    assert.equal((await press('attach', [['b.txt', 'two']])).status, 303);
+    const both = (await read(draftId)).attachments;
+    assert.deepEqual(
+      both.map(({ filename }) => filename),
+      ['a.txt', 'b.txt'],
+    );
+    assert.match(await admin.page(place), new RegExp(`name="operation" value="remove:${both[0]?.attachmentId}"`));
+    assert.equal((await press(`remove:${both[0]?.attachmentId}`)).status, 303);
+    assert.deepEqual(
+      (await read(draftId)).attachments.map(({ filename }) => filename),
+      ['b.txt'],
+    );
+    assert.equal((await press('remove:none')).status, 404);
+    const refused = await press('burn');
+    assert.equal(refused.status, 422);
+    assert.match(refused.text, /value="by buttons"/);
+    const sent = await press('send');
+    assert.equal(sent.status, 303);
+    assert.match(sent.headers.get('location') ?? '', /\/folders\/Sent\/messages\//);
+    assert.equal((await admin.request(place)).status, 404);
+  });
+
   test('nobody but the one who edits sees the ids of attachments', async () => {
     const { draftId } = await create({ to: 'postmaster@localhost', subject: 'with files', text: 'see below' });
     const octets = { 'Content-Type': 'application/octet-stream' };
