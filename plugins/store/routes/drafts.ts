@@ -209,6 +209,12 @@ const FormBody = schema.DraftBody.extend({
     .describe('Of the button: save, send, attach, or remove: with the id of an attachment.'),
 });
 
+/** A file that was chosen is no field for Attach; for the others it is one, as it is when the form comes without its content. */
+function formFields({ fields, files }: EndpointRequest): Readonly<Record<string, unknown>> {
+  const { filename = '' } = files.find((file) => file.filename !== '') ?? {};
+  return fields['operation'] === 'attach' ? fields : { ...fields, files: filename };
+}
+
 /** Browsers such as w3m know no `formaction`: the name and the value of the button say what the form is for. */
 function formEndpoint(site: DraftSite): AnyEndpoint {
   return defineEndpoint({
@@ -224,7 +230,7 @@ function formEndpoint(site: DraftSite): AnyEndpoint {
     again: editorAgain(site),
     cache: 'no-store',
     async handle({ params, body, request }) {
-      const { operation, ...fields } = body ?? schema.readFields(FormBody, request.fields);
+      const { operation, ...fields } = body ?? schema.readFields(FormBody, formFields(request));
       const work = { params, body: fields, request };
       const attachmentId = operations.exec(operation)?.[1];
       if (attachmentId !== undefined) return detachFile(site, { ...work, params: { ...params, attachmentId } });

@@ -349,6 +349,9 @@ suite('drafts over HTTP', () => {
     const refused = await press('burn');
     assert.equal(refused.status, 422);
     assert.match(refused.text, /value="by buttons"/);
+    const chosen = await press('send', [['c.txt', 'three']]);
+    assert.equal(chosen.status, 422);
+    assert.match(chosen.text, /You have chosen a file that is not attached yet/);
     const sent = await press('send');
     assert.equal(sent.status, 303);
     assert.match(sent.headers.get('location') ?? '', /\/folders\/Sent\/messages\//);
