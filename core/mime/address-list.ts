@@ -6,7 +6,7 @@ export interface DisplayAddress {
   readonly address: string;
 }
 
-/** Most mailboxes that are taken from one field. */
+/** Most mailboxes that are taken from the fields of one name. */
 const maxAddresses = 10_000;
 const maxTextLength = 2000;
 /** `@one.example,@two.example:` in front of an address (RFC 5322 §4.4), which nobody follows any more. */
@@ -18,13 +18,22 @@ const sourceRoute = /^@(?:\[[^\]]*\]|[^[:"])*:(?=.*@)/s;
  * input gives what can be seen in it. Linear, never throws.
  */
 export function parseAddressList(text: string): readonly DisplayAddress[] {
-  const found: DisplayAddress[] = [];
-  const scan = new Scanner(text);
-  while (!scan.done && found.length < maxAddresses) {
-    const mailbox = scan.mailbox();
-    if (mailbox !== undefined) found.push(mailbox);
+  return [...addressesIn([text])];
+}
+
+/** The mailboxes of several fields, one after the other: there may be so many that others need a turn in between. */
+export function* addressesIn(fields: Iterable<string>): Generator<DisplayAddress> {
+  let count = 0;
+  for (const text of fields) {
+    const scan = new Scanner(text);
+    while (!scan.done) {
+      if (count >= maxAddresses) return;
+      const mailbox = scan.mailbox();
+      if (mailbox === undefined) continue;
+      count += 1;
+      yield mailbox;
+    }
   }
-  return found;
 }
 
 /** Reads one mailbox after the other; every character is looked at a few times at most. */

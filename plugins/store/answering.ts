@@ -1,4 +1,4 @@
-import { parseAddressList } from '../../core/mime/address-list.js';
+import { addressesIn } from '../../core/mime/address-list.js';
 import { scanHeader } from '../../core/mime/header.js';
 import { isProblem, problem } from '../../core/problem.js';
 import { ownerOf, partsOfMessage, type PartSource, readRange } from './draft-composition.js';
@@ -29,8 +29,8 @@ export async function beginAnswer(
   try {
     const original = await contentOf(reader, file);
     const header = scanHeader(await readHead(file, headBytes));
-    const replyTo = header.all('reply-to').slice(0, 20).flatMap(parseAddressList);
-    const fields = answerFields(kind, { original, replyTo, owner: ownerOf(place.mailbox) });
+    const replyTo = [...addressesIn(header.all('reply-to').slice(0, 20))];
+    const fields = await answerFields(kind, { original, replyTo, owner: ownerOf(place.mailbox) });
     const parts = kind === 'forward' ? forwardedParts(file, original) : [];
     return await drafts.create(place.mailbox, { kind: 'fields', fields, parts });
   } finally {

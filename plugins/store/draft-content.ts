@@ -1,5 +1,5 @@
 import { attachmentField, ownParts } from '../../core/mime/attachment.js';
-import { type DisplayAddress, parseAddressList } from '../../core/mime/address-list.js';
+import { addressesIn, type DisplayAddress } from '../../core/mime/address-list.js';
 import { decodeCharset } from '../../core/mime/charset.js';
 import { decodedSize, decodeTransfer } from '../../core/mime/decode.js';
 import { type HeaderBlock, scanHeader } from '../../core/mime/header.js';
@@ -89,7 +89,7 @@ function isBroken({ root }: Structure): boolean {
 }
 
 function people(header: HeaderBlock, key: string): readonly DisplayAddress[] {
-  return header.all(key).flatMap(parseAddressList);
+  return [...addressesIn(header.all(key))];
 }
 
 function messageIds(header: HeaderBlock, key: string): readonly string[] {

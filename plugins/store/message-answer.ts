@@ -3,6 +3,7 @@ import { mailDate } from '../../core/mime/mail-date.js';
 import { type Correspondent, correspondent, writeCorrespondent } from '../../core/mime/recipient.js';
 import { plainText } from '../../core/mime/snippet.js';
 import { isProblem } from '../../core/problem.js';
+import { turns } from './cache/turn.js';
 import type { DraftFields } from './draft-composition.js';
 import type { DraftContent } from './draft-content.js';
 
@@ -20,14 +21,15 @@ export interface Answered {
 const mostQuoted = 256 * 1024;
 const mostSubject = 1900;
 const mostReferences = 50;
+const turnEvery = 100;
 
 /** The draft that a reply or a forwarded message begins as, without the parts of the original (RFC 5322 §3.6.2-3.6.5). */
-export function answerFields(kind: AnswerKind, answered: Answered): DraftFields {
+export async function answerFields(kind: AnswerKind, answered: Answered): Promise<DraftFields> {
   const { original } = answered;
   const isForward = kind === 'forward';
   return {
     from: null,
-    ...(isForward ? { to: [], cc: [] } : recipientsOf(kind, answered)),
+    ...(isForward ? { to: [], cc: [] } : await recipientsOf(kind, answered)),
     bcc: [],
     subject: subjectOf(original.subject, isForward),
     text: `\n\n${isForward ? forwarded(original) : quoted(original)}`,
@@ -38,13 +40,13 @@ export function answerFields(kind: AnswerKind, answered: Answered): DraftFields 
 }
 
 /** Who answers to oneself goes on writing to whom one wrote. */
-function recipientsOf(kind: AnswerKind, { original, replyTo, owner }: Answered) {
+async function recipientsOf(kind: AnswerKind, { original, replyTo, owner }: Answered) {
   const own = keyOf(owner);
   const isOwn = original.from?.address.toLowerCase() === own;
   const sender = original.from === null ? [] : [original.from];
-  const to = unique(isOwn ? original.to : replyTo.length > 0 ? replyTo : sender);
+  const to = await unique(isOwn ? original.to : replyTo.length > 0 ? replyTo : sender);
   if (kind === 'reply') return { to, cc: [] };
-  const others = unique(isOwn ? original.cc : [...original.to, ...original.cc]);
+  const others = await unique(isOwn ? original.cc : [...original.to, ...original.cc]);
   const known = new Set([own, ...to.map(keyOf)]);
   return { to, cc: others.filter((person) => !known.has(keyOf(person))) };
 }
@@ -52,18 +54,20 @@ function recipientsOf(kind: AnswerKind, { original, replyTo, owner }: Answered) 
 /** Nobody means two people by two spellings. */
 const keyOf = ({ address }: Correspondent): string => address.address.toLowerCase();
 
-/** Everybody once, without what is no address: nobody could write to it. */
-function unique(people: readonly DisplayAddress[]): readonly Correspondent[] {
-  const found = people.flatMap(({ name, address }) => {
+/** Everybody once, without what is no address: nobody could write to it. In slices: there may be thousands. */
+async function unique(people: readonly DisplayAddress[]): Promise<readonly Correspondent[]> {
+  const turn = turns();
+  const found = new Map<string, Correspondent>();
+  for (const [index, { name, address }] of people.entries()) {
+    if (index % turnEvery === 0) await turn();
     try {
-      return [correspondent(name, address)];
+      const person = correspondent(name, address);
+      if (!found.has(keyOf(person))) found.set(keyOf(person), person);
     } catch (error) {
       if (!isProblem(error)) throw error;
-      return [];
     }
-  });
-  const seen = new Set<string>();
-  return found.filter((person) => !seen.has(keyOf(person)) && seen.add(keyOf(person)));
+  }
+  return [...found.values()];
 }
 
 const oneLine = (text: string): string => text.replace(/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]+/gu, ' ').trim();

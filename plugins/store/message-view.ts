@@ -1,7 +1,8 @@
-import { type DisplayAddress, parseAddressList } from '../../core/mime/address-list.js';
+import { addressesIn, type DisplayAddress } from '../../core/mime/address-list.js';
 import { type HeaderBlock, scanHeader } from '../../core/mime/header.js';
 import { decodeWords } from '../../core/mime/words.js';
 import { type MessageFile, readHead } from './message-file.js';
+import { turns } from './cache/turn.js';
 import { isUnparsed, type MessageParser, type Unparsed } from './message-parser.js';
 import type { MessageSummary } from './message-summary.js';
 import type { PartView } from './parse-task.js';
@@ -27,6 +28,7 @@ export interface MessageView extends MessageSummary {
 const headBytes = 1024 * 1024;
 const usualHeadBytes = 64 * 1024;
 const maxHeadersShown = 1000;
+const turnEvery = 100;
 
 export async function viewMessage(
   parser: MessageParser,
@@ -40,10 +42,10 @@ export async function viewMessage(
   const failed = isUnparsed(content);
   return {
     ...summary,
-    to: addresses(header, 'to'),
-    cc: addresses(header, 'cc'),
-    bcc: addresses(header, 'bcc'),
-    replyTo: addresses(header, 'reply-to'),
+    to: await addresses(header, 'to'),
+    cc: await addresses(header, 'cc'),
+    bcc: await addresses(header, 'bcc'),
+    replyTo: await addresses(header, 'reply-to'),
     headers: shown(header),
     hasAttachments: failed ? summary.hasAttachments : content.parts.some((part) => part.attachment),
     text: failed ? null : content.text,
@@ -59,8 +61,15 @@ async function readHeader(file: MessageFile): Promise<HeaderBlock> {
   return header.complete || file.size <= usualHeadBytes ? header : scanHeader(await readHead(file, headBytes));
 }
 
-function addresses(header: HeaderBlock, key: string): readonly DisplayAddress[] {
-  return header.all(key).slice(0, 20).flatMap(parseAddressList);
+/** In slices: there may be thousands. */
+async function addresses(header: HeaderBlock, key: string): Promise<readonly DisplayAddress[]> {
+  const turn = turns();
+  const found: DisplayAddress[] = [];
+  for (const address of addressesIn(header.all(key).slice(0, 20))) {
+    found.push(address);
+    if (found.length % turnEvery === 0) await turn();
+  }
+  return found;
 }
 
 function shown(header: HeaderBlock): readonly (readonly [string, string])[] {

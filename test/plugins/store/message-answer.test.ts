@@ -110,6 +110,32 @@ suite('a message is answered', () => {
     assert.deepEqual(addresses(again.cc), others);
   });
 
+  test('thousands of recipients in many fields are read in slices, as many as are taken at all (F-R22)', async () => {
+    const field = (n: number) => `To: ${Array.from({ length: 6000 }, (_, i) => `p${n}.${i}@e.example`).join(',\r\n ')}`;
+    const many = lines('From: ann@example.org', ...Array.from({ length: 10 }, (_, n) => field(n)), '', 'x');
+    const headers = { 'Content-Type': 'message/rfc822' };
+    const path = `${store}/folders/INBOX/messages`;
+    const { id } = (await admin.json(path, { body: many, headers }, 201)) as { id: string };
+    const message = `${path}/${encodeURIComponent(id)}`;
+    let longest = 0;
+    let last = performance.now();
+    const watch = setInterval(() => {
+      longest = Math.max(longest, performance.now() - last);
+      last = performance.now();
+    }, 1);
+    try {
+      const { to } = (await admin.json(message)) as Pick<Draft, 'to'>;
+      assert.equal(to.length, 10_000);
+      const page = await admin.request(message, { accept: 'text/html' });
+      assert.match(page.text, /and 9,980 more/);
+      const { text } = await admin.request(`${message}/draft`, { json: { as: 'reply-all' } });
+      assert.equal((JSON.parse(text) as Draft).cc.length, 10_000);
+    } finally {
+      clearInterval(watch);
+    }
+    assert.ok(longest < 400, `the event loop stood still for ${longest} ms`);
+  });
+
   test('Reply-To is whom a reply goes to', async () => {
     const text = lines(
       'From: list@example.org',
