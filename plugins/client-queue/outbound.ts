@@ -18,7 +18,7 @@ import { NextHops } from './next-hops.js';
 import { NoticeSender } from './notice-sender.js';
 import { outboundMetrics } from './outbound-metrics.js';
 import type { OutboundSettings } from './outbound-settings.js';
-import { outgoingContent } from './outgoing-message.js';
+import { outgoingContent, sevenBitContent } from './outgoing-message.js';
 import { QueueFiguresSource } from './queue-figures.js';
 import { Scheduler } from './scheduler.js';
 import type { PaceLimits } from './site-pace.js';
@@ -90,6 +90,7 @@ export class Outbound {
       from: `mailer-daemon@${hostname}`,
       destinationOf: (address) => settings.rules.keyOf(address),
     });
+    const outgoing = { queue, signer: () => settings.signer, clock };
     this.#desk = new DeliveryDesk({
       ...shared,
       hostname,
@@ -105,7 +106,8 @@ export class Outbound {
         sessions: this.#sessions,
         deadlines: input.deadlines,
         pool: { lease: (destination, options) => this.#pool.lease(destination, options) },
-        content: (lease) => outgoingContent(lease, { queue, signer: () => settings.signer, clock }),
+        content: (lease) => outgoingContent(lease, outgoing),
+        sevenBitContent: (lease) => sevenBitContent(lease, outgoing),
       },
       local: { ...shared, local, classification },
       noticed: () => void this.#notices.run(),

@@ -4,7 +4,7 @@ import type { ClientDeadlines } from '../../core/smtp/client/deadlines.js';
 import type { Destination as Server } from '../../core/smtp/client/destination.js';
 import type { ClientFailure } from '../../core/smtp/client/failure.js';
 import { diedUnseen, isClientFailure } from '../../core/smtp/client/failure.js';
-import type { MessageResult, OutgoingContent } from '../../core/smtp/client/message.js';
+import type { MessageResult, OutgoingContent, OutgoingMessage } from '../../core/smtp/client/message.js';
 import type { SessionPool } from '../../core/smtp/client/pooling.js';
 import type { ClientSession } from '../../core/smtp/client/session.js';
 import type { Caller, DeadHosts } from './dead-hosts.js';
@@ -27,6 +27,8 @@ export interface RemoteGround {
   readonly deadlines?: Partial<ClientDeadlines> | undefined;
   /** The message as it is sent. */
   readonly content: (lease: Lease) => Promise<OutgoingContent>;
+  /** The same for a server that takes 7 bits; undefined where it is the same, or cannot be had. */
+  readonly sevenBitContent: (lease: Lease) => Promise<OutgoingContent | undefined>;
 }
 
 /** Servers that are spoken with in one attempt. */
@@ -96,7 +98,6 @@ class RemoteAttempt {
   /** True when the server was spoken with, whatever came of it. */
   async #send(server: Server, site: string, content: OutgoingContent): Promise<boolean> {
     const { pool, signal, sessions, deadlines = usualDeadlines } = this.#ground;
-    const message = outgoingMessage(this.#lease, this.#open, content);
     this.#host = labelOf(server);
     for (let stale = 0; ; stale += 1) {
       try {
@@ -108,6 +109,11 @@ class RemoteAttempt {
           return false;
         }
         sessions.add(session);
+        const message = await this.#messageFor(session, content).catch((error: unknown) => {
+          sessions.delete(session);
+          leased.release();
+          throw error;
+        });
         const result = await session.send(message);
         sessions.delete(session);
         leased.release();
@@ -121,6 +127,11 @@ class RemoteAttempt {
         return error.step !== 'connect' && !(isOfDoor(error.step) && error.permanent);
       }
     }
+  }
+
+  async #messageFor({ capabilities }: ClientSession, content: OutgoingContent): Promise<OutgoingMessage> {
+    const encoded = capabilities.eightBitMime ? undefined : await this.#ground.sevenBitContent(this.#lease);
+    return outgoingMessage(this.#lease, this.#open, encoded ?? content);
   }
 
   #isLate(): boolean {

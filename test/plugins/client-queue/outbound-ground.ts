@@ -37,6 +37,8 @@ export interface Enqueued {
   readonly to: readonly (string | NewRecipient)[];
   readonly sender?: string | null;
   readonly text?: string;
+  /** The whole message, in place of one with that text. */
+  readonly message?: Buffer;
   readonly entry?: Partial<NewEntry>;
 }
 
@@ -102,9 +104,16 @@ export async function outboundGround(test: Ending, given: OutboundGroundOptions 
   };
   atEnd(test, close);
 
-  async function enqueue({ to, sender = 'anna@example.org', text = 'hello', entry }: Enqueued): Promise<string> {
+  async function enqueue({
+    to,
+    sender = 'anna@example.org',
+    text = 'hello',
+    message: whole,
+    entry,
+  }: Enqueued): Promise<string> {
     const writer = await spool.create(Buffer.from('Return-Path: <>\r\n'), Buffer.from('Received: by here\r\n'));
-    await writer.write(Buffer.from(`Subject: ${text}\r\nMessage-ID: <m@example.org>\r\n\r\n${text}\r\n`));
+    const written = Buffer.from(`Subject: ${text}\r\nMessage-ID: <m@example.org>\r\n\r\n${text}\r\n`);
+    await writer.write(whole ?? written);
     const message = await writer.finish();
     const now = clock.now();
     const uid = uniqueId();

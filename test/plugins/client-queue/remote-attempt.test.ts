@@ -40,6 +40,7 @@ test('who gets a connection so late that the message may be with another by then
     signal: new AbortController().signal,
     sessions: new Set(),
     content: () => Promise.resolve({ source: Buffer.from('x') }),
+    sevenBitContent: () => Promise.resolve(undefined),
   });
   assert.equal(verdicts.size, 0, 'it is given back');
   assert.equal(released, 1);
@@ -71,6 +72,7 @@ test('a dead server is called once for all that an operator wants to have tried,
       signal: new AbortController().signal,
       sessions: new Set(),
       content: () => Promise.resolve({ source: Buffer.from('x') }),
+      sevenBitContent: () => Promise.resolve(undefined),
     });
     return `${verdicts.get(0)?.action} ${verdicts.get(0)?.status}`;
   };
@@ -114,6 +116,7 @@ test('what one server has said is kept with its name when the other cannot be re
     signal: new AbortController().signal,
     sessions: new Set(),
     content: () => Promise.resolve({ source: Buffer.from('x') }),
+    sevenBitContent: () => Promise.resolve(undefined),
   });
   const { action, code, text, host: said } = verdicts.get(0) ?? {};
   assert.deepEqual(
