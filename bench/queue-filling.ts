@@ -27,6 +27,7 @@ export async function fillQueue(queue: RelayQueue, count: number, now: number): 
 async function accept(queue: RelayQueue, number: number, now: number): Promise<void> {
   const prepared = await queue.prepare(entry(number, now), message);
   await prepared.commit();
+  prepared.release();
 }
 
 function entry(number: number, now: number): NewEntry {

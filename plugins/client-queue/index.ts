@@ -18,6 +18,7 @@ import { ClientQueueOptions, type ClientQueueSettings } from './options.js';
 import { Outbound } from './outbound.js';
 import { OutboundSettings } from './outbound-settings.js';
 import { queueCommand } from './queue-command.js';
+import { openInTime } from './queue/opening-queue.js';
 import { openRelayQueue, type OpenedRelayQueue, type QueueBounds } from './queue/open-relay-queue.js';
 import { PolicedFinder } from './mta-sts/policed-finder.js';
 import { StsPolicies } from './mta-sts/sts-policies.js';
@@ -144,16 +145,12 @@ function registerTargets(
 async function openQueue(
   { folder, clock, log }: PluginContext,
   settings: ClientQueueSettings,
-  ready: Promise<void>,
+  started: Promise<void>,
 ): Promise<OpenedRelayQueue> {
-  return openRelayQueue({
-    folder: await folder('queue'),
-    clock,
-    log,
-    owner: relayTarget,
-    ready,
-    ...boundsOf(settings),
-  });
+  const path = await folder('queue');
+  const bounds = boundsOf(settings);
+  const open = () => openRelayQueue({ folder: path, clock, log, owner: relayTarget, ready: started, ...bounds });
+  return openInTime(path, { started, open, log });
 }
 
 async function openPolicies(

@@ -93,7 +93,6 @@ export class FileRelayQueue implements OpenedRelayQueue {
     this.#signal = new DueSignal(clock);
     const ledger = new Ledger({
       ...input,
-      entries: loaded.entries,
       outcomes: this.#outcomes,
       scheduled: (due) => this.#signal.scheduled(due),
       done: ({ uid }) => bodies.remove(uid),
@@ -107,6 +106,7 @@ export class FileRelayQueue implements OpenedRelayQueue {
   }
 
   async start(): Promise<void> {
+    await this.#ledger.fill(this.#input.loaded.entries);
     await this.#upkeep.start();
     this.#suspects = new Suspects(this.#ledger.open.values(), this.#input.clock);
   }

@@ -22,7 +22,6 @@ export interface LedgerInput {
   readonly clock: Clock;
   readonly log: Log;
   /** What was found at the start. */
-  readonly entries: readonly QueuedEntry[];
   /** Called when somebody was put in who is due then. */
   readonly scheduled: (due: number) => void;
   /** They hear of what is durable. */
@@ -53,10 +52,16 @@ export class Ledger {
     this.#input = input;
     const { journal, log } = input;
     this.#backlog = new Backlog({ journal, log, makeRoom: () => this.snapshot() });
-    const now = input.clock.now();
-    for (const entry of input.entries) {
+  }
+
+  /** Takes what a start has read. */
+  async fill(entries: Iterable<QueuedEntry>): Promise<void> {
+    const now = this.#input.clock.now();
+    const turn = new Turn();
+    for (const entry of entries) {
       this.#file(entry);
       this.schedule.add(entry.recipients, now);
+      await turn.step();
     }
   }
 
