@@ -60,18 +60,20 @@ class OpeningQueue implements OpenedRelayQueue {
       this.#begun = true;
       return open();
     });
-    this.#opening.then(
-      (queue) => {
-        this.#queue = queue;
-        if (this.#bounds !== undefined) queue.bound(this.#bounds);
-        log.info({ entries: queue.size }, 'the queue is read');
-        for (const listener of this.#dueListeners) listener();
-      },
-      (error: unknown) => {
-        this.#failure = error instanceof Error ? error.message : String(error);
-        log.error({ err: error }, 'the queue cannot be read: nothing is relayed');
-      },
-    );
+    void this.#become(log);
+  }
+
+  async #become(log: Log): Promise<void> {
+    try {
+      const queue = await this.#opening;
+      this.#queue = queue;
+      if (this.#bounds !== undefined) queue.bound(this.#bounds);
+      log.info({ entries: queue.size }, 'the queue is read');
+      for (const listener of this.#dueListeners) listener();
+    } catch (error) {
+      this.#failure = error instanceof Error ? error.message : String(error);
+      log.error({ err: error }, 'the queue cannot be read: nothing is relayed');
+    }
   }
 
   get #now(): OpenedRelayQueue {

@@ -41,11 +41,13 @@ test('while a large queue is read, mail that is handed in waits, and questions g
   assert.equal(queue.nextDue(), null);
   const entry = newEntry(clock.now());
   let isPrepared = false;
-  const handedIn = queue.prepare(entry, await ground.message()).then(async (prepared) => {
+  const handIn = async (): Promise<void> => {
+    const prepared = await queue.prepare(entry, await ground.message());
     isPrepared = true;
     await prepared.commit();
     prepared.release();
-  });
+  };
+  const handedIn = handIn();
   await new Promise((resolve) => setTimeout(resolve, 20));
   assert.equal(isPrepared, false);
   begin();
@@ -65,7 +67,7 @@ test('a large queue that cannot be read is told, and nothing is taken for it', a
   const { log, sentences } = rememberingLog();
   const open = () => Promise.reject(new Error('It was written by a newer version.'));
   const queue = await openInTime(folder, { started: Promise.resolve(), open, log });
-  await new Promise(setImmediate);
+  await new Promise((resolve) => setTimeout(resolve, 20));
   assert.match(queue.complaint() ?? '', /cannot be read.*newer version/);
   assert.ok(sentences.some((sentence) => /cannot be read/.test(sentence)));
   const ground = await fileQueueGround(t);
