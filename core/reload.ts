@@ -68,9 +68,16 @@ export class Reload implements Reloading {
       const plan = await this.#plan(layers?.files);
       await this.#swap(plan, layers);
       await this.#parts.following.remember();
+      const failed = this.#parts
+        .plugins()
+        .present.failed.map(({ name, why }) => ({ plugin: name, why: redactText(why) }));
+      const differences = plan.differences.filter(
+        ({ key }) => !failed.some(({ plugin }) => key === `sitePlugins.${plugin}`),
+      );
       const outcome = outcomeOf(
-        plan.differences.some(({ restart }) => !restart) ? 'reloaded' : 'unchanged',
-        plan.differences,
+        differences.some(({ restart }) => !restart) ? 'reloaded' : 'unchanged',
+        differences,
+        failed,
       );
       this.#took(request, outcome);
       return outcome;
@@ -145,11 +152,11 @@ export class Reload implements Reloading {
     }
   }
 
-  #took(request: ReloadRequest, { changed, restartRequired }: ReloadOutcome): void {
+  #took(request: ReloadRequest, { changed, restartRequired, failed }: ReloadOutcome): void {
     const { by } = request;
     this.#last = { at: this.#now(), by, refused: null };
     const requestId = this.#note(request, 200, { changed, restartRequired });
-    this.#parts.log.info({ by, changed, restartRequired, requestId }, 'the configuration was reloaded');
+    this.#parts.log.info({ by, changed, restartRequired, failed, requestId }, 'the configuration was reloaded');
   }
 
   #refused(request: ReloadRequest, error: unknown): void {
@@ -189,9 +196,13 @@ function renewals(
     .map((key) => ({ key, before: 'as it was read', after: 'as the file is now', restart: false }));
 }
 
-function outcomeOf(status: ReloadOutcome['status'], differences: readonly Difference[]): ReloadOutcome {
+function outcomeOf(
+  status: ReloadOutcome['status'],
+  differences: readonly Difference[],
+  failed: ReloadOutcome['failed'] = [],
+): ReloadOutcome {
   const keys = (restart: boolean) => differences.filter((one) => one.restart === restart).map(({ key }) => key);
-  return { status, changed: keys(false), restartRequired: keys(true), differences };
+  return { status, changed: keys(false), restartRequired: keys(true), differences, failed };
 }
 
 function checked<T>(key: string, check: () => T): T {

@@ -38,8 +38,9 @@ function followStrays(): StrayErrors {
 
 async function reloadBySignal({ app }: RunningServer, { print }: Surroundings): Promise<void> {
   try {
-    const { changed, restartRequired } = await app.reloading.reload({ by: 'SIGHUP', unasked: true });
-    print(`SIGHUP: changed: ${listOf(changed)}; waiting for a restart: ${listOf(restartRequired)}.`);
+    const { changed, restartRequired, failed } = await app.reloading.reload({ by: 'SIGHUP', unasked: true });
+    const broken = failed.length === 0 ? '' : `; failed again: ${listOf(failed.map(({ plugin }) => plugin))}`;
+    print(`SIGHUP: changed: ${listOf(changed)}; waiting for a restart: ${listOf(restartRequired)}${broken}.`);
   } catch (error) {
     const why = isProblem(error) ? redactText(sentenceOf(error)) : 'it failed; the log says why';
     print(`SIGHUP: nothing changed: ${why}`);

@@ -86,6 +86,8 @@ export interface ReloadOutcome {
   /** Keys that differ from what the server started with and wait for a restart. */
   readonly restartRequired: readonly string[];
   readonly differences: readonly Difference[];
+  /** Plugins of the site that failed just as before: no version of them runs. */
+  readonly failed: readonly { readonly plugin: string; readonly why: string }[];
 }
 
 /** How the last reload ended; a dry run is none. */

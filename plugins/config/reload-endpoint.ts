@@ -18,11 +18,16 @@ export const Differences = z.array(
   }),
 );
 
+export const Failed = z
+  .array(z.object({ plugin: z.string(), why: z.string() }))
+  .describe('Plugins of the site that failed just as before: no version of them runs.');
+
 const Answer = z.object({
   status: z.enum(['reloaded', 'unchanged', 'dryRun']),
   changed: keys.describe('Keys whose new values are in force, or would be.'),
   restartRequired: keys.describe('Keys that wait for a restart.'),
   differences: Differences,
+  failed: Failed,
 });
 
 /** Brings the changed files into force. A page shows first what would change, and asks. */
@@ -69,11 +74,18 @@ function audited(error: unknown, action: string): unknown {
   return problem(error.problem, { ...error.details, audit });
 }
 
-export function sentenceOf({ changed, restartRequired }: Pick<ReloadOutcome, 'changed' | 'restartRequired'>): string {
-  const waiting =
-    restartRequired.length === 0 ? '' : ` ${count(restartRequired)} for a restart: ${few(restartRequired)}.`;
-  if (changed.length === 0) return `Nothing that can change now has changed.${waiting}`;
-  return `In force: ${few(changed)}.${waiting}`;
+export function sentenceOf({
+  changed,
+  restartRequired,
+  failed,
+}: Pick<ReloadOutcome, 'changed' | 'restartRequired' | 'failed'>): string {
+  const broken = failed.map(
+    ({ plugin, why }) => `The plugin ${plugin} failed again, and no version of it runs. ${why}`,
+  );
+  const now = changed.length === 0 ? 'Nothing that can change now has changed.' : `In force: ${few(changed)}.`;
+  const later =
+    restartRequired.length === 0 ? [] : [`${count(restartRequired)} for a restart: ${few(restartRequired)}.`];
+  return [...broken, now, ...later].join(' ');
 }
 
 const count = ({ length }: readonly string[]): string => counted(length, 'key waits', 'keys wait');

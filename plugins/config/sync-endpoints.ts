@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { defineEndpoint, respond, type AnyEndpoint } from '../../core/http/endpoint.js';
-import { Differences, DryRun, questionOf, sentenceOf } from './reload-endpoint.js';
+import { Differences, DryRun, Failed, questionOf, sentenceOf } from './reload-endpoint.js';
 import type { Sync, SyncOutcome } from './sync.js';
 import type { SyncStatus, SyncSummary } from './sync-status.js';
 
@@ -48,6 +48,7 @@ const Outcome = z.object({
   changed: names.describe('Keys whose new values are in force, or would be.'),
   restartRequired: names,
   differences: Differences,
+  failed: Failed,
 });
 
 export function syncEndpoints(sync: Sync): readonly AnyEndpoint[] {

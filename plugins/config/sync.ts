@@ -51,6 +51,7 @@ export interface SyncOutcome {
   readonly changed: readonly string[];
   readonly restartRequired: readonly string[];
   readonly differences: readonly Difference[];
+  readonly failed: ReloadOutcome['failed'];
 }
 
 /** What went wrong at the last look. */
@@ -213,6 +214,7 @@ export class Sync {
       changed: reload?.changed ?? [],
       restartRequired: reload?.restartRequired ?? [],
       differences: reload?.differences ?? [],
+      failed: reload?.failed ?? [],
     };
   }
 

@@ -45,7 +45,7 @@ export interface PluginSiteInput {
 }
 
 const unchanging: Reloading = {
-  reload: () => Promise.resolve({ status: 'unchanged', changed: [], restartRequired: [], differences: [] }),
+  reload: () => Promise.resolve({ status: 'unchanged', changed: [], restartRequired: [], differences: [], failed: [] }),
   last: () => null,
 };
 
