@@ -47,24 +47,39 @@ export async function readBody(
   limits: BodyLimits,
   uploads: Uploads,
 ): Promise<ReadBody> {
-  if (!hasBody(ctx))
-    return declared?.kind === 'raw' ? rawBody(ctx, declared.limit ?? limits.uploadBytes) : { kind: 'none' };
-  refuseEncoding(ctx);
   const type = bodyType(ctx);
+  if (!hasBody(ctx)) {
+    if (declared?.kind === 'raw') return rawBody(ctx, declared.limit ?? limits.uploadBytes);
+    // Without a body there are no fields; but whoever names another type means to send something.
+    if (declared?.kind === 'either' && type !== '' && !isFields(type))
+      throw problem('invalid', `The body is empty. Send the content as ${type}, or fields as application/json.`);
+    return { kind: 'none' };
+  }
+  refuseEncoding(ctx);
   if (declared === undefined) return readUndeclared(ctx, type, limits);
   if (declared.kind !== 'raw' && isFields(type)) return readFields(ctx, type, declared.limit ?? limits.jsonBytes);
   if (declared.kind === 'fields') throw unsupported('Send application/json or a form.');
   const limit = (declared.kind === 'raw' ? declared.limit : declared.rawLimit) ?? limits.uploadBytes;
   if (!declared.types.some((range) => inRange(type || 'application/octet-stream', range))) {
-    throw unsupported(`Accepted here: ${declared.types.join(', ')}.`);
+    const taken = declared.kind === 'either' ? [...fieldTypes, ...declared.types] : declared.types;
+    throw unsupported(`Accepted here: ${taken.join(', ')}.`);
   }
   refuseLength(ctx, limit);
-  if (type !== 'multipart/form-data') return rawBody(ctx, limit);
+  if (type !== 'multipart/form-data') return rawBody(ctx, limit, type === '' && declared.kind === 'either');
   const bounds = { limit, maxFiles: limits.uploadFiles, maxFieldBytes: limits.jsonBytes };
   return { kind: 'raw', stream: undefined, ...(await uploads.receive(ctx, bounds)) };
 }
 
-const isFields = (type: string): boolean => type === 'application/json' || type === 'application/x-www-form-urlencoded';
+const fieldTypes: readonly string[] = ['application/json', 'application/x-www-form-urlencoded'];
+const isFields = (type: string): boolean => fieldTypes.includes(type);
+
+const looksLikeJson = (text: string): boolean => /^\s*[{[]/.test(text);
+const mislabelled = 'The body looks like JSON. Send it with Content-Type: application/json.';
+
+/** `curl -d` says that its body is a form, whatever it holds. */
+export function refuseJsonAsForm(fields: Fields): void {
+  if (looksLikeJson(Object.keys(fields)[0] ?? '')) throw unsupported(mislabelled);
+}
 
 /** An endpoint without a body may still be called by a form (its `_method`) or with an empty object. */
 async function readUndeclared(ctx: Context, type: string, limits: BodyLimits): Promise<ReadBody> {
@@ -132,8 +147,9 @@ function membersOf(value: unknown): number {
   return inner.reduce<number>((sum, one) => sum + membersOf(one), Array.isArray(value) ? 0 : inner.length);
 }
 
-function rawBody(ctx: Context, limit: number): ReadBody {
-  const bounded = new Bounded(limit);
+/** @param refuseJson for a body whose type is not named, where JSON would mean something else */
+function rawBody(ctx: Context, limit: number, refuseJson = false): ReadBody {
+  const bounded = new Bounded(limit, refuseJson);
   ctx.req.once('error', () => bounded.destroy(cutOff()));
   ctx.req.once('close', () => {
     if (!ctx.req.complete) bounded.destroy(cutOff());
@@ -146,20 +162,25 @@ function rawBody(ctx: Context, limit: number): ReadBody {
 
 const cutOff = () => problem('bad-request', 'The body was cut off.');
 
-/** Fails with 413 as soon as more than the limit has come. */
+/** Fails with 413 as soon as more than the limit has come, and with 415 for JSON that is not said to be such. */
 class Bounded extends Transform {
   #left: number;
+  #refusesJson: boolean;
 
-  constructor(limit: number) {
+  constructor(limit: number, refusesJson: boolean) {
     super();
     this.#left = limit;
+    this.#refusesJson = refusesJson;
     // A handler that gave up must not end the process.
     this.on('error', () => undefined);
   }
 
   override _transform(chunk: Buffer, _encoding: string, done: TransformCallback): void {
     this.#left -= chunk.length;
-    if (this.#left < 0) done(problem('too-large', 'The body is larger than this endpoint takes.'));
+    const isFirst = this.#refusesJson;
+    this.#refusesJson = false;
+    if (isFirst && looksLikeJson(chunk.toString('latin1'))) done(unsupported(mislabelled));
+    else if (this.#left < 0) done(problem('too-large', 'The body is larger than this endpoint takes.'));
     else done(null, chunk);
   }
 }

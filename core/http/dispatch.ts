@@ -2,7 +2,7 @@ import { classOf, isProblem, problem } from '../problem.js';
 import type { AccessRules } from './access-rules.js';
 import { unauthorized, type AccessControl } from './access.js';
 import { isPageForm, isResponse, writeAnswer } from './answer.js';
-import { bodyType, isForm, readBody, readFields, type ReadBody } from './body.js';
+import { bodyType, isForm, readBody, readFields, refuseJsonAsForm, type ReadBody } from './body.js';
 import { askToConfirm } from './confirmation.js';
 import type { HandlerInput, Method, RefusedForm, Representation, Response } from './endpoint.js';
 import { holdAll } from './endpoint-hold.js';
@@ -339,6 +339,7 @@ function readValues({ route }: MatchedRoute, read: ReadBody): unknown {
   const schema = schemaOf(route.endpoint.body);
   if (schema === undefined || read.kind === 'raw') return undefined;
   if (read.kind === 'form') {
+    refuseJsonAsForm(read.fields);
     const { _method, confirm, ...fields } = read.fields;
     void _method;
     return validate(schema, route.form.read(confirmIsField(route, confirm) ? read.fields : fields), 'invalid', 'json');
