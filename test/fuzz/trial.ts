@@ -6,6 +6,8 @@ export interface TrialOptions {
   readonly seed: number;
   readonly runs: number;
   readonly path?: string | undefined;
+  /** Ends the trial after the run that is under way then. */
+  readonly timeLimitMs?: number;
 }
 
 export interface Trial {
@@ -17,7 +19,7 @@ export interface Trial {
 }
 
 /** Feeds one target. */
-export async function attempt(target: FuzzTarget, { seed, runs, path }: TrialOptions): Promise<Trial> {
+export async function attempt(target: FuzzTarget, { seed, runs, path, timeLimitMs }: TrialOptions): Promise<Trial> {
   let begun = 0;
   const held = new HeldLoop(() => begun - 1);
   target.property.beforeEach(() => {
@@ -29,6 +31,7 @@ export async function attempt(target: FuzzTarget, { seed, runs, path }: TrialOpt
     numRuns: runs,
     includeErrorInReport: true,
     ...(path !== undefined && { path }),
+    ...(timeLimitMs !== undefined && { interruptAfterTimeLimit: timeLimitMs }),
   });
   const failure = details.failed
     ? { path: details.counterexamplePath ?? undefined, report: fc.defaultReportMessage(details) ?? 'no report' }
