@@ -66,12 +66,17 @@ export interface MailboxAnswer extends MailboxIdentity {
 
 /** @param isInUse a user has it, so it cannot be removed */
 export function mailboxPage(answer: MailboxAnswer, isInUse: boolean) {
+  const { folders, ...links } = folderLinks(answer, answer.folders);
+  const parents = [{ value: '', label: 'the first level' }, ...answer.folders.filter(isNotInbox).map(choiceOf)];
+  // A folder moves neither below itself nor below one of its own.
+  const otherThan = (name: string) => parents.filter(({ value }) => !`${value}.`.startsWith(`${name}.`));
   return {
     ...answer,
     isInUse,
-    ...folderLinks(answer, answer.folders),
+    ...links,
+    folders: folders.map((folder) => ({ ...folder, moveParents: otherThan(folder.name) })),
     foldersHref: `${mailboxHref(answer)}/folders`,
-    parents: [{ value: '', label: 'the first level' }, ...answer.folders.filter(isNotInbox).map(choiceOf)],
+    parents,
     total: answer.folders.reduce((sum, folder) => sum + folder.total, 0),
     unread: answer.folders.reduce((sum, folder) => sum + folder.unread, 0),
   };
