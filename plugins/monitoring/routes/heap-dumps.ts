@@ -49,7 +49,8 @@ const takeEndpoint = (dumps: HeapDumps): AnyEndpoint =>
       return respond<TakenDump>({
         status: 201,
         model,
-        location: pathOf(model.file),
+        // A form goes on to the list: the file itself would be downloaded.
+        location: list,
         headers: { Location: pathOf(model.file) },
         notice: `The heap dump ${model.file} was taken in ${model.ms} ms.`,
         audit: { action: 'take heap dump', selector: model.file, counts: { bytes: model.size } },
