@@ -1,7 +1,7 @@
 import { secondsText } from '../../core/counted.js';
 import { isProblem } from '../../core/problem.js';
 import type { Hook } from '../../core/smtp/hook.js';
-import type { SmtpSession } from '../../core/smtp/transaction.js';
+import type { SmtpSession, Transaction } from '../../core/smtp/transaction.js';
 import { accept, defer, next, reject, route, type Verdict } from '../../core/smtp/verdict.js';
 import { looksRouted, type Destination, type UserDirectory } from './directory.js';
 import type { SignedInSessions } from './sessions.js';
@@ -41,10 +41,14 @@ export function recipientHook(directory: Pick<UserDirectory, 'lookup' | 'isLocal
       return directory.isLocal(address.domain) ? refuseUnknown(address) : refuseForeign(transaction.session);
     }
     // For good: mail to a mailbox that somebody switched off shall not wait in the sender's queue for days.
-    if (user.disabled) return reject(550, '5.2.1', 'This mailbox is disabled');
+    if (user.disabled && !isOwnNotice(transaction)) return reject(550, '5.2.1', 'This mailbox is disabled');
     return route({ target: 'mailbox', destination: user.username });
   };
 }
+
+/** What this server tells a sender of its own goes into the mailbox, which is still there: refused, it would be held for an operator. */
+const isOwnNotice = ({ session, reversePath }: Transaction): boolean =>
+  session.internal === true && session.user === undefined && reversePath === null;
 
 function refuseUnknown({ local }: Destination): Verdict {
   return looksRouted(local) ? reject(550, '5.7.1', 'Relaying denied') : reject(550, '5.1.1', 'No such user here');
