@@ -26,20 +26,21 @@ export interface Misdeeds {
 }
 
 export interface VisitOptions {
+  readonly username?: string;
   readonly javaScriptEnabled?: boolean;
   readonly colorScheme?: 'light' | 'dark';
   readonly width?: number;
 }
 
-/** A browser profile that is signed in as `admin` and takes notes. */
+/** A browser profile that is signed in, as `admin` unless told otherwise, and takes notes. */
 export async function visit(
   browser: Browser,
   base: string,
-  { javaScriptEnabled = true, colorScheme = 'light', width = 1280 }: VisitOptions = {},
+  { username = 'admin', javaScriptEnabled = true, colorScheme = 'light', width = 1280 }: VisitOptions = {},
 ): Promise<{ readonly context: BrowserContext; readonly page: Page; readonly misdeeds: Misdeeds }> {
   const context = await browser.newContext({
     baseURL: base,
-    httpCredentials: { username: 'admin', password: adminPassword, origin: base },
+    httpCredentials: { username, password: adminPassword, origin: base },
     javaScriptEnabled,
     colorScheme,
     viewport: { width, height: 900 },

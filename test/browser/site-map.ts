@@ -3,7 +3,17 @@ import type { HttpClient } from '../support/http-client.js';
 const mostPages = 120;
 /** Pages of one kind: the views of a message are six, the messages are as many as they are. */
 const mostOfAKind = 6;
-const collections = new Set(['store', 'folders', 'messages', 'drafts', 'users', 'heapdumps', 'destinations']);
+const uid = /^[0-9a-z]{20}$/;
+const collections = new Set([
+  'store',
+  'folders',
+  'messages',
+  'drafts',
+  'users',
+  'heapdumps',
+  'destinations',
+  'quarantine',
+]);
 
 /** Paths of all pages that can be reached by links from the landing page, some of each kind. */
 export async function pagePaths(client: HttpClient): Promise<readonly string[]> {
@@ -28,11 +38,16 @@ export async function pagePaths(client: HttpClient): Promise<readonly string[]> 
   return pages;
 }
 
-/** The path without its query and without the names of members: `/users/*`. */
-function kindOf(link: string): string {
+/** The path without its query and without the names of members. */
+export function kindOf(link: string): string {
   const [path = ''] = link.split('?');
   const segments = path.split('/');
-  return segments.map((segment, index) => (collections.has(segments[index - 1] ?? '') ? '*' : segment)).join('/');
+  return segments
+    .map((segment, index) => {
+      const isMember = collections.has(segments[index - 1] ?? '') || segments[index - 2] === 'store';
+      return isMember || uid.test(segment) ? '*' : segment;
+    })
+    .join('/');
 }
 
 /** The HTML of a message, a document that is shown in a frame. */
