@@ -69,6 +69,25 @@ describe('the queue in a browser', { skip: skipWithout('chromium') }, () => {
     await context.close();
   });
 
+  test('the columns of a list stay where they are, whatever is in it', async () => {
+    const { context, page } = await visit(browser, server.base);
+    await server.admin.json('/users', { json: { username: 'b', aliases: ['one-of-many', 'another-long-alias'] } }, 201);
+    await server.admin.json('/users', { json: { username: 'somebody-with-a-very-long-name', quota: '1.5 GB' } }, 201);
+    for (const [list, ids, searches] of [
+      ['/users', '#users', ['', 'somebody', 'one-of-many']],
+      ['/client/queue/list', '.heat, #entry-list', ['', 'two.example']],
+    ] as const) {
+      const found = new Set<string>();
+      for (const search of searches) {
+        await page.goto(`${list}?q=${search}`);
+        const places = `[...document.querySelectorAll('${ids}')].flatMap((one) => [...one.querySelectorAll('thead th')].map((cell) => Math.round(cell.getBoundingClientRect().x)))`;
+        found.add(String(await page.evaluate<readonly number[]>(places)));
+      }
+      assert.equal(found.size, 1, [...found].join('\n'));
+    }
+    await context.close();
+  });
+
   test('a page says that the site is suspended only when it is', async () => {
     await server.admin.json('/client/destinations/lone.example', { method: 'PUT', json: { suspendFor: 3600 } });
     const { context, page } = await visit(browser, server.base);
