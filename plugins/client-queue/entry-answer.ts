@@ -160,18 +160,19 @@ export const StatisticsAnswer = z.object({
 export function statisticsAnswer(
   statistics: QueueStatistics,
   sites: Pick<Sites, 'peek'>,
+  maxDestinations = Infinity,
 ): z.output<typeof StatisticsAnswer> {
   const { byState, byDestination, ageLimits, byReason, open, bytes, oldest, quarantined } = statistics;
   const { damaged = 0 } = statistics;
   return {
     byState,
-    byDestination: byDestination.map(({ ages, oldest: since, lastReply, destination, total, active }) => ({
-      destination,
-      site: sites.peek(destination) ?? null,
-      total,
-      ages: [...ages],
+    byDestination: byDestination.slice(0, maxDestinations).map(({ oldest: since, lastReply, ...row }) => ({
+      destination: row.destination,
+      site: sites.peek(row.destination) ?? null,
+      total: row.total,
+      ages: [...row.ages],
       oldest: isoTime(since),
-      active,
+      active: row.active,
       lastReply: replyAnswer(lastReply),
     })),
     ageLimits: [...ageLimits],

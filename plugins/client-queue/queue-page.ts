@@ -13,7 +13,7 @@ type Summary = z.output<typeof SummaryAnswer>;
 type Entry = z.output<typeof EntryAnswer>;
 
 /** Rows of the tables on top; the whole is in the statistics. */
-const mostRows = 12;
+export const mostRows = 12;
 const listPath = '/client/queue/list';
 
 const linkTo = (filter: EntryFilter): string =>
@@ -74,8 +74,7 @@ function destinationRow(
 export function statisticsPage(
   statistics: Statistics,
   controls: readonly RecordedControl[],
-  now: number,
-  damage: string | undefined,
+  { now, damage, destinationCount }: Pick<ListAbout, 'now' | 'damage' | 'destinationCount'>,
 ) {
   const { byState, byDestination, byReason, ageLimits, oldest, open, bytes, quarantined } = statistics;
   const byName = new Map(controls.map((control) => [control.destination, control]));
@@ -93,7 +92,7 @@ export function statisticsPage(
     damage,
     ageColumns: ageColumns(ageLimits),
     destinations: byDestination.slice(0, mostRows).map((row) => destinationRow(row, ageLimits, byName)),
-    moreDestinations: Math.max(0, byDestination.length - mostRows),
+    moreDestinations: Math.max(0, destinationCount - mostRows),
     reasons: byReason
       .slice(0, mostRows)
       .map(({ reason, count, example }) => ({ reason, count, example, href: linkTo({ reason }) })),
@@ -126,6 +125,8 @@ interface ListAbout {
   readonly siteOf: (destination: string) => string | undefined;
   readonly now: number;
   readonly damage: string | undefined;
+  /** Of the whole queue: the answer may have only the first rows. */
+  readonly destinationCount: number;
 }
 
 const sortLabels: Readonly<Record<string, string>> = {
@@ -147,7 +148,7 @@ export function listPage(answer: ListAnswer, about: ListAbout) {
     suspended.has(destination) || suspended.has(about.siteOf(destination) ?? '');
   const state = filter.state?.length === 1 ? filter.state[0] : filter.state === undefined ? '' : 'all';
   return {
-    overview: statisticsPage(answer.statistics, about.controls, about.now, about.damage),
+    overview: statisticsPage(answer.statistics, about.controls, about),
     list: { ...answer, items: answer.items.map((entry) => rowOf(entry, isSuspended)) },
     filter: { ...filter, state },
     filtered: Object.keys(filter).length > 0,

@@ -90,6 +90,6 @@ export class EntryReader {
         if (rest !== undefined) await rest;
       }
     }
-    return { ...tally.result(quarantined), damaged: this.#ledger.damagedCount };
+    return { ...(await tally.result(quarantined)), damaged: this.#ledger.damagedCount };
   }
 }

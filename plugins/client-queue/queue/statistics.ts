@@ -1,6 +1,7 @@
 import { entryStates, type EntryState, type RecordedReply } from '../../../core/contracts/queue-entry.js';
 import type { QueueStatistics } from '../../../core/contracts/queue-list.js';
 import { isOpen, type QueuedEntry, type RecipientRecord } from './queued-entry.js';
+import { Turn } from './turn.js';
 
 /** As `qshape` has them. Minutes. */
 export const ageLimits: readonly number[] = [5, 10, 20, 40, 80, 160, 320, 640, 1280];
@@ -83,21 +84,75 @@ export class Tally {
     if (example.at > count.example.at) count.example = example;
   }
 
-  result(quarantined: number): QueueStatistics {
+  async result(quarantined: number): Promise<QueueStatistics> {
     const byState = Object.fromEntries(entryStates.map((state) => [state, this.#byState.get(state) ?? 0]));
     return {
       byState: byState as Record<EntryState, number>,
-      byDestination: [...this.#byDestination]
-        .map(([destination, count]) => ({ destination, ...count }))
-        .sort((one, other) => other.total - one.total || (one.destination < other.destination ? -1 : 1)),
+      byDestination: await listOf(
+        this.#byDestination,
+        (destination, count) => ({ destination, ...count }),
+        (one, other) => other.total - one.total || (one.destination < other.destination ? -1 : 1),
+      ),
       ageLimits,
-      byReason: [...this.#byReason]
-        .map(([reason, count]) => ({ reason, ...count }))
-        .sort((one, other) => other.count - one.count || (one.reason < other.reason ? -1 : 1)),
+      byReason: await listOf(
+        this.#byReason,
+        (reason, count) => ({ reason, ...count }),
+        (one, other) => other.count - one.count || (one.reason < other.reason ? -1 : 1),
+      ),
       open: this.#open,
       bytes: this.#bytes,
       oldest: this.#oldest === Infinity ? null : this.#oldest,
       quarantined,
     };
   }
+}
+
+/** Rows that are sorted without a pause. */
+const runLength = 1024;
+
+/** The counts as sorted rows. There may be as many as entries: others get turns in between. */
+async function listOf<V, R>(
+  counts: ReadonlyMap<string, V>,
+  rowOf: (name: string, count: V) => R,
+  compare: (one: R, other: R) => number,
+): Promise<R[]> {
+  const turn = new Turn();
+  let runs: R[][] = [];
+  let rows: R[] = [];
+  for (const [name, count] of counts) {
+    rows.push(rowOf(name, count));
+    if (rows.length < runLength) continue;
+    runs.push(rows.sort(compare));
+    rows = [];
+    await turn.rest();
+  }
+  runs.push(rows.sort(compare));
+  while (runs.length > 1) {
+    const merged: R[][] = [];
+    for (let at = 0; at < runs.length; at += 2) {
+      merged.push(await mergedOf(runs[at] ?? [], runs[at + 1] ?? [], compare, turn));
+    }
+    runs = merged;
+  }
+  return runs[0] ?? [];
+}
+
+async function mergedOf<R>(
+  left: readonly R[],
+  right: readonly R[],
+  compare: (one: R, other: R) => number,
+  turn: Turn,
+): Promise<R[]> {
+  const rows: R[] = [];
+  for (let l = 0, r = 0; l + r < left.length + right.length;) {
+    const [one, other] = [left[l], right[r]];
+    const takesLeft = other === undefined || (one !== undefined && compare(one, other) <= 0);
+    const row = takesLeft ? one : other;
+    if (takesLeft) l += 1;
+    else r += 1;
+    if (row !== undefined) rows.push(row);
+    const rest = turn.step();
+    if (rest !== undefined) await rest;
+  }
+  return rows;
 }

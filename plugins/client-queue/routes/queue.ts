@@ -13,7 +13,7 @@ import {
 } from '../entry-answer.js';
 import { headerOf } from '../entry-header.js';
 import { filterOf, ListQuery, UidParams } from '../queue-query.js';
-import { entryPage, listPage, statisticsPage } from '../queue-page.js';
+import { entryPage, listPage, mostRows, statisticsPage } from '../queue-page.js';
 import { group, type QueueSite } from '../queue-site.js';
 
 /** The reading side of the queue. */
@@ -48,6 +48,7 @@ const listing = ({ queue, clock, controls, sites }: QueueSite) =>
         queue.list({ filter, limit, sort, order, ...place }),
         queue.statistics(clock.now()),
       ]);
+      const isPage = request.representation === 'html';
       const answer = {
         items: list.items.map(summaryAnswer),
         total: list.total,
@@ -55,9 +56,9 @@ const listing = ({ queue, clock, controls, sites }: QueueSite) =>
         limit,
         nextCursor: list.nextCursor,
         prevCursor: list.prevCursor,
-        statistics: statisticsAnswer(counted, sites),
+        statistics: statisticsAnswer(counted, sites, isPage ? mostRows : Infinity),
       };
-      if (request.representation !== 'html') return answer;
+      if (!isPage) return answer;
       return listPage(answer, {
         filter,
         sort,
@@ -67,6 +68,7 @@ const listing = ({ queue, clock, controls, sites }: QueueSite) =>
         siteOf: (destination) => sites.peek(destination),
         now: clock.now(),
         damage: queue.complaint?.(),
+        destinationCount: counted.byDestination.length,
       });
     },
   });
@@ -82,10 +84,11 @@ const statistics = ({ queue, clock, controls, sites }: QueueSite) =>
     view: 'statistics.njk',
     cache: 'no-store',
     async handle({ request }) {
-      const answer = statisticsAnswer(await queue.statistics(clock.now()), sites);
-      return request.representation === 'html'
-        ? statisticsPage(answer, controls.list(), clock.now(), queue.complaint?.())
-        : answer;
+      const now = clock.now();
+      const counted = await queue.statistics(now);
+      if (request.representation !== 'html') return statisticsAnswer(counted, sites);
+      const about = { now, damage: queue.complaint?.(), destinationCount: counted.byDestination.length };
+      return statisticsPage(statisticsAnswer(counted, sites, mostRows), controls.list(), about);
     },
   });
 
