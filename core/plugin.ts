@@ -136,6 +136,8 @@ export interface Plugin {
   readonly commands: readonly PluginCommand[];
   readonly checks: readonly PluginCheck[];
   readonly reload: 'replace' | 'restart' | undefined;
+  /** Runs in its place where another plugin provides what this one would. */
+  readonly whenProvided?: Plugin;
   /** Keys of its declaration that mean nothing; absent where the declaration was not made by `definePlugin`. */
   readonly unknownKeys?: readonly string[];
   readonly setup: (context: PluginContext, given: Readonly<Record<string, unknown>>) => unknown;

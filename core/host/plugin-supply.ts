@@ -1,5 +1,5 @@
 import type { Plugin } from '../plugin.js';
-import type { Program, SiteOrigin } from './plugin-program.js';
+import { tokensOf, type Program, type SiteOrigin } from './plugin-program.js';
 import type { LoadedSite } from '../site/site-plugins.js';
 import { startError, type StartError } from '../start-error.js';
 
@@ -7,7 +7,8 @@ import { startError, type StartError } from '../start-error.js';
 export type PluginSupply = Omit<Program, 'options'>;
 
 /**
- * A plugin of the site takes the place of a built-in one of the same name.
+ * A plugin of the site takes the place of a built-in one of the same name. One that provides what a built-in would leaves that in its
+ * other form, if it has one.
  *
  * @throws start error when two of the site have one name, or one takes a place in which it would do nothing
  */
@@ -23,8 +24,14 @@ export function supplyOf(builtIns: readonly Plugin[], { modules, unloaded }: Loa
       site.set(name, { entry, file: place.entry, fingerprint, replaces, kitNumber });
     }
   }
-  const kept = builtIns.filter(({ name }) => !site.has(name));
-  return { plugins: [...kept, ...modules.flatMap(({ plugins }) => plugins)], site, unloaded };
+  const sites = modules.flatMap(({ plugins }) => plugins);
+  const provided = new Set(sites.flatMap(({ provides }) => tokensOf(provides)));
+  const kept = builtIns
+    .filter(({ name }) => !site.has(name))
+    .map((builtIn) =>
+      tokensOf(builtIn.provides).some((token) => provided.has(token)) ? (builtIn.whenProvided ?? builtIn) : builtIn,
+    );
+  return { plugins: [...kept, ...sites], site, unloaded };
 }
 
 function twice(name: string, first: string, second: string): StartError {

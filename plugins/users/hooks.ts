@@ -1,15 +1,21 @@
 import { secondsText } from '../../core/counted.js';
+import type { MailUser } from '../../core/contracts/directory.js';
+import type { Address } from '../../core/mime/address.js';
 import { isProblem } from '../../core/problem.js';
 import type { Hook } from '../../core/smtp/hook.js';
 import type { SmtpSession, Transaction } from '../../core/smtp/transaction.js';
 import { accept, defer, next, reject, route, type Verdict } from '../../core/smtp/verdict.js';
-import { looksRouted, type Destination, type UserDirectory } from './directory.js';
+import { looksRouted, type Destination } from './directory.js';
 import type { SignedInSessions } from './sessions.js';
 import type { SignIns } from './sign-ins.js';
 import type { CountSignIn } from './users-metrics.js';
 
 /** Checks AUTH. What is wrong is left to the chain, which answers 535 5.7.8 when nobody said yes. */
-export function signInHook(signIns: SignIns, sessions: SignedInSessions, count: CountSignIn): Hook<'auth'> {
+export function signInHook(
+  signIns: SignIns,
+  sessions: Pick<SignedInSessions, 'begin'>,
+  count: CountSignIn,
+): Hook<'auth'> {
   return async ({ session, username, password }) => {
     try {
       const { address } = session.remote;
@@ -34,21 +40,32 @@ export function signInHook(signIns: SignIns, sessions: SignedInSessions, count: 
  * Decides about every recipient: ours go to their mailbox, nobody else's go anywhere. It answers at once, and as fast for the
  * unknown as for the known. A plugin that knows a way for others registers its hook `before: 'users'`.
  */
-export function recipientHook(directory: Pick<UserDirectory, 'lookup' | 'isLocal'>): Hook<'rcptTo'> {
+export function recipientHook(directory: RecipientDirectory): Hook<'rcptTo'> {
   return ({ address, transaction }) => {
+    const decide = (user: Addressee | undefined): Verdict => {
+      if (user === undefined) {
+        return directory.isLocal(address.domain) ? refuseUnknown(address) : refuseForeign(transaction.session);
+      }
+      // For good: mail to a mailbox that somebody switched off shall not wait in the sender's queue for days.
+      if (user.disabled && !isOwnNotice(transaction)) return reject(550, '5.2.1', 'This mailbox is disabled');
+      return route({ target: 'mailbox', destination: user.username });
+    };
     const user = directory.lookup(address);
-    if (user === undefined) {
-      return directory.isLocal(address.domain) ? refuseUnknown(address) : refuseForeign(transaction.session);
-    }
-    // For good: mail to a mailbox that somebody switched off shall not wait in the sender's queue for days.
-    if (user.disabled && !isOwnNotice(transaction)) return reject(550, '5.2.1', 'This mailbox is disabled');
-    return route({ target: 'mailbox', destination: user.username });
+    return user instanceof Promise ? user.then(decide) : decide(user);
   };
 }
 
 /** What this server tells a sender of its own goes into the mailbox, which is still there: refused, it would be held for an operator. */
 const isOwnNotice = ({ session, reversePath }: Transaction): boolean =>
   session.internal === true && session.user === undefined && reversePath === null;
+
+type Addressee = Pick<MailUser, 'username' | 'disabled'>;
+
+export interface RecipientDirectory {
+  /** Whose mail it is. */
+  lookup(address: Address): Addressee | undefined | Promise<Addressee | undefined>;
+  isLocal(domain: string): boolean;
+}
 
 function refuseUnknown({ local }: Destination): Verdict {
   return looksRouted(local) ? reject(550, '5.7.1', 'Relaying denied') : reject(550, '5.1.1', 'No such user here');

@@ -1,11 +1,12 @@
 import { join } from 'node:path';
 import { directory } from '../../core/contracts/directory.js';
 import { configuration } from '../../core/contracts/server.js';
-import { definePlugin } from '../../core/plugin.js';
+import { definePlugin, type Plugin } from '../../core/plugin.js';
 import { problem } from '../../core/problem.js';
 import { AttemptLimiter } from '../../core/rate.js';
 import { postmasterName, UserDirectory } from './directory.js';
 import { usersCheck } from './doctor-check.js';
+import { usersElsewhere } from './elsewhere.js';
 import { recipientHook, signInHook } from './hooks.js';
 import { UsersOptions, type UsersSettings } from './options.js';
 import { ensurePostmaster } from './postmaster.js';
@@ -22,7 +23,7 @@ import { usersMetrics } from './users-metrics.js';
 const signInLimitMs = 30_000;
 
 /** Mail users in `users.json`: who may sign in, and whose the recipients are. */
-export const users = definePlugin({
+const usersOfFile = definePlugin({
   name: 'users',
   options: UsersOptions,
   needs: { configuration },
@@ -53,7 +54,14 @@ export const users = definePlugin({
     smtp.on('rcptTo', { order: 'route' }, recipientHook(userDirectory));
     http.navigate({ title: 'Users', href: '/users', order: 30, role: 'read' });
     http.mount(
-      userEndpoints({ roster, directory: userDirectory, domains: () => configuration.domains, signIns, count }),
+      userEndpoints({
+        roster,
+        directory: userDirectory,
+        domains: () => configuration.domains,
+        signIns,
+        count,
+        editable: true,
+      }),
     );
     health.check('users', () => {
       const missing = userDirectory.missingCatchAll();
@@ -77,6 +85,8 @@ export const users = definePlugin({
     };
   },
 });
+
+export const users: Plugin = { ...usersOfFile, whenProvided: usersElsewhere };
 
 function refuseOtherFile(now: UsersSettings, changed: UsersSettings): void {
   if (changed.file === now.file) return;

@@ -16,10 +16,10 @@ export interface UserDetails {
   /** Bytes; null means none. */
   readonly quota: number | null;
   readonly disabled: boolean;
-  /** False: nobody can sign in as this user. */
-  readonly hasPassword: boolean;
+  /** False: nobody can sign in as this user. Null where the users come from another plugin, and for the next one. */
+  readonly hasPassword: boolean | null;
   /** ISO 8601. */
-  readonly createdAt: string;
+  readonly createdAt: string | null;
 }
 
 export interface UserChange {

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import type { Directory } from '../../core/contracts/directory.js';
 import {
   defineEndpoint,
   respond,
@@ -8,21 +9,27 @@ import {
 } from '../../core/http/endpoint.js';
 import { namesTag } from '../../core/http/entity-tag.js';
 import { problem } from '../../core/problem.js';
-import type { UserDirectory } from './directory.js';
 import { longestPassword, shortestPassword } from '../../core/password-rule.js';
-import { versionOf, type Expectation, type LocalRoster, type UserDetails } from './roster.js';
+import { versionOf, type Expectation, type LocalRoster, type Roster, type UserDetails } from './roster.js';
 import type { SignIns } from './sign-ins.js';
 import { pageOf, type UserPage } from './user-list.js';
 import { CredentialsBody, NewUserBody, UserAnswer, UserChangeBody } from './user-schema.js';
 import { partsOf } from './username.js';
 import type { CountSignIn } from './users-metrics.js';
 
-export interface RouteParts {
-  readonly roster: LocalRoster;
-  readonly directory: UserDirectory;
+/** What is needed to look at users, wherever they come from. */
+export interface LookingParts {
+  readonly roster: Pick<Roster, 'list'>;
+  readonly directory: Pick<Directory, 'source' | 'find'>;
   readonly domains: () => readonly string[];
   readonly signIns: SignIns;
   readonly count: CountSignIn;
+  /** They can be changed here. */
+  readonly editable: boolean;
+}
+
+export interface RouteParts extends LookingParts {
+  readonly roster: LocalRoster;
 }
 
 const group = 'Users';
@@ -31,18 +38,14 @@ const UserParams = z.object({ username: z.string().min(1).max(320) });
 const passwordRule = { shortest: shortestPassword, longest: longestPassword };
 
 export function userEndpoints(parts: RouteParts): readonly AnyEndpoint[] {
-  return [
-    listUsers(parts),
-    userExists(parts),
-    authenticate(parts),
-    addUser(parts),
-    userPage(parts),
-    changeUser(parts),
-    removeUser(parts),
-  ];
+  return [...lookingEndpoints(parts), addUser(parts), userPage(parts), changeUser(parts), removeUser(parts)];
 }
 
-const listUsers = ({ roster, directory, domains }: RouteParts) =>
+export function lookingEndpoints(parts: LookingParts): readonly AnyEndpoint[] {
+  return [listUsers(parts), userExists(parts), authenticate(parts)];
+}
+
+const listUsers = ({ roster, directory, domains, editable }: LookingParts) =>
   defineEndpoint({
     method: 'GET',
     path: '/users',
@@ -71,7 +74,15 @@ const listUsers = ({ roster, directory, domains }: RouteParts) =>
       const { source } = directory;
       if (!html) return listAnswer(source, list, admin);
       const { q = '' } = query;
-      return { source, list, admin, q, listPath: request.listPath, domains: domains(), passwordRule };
+      return {
+        source,
+        list,
+        admin: admin && editable,
+        q,
+        listPath: request.listPath,
+        domains: domains(),
+        passwordRule,
+      };
     },
   });
 
@@ -81,7 +92,7 @@ function listAnswer(source: string, { items, total, nextCursor }: UserPage, admi
   return admin ? { ...answer, details: items } : answer;
 }
 
-const userExists = ({ directory }: RouteParts) =>
+const userExists = ({ directory }: LookingParts) =>
   defineEndpoint({
     method: 'GET',
     path: '/users/{username}/exists',
@@ -91,14 +102,14 @@ const userExists = ({ directory }: RouteParts) =>
     params: UserParams,
     answer: z.object({ source: z.string(), username: z.string(), exists: z.boolean() }),
     cache: 'no-store',
-    handle: ({ params: { username } }) => ({
+    handle: async ({ params: { username } }) => ({
       source: directory.source,
       username,
-      exists: directory.find(username) !== undefined,
+      exists: (await directory.find(username)) !== undefined,
     }),
   });
 
-const authenticate = ({ directory, signIns, count }: RouteParts) =>
+const authenticate = ({ directory, signIns, count }: LookingParts) =>
   defineEndpoint({
     method: 'POST',
     path: '/users/authenticate',

@@ -13,8 +13,13 @@ import { partsOf } from './username.js';
 
 type Directory = Pick<UserDirectory, 'find' | 'ownerOf'>;
 
+/** Whether a signed-in user may send as an address. */
+export interface SenderRule {
+  allows(username: string, address: Destination): boolean | Promise<boolean>;
+}
+
 /** Which addresses a signed-in user may send as: in the envelope, and in the From and Sender fields that receivers show. */
-export class SenderPolicy {
+export class SenderPolicy implements SenderRule {
   readonly #directory: Directory;
   readonly #senders: () => UsersSettings['senders'];
 
@@ -36,25 +41,26 @@ export class SenderPolicy {
 }
 
 /** RFC 6409 §6.1: the envelope sender is one that the user may use. The null reverse-path always is. */
-export function senderHook(policy: SenderPolicy): Hook<'mailFrom'> {
-  return ({ transaction: { session, reversePath } }) => {
+export function senderHook(policy: SenderRule): Hook<'mailFrom'> {
+  return async ({ transaction: { session, reversePath } }) => {
     const { user } = session;
-    if (user === undefined || reversePath === null || policy.allows(user.username, reversePath)) return next();
+    if (user === undefined || reversePath === null || (await policy.allows(user.username, reversePath))) return next();
     return refuse(user.username, reversePath.address);
   };
 }
 
 /** The same for the header fields that name an author; and a submitted message gets the fields that it must have (RFC 6409 §8). */
-export function submittedMessageHook(policy: SenderPolicy, hostname: string, clock: Clock): Hook<'message'> {
-  return ({ transaction: { session, reversePath }, message }) => {
+export function submittedMessageHook(policy: SenderRule, hostname: string, clock: Clock): Hook<'message'> {
+  return async ({ transaction: { session, reversePath }, message }) => {
     const { user } = session;
     if (user === undefined) return next();
-    if (reversePath !== null && !policy.allows(user.username, reversePath)) {
+    if (reversePath !== null && !(await policy.allows(user.username, reversePath))) {
       return refuse(user.username, reversePath.address);
     }
     for (const written of authorsOf(message)) {
       const address = readAddress(written);
-      if (address === undefined || !policy.allows(user.username, address)) return refuse(user.username, written);
+      if (address === undefined || !(await policy.allows(user.username, address)))
+        return refuse(user.username, written);
     }
     const missing = missingFields(message, hostname, clock);
     return missing.length === 0 ? next() : change(...missing);

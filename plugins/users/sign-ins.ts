@@ -1,4 +1,4 @@
-import type { MailUser } from '../../core/contracts/directory.js';
+import type { Directory, MailUser } from '../../core/contracts/directory.js';
 import type { AttemptLimiter } from '../../core/rate.js';
 import type { UserDirectory } from './directory.js';
 
@@ -17,6 +17,8 @@ export type SignIn =
   /** Too many failures; `retryAfter` in seconds. */
   | { readonly outcome: 'limited'; readonly retryAfter: number };
 
+type Credentials = Pick<Directory, 'authenticate'> & Pick<UserDirectory, 'canonical'>;
+
 /**
  * Sign-ins with a limit of failures for each user and address, whether the user exists or not, and however the name is
  * spelt.
@@ -25,12 +27,12 @@ export type SignIn =
  * once only the first is hashed.
  */
 export class SignIns {
-  readonly #directory: Pick<UserDirectory, 'authenticate' | 'canonical'>;
+  readonly #directory: Credentials;
   #limiter: AttemptLimiter;
   /** The last attempt of each pair that is under way. */
   readonly #turns = new Map<string, Promise<SignIn>>();
 
-  constructor(directory: Pick<UserDirectory, 'authenticate' | 'canonical'>, limiter: AttemptLimiter) {
+  constructor(directory: Credentials, limiter: AttemptLimiter) {
     this.#directory = directory;
     this.#limiter = limiter;
   }

@@ -24,19 +24,36 @@ export const userCommand: Command<UsersSettings> = {
   name: 'user',
   summary: 'Mail users: add, list, change the password, remove',
   usage,
-  async run(input) {
-    const [word = '', name, ...rest] = input.args;
-    const { terminal } = input;
-    if (word === 'list' && name === undefined) return list(await rosterOf(input), terminal);
-    const action = Object.hasOwn(actions, word) ? actions[word] : undefined;
-    if (action === undefined || name === undefined || rest.length > 0) {
-      throw startError(['Usage:', ...usage.map((line) => `  ${line}`)].join('\n'));
-    }
-    await action(await rosterOf(input), name, terminal);
-    if (input.owner === undefined) terminal.print(`Data folder: ${input.configuration.data}`);
-    return undefined;
-  },
+  run: (input) => run(input, rosterOf),
 };
+
+/** The same where another plugin has the users: asked of the server that runs. */
+export const userCommandElsewhere: Command<UsersSettings> = {
+  ...userCommand,
+  run: (input) =>
+    run(input, async ({ owner }) => {
+      if (owner !== undefined) return new RemoteRoster(owner);
+      throw startError('The users come from another plugin, which only a running server can ask: start it first.');
+    }),
+};
+
+type FindRoster = (input: CommandInput<UsersSettings>) => Promise<Roster>;
+
+async function run(input: CommandInput<UsersSettings>, findRoster: FindRoster): Promise<undefined> {
+  const [word = '', name, ...rest] = input.args;
+  const { terminal } = input;
+  if (word === 'list' && name === undefined) {
+    await list(await findRoster(input), terminal);
+    return undefined;
+  }
+  const action = Object.hasOwn(actions, word) ? actions[word] : undefined;
+  if (action === undefined || name === undefined || rest.length > 0) {
+    throw startError(['Usage:', ...usage.map((line) => `  ${line}`)].join('\n'));
+  }
+  await action(await findRoster(input), name, terminal);
+  if (input.owner === undefined) terminal.print(`Data folder: ${input.configuration.data}`);
+  return undefined;
+}
 
 async function rosterOf(input: CommandInput<UsersSettings>): Promise<Roster> {
   const { owner, options, configuration, clock } = input;
@@ -80,7 +97,7 @@ async function list(roster: Roster, terminal: Terminal): Promise<void> {
 function lineOf({ username, aliases, disabled, hasPassword }: UserDetails): string {
   const notes = [
     ...(disabled ? ['disabled'] : []),
-    ...(hasPassword ? [] : ['no password']),
+    ...(hasPassword === false ? ['no password'] : []),
     ...(aliases.length > 0 ? [`aliases: ${aliases.join(', ')}`] : []),
   ];
   return notes.length === 0 ? username : `${username}  (${notes.join('; ')})`;

@@ -47,6 +47,6 @@ export const UserAnswer = z.object({
   aliases: z.array(z.string()),
   quota: z.number().nullable().describe('Bytes.'),
   disabled: z.boolean(),
-  hasPassword: z.boolean(),
-  createdAt: z.string(),
+  hasPassword: z.boolean().nullable().describe('Null where the users come from another plugin.'),
+  createdAt: z.string().nullable().describe('ISO 8601; null where the users come from another plugin.'),
 });

@@ -1,0 +1,121 @@
+import { directory, type Directory, type MailUser } from '../../core/contracts/directory.js';
+import { configuration } from '../../core/contracts/server.js';
+import type { Address } from '../../core/mime/address.js';
+import { definePlugin } from '../../core/plugin.js';
+import { AttemptLimiter } from '../../core/rate.js';
+import type { Hook } from '../../core/smtp/hook.js';
+import type { SmtpSession } from '../../core/smtp/transaction.js';
+import { defer, next } from '../../core/smtp/verdict.js';
+import { postmasterName, type Destination } from './directory.js';
+import { recipientHook, signInHook, type RecipientDirectory } from './hooks.js';
+import { UsersOptions, type UsersSettings } from './options.js';
+import type { UserDetails } from './roster.js';
+import { lookingEndpoints } from './routes.js';
+import { senderHook, submittedMessageHook, type SenderRule } from './sender-policy.js';
+import { SignIns } from './sign-ins.js';
+import { userCommandElsewhere } from './user-command.js';
+import { usersMetrics } from './users-metrics.js';
+import { canonicalUsername, lowerCase, partsOf } from './username.js';
+
+const signInLimitMs = 30_000;
+/** Whether somebody gets the mail for postmaster is looked at so often. */
+const postmasterSeconds = 300;
+
+/** Mail users of another plugin, which provides `directory`: sign-in, recipients, senders, pages and calls work over it. */
+export const usersElsewhere = definePlugin({
+  name: 'users',
+  options: UsersOptions,
+  needs: { configuration, directory },
+  commands: [userCommandElsewhere],
+  async setup({ http, smtp, metrics, health, every, clock, log }, { options, configuration, directory: users }) {
+    let settings: UsersSettings = options;
+    const domains = (): readonly string[] => configuration.domains;
+    const canonical = (username: string): string => canonicalUsername(username, domains());
+    const limiter = ({ attempts }: UsersSettings) => new AttemptLimiter({ ...attempts, clock });
+    const authenticate = (username: string, password: string) => users.authenticate(username, password);
+    const signIns = new SignIns({ authenticate, canonical }, limiter(settings));
+    let known = 0;
+    const count = usersMetrics(metrics, () => known);
+    const sessions = new WeakSet<SmtpSession>();
+    smtp.on('auth', { timeLimitMs: signInLimitMs }, signInHook(signIns, { begin: (one) => sessions.add(one) }, count));
+    smtp.on('mailFrom', { order: 'first', signedIn: true }, lockedOutHook(sessions, users));
+    const senders = senderRule(users, () => settings);
+    smtp.on('mailFrom', { signedIn: true }, senderHook(senders));
+    smtp.on('message', { signedIn: true }, submittedMessageHook(senders, configuration.hostname, clock));
+    const postmaster = () => users.find(postmasterName(settings, domains()));
+    smtp.on('rcptTo', { order: 'route' }, recipientHook(recipients(users, configuration, postmaster)));
+    http.navigate({ title: 'Users', href: '/users', order: 30, role: 'read' });
+    const roster = { list: async () => (await users.list()).map(detailsOf) };
+    http.mount(lookingEndpoints({ roster, directory: users, domains, signIns, count, editable: false }));
+
+    let hasPostmaster = true;
+    const look = async (): Promise<void> => {
+      hasPostmaster = (await postmaster()) !== undefined;
+      known = (await users.list()).length;
+    };
+    every(postmasterSeconds, look);
+    await look().catch((error: unknown) => log.warn({ err: error }, 'the directory does not answer'));
+    health.check('users', () => {
+      if (hasPostmaster) return { status: 'up' };
+      const name = postmasterName(settings, domains());
+      const why = `The directory ${users.source} has no ${name}, to whom mail for postmaster goes: add it, or name another in plugins.users.postmaster.`;
+      return { status: 'degraded', why };
+    });
+    return {
+      reconfigure(changed: UsersSettings) {
+        settings = changed;
+        signIns.use(limiter(changed));
+      },
+    };
+  },
+});
+
+function recipients(
+  users: Directory,
+  configuration: { readonly domains: readonly string[]; readonly hostname: string },
+  postmaster: () => ReturnType<Directory['find']>,
+): RecipientDirectory {
+  const isLocal = (domain: string): boolean => configuration.domains.includes(domain);
+  return {
+    isLocal,
+    async lookup(address: Address): Promise<MailUser | undefined> {
+      const isPostmaster = lowerCase(address.local) === 'postmaster';
+      const found = isLocal(address.domain) ? await users.resolve(address) : undefined;
+      if (found !== undefined || !isPostmaster) return found;
+      return isLocal(address.domain) || address.domain === configuration.hostname ? postmaster() : undefined;
+    },
+  };
+}
+
+/** A session that was open when its user was removed or disabled sends nothing more. */
+function lockedOutHook(sessions: WeakSet<SmtpSession>, users: Directory): Hook<'mailFrom'> {
+  return async ({ transaction: { session } }) => {
+    if (session.user === undefined || !sessions.has(session)) return next();
+    const user = await users.find(session.user.username);
+    return user === undefined || user.disabled ? defer(421, '4.7.0', 'Connect and sign in again') : next();
+  };
+}
+
+/** By the names and aliases of the user: what only a catch-all takes belongs to nobody. */
+function senderRule(users: Directory, settings: () => UsersSettings): SenderRule {
+  const bare = ({ local, domain }: Destination): string => {
+    const { plusDetail } = settings();
+    const at = plusDetail === '' ? -1 : local.indexOf(plusDetail);
+    return `${lowerCase(at > 0 ? local.slice(0, at) : local)}@${domain}`;
+  };
+  return {
+    async allows(username, address) {
+      const { senders } = settings();
+      const user = senders === 'any' ? undefined : await users.find(username);
+      if (user === undefined) return true;
+      const own = [user.username, ...user.aliases].map(lowerCase);
+      if (own.includes(bare(address)) || own.includes(`${lowerCase(address.local)}@${address.domain}`)) return true;
+      return senders === 'domain' && own.some((name) => partsOf(name).domain === address.domain);
+    },
+  };
+}
+
+function detailsOf({ username, aliases, quota, disabled }: MailUser): UserDetails {
+  const { domain } = partsOf(username);
+  return { username, domain, aliases, quota, disabled, hasPassword: null, createdAt: null };
+}
