@@ -31,9 +31,10 @@ export const userCommand: Command<UsersSettings> = {
 export const userCommandElsewhere: Command<UsersSettings> = {
   ...userCommand,
   run: (input) =>
-    run(input, async ({ owner }) => {
-      if (owner !== undefined) return new RemoteRoster(owner);
-      throw startError('The users come from another plugin, which only a running server can ask: start it first.');
+    run(input, ({ owner }) => {
+      if (owner !== undefined) return Promise.resolve(new RemoteRoster(owner));
+      const sentence = 'The users come from another plugin, which only a running server can ask: start it first.';
+      return Promise.reject(startError(sentence));
     }),
 };
 

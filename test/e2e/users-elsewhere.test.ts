@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { scryptSync } from 'node:crypto';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { isBuiltin } from 'node:module';
@@ -100,19 +101,17 @@ test('sign-in, recipients, senders, pages, calls and the command work over the d
 const withoutSqlite = isBuiltin('node:sqlite') ? false : 'This Node.js has no node:sqlite.';
 
 test('the users of docs/plugins.md are read from SQLite', { skip: withoutSqlite }, async (t) => {
-  const { DatabaseSync } = (await import('node:sqlite' as string)) as {
-    DatabaseSync: new (file: string) => { exec(sql: string): void; close(): void };
-  };
   const file = join(await temporaryFolder(t), 'staff.sqlite');
-  const database = new DatabaseSync(file);
   const hash = scryptSync('the password of anna', 'salt', 32).toString('hex');
-  database.exec(`
+  const tables = `
     CREATE TABLE users (username TEXT PRIMARY KEY, salt TEXT, hash TEXT, disabled INTEGER NOT NULL DEFAULT 0);
     CREATE TABLE aliases (alias TEXT PRIMARY KEY, username TEXT NOT NULL REFERENCES users);
     INSERT INTO users VALUES ('anna@localhost', 'salt', '${hash}', 0), ('postmaster@localhost', NULL, NULL, 0);
     INSERT INTO aliases VALUES ('team@localhost', 'anna@localhost');
-  `);
-  database.close();
+  `;
+  const make = `import { DatabaseSync } from 'node:sqlite'; new DatabaseSync(process.argv[1]).exec(process.argv[2]);`;
+  const made = spawnSync(process.execPath, ['--input-type=module', '--eval', make, file, tables], { encoding: 'utf8' });
+  assert.equal(made.status, 0, made.stderr);
   const code = (await examplesOf('docs/plugins.md')).get('staff/index.js') ?? '';
   await lookedAt(await serverWith(t, code, JSON.stringify({ file })));
 });
