@@ -54,9 +54,8 @@ export class Dispatcher {
   readonly run = async (ctx: Context): Promise<void> => {
     const found = this.#parts.table().find(ctx.path);
     if (found === undefined) {
-      // Who has not signed in is not told what exists.
-      if ((await this.#parts.access.identify(ctx)) === null) throw unauthorized('Postern');
-      throw problem('not-found', 'There is nothing at this address.');
+      await this.#leadOn(ctx);
+      return;
     }
     const letGo = holdAll([...found.routes.values()].map(({ route }) => route.endpoint));
     try {
@@ -65,6 +64,25 @@ export class Dispatcher {
       letGo();
     }
   };
+
+  /** An address with nothing at it may be one with a slash too many, or have pages below it. */
+  async #leadOn(ctx: Context): Promise<void> {
+    const account = await this.#parts.access.identify(ctx);
+    const bare = bareOf(ctx.path);
+    const found = bare === ctx.path || bare === '' ? undefined : this.#parts.table().find(bare);
+    // Who has not signed in is not told what exists.
+    if (account === null && !(found !== undefined && this.#parts.pages.may(ctx, bare))) throw unauthorized('Postern');
+    if (found !== undefined) return sendOn(ctx, 308, `${bare}${ctx.search}`);
+    const page = this.#pageBelow(ctx);
+    if (page === undefined) throw problem('not-found', 'There is nothing at this address.');
+    sendOn(ctx, 303, page);
+  }
+
+  /** For people: scripts are told that there is nothing for them to get. */
+  #pageBelow(ctx: Context): string | undefined {
+    const asksForPage = (ctx.method === 'GET' || ctx.method === 'HEAD') && prefersHtml(ctx.get('Accept'));
+    return asksForPage ? this.#parts.pages.below(ctx, bareOf(ctx.path)) : undefined;
+  }
 
   async #dispatch(ctx: Context, found: Found): Promise<void> {
     // The stage that compresses has put its own name there.
@@ -80,6 +98,9 @@ export class Dispatcher {
     const method = methodOf(ctx, form);
     const matched = found.routes.get(method);
     if (matched === undefined) {
+      await this.#parts.access.identify(ctx);
+      const page = this.#pageBelow(ctx);
+      if (page !== undefined) return sendOn(ctx, 303, page);
       await this.#admitToAny(ctx, found);
       throw wrongMethod(method, ctx.path, found, this.#parts.table());
     }
@@ -223,6 +244,14 @@ export class Dispatcher {
       release();
     }
   }
+}
+
+const bareOf = (path: string): string => path.replace(/\/+$/, '');
+
+function sendOn(ctx: Context, status: 303 | 308, target: string): void {
+  ctx.status = status;
+  ctx.set({ Location: target, 'Cache-Control': 'no-store' });
+  ctx.body = '';
 }
 
 /** The page that a form says it is on is no field of its endpoint. */

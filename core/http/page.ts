@@ -27,6 +27,8 @@ export interface PagesInput {
   readonly navigation: Pick<Navigation, 'show'>;
   /** Undefined for what is not mounted. */
   readonly may: (account: Account | null, method: Method, path: string) => boolean | undefined;
+  /** Paths of the pages below an address, the shortest first. */
+  readonly below: (path: string) => readonly string[];
   readonly version: string;
   readonly hostname: string;
 }
@@ -48,6 +50,13 @@ export class Pages {
   /** Whether the account may see the page of that path. */
   may(ctx: Context, path: string): boolean {
     return this.#input.may(ctx.state.exchange.account, 'GET', path) ?? false;
+  }
+
+  /** The page below an address that the bar has, else the one with the shortest address, of those that the account may see. */
+  below(ctx: Context, path: string): string | undefined {
+    const linked = this.model(ctx, '').nav.map(({ href }) => href);
+    const pages = [...linked.filter((href) => href.startsWith(`${path}/`)), ...this.#input.below(path)];
+    return pages.find((page) => this.may(ctx, page));
   }
 
   /** The template that the plugin means by that name. */

@@ -51,7 +51,7 @@ function write(ctx: Context, found: Problem, pages: Pages, log: Log): void {
   if (wantsHtml(ctx)) {
     const { title } = classOf(found);
     const shown = { ...document, title, detail: found.details.detail };
-    const html = tryRender(ctx, { problem: shown, back: backOf(ctx) }, pages, log);
+    const html = tryRender(ctx, { problem: shown, back: backOf(ctx, pages) }, pages, log);
     if (html !== undefined) {
       ctx.set('Content-Type', 'text/html; charset=utf-8');
       ctx.body = html;
@@ -79,9 +79,15 @@ function tryRender(ctx: Context, model: object, pages: Pages, log: Log): string 
   }
 }
 
-function backOf(ctx: Context): string | null {
+/** The page that one came from, else the nearest one on the way up; never an address that is no page for this account. */
+function backOf(ctx: Context, pages: Pages): string | null {
   const back = wayBack(ctx);
-  if (back !== undefined && back !== ctx.url) return back;
-  const parent = ctx.path.slice(0, ctx.path.lastIndexOf('/'));
-  return parent === '' || !/^[\x21-\x7e]+$/.test(parent) ? null : parent;
+  if (back !== undefined && back !== ctx.url && pages.may(ctx, back)) return back;
+  for (let above = parentOf(ctx.path); above !== ''; above = parentOf(above)) {
+    const page = pages.may(ctx, above) ? above : pages.below(ctx, above);
+    if (page !== undefined && page !== ctx.path) return page;
+  }
+  return null;
 }
+
+const parentOf = (path: string): string => path.slice(0, path.lastIndexOf('/'));

@@ -56,12 +56,17 @@ export class RouteTable {
   /** A page at an address above, or the one with the shortest address below it: who asks for what is no page may mean that. */
   pageNear(path: string): Route | undefined {
     for (let above = path; above !== ''; above = above.slice(0, above.lastIndexOf('/'))) {
-      const near = this.#pages.filter(
-        ({ endpoint }) => endpoint.path === above || endpoint.path.startsWith(`${above}/`),
-      );
-      if (near.length > 0) return near.reduce((one, other) => (nearer(other, one) ? other : one));
+      const near = this.#pages.find(({ endpoint }) => endpoint.path === above) ?? this.pagesBelow(above)[0];
+      if (near !== undefined) return near;
     }
     return undefined;
+  }
+
+  /** Those with the shortest address first. */
+  pagesBelow(path: string): readonly Route[] {
+    return this.#pages
+      .filter(({ endpoint }) => endpoint.path.startsWith(`${path}/`))
+      .toSorted(({ endpoint: one }, { endpoint: other }) => one.path.length - other.path.length);
   }
 
   get #pages(): readonly Route[] {
@@ -105,8 +110,6 @@ function toRouterPath(path: string): string {
     .map((piece) => (piece.startsWith('{') ? `:${piece.slice(1, -1)}` : piece.replaceAll(/[:*(){}[\]+?!\\]/g, '\\$&')))
     .join('');
 }
-
-const nearer = ({ endpoint: one }: Route, { endpoint: other }: Route): boolean => one.path.length < other.path.length;
 
 export function allowed(methods: readonly Method[]): string {
   const all = methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]));

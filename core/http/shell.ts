@@ -25,6 +25,7 @@ import { KeptAnswers } from './idempotency.js';
 import { Navigation, type NavigationLink, type Side } from './navigation.js';
 import { Notices } from './notices.js';
 import { openApiDocument } from './openapi.js';
+import { namesake } from './other-ways.js';
 import { refuseOpenDoor } from './open-door.js';
 import type { HttpSettings } from './options.js';
 import { Pages, type PagesInput } from './page.js';
@@ -134,7 +135,16 @@ class Shell implements HttpShell {
     this.#views.prepareOverrides(settings.viewOverrides)();
     const notices = new Notices();
     const may: PagesInput['may'] = (account, method, path) => this.#may(account, method, path);
-    this.#pages = new Pages({ views: this.#views, notices, navigation: this.#navigation, may, version, hostname });
+    const below = (path: string) => this.#table.pagesBelow(path).map(({ endpoint }) => endpoint.path);
+    this.#pages = new Pages({
+      views: this.#views,
+      notices,
+      navigation: this.#navigation,
+      may,
+      below,
+      version,
+      hostname,
+    });
     this.#uploads = new Uploads(join(input.dataRoot, 'uploads'));
     this.#answers = new KeptAnswers({ folder: join(input.dataRoot, 'idempotency'), clock, log });
     this.#audit = input.audit ?? new AuditFile(join(input.dataRoot, 'logs'), log);
@@ -174,8 +184,9 @@ class Shell implements HttpShell {
   /** Another account's own endpoint is none that this one may call. */
   #may(account: Account | null, method: Method, href: string): boolean | undefined {
     const [path = ''] = href.split(/[?#]/);
-    const route = this.#table.find(path)?.routes.get(method)?.route;
-    if (route === undefined) return undefined;
+    const found = this.#table.find(path);
+    const route = found?.routes.get(method)?.route;
+    if (found === undefined || route === undefined || namesake(path, method, found) !== undefined) return undefined;
     const gate = this.#rules.gate(method, path, route.endpoint);
     return gate.kind === 'access' && holds(account, gate.access);
   }
