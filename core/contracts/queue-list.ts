@@ -81,7 +81,8 @@ export interface QueueStatistics {
 }
 
 export type Selector =
-  | { readonly uids: readonly string[] }
+  /** With `isExpected`: only while each of them exists and has such a version. */
+  | { readonly uids: readonly string[]; readonly isExpected?: ((version: string) => boolean) | undefined }
   /** Criteria of recipients leave the other recipients alone. With `expect`: only while the filter lets so many entries through. */
   | { readonly filter: EntryFilter; readonly expect?: number | undefined };
 

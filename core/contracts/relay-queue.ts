@@ -82,7 +82,8 @@ export interface RelayQueue {
   statistics(now: number): Promise<QueueStatistics>;
   /**
    * Every entry has its old state or its new one, whatever happens; a repetition is harmless.
-   * @throws Problem `conflict` when the selector chooses another number than it expects
+   * @throws Problem `conflict` when the selector chooses another number than it expects, `precondition-failed` when an entry has
+   * another version
    */
   mutate(selector: Selector, mutation: Mutation, now: number): Promise<MutationResult>;
   /** What `mutate` would change. */

@@ -18,8 +18,15 @@ export interface Chosen {
   readonly count: number;
 }
 
-/** @throws Problem `invalid` unless exactly one selector is given, `too-large`, `conflict` when the number is not as expected */
-export async function chosenBy({ uid, uids, filter, expect }: Selection, queue: RelayQueue): Promise<Chosen> {
+/**
+ * @param isExpected of a version; for one entry
+ * @throws Problem `invalid` unless exactly one selector is given, `too-large`, `conflict` when the number is not as expected
+ */
+export async function chosenBy(
+  { uid, uids, filter, expect }: Selection,
+  queue: RelayQueue,
+  isExpected?: (version: string) => boolean,
+): Promise<Chosen> {
   const given = [uid, uids, filter].filter((value) => value !== undefined).length;
   if (given !== 1) {
     const detail = given === 0 ? 'Nothing is chosen: give uid, uids or filter.' : 'Give one of uid, uids and filter.';
@@ -27,7 +34,9 @@ export async function chosenBy({ uid, uids, filter, expect }: Selection, queue: 
   }
   if (uids !== undefined && uids.length > mostSelected)
     throw problem('too-large', `One call takes at most ${mostSelected} uids. Choose by filter.`);
-  const selector = filter === undefined ? { uids: [...new Set(uids ?? [uid ?? ''])] } : { filter, expect };
+  const selector = filter === undefined ? { uids: [...new Set(uids ?? [uid ?? ''])], isExpected } : { filter, expect };
+  if (isExpected !== undefined && (!('uids' in selector) || selector.uids.length > 1))
+    throw problem('bad-request', 'If-Match holds for one entry: choose it by its uid.');
   const count = 'filter' in selector ? await queue.count(selector.filter) : selector.uids.length;
   if (expect !== undefined && expect !== count)
     throw problem(

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { Configuration, EffectiveValue, LastReload, Reloading } from '../../core/contracts/server.js';
-import { defineEndpoint, type AnyEndpoint } from '../../core/http/endpoint.js';
+import { sha256Of } from '../../core/config/layer-folder.js';
+import { defineEndpoint, respond, type AnyEndpoint } from '../../core/http/endpoint.js';
 import type { ConfigSettings } from './options.js';
 import { reloadEndpoint, shown } from './reload-endpoint.js';
 import { Summary, wordsOf } from './sync-endpoints.js';
@@ -72,11 +73,16 @@ export function configEndpoints({ configuration, reloading, sync, settings }: Co
         sync: { ...model.sync, ...wordsOf(model.sync) },
         sections: model.sections.map((section) => sectionOf(section, model)),
       }),
-      handle: ({ query }): Model => ({
-        ...viewer(configuration, query.q.trim(), query.origin),
-        lastReload: reloading.last(),
-        sync: sync.summary(),
-      }),
+      conditions: ['If-None-Match'],
+      handle: ({ query }) => {
+        const model: Model = {
+          ...viewer(configuration, query.q.trim(), query.origin),
+          lastReload: reloading.last(),
+          sync: sync.summary(),
+        };
+        const etag = sha256Of(JSON.stringify([model, settings().maintenance])).slice(0, 32);
+        return respond({ model, etag });
+      },
     }),
   ];
 }

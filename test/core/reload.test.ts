@@ -47,6 +47,21 @@ export const stubborn = definePlugin({
 });`;
 
 suite('a reload', () => {
+  test('gives the configuration another entity tag', async (t) => {
+    const server = await startInProcess(t, usual);
+    const ask = async (accept: string, tag = '""') =>
+      server.admin.request('/config', { accept, headers: { 'If-None-Match': tag } });
+    for (const accept of ['application/json', 'text/html']) {
+      const { headers, status } = await ask(accept);
+      const tag = headers.get('etag') ?? '';
+      assert.deepEqual([status, tag === ''], [200, false]);
+      assert.equal((await ask(accept, tag)).status, 304, accept);
+      await write(server, `{ smtp: { ${listeners}, limits: { messageBytes: ${123456 + accept.length} } } }`);
+      await reload(server);
+      assert.equal((await ask(accept, tag)).status, 200, accept);
+    }
+  });
+
   test('brings limits, access rules, domains and options into force, and names the keys', async (t) => {
     const server = await startInProcess(t, usual);
     await write(

@@ -5,7 +5,7 @@ import type { Clock } from '../../../core/clock.js';
 import { statesOf, testOf } from './entry-filter.js';
 import { PageSelection, summaryOf } from './entry-list.js';
 import type { Ledger } from './ledger.js';
-import { isOpen, type QueuedEntry } from './queued-entry.js';
+import { isOpen, type QueuedEntry, versionOf } from './queued-entry.js';
 import { attemptsOf } from './snapshot-writer.js';
 import type { Snapshots } from './snapshots.js';
 import { Tally } from './statistics.js';
@@ -36,7 +36,7 @@ export class EntryReader {
       notices,
       pendingOperation: pending?.operation ?? null,
       discardAt,
-      version: String(entry.revision),
+      version: versionOf(entry),
       hasMessage: !entry.isDone,
     };
   }

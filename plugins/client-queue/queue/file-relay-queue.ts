@@ -40,7 +40,7 @@ import { mutateAll, previewAll } from './mutations.js';
 import { OutcomeListeners } from './outcomes.js';
 import type { OpenedRelayQueue, QueueBounds } from './open-relay-queue.js';
 import type { Quarantine } from './quarantine.js';
-import type { QueuedEntry } from './queued-entry.js';
+import { type QueuedEntry, versionOf } from './queued-entry.js';
 import { recover } from './recover.js';
 import { settleLease } from './settlement.js';
 import type { Picked } from './schedule.js';
@@ -209,11 +209,24 @@ export class FileRelayQueue implements OpenedRelayQueue {
 
   async mutate(selector: Selector, mutation: Mutation, now: number): Promise<MutationResult> {
     if (this.#closed) throw problem('unavailable', 'The queue is closing.');
-    return mutateAll(this.#ledger, await this.#chosen(selector), mutation, now, choiceOf(selector));
+    const uids = await this.#chosen(selector);
+    this.#refuseOtherVersions(selector);
+    return mutateAll(this.#ledger, uids, mutation, now, choiceOf(selector));
   }
 
   async preview(selector: Selector, mutation: Mutation, now: number): Promise<MutationPreview> {
-    return previewAll(this.#ledger, await this.#chosen(selector), mutation, now, choiceOf(selector));
+    const uids = await this.#chosen(selector);
+    this.#refuseOtherVersions(selector);
+    return previewAll(this.#ledger, uids, mutation, now, choiceOf(selector));
+  }
+
+  #refuseOtherVersions(selector: Selector): void {
+    if (!('uids' in selector) || selector.isExpected === undefined) return;
+    for (const uid of selector.uids) {
+      const entry = this.#ledger.find(uid);
+      if (entry !== undefined && selector.isExpected(versionOf(entry))) continue;
+      throw problem('precondition-failed', 'The entry has changed since you read it. Read it again, then repeat.');
+    }
   }
 
   async #chosen(selector: Selector): Promise<readonly string[]> {

@@ -177,6 +177,9 @@ export class QueuedEntry {
   }
 }
 
+/** Another one after each change: the entity tag. */
+export const versionOf = ({ revision }: QueuedEntry): string => String(revision);
+
 const open: ReadonlySet<EntryState> = new Set(openStates);
 
 export function isOpen({ state }: { readonly state: EntryState }): boolean {

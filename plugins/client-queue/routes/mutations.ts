@@ -7,6 +7,7 @@ import {
   respond,
   type Response,
 } from '../../../core/http/endpoint.js';
+import { namesTag } from '../../../core/http/entity-tag.js';
 import { counted } from '../../../core/counted.js';
 import { problem } from '../../../core/problem.js';
 import { isoTime, SummaryAnswer, summaryAnswer } from '../entry-answer.js';
@@ -55,7 +56,14 @@ export function mutationEndpoints(site: QueueSite): readonly AnyEndpoint[] {
   return [retrying(site), deleting(site), bouncing(site), holding(site), releasing(site), choosing(site)];
 }
 
-const common = { method: 'POST', group, access: 'operate', answer: MutationAnswer, cache: 'no-store' } as const;
+const common = {
+  method: 'POST',
+  group,
+  access: 'operate',
+  answer: MutationAnswer,
+  cache: 'no-store',
+  conditions: ['If-Match'],
+} as const;
 const back = z.string().max(6000).optional().describe('Where a form goes back to: a path of the queue.');
 const fields = { ...selectionFields, back };
 
@@ -179,7 +187,9 @@ async function change(
   request: EndpointRequest,
 ): Promise<Response<Answer>> {
   const { queue, clock } = site;
-  const chosen = await chosenBy(selection, queue);
+  const { ifMatch } = request;
+  const isExpected = ifMatch === undefined ? undefined : (version: string) => namesTag(ifMatch, version);
+  const chosen = await chosenBy(selection, queue, isExpected);
   const about = { operation: mutation.operation, at: isoTime(clock.now()), by: request.account?.username ?? null };
   if (dryRun === true) {
     const sample = (await previewOf(chosen, queue)).map(summaryAnswer);

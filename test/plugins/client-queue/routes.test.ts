@@ -308,6 +308,27 @@ test('below /client', async (t) => {
     assert.equal((await ground.entry(uids[1] ?? '')).state, 'deleted');
   });
 
+  await t.test('an operation with If-Match changes the entry only as it was read', async () => {
+    const uid = await ground.queue('t451m@sink.example');
+    await ground.until(uid, 'deferred');
+    const path = `/client/queue/${uid}`;
+    const read = await server.admin.request(path, { accept: 'application/json' });
+    const tag = read.headers.get('etag') ?? '';
+    const status = async (operation: string, ifMatch: string, json: object = { uid }): Promise<number> =>
+      (await server.admin.request(`/client/queue/${operation}`, { json, headers: { 'If-Match': ifMatch } })).status;
+    assert.equal(await status('hold', tag), 200);
+    for (const operation of ['retry', 'delete', 'bounce', 'hold', 'release'])
+      assert.equal(await status(operation, tag), 412, operation);
+    assert.equal(await status('release', tag, { uids: [uid] }), 412);
+    assert.equal(await status('delete', tag, { uid, dryRun: true }), 412);
+    assert.equal((await ground.entry(uid)).state, 'held');
+    assert.equal(await status('delete', '*', { uid: 'none' }), 412, 'what is not there matches nothing');
+    for (const several of [{ uids: [uid, 'none'] }, { filter: { recipient: 't451m@sink.example' } }])
+      assert.equal(await status('delete', tag, several), 400, 'a tag stands for one entry');
+    const now = (await server.admin.request(path, { accept: 'application/json' })).headers.get('etag') ?? '';
+    assert.equal(await status('delete', `"other", ${now}`), 200);
+  });
+
   await t.test(
     'a filter by domain or destination acts on the recipients that match, and says who is not affected',
     async () => {
