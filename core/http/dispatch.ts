@@ -13,7 +13,7 @@ import type { Notices } from './notices.js';
 import type { HttpSettings } from './options.js';
 import { listPath, type Pages } from './page.js';
 import { pageField, refillForm } from './refused-form.js';
-import { confirmationView } from './question.js';
+import { confirmationView, unconfirmed } from './question.js';
 import { parseFields, type Fields } from './request-target.js';
 import { schemaOf } from './route.js';
 import type { KeptAnswers } from './idempotency.js';
@@ -165,6 +165,7 @@ export class Dispatcher {
       try {
         const input = { ...given, body: readValues(matched, body) };
         if (endpoint.confirm !== undefined && !input.request.confirmed) {
+          if (representation !== 'html') throw unconfirmed(endpoint.confirm);
           askToConfirm(ctx, endpoint.confirm, body.kind === 'form' ? body.fields : {}, pages);
           return;
         }

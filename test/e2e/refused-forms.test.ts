@@ -173,4 +173,20 @@ describe('a form that is refused', () => {
       assert.equal(script.status, 422);
     }
   });
+
+  it('is refused to a script as well when it does not say that it means what it destroys', async () => {
+    await server.admin.json(`${mailbox}/folders`, { json: { name: 'Old' } }, 201);
+    const envelopes = [{ mail: 'ann@dead.example', rcpt: ['bob@dead.example'], text: 'Hi' }];
+    const { uid } = (await server.admin.json('/client/queue', { json: { envelopes } }, 202)) as { uid: string };
+    for (const [path, form] of [
+      ['/client/queue/delete', { uids: uid }],
+      [`${mailbox}/folders/Old`, { _method: 'DELETE' }],
+    ] as const) {
+      const asked = await server.admin.request(path, { form });
+      assert.equal(asked.status, 422, path);
+      assert.match(asked.text, /"pointer":"\/confirm"/);
+      const done = await server.admin.request(path, { form: { ...form, confirm: 'yes' } });
+      assert.equal(done.status, 200, done.text);
+    }
+  });
 });

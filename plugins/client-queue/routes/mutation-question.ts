@@ -1,6 +1,7 @@
 import type { Mutation, MutationPreview } from '../../../core/contracts/queue-list.js';
 import { counted } from '../../../core/counted.js';
-import { respond, type Response } from '../../../core/http/endpoint.js';
+import { type EndpointRequest, respond, type Response } from '../../../core/http/endpoint.js';
+import { unconfirmed } from '../../../core/http/question.js';
 import { summaryAnswer } from '../entry-answer.js';
 import { writtenFilter } from '../queue-query.js';
 import type { Chosen } from '../selection.js';
@@ -13,8 +14,12 @@ interface Asked {
 }
 
 /** The page that says what an operation will touch, and asks. */
-export function questionOf({ mutation, chosen, preview, back }: Asked): Response<never> {
+export function questionOf(
+  { representation }: EndpointRequest,
+  { mutation, chosen, preview, back }: Asked,
+): Response<never> {
   const { operation } = mutation;
+  if (representation !== 'html') throw unconfirmed(sentenceOf(mutation, preview));
   const model = {
     operation,
     sentence: sentenceOf(mutation, preview),

@@ -203,7 +203,7 @@ async function change(
   }
   const location = wayBack(way);
   if (!request.confirmed && needsQuestion(mutation, chosen))
-    return questionOf({
+    return questionOf(request, {
       mutation,
       chosen,
       preview: await queue.preview(chosen.selector, mutation, clock.now()),

@@ -62,6 +62,19 @@ test('a destructive form is asked first; its fields travel along; JSON callers a
   assert.equal((await opened.get('/items/again', { method: 'DELETE' })).status, 200);
 });
 
+test('a destructive form whose sender reads no pages is refused until it says confirm=yes', async () => {
+  opened.items.set('kept', { name: 'kept', size: 0, loud: false, text: '', tags: [] });
+  for (const Accept of ['application/json', '*/*']) {
+    const asked = await post('/items/kept', '_method=DELETE', { Accept });
+    assert.equal(asked.status, 422);
+    const { detail, errors } = (await asked.json()) as Record<string, unknown>;
+    assert.equal(detail, 'Remove this item? Send confirm=yes to do it.');
+    assert.deepEqual(errors, [{ pointer: '/confirm', message: 'must be yes' }]);
+  }
+  assert.ok(opened.items.has('kept'));
+  assert.equal((await post('/items/kept', '_method=DELETE&confirm=yes', { Accept: '*/*' })).status, 200);
+});
+
 test('_method works in form bodies only, for PUT, PATCH and DELETE only, and needs the role of its target', async () => {
   opened.items.set('x', { name: 'x', size: 0, loud: false, text: '', tags: [] });
   assert.equal((await post('/items/x', '_method=GET')).status, 400);
