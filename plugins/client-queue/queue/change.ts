@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { RecordedReply } from '../../../core/contracts/queue-entry.js';
+import { flat } from './interned.js';
 import type { QueuedEntry, RecipientRecord } from './queued-entry.js';
 import {
   StoredAttempt,
@@ -98,7 +99,7 @@ function applyToDetails(entry: QueuedEntry, change: Change): void {
   if (ended !== undefined) entry.edit.leases = entry.details.leases.filter(({ token }) => token !== ended);
   if (lease !== undefined) entry.edit.leases = [...entry.details.leases, lease];
   if (attempt !== undefined)
-    entry.edit.recent = [...entry.details.recent, JSON.stringify(attempt)].slice(-keptAttempts);
+    entry.edit.recent = [...entry.details.recent, flat(JSON.stringify(attempt))].slice(-keptAttempts);
 }
 
 /** So many attempts of an entry are remembered. */

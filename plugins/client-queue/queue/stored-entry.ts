@@ -2,6 +2,7 @@ import { z } from 'zod';
 import type { NewEntry } from '../../../core/contracts/queue-entry.js';
 import { setReply, type ChangeGround } from './change.js';
 import { encodeEnvelope } from './envelope.js';
+import { flat } from './interned.js';
 import { QueuedEntry, type RecipientRecord } from './queued-entry.js';
 import { StoredEnvelope, StoredLease, StoredNotice, StoredPending, StoredState } from './stored-envelope.js';
 
@@ -63,8 +64,15 @@ export function acceptEntry({ envelope, traceOffset, checksum }: StoredAcceptInp
   const recipients = envelope.recipients.map(({ address, destination }) => {
     return { address: flat(address), destination: ground.intern(destination), due: envelope.nextAttempt };
   });
-  const sender = envelope.sender && ground.intern(flat(envelope.sender));
-  const form = { ...envelope, sender, traceOffset, recipients, envelope: encodeEnvelope(envelope) };
+  const sender = envelope.sender && ground.intern(envelope.sender);
+  const form = {
+    ...envelope,
+    uid: flat(envelope.uid),
+    sender,
+    traceOffset,
+    recipients,
+    envelope: flat(encodeEnvelope(envelope)),
+  };
   const entry = new QueuedEntry({ ...form, ...(checksum !== undefined && { checksum }) });
   if (envelope.discardAt !== undefined) entry.edit.discardAt = envelope.discardAt;
   entry.recipients.forEach((recipient, index) => {
@@ -76,11 +84,6 @@ export function acceptEntry({ envelope, traceOffset, checksum }: StoredAcceptInp
     if (entry.hold !== null) recipient.state = 'held';
   });
   return entry;
-}
-
-/** A piece of a command would keep the whole command in memory. */
-function flat(text: string): string {
-  return Buffer.from(text).toString();
 }
 
 /** The entry for writing. */
