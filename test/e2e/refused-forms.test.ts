@@ -67,7 +67,7 @@ const forms: Readonly<Record<string, Refused>> = {
     page: '/client/send',
     action: '/client/send',
     fields: { mail: 'nobody', rcpt: '', eml: 'Subject: x\r\n\r\nx\r\n' },
-    wrong: ['rcpt'],
+    wrong: ['mail', 'rcpt'],
     multipart: true,
   },
   'limit a destination': {

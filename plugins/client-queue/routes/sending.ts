@@ -4,8 +4,10 @@ import { repeatedKeys, repetition, type RepeatedKey } from '../../../core/config
 import { counted } from '../../../core/counted.js';
 import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
 import { problemOf } from '../../../core/http/validation.js';
+import { parseAddress } from '../../../core/mime/address.js';
 import { isProblem, problem } from '../../../core/problem.js';
-import { CaseDefinition } from '../case/definition.js';
+import { CaseDefinition, readReversePath } from '../case/definition.js';
+import { at, wrongPlaces } from '../case/invalid-place.js';
 import { type MessageQuery, type OutgoingRequest, requestOfCase, requestOfMessage } from '../case/outgoing-request.js';
 import type { KeptUpload } from '../case/upload-shelf.js';
 import { exampleCase, resultPage, sendPage } from '../send-page.js';
@@ -198,10 +200,17 @@ function messageQuery(query: RawQuery, request: EndpointRequest): MessageQuery {
   const written = fieldOf(request, 'rcpt');
   const rcpt = written === undefined ? query.rcpt : written.split(/[\s,]+/).filter((part) => part !== '');
   const missing = [mail === undefined ? 'mail' : [], rcpt === undefined || rcpt.length === 0 ? 'rcpt' : []].flat();
+  const wrong = wrongPlaces([
+    () => at('mail', () => readReversePath(mail ?? '')),
+    ...(rcpt ?? []).map((one) => () => at('rcpt', () => parseAddress(one))),
+  ]);
   if (missing.length > 0) {
-    const errors = missing.map((pointer) => ({ pointer, message: 'is required beside a raw message' }));
-    throw problem('invalid', { detail: `${missing.join(' and ')} must be given beside a raw message.`, errors });
+    const absent = missing.map((pointer) => ({ pointer, message: 'is required beside a raw message' }));
+    const detail = `${missing.join(' and ')} must be given beside a raw message.`;
+    throw problem('invalid', { detail, errors: [...absent, ...wrong] });
   }
+  const [first] = wrong;
+  if (first !== undefined) throw problem('invalid', { detail: `${first.pointer}: ${first.message}`, errors: wrong });
   const route = fieldOf(request, 'route') ?? query.route;
   const { mx, port, protocol } = query;
   return { mail: mail ?? '', rcpt: rcpt ?? [], mx, port, protocol, route: route === '' ? undefined : route };
