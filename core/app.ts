@@ -122,7 +122,17 @@ export async function createApp(input: AppInput): Promise<App> {
       lend(serverLog, input.log.source),
       lend(lifecycle, life),
       lend(localDelivery, new PipelineDelivery({ pipeline, spool, clock })),
-      lend(submission, new PipelineSubmission({ pipeline, spool, hostname, clock, log })),
+      lend(
+        submission,
+        new PipelineSubmission({
+          pipeline,
+          spool,
+          hostname,
+          clock,
+          log,
+          longLines: () => live.current.settings.smtp.longLines,
+        }),
+      ),
       lend(catalogue, catalogueOf({ http, smtp, pipeline })),
       lend(dns, openPluginDns({ live, clock, timers, resolver })),
       lend(explaining, explainingOf(live, pipeline, clock)),

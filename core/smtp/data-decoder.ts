@@ -1,3 +1,4 @@
+import { maxLineOctets } from '../mime/transfer-encoding.js';
 import { LineBreakSearch } from './line-break-search.js';
 
 /** Why a message cannot be taken, though its end is still awaited. */
@@ -35,6 +36,7 @@ export class DataDecoder {
   #size = 0;
   #received = 0;
   #violation: DataViolation | undefined;
+  #hasLongLine = false;
   #rest: Buffer = nothing;
 
   readonly #breaks = new LineBreakSearch();
@@ -72,6 +74,11 @@ export class DataDecoder {
   /** Bytes that came over the wire, the final dot included. */
   get received(): number {
     return this.#received;
+  }
+
+  /** A line has more octets than RFC 5321 §4.5.3.1.6 allows. */
+  get hasLongLine(): boolean {
+    return this.#hasLongLine;
   }
 
   /** The first violation. */
@@ -203,7 +210,9 @@ export class DataDecoder {
   }
 
   #endLine(end: number, next: number): void {
-    if (end - this.#lineFrom > this.#lineBytes) this.#violate('long-line');
+    const length = end - this.#lineFrom;
+    if (length > maxLineOctets) this.#hasLongLine = true;
+    if (length > this.#lineBytes) this.#violate('long-line');
     this.#lineFrom = next;
   }
 

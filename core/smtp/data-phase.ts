@@ -1,9 +1,11 @@
 import { asStorageProblem } from '../disk/fault.js';
 import type { SpooledMessage, SpoolWriter } from '../disk/spool.js';
 import { messageIdOf } from '../mime/message-id.js';
+import { maxLineOctets } from '../mime/transfer-encoding.js';
 import type { Answer } from './answer.js';
 import type { DeliveryResult } from './chain.js';
-import type { ListenerGround } from './listener-ground.js';
+import type { EngineSettings, ListenerGround } from './listener-ground.js';
+import { withShortLines } from './long-lines.js';
 import { MessageIntake } from './message-intake.js';
 import { Patience } from './patience.js';
 import { replies, replyToProblem } from './replies.js';
@@ -21,6 +23,7 @@ export class DataPhase {
   readonly #transaction: OpenTransaction;
   readonly #startedMs: number;
   #intake: MessageIntake | undefined;
+  #create: (() => SpoolWriter | Promise<SpoolWriter>) | undefined;
   #aborted = false;
   #stalledMs = 0;
   #delivering = false;
@@ -39,7 +42,8 @@ export class DataPhase {
     const { reversePath } = this.#transaction;
     try {
       const trace = receivedField(this.#transaction, hostname, new Date(clock.now()));
-      const writer = spool.create(returnPathLine(reversePath), trace);
+      this.#create = () => spool.create(returnPathLine(reversePath), trace);
+      const writer = this.#create();
       if (!(writer instanceof Promise)) return this.#take(writer, start);
       return writer.then((opened) => this.#take(opened, start)).catch((error: unknown) => this.#noRoom(error));
     } catch (error) {
@@ -108,8 +112,8 @@ export class DataPhase {
 
   /** The final dot was read: one reply, or over LMTP one for each recipient (RFC 2033 §4.2). Never rejects. */
   async finish(): Promise<readonly Reply[]> {
-    const received = await this.#intake?.finish();
-    if (received === undefined || 'refusal' in received) return this.#refused(received?.refusal ?? replies.fault);
+    const received = await this.#received();
+    if ('refusal' in received) return this.#refused(received.refusal);
     this.#delivering = true;
     const { message } = received;
     const result = await this.#deliver(message);
@@ -118,13 +122,31 @@ export class DataPhase {
     return answers;
   }
 
+  /** The message as it is delivered, or why it is refused. */
+  async #received(): Promise<{ readonly message: SpooledMessage } | { readonly refusal: Reply }> {
+    const received = (await this.#intake?.finish()) ?? { refusal: replies.fault };
+    const isEncoded = this.#longLines === 'encode' && this.#intake?.hasLongLine === true;
+    if ('refusal' in received || !isEncoded || this.#create === undefined) return received;
+    try {
+      return await withShortLines(received.message, this.#create);
+    } catch (error) {
+      return { refusal: this.#noRoom(error) };
+    }
+  }
+
+  get #longLines(): EngineSettings['longLines'] {
+    return this.#ground.listener.mode === 'submission' ? this.#ground.settings().longLines : 'pass';
+  }
+
   get #lmtp(): boolean {
     return this.#ground.listener.mode === 'lmtp';
   }
 
   #take(writer: SpoolWriter, start: Reply): Reply {
     const { limits, lineEndings } = this.#ground.settings();
-    this.#intake = new MessageIntake(writer, { limits, lineEndings, recipients: this.#transaction.recipients });
+    const lineBytes = this.#longLines === 'refuse' ? Math.min(limits.lineBytes, maxLineOctets) : limits.lineBytes;
+    const { recipients } = this.#transaction;
+    this.#intake = new MessageIntake(writer, { limits: { ...limits, lineBytes }, lineEndings, recipients });
     if (this.#aborted) this.#intake.abort();
     return start;
   }

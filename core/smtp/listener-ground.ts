@@ -29,6 +29,7 @@ export interface EngineSettings {
   readonly limits: SmtpLimits;
   readonly lineEndings: 'normalise' | 'reject';
   readonly earlyData: 'refuse' | 'accept';
+  readonly longLines: 'encode' | 'refuse' | 'pass';
 }
 
 /** Everything that the sessions of one listener share. */

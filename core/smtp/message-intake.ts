@@ -38,6 +38,11 @@ export class MessageIntake {
     return this.#decoder.rest;
   }
 
+  /** A line has more octets than RFC 5321 §4.5.3.1.6 allows. */
+  get hasLongLine(): boolean {
+    return this.#decoder.hasLongLine;
+  }
+
   /** Bytes over the wire. */
   get received(): number {
     return this.#decoder.received;

@@ -19,6 +19,12 @@ export const SmtpOptions = z.strictObject({
     .enum(['normalise', 'reject'])
     .default('normalise')
     .describe('A bare CR or LF in a message becomes CRLF, or makes the message be refused with 554.'),
+  longLines: z
+    .enum(['encode', 'refuse', 'pass'])
+    .default('encode')
+    .describe(
+      'What becomes of lines over 998 octets in mail of users (RFC 5321 §4.5.3.1.6): their parts are encoded as quoted-printable or base64 and header fields folded, the message is refused with 554, or it is passed on as it is.',
+    ),
   shadow: z
     .array(z.string().min(1))
     .default([])

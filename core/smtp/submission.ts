@@ -2,7 +2,7 @@ import type { Clock } from '../clock.js';
 import type { Submission, SubmissionService, Submitted } from '../contracts/submission.js';
 import { asStorageProblem } from '../disk/fault.js';
 import { uniqueId } from '../disk/id.js';
-import type { Spool, SpooledMessage } from '../disk/spool.js';
+import type { Spool, SpooledMessage, SpoolWriter } from '../disk/spool.js';
 import type { Log } from '../log.js';
 import type { Address } from '../mime/address.js';
 import { mailDate } from '../mime/mail-date.js';
@@ -10,6 +10,9 @@ import { messageIdOf } from '../mime/message-id.js';
 import { problem, type Problem } from '../problem.js';
 import type { Chain, Decision } from './chain.js';
 import { internalSession } from './local-delivery.js';
+import type { EngineSettings } from './listener-ground.js';
+import { LongLineWatch, withShortLines } from './long-lines.js';
+import { replyToViolation } from './replies.js';
 import type { Reply } from './reply.js';
 import { returnPathLine } from './trace.js';
 import type { Recipient, Transaction } from './transaction.js';
@@ -20,6 +23,8 @@ export interface SubmissionInput {
   readonly hostname: string;
   readonly clock: Clock;
   readonly log: Log;
+  /** What becomes of lines over 998 octets in mail of users. */
+  readonly longLines: () => EngineSettings['longLines'];
 }
 
 interface Refusal {
@@ -124,19 +129,43 @@ export class PipelineSubmission implements SubmissionService {
     return transaction;
   }
 
-  async #spool({ content, via, reversePath }: Submission, { id }: Transaction): Promise<SpooledMessage> {
+  async #spool({ content, via, reversePath, username }: Submission, { id }: Transaction): Promise<SpooledMessage> {
     const { spool, hostname, clock } = this.#input;
     const protocol = via === undefined ? '' : ` with ${via}`;
     const date = mailDate(new Date(clock.now()));
     const trace = Buffer.from(`Received: by ${hostname}${protocol} id ${id};\r\n\t${date}\r\n`);
-    const writer = await spool.create(returnPathLine(reversePath), trace);
+    const create = () => spool.create(returnPathLine(reversePath), trace);
+    const writer = await create();
+    const lines = new LongLineWatch();
+    let message: SpooledMessage;
     try {
-      for await (const chunk of content()) await writer.write(chunk);
-      return await writer.finish();
+      for await (const chunk of content()) {
+        lines.add(chunk);
+        await writer.write(chunk);
+      }
+      message = await writer.finish();
     } catch (error) {
       await writer.discard();
       throw asStorageProblem(error);
     }
+    return username !== undefined && lines.found ? this.#withoutLongLines(message, create) : message;
+  }
+
+  async #withoutLongLines(
+    message: SpooledMessage,
+    create: () => SpoolWriter | Promise<SpoolWriter>,
+  ): Promise<SpooledMessage> {
+    const longLines = this.#input.longLines();
+    if (longLines === 'pass') return message;
+    if (longLines === 'refuse') {
+      await message.release();
+      throw refused('The message is refused', replyToViolation('long-line'));
+    }
+    const received = await withShortLines(message, create).catch((error: unknown) => {
+      throw asStorageProblem(error);
+    });
+    if ('refusal' in received) throw refused('The message is refused', received.refusal);
+    return received.message;
   }
 }
 

@@ -1,7 +1,9 @@
 import { createHash } from 'node:crypto';
+import { buffer } from 'node:stream/consumers';
 import type { Entry, Notice, NoticeKind } from '../../core/contracts/queue-entry.js';
 import type { RelayQueue } from '../../core/contracts/relay-queue.js';
 import { composeDsn, type DsnRecipient } from '../../core/mime/dsn.js';
+import { encodedMessage, maxLineOctets, planEncoding } from '../../core/mime/transfer-encoding.js';
 import { isProblem } from '../../core/problem.js';
 import { originalAddress } from '../../core/smtp/original-recipient.js';
 import { messageHead, messageStart } from './message-head.js';
@@ -27,7 +29,8 @@ export async function noticeMessage(
   const [first] = notices;
   const kind = first?.kind ?? 'failed';
   const { accepted } = entry;
-  const returnedWhole = kind === 'failed' && accepted.ret !== 'hdrs' && accepted.size <= returnable(accepted.ret);
+  const mayReturnAll = kind === 'failed' && accepted.ret !== 'hdrs' && accepted.size <= returnable(accepted.ret);
+  const original = await returned(queue, entry.uid, mayReturnAll, accepted.size);
   const reason = notices.find((notice) => notice.reason !== undefined)?.reason;
   return composeDsn({
     reportingMta: hostname,
@@ -42,8 +45,8 @@ export async function noticeMessage(
     subject: entry.subject,
     originalMessageId: entry.internetMessageId,
     ...(reason !== undefined && { reason }),
-    returned: await returned(queue, entry.uid, returnedWhole, accepted.size),
-    returnedWhole,
+    returned: original.bytes,
+    returnedWhole: original.isWhole,
     smtputf8: accepted.smtputf8,
   });
 }
@@ -74,12 +77,29 @@ function statusOf(action: NoticeKind, given = ''): string {
   return `${digit}${rest ?? '.0.0'}`;
 }
 
-async function returned(queue: Pick<RelayQueue, 'open'>, uid: string, whole: boolean, size: number): Promise<Buffer> {
+interface Returned {
+  readonly bytes: Buffer;
+  readonly isWhole: boolean;
+}
+
+async function returned(queue: Pick<RelayQueue, 'open'>, uid: string, whole: boolean, size: number): Promise<Returned> {
   try {
-    return whole ? await messageStart(queue, uid, size) : await messageHead(queue, uid);
+    const bytes = whole ? await messageStart(queue, uid, size) : await messageHead(queue, uid);
+    return await withShortLines({ bytes, isWhole: whole });
   } catch (error) {
     // Its body is gone: what happened is told all the same.
-    if (isProblem(error) && error.problem === 'not-found') return Buffer.from('\r\n');
+    if (isProblem(error) && error.problem === 'not-found') return { bytes: Buffer.from('\r\n'), isWhole: whole };
     throw error;
   }
+}
+
+/** A line over 998 octets (RFC 5321 §4.5.3.1.6) may keep the notice from its reader: it is encoded, else the header alone is returned, with such lines cut. */
+async function withShortLines({ bytes, isWhole }: Returned): Promise<Returned> {
+  const plan = await planEncoding([bytes], 'short-lines');
+  if (plan.outcome === 'as-it-is') return { bytes, isWhole };
+  if (plan.outcome === 'encode') return { bytes: await buffer(encodedMessage([bytes], plan)), isWhole };
+  const end = bytes.indexOf('\r\n\r\n');
+  const lines = bytes.toString('latin1', 0, end < 0 ? bytes.length : end + 4).split('\r\n');
+  const cut = lines.map((line) => line.slice(0, maxLineOctets)).join('\r\n');
+  return { bytes: Buffer.from(cut, 'latin1'), isWhole: false };
 }

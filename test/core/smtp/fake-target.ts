@@ -25,6 +25,8 @@ export class FakeTarget implements DeliveryTarget {
   readonly holds: string[] = [];
   /** What it was given to deliver, as text. */
   readonly bodies: SpooledMessage[] = [];
+  /** Of messages that were in memory. */
+  readonly texts: string[] = [];
   recipients: readonly Recipient[] = [];
   transaction: Transaction | undefined;
   aborts = 0;
@@ -51,6 +53,7 @@ export class FakeTarget implements DeliveryTarget {
     return {
       body: async (message) => {
         this.bodies.push(message);
+        this.texts.push(String(message.memory?.(message.messageOffset)));
         await this.#step('body');
       },
       commit: async () => {

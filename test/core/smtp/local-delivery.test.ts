@@ -104,6 +104,7 @@ test('a message that a hook holds keeps the hop that its recipients had', async 
     hostname: 'h',
     clock,
     log: rememberingLog().log,
+    longLines: () => 'encode',
   });
   await submission.submit({ username: undefined, reversePath: null, recipients: [anna], content });
   assert.deepEqual(seen[0]?.recipients[0]?.hop, {
@@ -125,6 +126,7 @@ test('what is handed in with an id, a hop and notes has them', async (t) => {
     hostname: 'h',
     clock,
     log: rememberingLog().log,
+    longLines: () => 'encode',
   });
   const notes = new Map([['site.about', 1]]);
   const { id } = await submission.submit({

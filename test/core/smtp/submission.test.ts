@@ -8,6 +8,7 @@ import type { Submission } from '../../../core/contracts/submission.js';
 import { openSpool } from '../../../core/disk/file-spool.js';
 import { parseAddress } from '../../../core/mime/address.js';
 import { isProblem, type Problem } from '../../../core/problem.js';
+import type { SmtpSettings } from '../../../core/smtp/options.js';
 import { PipelineSubmission } from '../../../core/smtp/submission.js';
 import { accept, defer, discard, next, reject, route } from '../../../core/smtp/verdict.js';
 import { rememberingLog } from '../disk/remembering-log.js';
@@ -26,7 +27,11 @@ const from: Submission = {
   content,
 };
 
-async function opened(t: TestContext, options: FakeTargetOptions = {}) {
+async function opened(
+  t: TestContext,
+  options: FakeTargetOptions = {},
+  longLines: () => SmtpSettings['longLines'] = () => 'encode',
+) {
   const folder = await temporaryFolder(t);
   const { log } = rememberingLog();
   const spool = await openSpool(folder, { log, reserveBytes: 0 });
@@ -37,7 +42,14 @@ async function opened(t: TestContext, options: FakeTargetOptions = {}) {
   pipeline.on('site', 'rcptTo', { order: 'route' }, ({ address }) =>
     ['one', 'two'].includes(address.domain) ? route({ target: address.domain, destination: address.address }) : next(),
   );
-  const submission = new PipelineSubmission({ pipeline, spool, hostname: 'mx.example', clock: systemClock, log });
+  const submission = new PipelineSubmission({
+    pipeline,
+    spool,
+    hostname: 'mx.example',
+    clock: systemClock,
+    log,
+    longLines,
+  });
   const spooled = async () => {
     const entries = await readdir(folder, { recursive: true, withFileTypes: true });
     return entries.filter((entry) => entry.isFile()).map(({ parentPath, name }) => join(parentPath, name));
@@ -75,6 +87,25 @@ suite('mail that is handed in from inside', () => {
     assert.equal(transaction.session.remote.address, '192.0.2.7');
     assert.equal(transaction.repeatable, undefined);
     assert.deepEqual(await spooled(), [], 'the spool lets go of it');
+  });
+
+  test('has its long lines encoded or refused, when a user hands it in', async (t) => {
+    const text = `Subject: s\r\n\r\n${'word '.repeat(300)}\r\n`;
+    const long = { ...from, content: () => Readable.from([Buffer.from(text)]) };
+    const delivered = async (made: Awaited<ReturnType<typeof opened>>, submission: Submission) => {
+      await made.submission.submit(submission);
+      return made.targets[0].texts[0] ?? '';
+    };
+    assert.match(await delivered(await opened(t), long), /Content-Transfer-Encoding: quoted-printable\r\n\r\nword/);
+    assert.equal(await delivered(await opened(t), { ...long, username: undefined }), text);
+    assert.equal(await delivered(await opened(t, {}, () => 'pass'), long), text);
+    const refusing = await opened(t, {}, () => 'refuse');
+    assert.match((await refusal(refusing.submission.submit(long))).message, /has a line that is too long/);
+    const header = { ...from, content: () => Readable.from([Buffer.from(`X: ${'x'.repeat(999)}\r\n\r\n`)]) };
+    assert.match((await refusal(refusing.submission.submit(header))).message, /line that is too long/);
+    const encoding = await opened(t);
+    assert.match((await refusal(encoding.submission.submit(header))).message, /cannot be encoded: its header/);
+    assert.deepEqual([...(await refusing.spooled()), ...(await encoding.spooled())], []);
   });
 
   test('carries an id that its caller gives, and may be handed in under it again', async (t) => {

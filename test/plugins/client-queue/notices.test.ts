@@ -86,6 +86,28 @@ describe('the sender of mail that failed', () => {
     assert.doesNotMatch(await textOf(ground), /a@one\.example/);
   });
 
+  for (const [how, header, body] of [
+    ['encoded', 'Subject: hello', 'body'],
+    ['cut, where a header line cannot be folded', `X-Token: ${'t'.repeat(2000)}\r\nSubject: hello`, null],
+    [
+      'not returned, where a signature would break',
+      'Subject: hello\r\nContent-Type: multipart/signed; boundary=b',
+      null,
+    ],
+  ] as const) {
+    test(`F-I9 gets a notice without a line over 998 octets: it is ${how}`, async (t) => {
+      const ground = await refusing(t);
+      const subject = 'subject '.repeat(400);
+      const text = `${header}\r\nX-Long: ${subject}\r\n\r\n--b\r\n\r\n${'body '.repeat(400)}\r\n`;
+      await ground.told({ to: ['a@one.example'], message: Buffer.from(text), entry: { subject } });
+      const notice = await textOf(ground);
+      assert.ok(Math.max(...notice.split('\r\n').map(({ length }) => length)) <= 998);
+      assert.match(notice, /^Subject: hello\r$/m);
+      assert.equal(notice.includes('body body body'), body !== null);
+      assert.equal(notice.includes('Header of your message'), body === null);
+    });
+  }
+
   test('gets the header alone when he wants no more, and what he called the message', async (t) => {
     const ground = await refusing(t);
     await ground.told({ to: ['a@one.example'], text: 'secret', entry: { ret: 'hdrs', envelopeId: 'mine 1' } });
