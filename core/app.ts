@@ -40,7 +40,7 @@ import { PipelineExplaining } from './smtp/explain.js';
 import { Pipeline } from './smtp/pipeline.js';
 import { PipelineDelivery } from './smtp/local-delivery.js';
 import type { HookObserver } from './smtp/stage-run.js';
-import { PipelineSubmission } from './smtp/submission.js';
+import { PipelineSubmission, type SubmissionInput } from './smtp/submission.js';
 import { systemTimers, type Timers } from './timers.js';
 import { refuseUnsafeStart } from './host/unsafe-start.js';
 import { placesOf } from './watchdog/plugin-places.js';
@@ -122,17 +122,7 @@ export async function createApp(input: AppInput): Promise<App> {
       lend(serverLog, input.log.source),
       lend(lifecycle, life),
       lend(localDelivery, new PipelineDelivery({ pipeline, spool, clock })),
-      lend(
-        submission,
-        new PipelineSubmission({
-          pipeline,
-          spool,
-          hostname,
-          clock,
-          log,
-          longLines: () => live.current.settings.smtp.longLines,
-        }),
-      ),
+      lend(submission, submissionOf({ pipeline, spool, hostname, clock, log }, live)),
       lend(catalogue, catalogueOf({ http, smtp, pipeline })),
       lend(dns, openPluginDns({ live, clock, timers, resolver })),
       lend(explaining, explainingOf(live, pipeline, clock)),
@@ -173,6 +163,10 @@ export async function createApp(input: AppInput): Promise<App> {
     listen: () => listenInTurn(http, foreign, smtp),
     close,
   };
+}
+
+function submissionOf(input: Omit<SubmissionInput, 'longLines'>, live: LiveConfiguration): PipelineSubmission {
+  return new PipelineSubmission({ ...input, longLines: () => live.current.settings.smtp.longLines });
 }
 
 async function listenInTurn(http: HttpShell, foreign: { look(): Promise<void> }, smtp: SmtpEngine): Promise<void> {
