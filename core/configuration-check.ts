@@ -6,6 +6,8 @@ import { Views } from './http/views.js';
 import { packageRoot } from './installation.js';
 import { configure, type StartOptions, type Surroundings } from './main.js';
 import { readTlsMaterial } from './smtp/tls-material.js';
+import { refuseConflicts } from './host/boot-order.js';
+import { isProblem } from './problem.js';
 import { isStartError, startError } from './start-error.js';
 
 /**
@@ -20,6 +22,10 @@ export async function checkConfiguration(options: StartOptions, surroundings: Su
   const complaints = [
     ...(adminPassword === undefined ? [] : [adminPassword]),
     ...unloaded.map(({ why }) => why),
+    ...complaintsOf(() => refuseConflicts(configuration.plugins)),
+    ...configuration.plugins.flatMap(({ name, verify }) =>
+      complaintsOf(() => verify?.(configuration.options.get(name), configuration)),
+    ),
     ...complaintsOf(() => views.prepareOverrides(configuration.settings.http.viewOverrides)),
     ...configuration.settings.smtp.listeners.flatMap((listener) =>
       // Without its certificate a listener stops the start.
@@ -32,7 +38,9 @@ export async function checkConfiguration(options: StartOptions, surroundings: Su
   for (const { is, todo } of openDoors({ configuration, env: surroundings.env })) {
     surroundings.print(`Is that meant so? ${is} ${todo ?? ''}`.trimEnd());
   }
-  surroundings.print('Not looked at: ports, the data folder, and files that plugins read. See postern doctor.');
+  surroundings.print(
+    'Not looked at: ports, the data folder, and what plugins of the site do when they start. See postern doctor.',
+  );
   return 0;
 }
 
@@ -42,6 +50,7 @@ function complaintsOf(read: () => unknown): readonly string[] {
     read();
     return [];
   } catch (error) {
+    if (isProblem(error)) return [error.details.detail ?? error.message];
     if (!isStartError(error)) throw error;
     return [error.message];
   }

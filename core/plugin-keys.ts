@@ -13,6 +13,7 @@ export const definitionKeys: readonly string[] = Object.keys({
   assets: true,
   commands: true,
   checks: true,
+  verify: true,
   kit: true,
   reload: true,
   setup: true,

@@ -101,6 +101,8 @@ export interface PluginDefinition<
   readonly commands?: readonly Command<z.output<O>>[];
   /** What `postern doctor` looks at for it. */
   readonly checks?: readonly DoctorCheck<z.output<O>>[];
+  /** Throws what would make `setup` refuse these options, and does nothing else: `postern config check` asks it. */
+  verify?(options: z.output<O>, place: { readonly folder: string }): void;
   /** Version of the plugin kit that it is written for, `major.minor`; that of the server if absent. */
   readonly kit?: string;
   /**
@@ -135,6 +137,7 @@ export interface Plugin {
   readonly assets: string | undefined;
   readonly commands: readonly PluginCommand[];
   readonly checks: readonly PluginCheck[];
+  readonly verify?: ((options: unknown, place: { readonly folder: string }) => void) | undefined;
   readonly reload: 'replace' | 'restart' | undefined;
   /** Runs in its place where another plugin provides what this one would. */
   readonly whenProvided?: Plugin;
@@ -167,6 +170,7 @@ export function definePlugin<
     assets,
     commands: definition.commands ?? [],
     checks: definition.checks ?? [],
+    verify: (given: unknown, place: { readonly folder: string }) => definition.verify?.(given as z.output<O>, place),
     reload,
     unknownKeys: Object.keys(definition).filter((key) => !definitionKeys.includes(key)),
     // What is no function is not wrapped, so that it can be seen and refused.

@@ -10,6 +10,12 @@ export function bootOrder(plugins: readonly Plugin[], coreServices: readonly Ser
   return sort(plugins, providers);
 }
 
+/** @throws start error when two plugins have one name, or provide one service */
+export function refuseConflicts(plugins: readonly Plugin[]): void {
+  refuseDuplicates(plugins);
+  providersOf(plugins, []);
+}
+
 /**
  * Leaves out those that may be left out and need what nobody provides, and whoever needs them; `missing` is told each with the
  * service.

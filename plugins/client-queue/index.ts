@@ -42,6 +42,7 @@ export const clientQueue = definePlugin({
   provides: { relayQueue },
   commands: [queueCommand],
   checks: [queueCheck, resolverCheck, dkimCheck],
+  verify: (options, { folder }) => void new OutboundSettings(options, folder),
   async setup(context, { options, configuration, lifecycle, localDelivery, submission }) {
     const { clock, log, smtp, metrics, onClose } = context;
     const { data, hostname } = configuration;

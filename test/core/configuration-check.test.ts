@@ -71,4 +71,21 @@ describe('config check', () => {
       /POSTERN_ADMIN_PASSWORD cannot be used\. The password must have at least 10 characters\./,
     );
   });
+
+  test('names a DKIM key that is not there, and a service that two plugins provide', async (t) => {
+    const cwd = await temporaryFolder(t);
+    const twice = (name: string) =>
+      `import { definePlugin, service } from 'postern/plugin';
+       export default definePlugin({ name: '${name}', provides: { x: service('site.x') }, setup: () => ({ x: 1 }) });`;
+    for (const name of ['one', 'two']) await writeFile(join(cwd, `${name}.mjs`), twice(name));
+    const dkim = `{ 'example.org': { selector: 's1', key: 'missing.pem' } }`;
+    const sites = `sitePlugins: ['./one.mjs', './two.mjs']`;
+    await writeFile(join(cwd, 'postern.json5'), `{ ${sites}, plugins: { 'client-queue': { dkim: ${dkim} } } }`);
+    const check = checkConfiguration({}, { cwd, env: {}, print: () => undefined });
+    await assert.rejects(check, (error: Error) => {
+      assert.match(error.message, /Plugin two provides site\.x, which plugin one provides already/);
+      assert.match(error.message, /the key of example\.org, .*missing\.pem/);
+      return true;
+    });
+  });
 });
