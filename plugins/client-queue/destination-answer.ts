@@ -1,10 +1,12 @@
 import { z } from 'zod';
+import type { QueueStatistics } from '../../core/contracts/queue-list.js';
 import type { RecordedControl } from './destination-controls.js';
 import { routeKey } from './destination-key.js';
-import { isoTime, statisticsAnswer } from './entry-answer.js';
+import { isoTime, replyAnswer } from './entry-answer.js';
 import type { KeptPolicy } from './mta-sts/policy-file.js';
 import { endOf } from './mta-sts/sts-policies.js';
 import type { QueueSite, SendingSite } from './queue-site.js';
+import { Turn } from './queue/turn.js';
 import { isSite } from './site-key.js';
 
 export const ControlAnswer = z.object({
@@ -62,13 +64,13 @@ const mostListed = 1000;
 const mostShared = 100;
 
 /** Destinations with waiting mail, and what somebody has said something of. */
-export async function waitingDestinations(ground: Ground): Promise<readonly Waiting[]> {
-  const rows = await waitingRows(ground);
-  const { controls } = ground;
-  const names = [...new Set([...controls.list().map(({ destination }) => destination), ...rows.keys()])];
-  return names
-    .slice(0, mostListed)
-    .map((name) => ({ ...controlAnswer(name, controls.get(name)), ...waitingFor(name, rows, ground.sites) }));
+export async function waitingDestinations({ queue, controls, sites, clock }: Ground): Promise<readonly Waiting[]> {
+  const { byDestination } = await queue.statistics(clock.now());
+  const waiting = byDestination.slice(0, mostListed).map(({ destination }) => destination);
+  const controlled = controls.list().map(({ destination }) => destination);
+  const names = new Set([...new Set([...controlled, ...waiting])].slice(0, mostListed));
+  const rows = await rowsOf(byDestination, names, sites);
+  return [...names].map((name) => ({ ...controlAnswer(name, controls.get(name)), ...waitingFor(name, rows, sites) }));
 }
 
 /** Undefined when it is none of ours. */
@@ -76,14 +78,15 @@ export async function oneDestination(
   name: string,
   { routes, siteNames, pace, policies, ...ground }: DestinationSite,
 ): Promise<z.output<typeof DestinationAnswer> | undefined> {
-  const { controls, sites } = ground;
-  const rows = await waitingRows(ground);
+  const { queue, controls, sites, clock } = ground;
   const control = controls.get(name);
+  const { byDestination } = await queue.statistics(clock.now());
   const site = isSite(name) ? name : sites.peek(name);
-  const shared = [...rows.values()].filter((other) => other.site !== null && other.site === site);
+  const rows = await rowsOf(byDestination, new Set([name, site ?? name]), sites);
+  const shared = rows.bySite.get(site ?? '') ?? [];
   const configured = [...routes().map(routeKey), ...siteNames()];
   const policy = policies.peek(name);
-  const isKnown = rows.has(name) || (control ?? policy) !== undefined || configured.includes(name);
+  const isKnown = rows.byName.has(name) || (control ?? policy) !== undefined || configured.includes(name);
   if (!isKnown && !(isSite(name) && shared.length > 0)) return undefined;
   // The limits of a destination whose site is not known are its own.
   const { now, maxConnections, ratePerMinute, suspended } = pace(site ?? name);
@@ -103,11 +106,30 @@ function policyAnswer(policy: KeptPolicy | undefined): z.output<typeof Destinati
   return { mode, mx, id, fetched: isoTime(fetchedAt), expires: isoTime(endOf(policy)) };
 }
 
-type Rows = ReadonlyMap<string, ReturnType<typeof statisticsAnswer>['byDestination'][number]>;
+type Row = QueueStatistics['byDestination'][number];
 
-async function waitingRows({ queue, clock, sites }: Ground): Promise<Rows> {
-  const { byDestination } = statisticsAnswer(await queue.statistics(clock.now()), sites);
-  return new Map(byDestination.map((row) => [row.destination, row]));
+interface Rows {
+  readonly byName: ReadonlyMap<string, Row>;
+  readonly bySite: ReadonlyMap<string, readonly Row[]>;
+}
+
+/** The rows of these destinations and sites. Of all rows there may be very many: others get turns in between. */
+async function rowsOf(all: readonly Row[], names: ReadonlySet<string>, sites: QueueSite['sites']): Promise<Rows> {
+  const byName = new Map<string, Row>();
+  const bySite = new Map<string, Row[]>();
+  const turn = new Turn();
+  for (const row of all) {
+    if (names.has(row.destination)) byName.set(row.destination, row);
+    const site = sites.peek(row.destination);
+    if (site !== undefined && names.has(site)) {
+      const shared = bySite.get(site) ?? [];
+      shared.push(row);
+      bySite.set(site, shared);
+    }
+    const rest = turn.step();
+    if (rest !== undefined) await rest;
+  }
+  return { byName, bySite };
 }
 
 /** Of a site: all that waits for any of its destinations. */
@@ -117,14 +139,15 @@ function waitingFor(
   sites: QueueSite['sites'],
 ): Omit<Waiting, keyof typeof ControlAnswer.shape> {
   const meant = isSite(name)
-    ? [...rows.values()].filter(({ site }) => site === name)
-    : [rows.get(name)].flatMap((row) => row ?? []);
-  const replies = meant.flatMap(({ lastReply }) => lastReply ?? []).sort((one, other) => (one.at < other.at ? 1 : -1));
+    ? (rows.bySite.get(name) ?? [])
+    : [rows.byName.get(name)].filter((row) => row !== undefined);
+  const replies = meant.flatMap(({ lastReply }) => lastReply ?? []).sort((one, other) => other.at - one.at);
+  const oldest = meant.reduce((least, row) => Math.min(least, row.oldest), Infinity);
   return {
     site: isSite(name) ? name : (sites.peek(name) ?? null),
     waiting: meant.reduce((sum, { total }) => sum + total, 0),
-    oldest: meant.map(({ oldest }) => oldest).sort()[0] ?? null,
-    lastReply: replies[0] ?? null,
+    oldest: meant.length === 0 ? null : isoTime(oldest),
+    lastReply: replyAnswer(replies[0] ?? null),
   };
 }
 
