@@ -15,5 +15,7 @@ if (navigator.clipboard) {
     } catch {
       button.textContent = 'Select and copy it by hand';
     }
+    // The text says what was done; the label still says what the button is for.
+    button.removeAttribute('aria-label');
   });
 }
