@@ -53,7 +53,7 @@ const listPresses = `(() => {${shared}
 /** Fills the form as an operator would, ticks and chooses; false when the browser would not send the form. */
 const prepare = (press: Press) => `(() => {${shared}
   const { button: index, ticked, choice } = ${JSON.stringify(press)};
-  document.querySelectorAll('details').forEach((one) => { one.open = true; });
+  document.querySelectorAll('main details').forEach((one) => { one.open = true; });
   const button = buttons[index];
   const { form } = button;
   if (form === null) return true;
