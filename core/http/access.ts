@@ -35,6 +35,7 @@ export class AccessControl {
   readonly #input: AccessInput;
   /** The last attempt of each name and address that is under way. */
   readonly #turns = new Map<string, Turn>();
+  readonly #identified = new WeakMap<object, Promise<Account | null>>();
 
   constructor(input: AccessInput) {
     this.#input = input;
@@ -63,10 +64,17 @@ export class AccessControl {
     }
   }
 
-  /** The account that the request signs in with, or null. A public page is shown to those who got it wrong, too. */
-  async identify(ctx: Context): Promise<Account | null> {
+  /** The account that the request signs in with, or null. Asked for once in a request. A public page is shown to those who got it wrong, too. */
+  identify(ctx: Context): Promise<Account | null> {
     const { exchange } = ctx.state;
-    if (exchange.account !== null) return exchange.account;
+    if (exchange.account !== null) return Promise.resolve(exchange.account);
+    const identified = this.#identified.get(exchange) ?? this.#identify(ctx);
+    this.#identified.set(exchange, identified);
+    return identified;
+  }
+
+  async #identify(ctx: Context): Promise<Account | null> {
+    const { exchange } = ctx.state;
     const credentials = parseBasic(ctx.get('Authorization'));
     if (typeof credentials === 'string') return null;
     exchange.account =

@@ -8,8 +8,9 @@ export interface PlacedHook extends Pick<HookOptions, 'before' | 'after'> {
 }
 
 /**
- * The hooks of one stage in the order they are asked: by phase; within it as `before` and `after` say; else as they were
- * given. Plugins that are not there are no constraint. A circle is a start error that names those in it.
+ * The hooks of one stage in the order they are asked: by phase; within it as `before` and `after` say, those with `after: '*'`
+ * behind the others; else as they were given. Plugins that are not there are no constraint. A circle is a start error that
+ * names those in it.
  */
 export function orderHooks<H extends PlacedHook>(hooks: readonly H[]): readonly H[] {
   return phases.flatMap((phase) => orderPhase(hooks.filter((hook) => hook.phase === phase)));
@@ -19,9 +20,11 @@ function orderPhase<H extends PlacedHook>(hooks: readonly H[]): readonly H[] {
   const ordered: H[] = [];
   const waiting = [...hooks];
   while (waiting.length > 0) {
-    const ready = waiting.findIndex((hook) => !waiting.some((other) => goesBefore(other, hook)));
-    if (ready < 0) throw circle(waiting);
-    ordered.push(...waiting.splice(ready, 1));
+    const ready = waiting.filter((hook) => !waiting.some((other) => goesBefore(other, hook)));
+    const next = ready.find(({ after }) => after !== '*') ?? ready[0];
+    if (next === undefined) throw circle(waiting);
+    ordered.push(next);
+    waiting.splice(waiting.indexOf(next), 1);
   }
   return ordered;
 }

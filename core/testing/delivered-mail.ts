@@ -1,8 +1,8 @@
 /** A message that has arrived: a mailbox, the way to another server, or an operator's hands. */
 export interface DeliveredMail {
-  /** `mailbox`, `relay` for other servers, `hold` for an operator. */
-  readonly target: 'mailbox' | 'relay' | 'hold';
-  /** The address of the mailbox, or for `relay` and `hold` the recipient. */
+  /** `mailbox`, `relay` for other servers, `hold` for an operator; `retry`, `bounce` for recipients that another target has not taken. */
+  readonly target: 'mailbox' | 'relay' | 'hold' | 'retry' | 'bounce';
+  /** The address of the mailbox, else the recipient. */
   readonly mailbox: string;
   /** Reverse-path; empty for the null one. */
   readonly from: string;

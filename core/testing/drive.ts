@@ -150,7 +150,7 @@ function observing(): { readonly plugin: Plugin; readonly seen: () => Overviews 
 
 /** Where no plugin delivers by itself. */
 function lendTargets({ app: { pipeline } }: TestServer, delivered: DeliveredMail[]): void {
-  for (const name of ['mailbox', 'relay', 'hold'] as const) {
+  for (const name of ['mailbox', 'relay', 'hold', 'retry', 'bounce'] as const) {
     if (pipeline.target(name) === undefined) pipeline.deliverTo('test', name, new MemoryTarget(name, delivered));
   }
 }

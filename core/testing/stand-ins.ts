@@ -35,7 +35,7 @@ function usersStandIn(input: StandInInput): Plugin {
         const user = await known.authenticate(username, password);
         return user === undefined ? next() : accept({ username: user.username });
       });
-      smtp.on('rcptTo', { order: 'route' }, ({ address, transaction: { session } }) => {
+      smtp.on('rcptTo', { order: 'route', after: '*' }, ({ address, transaction: { session } }) => {
         if (!input.domains.includes(address.domain)) {
           return session.user === undefined ? next() : route({ target: 'relay', destination: address.domain });
         }

@@ -63,7 +63,7 @@ export const clientQueue = definePlugin({
     });
     const authority = relayAuthority(configuration, onClose);
     const hook = relayHook({ ...authority, rules: () => settings.rules, local: localDelivery });
-    smtp.on('rcptTo', { order: 'route', before: 'users' }, hook);
+    smtp.on('rcptTo', { order: 'route', before: 'users', after: '*' }, hook);
     const targets = queueTargets({
       queue,
       local: localDelivery,

@@ -43,7 +43,7 @@ export const usersElsewhere = definePlugin({
     smtp.on('mailFrom', { signedIn: true }, senderHook(senders));
     smtp.on('message', { signedIn: true }, submittedMessageHook(senders, configuration.hostname, clock));
     const postmaster = () => users.find(postmasterName(settings, domains()));
-    smtp.on('rcptTo', { order: 'route' }, recipientHook(recipients(users, configuration, postmaster)));
+    smtp.on('rcptTo', { order: 'route', after: '*' }, recipientHook(recipients(users, configuration, postmaster)));
     http.navigate({ title: 'Users', href: '/users', order: 30, role: 'read' });
     const roster = { list: async () => (await users.list()).map(detailsOf) };
     http.mount(lookingEndpoints({ roster, directory: users, domains, signIns, count, editable: false }));

@@ -38,7 +38,7 @@ export function signInHook(
 
 /**
  * Decides about every recipient: ours go to their mailbox, nobody else's go anywhere. It answers at once, and as fast for the
- * unknown as for the known. A plugin that knows a way for others registers its hook `before: 'users'`.
+ * unknown as for the known. A plugin that knows a way for others registers its hook with `order: 'route'`, and is asked before.
  */
 export function recipientHook(directory: RecipientDirectory): Hook<'rcptTo'> {
   return ({ address, transaction }) => {

@@ -51,7 +51,7 @@ const usersOfFile = definePlugin({
     const senders = new SenderPolicy(userDirectory, () => settings.senders);
     smtp.on('mailFrom', { signedIn: true }, senderHook(senders));
     smtp.on('message', { signedIn: true }, submittedMessageHook(senders, configuration.hostname, clock));
-    smtp.on('rcptTo', { order: 'route' }, recipientHook(userDirectory));
+    smtp.on('rcptTo', { order: 'route', after: '*' }, recipientHook(userDirectory));
     http.navigate({ title: 'Users', href: '/users', order: 30, role: 'read' });
     http.mount(
       userEndpoints({

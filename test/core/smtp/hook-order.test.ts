@@ -36,6 +36,16 @@ describe('the order of hooks', () => {
     assert.deepEqual(asked(places), ['a', 'b', 'b2', 'c', 'd', 'e']);
   });
 
+  test("within a phase after: '*' is behind all others, and as before and after say among those", () => {
+    const places = [
+      ['users', { after: '*' }],
+      ['queue', { before: 'users', after: '*' }],
+      ['site', {}],
+      ['behind', { after: 'queue' }],
+    ] as const;
+    assert.deepEqual(asked(places), ['site', 'queue', 'behind', 'users']);
+  });
+
   test('within a phase is as before and after say, and does not care for plugins that are not there', () => {
     assert.deepEqual(
       asked([

@@ -238,4 +238,42 @@ describe('beside the plugin', () => {
     );
     assert.deepEqual(site.mailbox('B@example.net').length, 1);
   });
+
+  test('a message of which a target takes some recipients only is 250, as live: the others are tried again or bounced', async (t) => {
+    const outcomes = { good: 'delivered', late: 'deferred', bad: 'refused' } as const;
+    const replies = {
+      deferred: { code: 452, status: '4.2.2', text: 'Not now' },
+      refused: { code: 550, status: '5.1.1', text: 'Not here' },
+    };
+    const picky = definePlugin({
+      name: 'picky',
+      setup({ smtp }) {
+        smtp.on('rcptTo', { order: 'route' }, ({ address }) => route({ target: 'picky', destination: address.local }));
+        smtp.deliverTo('picky', {
+          start: (_transaction, recipients) =>
+            Promise.resolve({
+              body: () => Promise.resolve(),
+              commit: () =>
+                Promise.resolve(
+                  recipients.map((recipient) => {
+                    const outcome = outcomes[recipient.address.local as keyof typeof outcomes];
+                    return outcome === 'delivered'
+                      ? { recipient, outcome }
+                      : { recipient, outcome, ...replies[outcome] };
+                  }),
+                ),
+              abort: () => Promise.resolve(),
+            }),
+        });
+      },
+    });
+    const site = await drive(picky, { test: t });
+    const to = ['good', 'late', 'bad'].map((local) => `${local}@example.org`);
+    const answer = await site.data({ from: 'anna@example.org', user: 'anna@example.org', to });
+    assert.equal(answer.code, 250);
+    assert.deepEqual(site.delivered.map(({ target, mailbox }) => [target, mailbox]).toSorted(), [
+      ['bounce', 'bad@example.org'],
+      ['retry', 'late@example.org'],
+    ]);
+  });
 });
