@@ -52,7 +52,7 @@ export async function readBody(
     if (declared?.kind === 'raw') return rawBody(ctx, declared.limit ?? limits.uploadBytes);
     // Without a body there are no fields; but whoever names another type means to send something.
     if (declared?.kind === 'either' && type !== '' && !isFields(type))
-      throw problem('bad-request', `The body is empty. Send the content as ${type}, or fields as application/json.`);
+      throw problem('invalid', `The body is empty. Send the content as ${type}, or fields as application/json.`);
     return { kind: 'none' };
   }
   refuseEncoding(ctx);

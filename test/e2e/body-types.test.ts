@@ -38,7 +38,7 @@ describe('a body whose type does not fit', () => {
   test('an empty message is not taken for a case without fields', async () => {
     for (const path of sends) {
       const { status, detail } = await refusal(path, '', 'message/rfc822');
-      assert.equal(status, 400, path);
+      assert.equal(status, 422, path);
       assert.match(detail, /The body is empty\. Send the content as message\/rfc822, or fields as application\/json\./);
     }
   });

@@ -161,7 +161,7 @@ suite('drafts over HTTP', () => {
   test('raw messages: what is empty, broken or too large is refused and leaves nothing behind', async () => {
     const raw = { 'Content-Type': 'message/rfc822' };
     const post = (body: string | Buffer, headers = raw) => admin.request(path, { body, headers });
-    assert.equal((await post('')).status, 400);
+    assert.equal((await post('')).status, 422);
     assert.equal((await post('Subject: a\0b\n\n')).status, 422);
     assert.equal((await post('x', { 'Content-Type': 'text/plain' })).status, 415);
     const made = await post('Subject: raw\nTo: postmaster@localhost\n\nline\n');
