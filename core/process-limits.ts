@@ -30,6 +30,30 @@ export function processLimits(table = readTable()): Readonly<Record<string, stri
   return limits;
 }
 
+/** Descriptors of an idle server, with some for the disk. */
+const ownDescriptors = 44;
+
+/** Connections that the limit of open files leaves room for: each kind leaves some to the others, and to the disk. */
+export interface ConnectionShares {
+  readonly smtp: number;
+  /** SMTP clients that are told that there is no room. */
+  readonly refused: number;
+  readonly http: number;
+  /** For health and metrics. */
+  readonly reserved: number;
+}
+
+export function connectionShares(openFiles = maxOpenFiles()): ConnectionShares {
+  const spare = Math.max(openFiles - ownDescriptors, 16);
+  const share = (part: number): number => Math.floor(spare / part);
+  return { smtp: share(2), refused: share(8), http: share(8), reserved: share(8) };
+}
+
+function maxOpenFiles(): number {
+  const limit = Number(processLimits()['open.files.soft']?.split(' ')[0]);
+  return Number.isNaN(limit) ? Infinity : limit;
+}
+
 function readTable(): string {
   try {
     return readFileSync('/proc/self/limits', 'utf8');

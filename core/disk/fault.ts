@@ -63,3 +63,10 @@ export function asStorageProblem(error: unknown): Problem {
       return problem('internal', { detail: 'It could not be stored now; try again later.', cause: error });
   }
 }
+
+/** Why a folder cannot be read, as a sentence. */
+export function unreadableFolder(folder: string, cause: unknown): string {
+  const code = faultCode(cause);
+  if (code !== 'EMFILE' && code !== 'ENFILE') return `${folder} is not a folder that can be read.`;
+  return `${folder} cannot be read, for too many files are open (${code}): raise the limit of open files (ulimit -n).`;
+}

@@ -1,5 +1,6 @@
 import { closeSync, constants, fstatSync, openSync, readdirSync, readFileSync, realpathSync } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
+import { unreadableFolder } from '../disk/fault.js';
 import { startError } from '../start-error.js';
 
 export interface AssetFile {
@@ -58,7 +59,7 @@ function realFolder(folder: string, refuse: (sentence: string, cause: unknown) =
     readdirSync(real);
     return real;
   } catch (cause) {
-    throw refuse(`${folder} is not a folder that can be read.`, cause);
+    throw refuse(unreadableFolder(folder, cause), cause);
   }
 }
 

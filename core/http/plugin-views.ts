@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { isAbsolute, join, sep } from 'node:path';
+import { unreadableFolder } from '../disk/fault.js';
 import { startError } from '../start-error.js';
 
 export interface ViewSource {
@@ -41,6 +42,6 @@ function namesBelow(folder: string, refuse: (sentence: string, cause: unknown) =
   try {
     return readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.njk'));
   } catch (cause) {
-    throw refuse(`${folder} is not a folder that can be read.`, cause);
+    throw refuse(unreadableFolder(folder, cause), cause);
   }
 }

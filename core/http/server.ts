@@ -3,6 +3,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { clientKey } from '../ip-address.js';
 import type { Log } from '../log.js';
+import { connectionShares } from '../process-limits.js';
 import { startError } from '../start-error.js';
 import type { HttpLimits } from './options.js';
 
@@ -10,8 +11,9 @@ import type { HttpLimits } from './options.js';
 export type HttpPlace =
   { readonly host: string; readonly port: number } | { readonly socket: string; readonly fd: number };
 
+const shares = connectionShares();
 /** Connections beyond the limit, on which only health and metrics are answered. */
-const reservedConnections = 32;
+const reservedConnections = Math.min(32, shares.reserved);
 const reservedPath = /^\/(?:health|metrics)(?:\/(?:extended|prometheus|graphite))?(?:\?|$)/;
 /** A reserved connection is for one request, which has to come at once. */
 const reservedMs = 3000;
@@ -61,7 +63,7 @@ export class HttpServer {
   #admit(socket: Socket): void {
     const key = clientKey(socket.remoteAddress ?? '');
     const ofClient = this.#perClient.get(key) ?? 0;
-    const isReserved = this.#connections >= this.#limits.maxConnections;
+    const isReserved = this.#connections >= Math.min(this.#limits.maxConnections, shares.http);
     const limit = isReserved ? 2 : this.#limits.connectionsPerClient;
     if (ofClient >= limit && !this.#isExempt(socket.remoteAddress ?? '')) {
       socket.destroy();
@@ -94,7 +96,7 @@ export class HttpServer {
     this.#server.keepAliveTimeout = limits.keepAliveSeconds * 1000;
     // A client that does not read its answer is cut off like one that does not finish its request.
     this.#server.timeout = limits.requestSeconds * 1000;
-    this.#server.maxConnections = limits.maxConnections + reservedConnections;
+    this.#server.maxConnections = Math.min(limits.maxConnections, shares.http) + reservedConnections;
     this.#server.maxRequestsPerSocket = 10_000;
   }
 

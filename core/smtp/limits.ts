@@ -2,6 +2,7 @@ import { AttemptLine } from '../attempt-line.js';
 import type { Clock } from '../clock.js';
 import { clientKey, isLoopbackAddress } from '../ip-address.js';
 import { onBehalfOf } from '../password.js';
+import { connectionShares } from '../process-limits.js';
 import { AttemptLimiter } from '../rate.js';
 import type { SmtpLimits } from './limit-options.js';
 
@@ -30,6 +31,8 @@ export class ClientLimits {
   #settings: ClientLimitSettings;
   #signIns: AttemptLimiter;
   readonly #signInLine = new AttemptLine(() => this.#signIns);
+  /** What the limit of open files allows. */
+  readonly #share = connectionShares().smtp;
   #sessions = 0;
   readonly #perAddress = new Map<string, number>();
 
@@ -65,7 +68,7 @@ export class ClientLimits {
   enter(ip: string): ClientPlace | NoClientPlace {
     const key = clientKey(ip);
     const ofAddress = this.#perAddress.get(key) ?? 0;
-    if (this.#sessions >= this.#settings.clients) return { place: 'all' };
+    if (this.#sessions >= Math.min(this.#settings.clients, this.#share)) return { place: 'all' };
     if (!this.isExempt(ip) && ofAddress >= this.#settings.clientsPerAddress) return { place: 'address' };
     this.#sessions += 1;
     this.#perAddress.set(key, ofAddress + 1);

@@ -4,6 +4,7 @@ import { Connection } from './connection.js';
 import type { ClientLimits } from './limits.js';
 import type { ListenerGround } from './listener-ground.js';
 import type { ListenerSettings } from './listener-options.js';
+import { connectionShares } from '../process-limits.js';
 import { MailServer } from './mail-server.js';
 import { parseNetworks, type NetworkSet } from './networks.js';
 import { readProxyHeader, type ForwardedPeer } from './proxy-header.js';
@@ -11,7 +12,7 @@ import { replies } from './replies.js';
 import type { TlsMaterial } from './tls-material.js';
 
 /** Beyond the limit so many are still told why they are refused; further ones are cut without a word. */
-const mostRefused = 256;
+const mostRefused = Math.min(256, connectionShares().refused);
 
 export interface ListenerInput {
   readonly ground: Omit<ListenerGround, 'tlsOptions'>;
