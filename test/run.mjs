@@ -97,7 +97,7 @@ const result = run([
   '--test',
   `--test-concurrency=${availableParallelism()}`,
   // A file of thorough tests may take longer than one that everybody waits for.
-  `--test-timeout=${files.some(isThorough) ? 300_000 : 120_000}`,
+  `--test-timeout=${files.some(isThorough) ? 600_000 : 120_000}`,
   ...files,
 ]);
 process.exit(result.status ?? 1);
