@@ -34,6 +34,7 @@ import { Reload } from './reload.js';
 import type { FaultSink } from './host/running-plugin.js';
 import { blame, type StrayError } from './host/stray-errors.js';
 import { ServerLife } from './server-life.js';
+import type { Service } from './service.js';
 import { SiteMemory } from './site/site-memory.js';
 import { createSmtpEngine, type SmtpEngine } from './smtp/engine.js';
 import { PipelineExplaining } from './smtp/explain.js';
@@ -49,6 +50,23 @@ import type { Watchdog } from './watchdog/watchdog.js';
 
 /** How often a degraded spool tries to write again when nobody looks. */
 const probeEveryMs = 10_000;
+
+/** What plugins get from the server itself. */
+export const coreServices: readonly Service<unknown>[] = [
+  configuration,
+  reloading,
+  healthOverview,
+  metricsExposition,
+  serverLog,
+  lifecycle,
+  localDelivery,
+  submission,
+  catalogue,
+  dns,
+  explaining,
+  stallWatch,
+  pluginsOverview,
+];
 
 export interface AppInput {
   readonly configuration: LoadedConfiguration;

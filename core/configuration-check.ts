@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { coreServices } from './app.js';
 import { systemClock } from './clock.js';
 import { adminPasswordComplaint } from './http/accounts.js';
 import { openDoors } from './doctor/access-checks.js';
@@ -6,7 +7,7 @@ import { Views } from './http/views.js';
 import { packageRoot } from './installation.js';
 import { configure, type StartOptions, type Surroundings } from './main.js';
 import { readTlsMaterial } from './smtp/tls-material.js';
-import { refuseConflicts } from './host/boot-order.js';
+import { orderOfStart } from './host/boot-order.js';
 import { isProblem } from './problem.js';
 import { isStartError, startError } from './start-error.js';
 
@@ -22,7 +23,7 @@ export async function checkConfiguration(options: StartOptions, surroundings: Su
   const complaints = [
     ...(adminPassword === undefined ? [] : [adminPassword]),
     ...unloaded.map(({ why }) => why),
-    ...complaintsOf(() => refuseConflicts(configuration.plugins)),
+    ...complaintsOf(() => orderOfStart(configuration, coreServices)),
     ...configuration.plugins.flatMap(({ name, verify }) =>
       complaintsOf(() => verify?.(configuration.options.get(name), configuration)),
     ),

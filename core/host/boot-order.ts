@@ -1,4 +1,5 @@
 import type { Plugin } from '../plugin.js';
+import { indispensable, tokensOf, type Program } from './plugin-program.js';
 import type { Service, Services } from '../service.js';
 import { startError, type StartError } from '../start-error.js';
 
@@ -10,10 +11,24 @@ export function bootOrder(plugins: readonly Plugin[], coreServices: readonly Ser
   return sort(plugins, providers);
 }
 
-/** @throws start error when two plugins have one name, or provide one service */
-export function refuseConflicts(plugins: readonly Plugin[]): void {
-  refuseDuplicates(plugins);
-  providersOf(plugins, []);
+/**
+ * The order in which a start would take the plugins of the program.
+ *
+ * @throws start error for what would stop that start
+ */
+export function orderOfStart(program: Program, coreServices: readonly Service<unknown>[]): readonly Plugin[] {
+  const { plugins, site } = program;
+  const mayMiss = ({ name, provides }: Plugin): boolean => {
+    const origin = site.get(name);
+    if (origin === undefined) return false;
+    const { entry, replaces } = origin;
+    const known = { name, required: entry.required, replaces, provides: tokensOf(provides) };
+    return indispensable(known, program) === undefined;
+  };
+  return bootOrder(
+    withoutMissing(plugins, coreServices, mayMiss, () => undefined),
+    coreServices,
+  );
 }
 
 /**

@@ -2,8 +2,10 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
+import { coreServices } from '../../core/app.js';
 import { checkConfiguration } from '../../core/configuration-check.js';
 import { selfSigned } from '../support/certificate.js';
+import { startInProcess } from '../support/in-process-server.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 
 const listener = (name: string, port: number): string =>
@@ -87,5 +89,49 @@ describe('config check', () => {
       assert.match(error.message, /the key of example\.org, .*missing\.pem/);
       return true;
     });
+  });
+
+  test('names a core service that is provided again, a need that nobody fills, and a circle of needs', async (t) => {
+    const plugin = (name: string, rest: string): string =>
+      `import { definePlugin, dns, service } from 'postern/plugin';
+       export default definePlugin({ name: '${name}', ${rest}, setup: () => ({ x: 1 }) });`;
+    const x = (name: string): string => `{ x: service('site.${name}') }`;
+    const cases = {
+      again: [
+        [plugin('again', 'provides: { x: dns }')],
+        /provides postern\.dns, which the server itself provides already/,
+      ],
+      lonely: [[plugin('lonely', `needs: ${x('nowhere')}`)], /lonely needs site\.nowhere, and no plugin/],
+      circle: [
+        [
+          plugin('one', `needs: ${x('two')}, provides: ${x('one')}`),
+          plugin('two', `needs: ${x('one')}, provides: ${x('two')}`),
+        ],
+        /one.*two|two.*one/,
+      ],
+    } as const;
+    for (const [name, [codes, sentence]] of Object.entries(cases)) {
+      const cwd = await temporaryFolder(t);
+      const files = codes.map((code, at) => [`${name}${at}.mjs`, code] as const);
+      for (const [file, code] of files) await writeFile(join(cwd, file), code);
+      const sites = files.map(([file]) => `{ from: './${file}', required: true }`).join(', ');
+      await writeFile(join(cwd, 'postern.json5'), `{ sitePlugins: [${sites}] }`);
+      const check = checkConfiguration({}, { cwd, env: {}, print: () => undefined });
+      await assert.rejects(check, { name: 'StartError', message: sentence }, name);
+    }
+  });
+
+  test('knows all services that the server itself provides', async (t) => {
+    const { server } = await startInProcess(t);
+    const needed = server.configuration.plugins.flatMap(({ needs, uses }) => [
+      ...Object.values(needs),
+      ...Object.values(uses),
+    ]);
+    const provided = server.configuration.plugins.flatMap(({ provides }) => Object.values(provides));
+    const known = [...provided, ...coreServices].map(({ id }) => id);
+    assert.deepEqual(
+      needed.map(({ id }) => id).filter((id) => !known.includes(id)),
+      [],
+    );
   });
 });
