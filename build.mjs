@@ -243,7 +243,7 @@ if (argument === '--watch') {
   const run = (args) => spawn(process.execPath, args, { stdio: 'inherit', cwd: root, env });
   const children = [
     run([join(dirname(tsc), 'bin', 'tsc'), '-p', root, '--watch', '--preserveWatchOutput']),
-    run(['--watch', join('dist', 'core', 'cli.js'), 'start', ...process.argv.slice(3)]),
+    run(['--watch', join('dist', 'core', 'cli', 'cli.js'), 'start', ...process.argv.slice(3)]),
   ];
   for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => children.forEach((child) => child.kill(signal)));
 }

@@ -4,7 +4,7 @@ import type { Lease, Settlement } from '../core/contracts/queue-lease.js';
 import type { RelayQueue } from '../core/contracts/relay-queue.js';
 import { nodeFiles } from '../core/disk/file-layer.js';
 import { uniqueId } from '../core/disk/id.js';
-import type { SpooledMessage } from '../core/disk/spool.js';
+import type { SpooledMessage } from '../core/spool/spool.js';
 
 /** So many are accepted, or tried, at once. */
 const together = 500;

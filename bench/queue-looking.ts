@@ -3,7 +3,7 @@ import { monitorEventLoopDelay, performance } from 'node:perf_hooks';
 import { setTimeout } from 'node:timers/promises';
 import { systemClock } from '../core/clock.js';
 import type { RelayQueue } from '../core/contracts/relay-queue.js';
-import { openLog } from '../core/log.js';
+import { openLog } from '../core/log/log.js';
 import { openRelayQueue, type OpenedRelayQueue } from '../plugins/client-queue/queue/open-relay-queue.js';
 import { fillQueue } from './queue-filling.js';
 import { median } from './table.js';

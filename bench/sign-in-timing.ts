@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { systemClock } from '../core/clock.js';
 import { parseAddress } from '../core/mime/address.js';
-import { hashPassword } from '../core/password.js';
+import { hashPassword } from '../core/auth/password.js';
 import { UserDirectory } from '../plugins/users/directory.js';
 import { UsersOptions } from '../plugins/users/options.js';
 import { openUserRecords } from '../plugins/users/user-records.js';

@@ -1,4 +1,4 @@
-import { Metrics } from '../core/metrics.js';
+import { Metrics } from '../core/metrics/metrics.js';
 
 /**
  * Loaded in front of a server: it counts nothing. What remains are the calls themselves, so that the difference is what

@@ -6,16 +6,16 @@ import { createApp, type App } from './app.js';
 import { systemClock } from './clock.js';
 import { loadConfiguration, type LoadedConfiguration, type Overrides } from './config/load.js';
 import type { LayerFile } from './contracts/server.js';
-import { othersMay, takeDataFolder } from './data-folder.js';
+import { othersMay, takeDataFolder } from './disk/data-folder.js';
 import { openAccounts, type OpenedAccounts } from './http/accounts.js';
-import { InheritedSockets } from './inherited-sockets.js';
-import { version } from './installation.js';
-import { openLog, type OpenedLog } from './log.js';
+import { InheritedSockets } from './net/inherited-sockets.js';
+import { version } from './host/installation.js';
+import { openLog, type OpenedLog } from './log/log.js';
 import { supplyOf } from './host/plugin-supply.js';
-import { programName } from './program-name.js';
-import { loadSitePlugins } from './site/site-plugins.js';
+import { programName } from './cli/program-name.js';
+import { loadSitePlugins } from './host/site-plugins.js';
 import { Watchdog } from './watchdog/watchdog.js';
-import { welcome } from './welcome.js';
+import { welcome } from './cli/welcome.js';
 
 export { builtIns };
 

@@ -1,17 +1,17 @@
 import type { Counter, Gauge, Histogram } from 'prom-client';
 import { z } from 'zod';
 import type { Clock } from './clock.js';
-import type { Command } from './command.js';
+import type { Command } from './cli/command.js';
 import type { DeliveryTarget } from './contracts/delivery-target.js';
 import type { DoctorCheck } from './contracts/doctor-check.js';
-import type { HealthCheck } from './health.js';
+import type { HealthCheck } from './host/health.js';
 import type { AnyEndpoint, Role } from './http/endpoint.js';
-import { kitVersion } from './kit-version.js';
-import type { Log } from './log.js';
-import { definitionKeys } from './plugin-keys.js';
-import type { Services, ServiceValues } from './service.js';
-import type { Hook, HookOptions, Stage, WatchedEvent, Watcher } from './smtp/hook.js';
-import type { Outcome } from './smtp/outcome.js';
+import { kitVersion } from './host/kit-version.js';
+import type { Log } from './log/log.js';
+import { definitionKeys } from './host/plugin-keys.js';
+import type { Services, ServiceValues } from './host/service.js';
+import type { Hook, HookOptions, Stage, WatchedEvent, Watcher } from './pipeline/hook.js';
+import type { Outcome } from './pipeline/outcome.js';
 
 export { kitVersion };
 
@@ -186,11 +186,11 @@ export function isPlugin(value: unknown): value is Plugin {
   return typeof value === 'object' && value !== null && (value as Partial<Plugin>).postern === 'plugin';
 }
 
-export { accept, change, defer, discard, hold, next, reject, route } from './smtp/verdict.js';
-export type { Verdict, Hop, Change } from './smtp/verdict.js';
+export { accept, change, defer, discard, hold, next, reject, route } from './pipeline/verdict.js';
+export type { Verdict, Hop, Change } from './pipeline/verdict.js';
 /** For the schemas of options and endpoints: a site's plugin needs no zod of its own. */
 export { z } from 'zod';
-export { service } from './service.js';
+export { service } from './host/service.js';
 export { problem, isProblem } from './problem.js';
 export { defineEndpoint, respond } from './http/endpoint.js';
 export type { AnyEndpoint, Endpoint, EndpointRequest, Response } from './http/endpoint.js';
@@ -205,18 +205,27 @@ export { submission } from './contracts/submission.js';
 export { catalogue, configuration, healthOverview, metricsExposition } from './contracts/server.js';
 /** For a key or a password among options: shown to nobody. */
 export { secret } from './config/outline.js';
-export { abortAfter } from './abort-after.js';
+export { abortAfter } from './host/abort-after.js';
 export { writeFileAtomic } from './disk/atomic.js';
-export { networkOf, reversedAddress } from './ip-address.js';
-export { parseNetworks, type NetworkSet } from './smtp/networks.js';
+export { networkOf, reversedAddress } from './net/ip-address.js';
+export { parseNetworks, type NetworkSet } from './net/networks.js';
 /** Types for the functions that a plugin is made of. */
 export type { Clock } from './clock.js';
-export type { Command, CommandInput, OwnerCall, Terminal } from './command.js';
+export type { Command, CommandInput, OwnerCall, Terminal } from './cli/command.js';
 export type { Delivery, DeliveryTarget, RecipientOutcome } from './contracts/delivery-target.js';
 export type { Directory, MailUser } from './contracts/directory.js';
-export type { HealthReport } from './health.js';
-export type { Log } from './log.js';
+export type { HealthReport } from './host/health.js';
+export type { Log } from './log/log.js';
 export { parseAddress, type Address } from './mime/address.js';
-export type { Hook, HookOptions, Phase, Stage, StageInput, WatchedEvent, WatchedEvents, Watcher } from './smtp/hook.js';
-export type { Outcome } from './smtp/outcome.js';
-export type { ReceivedMessage, Recipient, SmtpSession, Transaction } from './smtp/transaction.js';
+export type {
+  Hook,
+  HookOptions,
+  Phase,
+  Stage,
+  StageInput,
+  WatchedEvent,
+  WatchedEvents,
+  Watcher,
+} from './pipeline/hook.js';
+export type { Outcome } from './pipeline/outcome.js';
+export type { ReceivedMessage, Recipient, SmtpSession, Transaction } from './pipeline/transaction.js';

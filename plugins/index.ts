@@ -1,10 +1,10 @@
 import type { Plugin } from '../core/plugin.js';
 import { clientQueue } from './client-queue/index.js';
 import { config } from './config/index.js';
-import { lmtp } from './lmtp/index.js';
+import { lmtp } from './upstream/lmtp/index.js';
 import { monitoring } from './monitoring/index.js';
 import { pipeline } from './pipeline/index.js';
-import { proxy } from './proxy/index.js';
+import { proxy } from './upstream/proxy/index.js';
 import { store } from './store/index.js';
 import { users } from './users/index.js';
 

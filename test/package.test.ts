@@ -30,11 +30,11 @@ test('the package holds the built server, its views, its assets and its document
     'dist/core/postern.cjs',
     'dist/core/plugin.js',
     'dist/core/plugin.d.ts',
-    'dist/core/testing/index.js',
-    'dist/core/testing/index.d.ts',
+    'dist/test/kit/index.js',
+    'dist/test/kit/index.d.ts',
     'dist/plugins/index.js',
     'dist/server/entry.js',
-    'dist/core/site/import-module.cjs',
+    'dist/core/host/import-module.cjs',
     'dist/server/LICENSES.txt',
     'views/layout.njk',
     'public/app.css',
@@ -45,7 +45,7 @@ test('the package holds the built server, its views, its assets and its document
   }
   const strange = paths.filter(
     (path) =>
-      !/^(dist\/(core|plugins|server)|views|public|docs|deploy)\/|^plugins\/[\w-]+\/README\.md$|^[\w-]+(\.md|\.json)?$/.test(
+      !/^(dist\/(core|plugins|server|test\/kit)|views|public|docs|deploy)\/|^plugins\/[\w-]+\/README\.md$|^[\w-]+(\.md|\.json)?$/.test(
         path,
       ),
   );

@@ -1,5 +1,5 @@
 import type { EffectiveValue, Origin } from '../contracts/server.js';
-import { MASK } from '../redact.js';
+import { MASK } from '../log/redact.js';
 import { childOutline, descriptionOf, isSecret, type Outline } from './outline.js';
 import { joinPath, type KeyPath, type Place } from './positions.js';
 

@@ -1,6 +1,6 @@
 import { readFileSync, statSync } from 'node:fs';
 import JSON5 from 'json5';
-import { startError } from '../start-error.js';
+import { startError } from '../cli/start-error.js';
 import { positionsOf, repeatedKeys, type KeyPath, type Position, type RepeatedKey } from './positions.js';
 
 const largest = 1024 * 1024;

@@ -1,8 +1,8 @@
 import type { Configuration, ConfigurationFile, Difference, EffectiveValue, WatchedCode } from '../contracts/server.js';
-import type { Log } from '../log.js';
-import { codeOf } from '../site/site-code.js';
-import { siteEntry } from '../site/site-entry.js';
-import { within } from '../time-limit.js';
+import type { Log } from '../log/log.js';
+import { codeOf } from '../host/site-code.js';
+import { siteEntry } from '../host/site-entry.js';
+import { within } from '../host/time-limit.js';
 import type { LoadedConfiguration } from './load.js';
 import { masked } from './masked.js';
 import type { KeyPath } from './positions.js';

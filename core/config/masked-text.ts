@@ -1,4 +1,4 @@
-import { MASK, redactText } from '../redact.js';
+import { MASK, redactText } from '../log/redact.js';
 import { isHiddenByName } from './masked.js';
 import { childOutline, isSecret, type Outline } from './outline.js';
 import { spansOf, type KeyPath } from './positions.js';

@@ -1,6 +1,6 @@
 import type { EffectiveValue } from '../contracts/server.js';
 import type { KeyPath } from './positions.js';
-import { isSecretName, MASK, redact } from '../redact.js';
+import { isSecretName, MASK, redact } from '../log/redact.js';
 
 /** The schema has marked most secrets; an option of a plugin whose author forgot is known by its name or its looks. */
 export function masked(entry: EffectiveValue): EffectiveValue {

@@ -2,8 +2,8 @@ import { hostname } from 'node:os';
 import { z } from 'zod';
 import { DnsOptions } from '../dns/options.js';
 import { HttpOptions } from '../http/options.js';
-import { SitePluginOption } from '../site/site-entry.js';
-import { SmtpOptions } from '../smtp/options.js';
+import { SitePluginOption } from '../host/site-entry.js';
+import { SmtpOptions } from '../smtp/server/options.js';
 import { WatchdogOptions } from '../watchdog/options.js';
 
 export const LogOptions = z.strictObject({

@@ -1,5 +1,5 @@
 import type { InvalidPlace } from '../problem.js';
-import { startError, type StartError } from '../start-error.js';
+import { startError, type StartError } from '../cli/start-error.js';
 import { printComplaint, type Complaint } from './complaint.js';
 import type { KeyPath } from './positions.js';
 

@@ -1,4 +1,4 @@
-import { service } from '../service.js';
+import { service } from '../host/service.js';
 
 /** A file that a source has. */
 export interface SourceFile {

@@ -1,7 +1,7 @@
-import type { Placement, SpooledMessage } from '../disk/spool.js';
-import type { Reply } from '../smtp/reply.js';
-import type { Recipient, Transaction } from '../smtp/transaction.js';
-import type { Hop } from '../smtp/verdict.js';
+import type { Placement, SpooledMessage } from '../spool/spool.js';
+import type { Reply } from '../smtp/protocol/reply.js';
+import type { Recipient, Transaction } from '../pipeline/transaction.js';
+import type { Hop } from '../pipeline/verdict.js';
 
 /** What became of one recipient. A reply of its own is for targets in line with the client, and for LMTP. */
 export type RecipientOutcome =

@@ -1,5 +1,5 @@
 import type { Address } from '../mime/address.js';
-import { service } from '../service.js';
+import { service } from '../host/service.js';
 
 /** A mail user: who may sign in to submission, and whose mailbox it is. */
 export interface MailUser {

@@ -1,5 +1,5 @@
-import { service } from '../service.js';
-import type { Phase, Stage } from '../smtp/hook.js';
+import { service } from '../host/service.js';
+import type { Phase, Stage } from '../pipeline/hook.js';
 
 /** A mail that nobody has sent: what would happen to it? */
 export interface ExplainQuestion {

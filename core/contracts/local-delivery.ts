@@ -1,7 +1,7 @@
 import type { Address } from '../mime/address.js';
-import { service } from '../service.js';
-import type { Transaction } from '../smtp/transaction.js';
-import type { Hop } from '../smtp/verdict.js';
+import { service } from '../host/service.js';
+import type { Transaction } from '../pipeline/transaction.js';
+import type { Hop } from '../pipeline/verdict.js';
 import type { RecipientOutcome } from './delivery-target.js';
 
 /** A message that was accepted before and goes to delivery targets of this server now: from the queue. */

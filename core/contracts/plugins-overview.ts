@@ -1,4 +1,4 @@
-import { service } from '../service.js';
+import { service } from '../host/service.js';
 
 /** Something that a plugin did not do as it should. */
 export interface PluginFault {

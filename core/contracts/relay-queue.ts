@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
-import type { SpooledMessage } from '../disk/spool.js';
-import { service } from '../service.js';
+import type { SpooledMessage } from '../spool/spool.js';
+import { service } from '../host/service.js';
 import type { Entry, NewEntry, Notice } from './queue-entry.js';
 import type { ClaimOptions, Lease, Settlement } from './queue-lease.js';
 import type { QueueOutcome } from './queue-outcome.js';

@@ -1,4 +1,4 @@
-import { service } from '../service.js';
+import { service } from '../host/service.js';
 
 /** The server's own log, to be read: files of JSON lines, and each line as it comes. */
 export interface ServerLog {

@@ -1,7 +1,7 @@
-import type { ComponentHealth, HealthState } from '../health.js';
+import type { ComponentHealth, HealthState } from '../host/health.js';
 import type { EndpointDescription } from '../http/endpoint.js';
-import type { HookDescription } from '../smtp/hook.js';
-import { service } from '../service.js';
+import type { HookDescription } from '../pipeline/hook.js';
+import { service } from '../host/service.js';
 
 /** What core lends to every plugin that asks: each is a token to name in `needs`. */
 

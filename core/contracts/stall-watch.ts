@@ -1,4 +1,4 @@
-import { service } from '../service.js';
+import { service } from '../host/service.js';
 
 /** A time in which the event loop did not turn: nobody was answered. */
 export interface SeenStall {

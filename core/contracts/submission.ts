@@ -1,6 +1,6 @@
 import type { Address } from '../mime/address.js';
-import { service } from '../service.js';
-import type { Hop } from '../smtp/verdict.js';
+import { service } from '../host/service.js';
+import type { Hop } from '../pipeline/verdict.js';
 
 /** A message that somebody who is known hands in: a draft, a DSN, the mail of a plugin. */
 export interface Submission {

@@ -1,7 +1,7 @@
 import { dirname } from 'node:path';
 import { isMissing, isTaken } from './fault.js';
 import { nodeFiles, type FileLayer } from './file-layer.js';
-import { Slots } from './slots.js';
+import { Slots } from '../spool/slots.js';
 
 /** Folders that are open at once; more wait. A message may have a thousand mailboxes. */
 const mostOpen = 64;

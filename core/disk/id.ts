@@ -1,5 +1,5 @@
 import { systemClock } from '../clock.js';
-import { randomPiece } from './random-piece.js';
+import { randomPiece } from '../spool/random-piece.js';
 
 /** Digits and lower case letters without i, l, o, u: safe in URLs and file names, and in ASCII order. */
 const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';

@@ -1,5 +1,5 @@
 import type { Dns, DnsAnswer, DnsQuestionOptions, DnsRecords, DnsType } from '../contracts/dns.js';
-import type { Timers } from '../timers.js';
+import type { Timers } from '../metrics/timers.js';
 import { dnsFailure, isDnsFailure, type DnsFailureKind } from './failure.js';
 import { questionAddress, questionName } from './question.js';
 import type { Resolver } from './resolver.js';

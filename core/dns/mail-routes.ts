@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto';
 import { isIP } from 'node:net';
-import { normalAddress } from '../ip-address.js';
+import { normalAddress } from '../net/ip-address.js';
 import { dnsFailure, isDnsFailure, type DnsFailure } from './failure.js';
 import type { HopFinder, HopSearch, NextHop, NoRoute, SearchOptions } from './next-hop.js';
 import { isPrivateAddress } from './private-address.js';

@@ -1,5 +1,5 @@
 import { networkInterfaces } from 'node:os';
-import { isLoopbackAddress, normalAddress } from '../ip-address.js';
+import { isLoopbackAddress, normalAddress } from '../net/ip-address.js';
 
 /** Addresses of this machine's interfaces, without loopback. */
 export function ownAddresses(): readonly string[] {

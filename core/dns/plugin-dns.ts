@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../clock.js';
 import type { LiveConfiguration } from '../config/live.js';
-import type { Timers } from '../timers.js';
+import type { Timers } from '../metrics/timers.js';
 import { CachingResolver } from './caching-resolver.js';
 import { DnsLookups } from './lookups.js';
 import type { DnsSettings } from './options.js';

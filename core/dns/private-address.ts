@@ -1,6 +1,6 @@
 import { isIPv6 } from 'node:net';
-import { bitsOf, normalAddress } from '../ip-address.js';
-import { parseNetworks, type NetworkSet } from '../smtp/networks.js';
+import { bitsOf, normalAddress } from '../net/ip-address.js';
+import { parseNetworks, type NetworkSet } from '../net/networks.js';
 
 interface SpecialNetworks {
   /** RFC 6890 and its successors: what is not meant to be reached over the Internet. */

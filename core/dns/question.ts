@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import { domainToASCII } from 'node:url';
-import { normalAddress } from '../ip-address.js';
+import { normalAddress } from '../net/ip-address.js';
 
 /** RFC 1035 §2.3.4, in octets of text without the last dot. */
 const longestName = 253;

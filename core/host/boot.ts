@@ -12,9 +12,9 @@ import { exchanged, type PresentPlugins } from './present-plugins.js';
 import { setUpPlugin, type SetupInput } from './plugin-setup.js';
 import { problem } from '../problem.js';
 import type { RunningPlugin } from './running-plugin.js';
-import type { Service } from '../service.js';
+import type { Service } from './service.js';
 import { SettlingPlugins } from './settling-plugins.js';
-import { isStartError } from '../start-error.js';
+import { isStartError } from '../cli/start-error.js';
 
 export interface HostInput extends SetupInput {
   readonly program: Program;

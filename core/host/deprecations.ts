@@ -1,4 +1,4 @@
-import type { Log } from '../log.js';
+import type { Log } from '../log/log.js';
 
 /** What this version of the kit still takes and a later one will not, by a name of ours. */
 const deprecated = {

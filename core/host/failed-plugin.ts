@@ -1,11 +1,11 @@
 import { isDeepStrictEqual } from 'node:util';
-import { kitVersion } from '../kit-version.js';
+import { kitVersion } from './kit-version.js';
 import type { Plugin } from '../plugin.js';
 import type { SiteOrigin } from './plugin-program.js';
 import { placedSentence } from './plugin-refusal.js';
-import type { SiteEntry } from '../site/site-entry.js';
-import type { UnloadedSite } from '../site/site-plugins.js';
-import { isStartError } from '../start-error.js';
+import type { SiteEntry } from './site-entry.js';
+import type { UnloadedSite } from './site-plugins.js';
+import { isStartError } from '../cli/start-error.js';
 
 /** A plugin of the site that is left out. */
 export interface FailedPlugin {

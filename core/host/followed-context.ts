@@ -3,7 +3,7 @@ import { asProblem } from '../http/failure.js';
 import type { InFlight } from './in-flight.js';
 import type { PluginContext } from '../plugin.js';
 import { classOf } from '../problem.js';
-import type { Hook, HookOptions, Stage } from '../smtp/hook.js';
+import type { Hook, HookOptions, Stage } from '../pipeline/hook.js';
 
 /** Who wants to know how a plugin does. */
 export interface PluginFollower {

@@ -1,8 +1,8 @@
-import type { Log } from '../log.js';
+import type { Log } from '../log/log.js';
 import type { Program } from './plugin-program.js';
 import { refusedOptions } from './plugin-refusal.js';
 import type { RunningPlugin } from './running-plugin.js';
-import { within } from '../time-limit.js';
+import { within } from './time-limit.js';
 
 /**
  * Gives a running plugin other options, and returns the way back. One of the site may not take longer than its entry says; when

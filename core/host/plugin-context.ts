@@ -1,15 +1,15 @@
 import type { Clock } from '../clock.js';
-import type { HealthRegistry } from '../health-registry.js';
+import type { HealthRegistry } from './health-registry.js';
 import type { HttpShell } from '../http/shell.js';
-import type { Log } from '../log.js';
-import type { Metrics } from '../metrics.js';
+import type { Log } from '../log/log.js';
+import type { Metrics } from '../metrics/metrics.js';
 import type { PluginContext } from '../plugin.js';
 import { PluginFolders } from './plugin-folders.js';
 import type { ContextFactory } from './running-plugin.js';
-import type { Hook, HookOptions, Stage } from '../smtp/hook.js';
-import type { Pipeline } from '../smtp/pipeline.js';
-import { placeOf } from '../site/site-plugins.js';
-import { repeat, type Timers } from '../timers.js';
+import type { Hook, HookOptions, Stage } from '../pipeline/hook.js';
+import type { Pipeline } from '../pipeline/pipeline.js';
+import { placeOf } from './site-plugins.js';
+import { repeat, type Timers } from '../metrics/timers.js';
 import { markOf, runAs } from '../watchdog/running-code.js';
 
 /** The parts of the server that a plugin reaches through its context. */

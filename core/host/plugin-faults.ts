@@ -1,7 +1,7 @@
 import type { Clock } from '../clock.js';
 import type { PluginFault } from '../contracts/plugins-overview.js';
-import type { HealthReport } from '../health.js';
-import { redactText } from '../redact.js';
+import type { HealthReport } from './health.js';
+import { redactText } from '../log/redact.js';
 
 /** So many faults within so long make a plugin degraded. */
 const worrying = 3;

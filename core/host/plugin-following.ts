@@ -1,13 +1,13 @@
 import type { PluginHost } from './boot.js';
 import type { LiveConfiguration } from '../config/live.js';
 import { Deprecations } from './deprecations.js';
-import type { HealthRegistry } from '../health-registry.js';
-import type { Log } from '../log.js';
+import type { HealthRegistry } from './health-registry.js';
+import type { Log } from '../log/log.js';
 import type { PluginFaults } from './plugin-faults.js';
 import { tokensOf } from './plugin-program.js';
 import { PluginStates } from './plugin-states.js';
-import type { SiteMemory } from '../site/site-memory.js';
-import type { Pipeline } from '../smtp/pipeline.js';
+import type { SiteMemory } from './site-memory.js';
+import type { Pipeline } from '../pipeline/pipeline.js';
 import { StandIns } from './stand-ins.js';
 
 export interface FollowingInput {

@@ -1,7 +1,7 @@
 import type { Plugin } from '../plugin.js';
-import type { Services } from '../service.js';
-import type { SiteEntry } from '../site/site-entry.js';
-import type { UnloadedSite } from '../site/site-plugins.js';
+import type { Services } from './service.js';
+import type { SiteEntry } from './site-entry.js';
+import type { UnloadedSite } from './site-plugins.js';
 
 /** Where a plugin of the site comes from. */
 export interface SiteOrigin {

@@ -1,9 +1,9 @@
-import type { Log } from '../log.js';
+import type { Log } from '../log/log.js';
 import type { Plugin } from '../plugin.js';
 import { tokensOf, type Program } from './plugin-program.js';
 import { RunningPlugin, type ContextFactory, type FaultSink } from './running-plugin.js';
-import type { Services } from '../service.js';
-import { within } from '../time-limit.js';
+import type { Services } from './service.js';
+import { within } from './time-limit.js';
 
 export interface SetupInput {
   readonly contextOf: ContextFactory;

@@ -2,13 +2,13 @@ import type { PluginHost } from './boot.js';
 import type { PluginsOverview, PluginState } from '../contracts/plugins-overview.js';
 import type { Deprecations } from './deprecations.js';
 import type { FailedPlugin } from './failed-plugin.js';
-import type { HealthRegistry } from '../health-registry.js';
+import type { HealthRegistry } from './health-registry.js';
 import type { PluginFaults } from './plugin-faults.js';
-import { kitVersion } from '../kit-version.js';
+import { kitVersion } from './kit-version.js';
 import { tokensOf } from './plugin-program.js';
 import type { RunningPlugin } from './running-plugin.js';
-import { versionsOf } from '../site/site-modules.js';
-import type { Pipeline } from '../smtp/pipeline.js';
+import { versionsOf } from './site-modules.js';
+import type { Pipeline } from '../pipeline/pipeline.js';
 
 export interface StatesInput {
   /** They are started behind the overview, which one of them shows. */

@@ -1,7 +1,7 @@
 import type { Plugin } from '../plugin.js';
 import { tokensOf, type Program, type SiteOrigin } from './plugin-program.js';
-import type { LoadedSite } from '../site/site-plugins.js';
-import { startError, type StartError } from '../start-error.js';
+import type { LoadedSite } from './site-plugins.js';
+import { startError, type StartError } from '../cli/start-error.js';
 
 /** All plugins that there are, whether or not they are switched on. */
 export type PluginSupply = Omit<Program, 'options'>;

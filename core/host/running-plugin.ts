@@ -1,6 +1,6 @@
 import { followedContext } from './followed-context.js';
 import { InFlight } from './in-flight.js';
-import type { Log } from '../log.js';
+import type { Log } from '../log/log.js';
 import type { Plugin, PluginContext } from '../plugin.js';
 import { Registrations } from './registrations.js';
 import { markOf, runAs } from '../watchdog/running-code.js';

@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
-import type { Log } from '../log.js';
+import type { Log } from '../log/log.js';
 import type { RunningPlugin } from './running-plugin.js';
-import { within } from '../time-limit.js';
+import { within } from './time-limit.js';
 
 /** How long those that have left are kept for what began with them. */
 const mostSettlingMs = 10 * 60_000;

@@ -1,7 +1,7 @@
 import type { FailedPlugin } from './failed-plugin.js';
-import type { SiteMemory } from '../site/site-memory.js';
-import type { Pipeline } from '../smtp/pipeline.js';
-import { defer } from '../smtp/verdict.js';
+import type { SiteMemory } from './site-memory.js';
+import type { Pipeline } from '../pipeline/pipeline.js';
+import { defer } from '../pipeline/verdict.js';
 
 /**
  * Hooks in the place of plugins that are left out and had a part in where mail goes: it waits with its senders, and is neither

@@ -1,8 +1,8 @@
 import type { PluginHost } from './boot.js';
 import type { FaultSink } from './running-plugin.js';
-import type { Log } from '../log.js';
-import { framesOf, isOurCode } from '../plugin-tools/error-place.js';
-import { sitePlaceOf, sitePlaces } from '../site/site-places.js';
+import type { Log } from '../log/log.js';
+import { framesOf, isOurCode } from './error-place.js';
+import { sitePlaceOf, sitePlaces } from './site-places.js';
 
 /** What nobody caught. */
 export interface StrayError {

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { isIP } from 'node:net';
 import type { Clock } from '../clock.js';
-import { normalAddress } from '../ip-address.js';
-import type { Log } from '../log.js';
+import { normalAddress } from '../net/ip-address.js';
+import type { Log } from '../log/log.js';
 import type { PluginContext } from '../plugin.js';
-import type { NetworkSet } from '../smtp/networks.js';
+import type { NetworkSet } from '../net/networks.js';
 import type { Context, Next, Stage } from './exchange.js';
 import { isLoopback, plainAddress } from './host.js';
 

@@ -1,9 +1,9 @@
-import { secondsText } from '../counted.js';
-import { clientKey } from '../ip-address.js';
-import type { Log } from '../log.js';
-import { canHashNow, onBehalfOf } from '../password.js';
-import { printable } from '../printable.js';
-import type { AttemptLimiter } from '../rate.js';
+import { secondsText } from '../text/counted.js';
+import { clientKey } from '../net/ip-address.js';
+import type { Log } from '../log/log.js';
+import { canHashNow, onBehalfOf } from '../auth/password.js';
+import { printable } from '../text/printable.js';
+import type { AttemptLimiter } from '../auth/rate.js';
 import { isProblem, problem, type Problem } from '../problem.js';
 import type { Gate } from './access-rules.js';
 import type { Accounts } from './accounts.js';

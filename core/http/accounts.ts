@@ -4,9 +4,9 @@ import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
 import type { Clock } from '../clock.js';
 import { openDocument } from '../disk/document.js';
-import { passwordComplaint } from '../password-rule.js';
-import { hashPassword, verifyNobody, verifyPassword } from '../password.js';
-import { startError } from '../start-error.js';
+import { passwordComplaint } from '../auth/password-rule.js';
+import { hashPassword, verifyNobody, verifyPassword } from '../auth/password.js';
+import { startError } from '../cli/start-error.js';
 import type { Account } from './endpoint.js';
 import type { ConfiguredAccount } from './options.js';
 

@@ -9,9 +9,9 @@ import {
   statSync,
   type WriteStream,
 } from 'node:fs';
-import { auditPath } from '../audit-path.js';
+import { auditPath } from '../log/audit-path.js';
 import type { Clock } from '../clock.js';
-import type { Log } from '../log.js';
+import type { Log } from '../log/log.js';
 import type { PluginContext } from '../plugin.js';
 import type { Context, Next, Stage } from './exchange.js';
 

@@ -4,7 +4,7 @@ import { readFile, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../clock.js';
 import { writeFileAtomic } from '../disk/atomic.js';
-import type { Log } from '../log.js';
+import type { Log } from '../log/log.js';
 import { problem } from '../problem.js';
 
 /** An answer as it went out. */

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { secret } from '../config/outline.js';
-import { SocketName } from '../inherited-sockets.js';
-import { NetworkList } from '../smtp/networks.js';
+import { SocketName } from '../net/inherited-sockets.js';
+import { NetworkList } from '../net/networks.js';
 
 const name = z
   .string()

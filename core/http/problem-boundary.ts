@@ -1,5 +1,5 @@
 import { classOf, problem, type Problem } from '../problem.js';
-import type { Log } from '../log.js';
+import type { Log } from '../log/log.js';
 import { wantsFragment, type Context, type Next, type Stage } from './exchange.js';
 import { asProblem } from './failure.js';
 import { prefersHtml } from './negotiation.js';

@@ -1,10 +1,10 @@
 import { createServer, STATUS_CODES, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { clientKey } from '../ip-address.js';
-import type { Log } from '../log.js';
-import { connectionShares } from '../process-limits.js';
-import { startError } from '../start-error.js';
+import { clientKey } from '../net/ip-address.js';
+import type { Log } from '../log/log.js';
+import { connectionShares } from '../host/process-limits.js';
+import { startError } from '../cli/start-error.js';
 import type { HttpLimits } from './options.js';
 
 /** An address, or a socket that was listening before this process began. */

@@ -1,8 +1,8 @@
 import { mkdir, open, readdir, rm, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../clock.js';
-import { counted } from '../counted.js';
-import type { HealthReport } from '../health.js';
+import { counted } from '../text/counted.js';
+import type { HealthReport } from '../host/health.js';
 
 export interface LogFileOptions {
   /** Absolute folder; made 0700 when missing. */

@@ -1,5 +1,5 @@
 import { format } from 'node:util';
-import type { Log } from '../log.js';
+import type { Log } from './log.js';
 
 type Write = (entry: unknown, message?: unknown, ...values: readonly unknown[]) => void;
 

@@ -1,4 +1,4 @@
-import { mayHoldSecret, redactFields } from '../redact.js';
+import { mayHoldSecret, redactFields } from './redact.js';
 
 /** Bytes of a line with its line end. Longer ones are cut, so that a reader can trust the bound. */
 export const MAX_LINE_BYTES = 8192;

@@ -1,8 +1,8 @@
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { packageRoot } from '../installation.js';
+import { packageRoot } from '../host/installation.js';
 import type { Plugin } from '../plugin.js';
-import { placeOf } from '../site/site-plugins.js';
+import { placeOf } from '../host/site-plugins.js';
 import type { PluginPlace } from './plugin-place.js';
 
 /** Where the code of each plugin lies: the site's where it was loaded from, the others in this package. */

@@ -12,12 +12,12 @@ import {
   type DoctorInput,
   type Finding,
 } from '../../core/contracts/doctor-check.js';
-import { counted } from '../../core/counted.js';
+import { counted } from '../../core/text/counted.js';
 import { faultCode, isMissing } from '../../core/disk/fault.js';
 import { isDnsFailure } from '../../core/dns/failure.js';
 import { SystemResolver } from '../../core/dns/system-resolver.js';
-import { isStartError } from '../../core/start-error.js';
-import { openDestinationControls } from './destination-controls.js';
+import { isStartError } from '../../core/cli/start-error.js';
+import { openDestinationControls } from './delivery/destination-controls.js';
 import { lookAtStoppedQueue } from './queue/look.js';
 import type { ClientQueueSettings } from './options.js';
 

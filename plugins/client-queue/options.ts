@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { secret } from '../../core/config/outline.js';
 import { nameServer } from '../../core/dns/options.js';
-import { replyCategories } from './reply-classification.js';
+import { replyCategories } from './delivery/reply-classification.js';
 
 const seconds = (fallback: number, description: string) =>
   z.int().min(1).default(fallback).describe(`${description} Seconds.`);

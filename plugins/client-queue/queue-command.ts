@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import type { Command } from '../../core/command.js';
-import { counted } from '../../core/counted.js';
-import { startError } from '../../core/start-error.js';
+import type { Command } from '../../core/cli/command.js';
+import { counted } from '../../core/text/counted.js';
+import { startError } from '../../core/cli/start-error.js';
 import type { ClientQueueSettings } from './options.js';
 
 const usage = [

@@ -1,8 +1,8 @@
 import { constants } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
-import { auditPath } from '../../core/audit-path.js';
+import { auditPath } from '../../core/log/audit-path.js';
 import { problem } from '../../core/problem.js';
-import { redact } from '../../core/redact.js';
+import { redact } from '../../core/log/redact.js';
 
 /** One line of the audit log, as it was written. */
 export interface AuditEntry {

@@ -3,7 +3,7 @@ import { statSync, watch, type FSWatcher } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { WatchedCode } from '../../core/contracts/server.js';
-import type { Log } from '../../core/log.js';
+import type { Log } from '../../core/log/log.js';
 
 export interface FileWatchInput {
   readonly path: string;

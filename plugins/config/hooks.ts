@@ -1,6 +1,6 @@
-import type { Hook } from '../../core/smtp/hook.js';
-import type { NetworkSet } from '../../core/smtp/networks.js';
-import { defer, next } from '../../core/smtp/verdict.js';
+import type { Hook } from '../../core/pipeline/hook.js';
+import type { NetworkSet } from '../../core/net/networks.js';
+import { defer, next } from '../../core/pipeline/verdict.js';
 import type { ConfigSettings } from './options.js';
 
 /** A note of the session: true when its client is in one of the relay networks, and may send to anybody. */

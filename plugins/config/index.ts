@@ -5,15 +5,15 @@ import { lifecycle } from '../../core/contracts/lifecycle.js';
 import { configuration, reloading } from '../../core/contracts/server.js';
 import { definePlugin, type PluginContext } from '../../core/plugin.js';
 import { isProblem } from '../../core/problem.js';
-import { parseNetworks } from '../../core/smtp/networks.js';
-import { auditEndpoint } from './audit-endpoint.js';
+import { parseNetworks } from '../../core/net/networks.js';
+import { auditEndpoint } from './http/audit-endpoint.js';
 import { FileWatch } from './file-watch.js';
 import { maintenanceHook, senderHook } from './hooks.js';
 import { ConfigOptions } from './options.js';
-import { configEndpoints } from './routes.js';
-import { SourceKinds } from './source-kinds.js';
-import { syncEndpoints } from './sync-endpoints.js';
-import { Sync, type SyncInput } from './sync.js';
+import { configEndpoints } from './http/routes.js';
+import { SourceKinds } from './sync/source-kinds.js';
+import { syncEndpoints } from './http/sync-endpoints.js';
+import { Sync, type SyncInput } from './sync/sync.js';
 
 /** Shows, reloads and pulls the configuration, and applies its general rules to SMTP: maintenance mode and relay networks. */
 export const config = definePlugin({

@@ -2,8 +2,8 @@ import type { Clock } from '../../core/clock.js';
 import { sha256Of } from '../../core/config/layer-folder.js';
 import type { SkippedFile } from '../../core/contracts/configuration-source.js';
 import { isProblem, type Problem } from '../../core/problem.js';
-import { redactText } from '../../core/redact.js';
-import type { PulledFile } from './pulled-layers.js';
+import { redactText } from '../../core/log/redact.js';
+import type { PulledFile } from './sync/pulled-layers.js';
 
 /** Until the same files are offered again by themselves, in milliseconds. */
 const againAfterMs = 600_000;

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { SyncOptions } from './sync-options.js';
+import { SyncOptions } from './sync/sync-options.js';
 
 export const ConfigOptions = z.strictObject({
   maintenance: z

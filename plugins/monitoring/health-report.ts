@@ -1,7 +1,7 @@
 import type { HealthOverview } from '../../core/contracts/server.js';
-import type { ComponentHealth, HealthState } from '../../core/health.js';
-import type { Log } from '../../core/log.js';
-import { version } from './own-package.js';
+import type { ComponentHealth, HealthState } from '../../core/host/health.js';
+import type { Log } from '../../core/log/log.js';
+import { version } from './system/own-package.js';
 
 export type HealthWord = 'UP' | 'DEGRADED' | 'DOWN';
 

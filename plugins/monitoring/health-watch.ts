@@ -1,14 +1,14 @@
 import { memoryUsage } from 'node:process';
 import type { Catalogue, Configuration, HealthOverview } from '../../core/contracts/server.js';
 import type { PluginContext } from '../../core/plugin.js';
-import type { Activity } from './activity.js';
-import { DiskSpace, spaceOf } from './disk-space.js';
-import { EventLoop } from './event-loop.js';
+import type { Activity } from './charts/activity.js';
+import { DiskSpace, spaceOf } from './system/disk-space.js';
+import { EventLoop } from './system/event-loop.js';
 import { HealthChanges } from './health-report.js';
 import { HookFailures } from './hook-failures.js';
 import type { MonitoringSettings } from './options.js';
-import { SessionRoom } from './session-room.js';
-import { WriteProbe } from './write-probe.js';
+import { SessionRoom } from './system/session-room.js';
+import { WriteProbe } from './system/write-probe.js';
 
 /** How often disk, event loop, hooks and health are looked at. */
 const SAMPLE_SECONDS = 10;

@@ -1,6 +1,6 @@
 import type { Clock } from '../../core/clock.js';
-import type { HealthReport } from '../../core/health.js';
-import type { HookDescription } from '../../core/smtp/hook.js';
+import type { HealthReport } from '../../core/host/health.js';
+import type { HookDescription } from '../../core/pipeline/hook.js';
 
 /** How long a failure is remembered. */
 const MEMORY_MS = 5 * 60_000;

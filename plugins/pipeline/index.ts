@@ -3,7 +3,7 @@ import { pluginsOverview } from '../../core/contracts/plugins-overview.js';
 import { catalogue } from '../../core/contracts/server.js';
 import { definePlugin } from '../../core/plugin.js';
 import { PipelineOptions } from './options.js';
-import { pipelineEndpoints } from './routes.js';
+import { pipelineEndpoints } from './http/routes.js';
 
 /** Shows what decides about mail, and explains what would happen to one. */
 export const pipeline = definePlugin({

@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import type { Command, OwnerCall } from '../../core/command.js';
-import { counted } from '../../core/counted.js';
+import type { Command, OwnerCall } from '../../core/cli/command.js';
+import { counted } from '../../core/text/counted.js';
 import { parseAddress } from '../../core/mime/address.js';
-import { startError } from '../../core/start-error.js';
+import { startError } from '../../core/cli/start-error.js';
 
 const usage = ['postern mailbox remove NAME    remove a mailbox with all its messages; its user must be gone'] as const;
 

@@ -1,9 +1,9 @@
 import type { Clock } from '../../core/clock.js';
 import type { Directory, MailUser } from '../../core/contracts/directory.js';
 import type { Configuration } from '../../core/contracts/server.js';
-import { CredentialCache } from '../../core/credential-cache.js';
+import { CredentialCache } from '../../core/auth/credential-cache.js';
 import type { Address } from '../../core/mime/address.js';
-import { verifyNobody, verifyPassword } from '../../core/password.js';
+import { verifyNobody, verifyPassword } from '../../core/auth/password.js';
 import type { UsersSettings } from './options.js';
 import type { UserRecords } from './user-records.js';
 import { asMailUser, type UserRecord } from './user.js';

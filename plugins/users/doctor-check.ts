@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { advice, fine, type DoctorCheck } from '../../core/contracts/doctor-check.js';
-import { counted } from '../../core/counted.js';
+import { counted } from '../../core/text/counted.js';
 import type { UsersSettings } from './options.js';
 import { openUserRecords } from './user-records.js';
 

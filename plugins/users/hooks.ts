@@ -1,10 +1,10 @@
-import { secondsText } from '../../core/counted.js';
+import { secondsText } from '../../core/text/counted.js';
 import type { MailUser } from '../../core/contracts/directory.js';
 import type { Address } from '../../core/mime/address.js';
 import { isProblem } from '../../core/problem.js';
-import type { Hook } from '../../core/smtp/hook.js';
-import type { SmtpSession, Transaction } from '../../core/smtp/transaction.js';
-import { accept, defer, next, reject, route, type Verdict } from '../../core/smtp/verdict.js';
+import type { Hook } from '../../core/pipeline/hook.js';
+import type { SmtpSession, Transaction } from '../../core/pipeline/transaction.js';
+import { accept, defer, next, reject, route, type Verdict } from '../../core/pipeline/verdict.js';
 import { looksRouted, type Destination } from './directory.js';
 import type { SignedInSessions } from './sessions.js';
 import type { SignIns } from './sign-ins.js';

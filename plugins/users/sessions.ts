@@ -1,6 +1,6 @@
-import type { Hook } from '../../core/smtp/hook.js';
-import type { SmtpSession } from '../../core/smtp/transaction.js';
-import { defer, next } from '../../core/smtp/verdict.js';
+import type { Hook } from '../../core/pipeline/hook.js';
+import type { SmtpSession } from '../../core/pipeline/transaction.js';
+import { defer, next } from '../../core/pipeline/verdict.js';
 import type { UserDirectory } from './directory.js';
 
 type Credentials = Pick<UserDirectory, 'credentialOf'>;

@@ -1,5 +1,5 @@
 import type { Directory, MailUser } from '../../core/contracts/directory.js';
-import type { AttemptLimiter } from '../../core/rate.js';
+import type { AttemptLimiter } from '../../core/auth/rate.js';
 import type { UserDirectory } from './directory.js';
 
 export interface Attempt {

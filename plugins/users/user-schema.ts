@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { longestPassword, shortestPassword } from '../../core/password-rule.js';
+import { longestPassword, shortestPassword } from '../../core/auth/password-rule.js';
 
 /** What requests about users hold and what they are answered. */
 

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { MailUser } from '../../core/contracts/directory.js';
 import { parseAddress } from '../../core/mime/address.js';
-import { isPasswordHash } from '../../core/password.js';
+import { isPasswordHash } from '../../core/auth/password.js';
 import { isAlias, isUsername } from './username.js';
 
 /** A user as `users.json` keeps it. */

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import type { Durability } from '../../core/disk/file-spool.js';
+import type { Durability } from '../../core/spool/file-spool.js';
 import { account, recover } from './account.js';
 
 const script = fileURLToPath(new URL('../plugins/store/delivering-process.js', import.meta.url));

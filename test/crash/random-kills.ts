@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Durability } from '../../core/disk/file-spool.js';
+import type { Durability } from '../../core/spool/file-spool.js';
 import { maildirMessages } from '../support/mailbox-reader.js';
 import { ServerProcess } from '../support/server-process.js';
 import { Ledger } from './ledger.js';

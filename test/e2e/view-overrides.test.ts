@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
-import { checkConfiguration } from '../../core/configuration-check.js';
+import { checkConfiguration } from '../../plugins/doctor/configuration-check.js';
 import { startInProcess } from '../support/in-process-server.js';
 import { freeListeners } from '../support/server-process.js';
 

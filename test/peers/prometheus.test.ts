@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
-import { charts } from '../../plugins/monitoring/charts.js';
+import { charts } from '../../plugins/monitoring/charts/charts.js';
 import { deliver, lines } from '../support/delivery.js';
 import { suiteEnding } from '../support/ending.js';
 import { startInProcess, type InProcessServer } from '../support/in-process-server.js';

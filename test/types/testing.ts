@@ -1,5 +1,5 @@
 import { definePlugin } from '../../core/plugin.js';
-import { drive, FakeClock, FakeDns, message, type ClientAnswer } from '../../core/testing/index.js';
+import { drive, FakeClock, FakeDns, message, type ClientAnswer } from '../kit/index.js';
 
 const plugin = definePlugin({ name: 'typed', setup() {} });
 

@@ -1,4 +1,4 @@
-import type { Reply } from '../reply.js';
+import type { Reply } from '../protocol/reply.js';
 
 /** What the server offers (RFC 5321 §4.1.1.1). */
 export interface Capabilities {

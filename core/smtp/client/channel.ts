@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Clock } from '../../clock.js';
-import type { Reply } from '../reply.js';
+import type { Reply } from '../protocol/reply.js';
 import { Deadline } from './deadline.js';
 import {
   closedFailure,

@@ -1,6 +1,6 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import type { Clock } from '../../clock.js';
-import { isLoopbackAddress } from '../../ip-address.js';
+import { isLoopbackAddress } from '../../net/ip-address.js';
 import type { ClientDeadlines } from './deadlines.js';
 import type { Transcript } from './transcript.js';
 

@@ -1,4 +1,4 @@
-import type { Reply } from '../reply.js';
+import type { Reply } from '../protocol/reply.js';
 
 /** Where in the session something went wrong. `body` is the text behind 354, `final` the reply to the last dot. */
 export type ClientStep =

@@ -1,5 +1,5 @@
 import { isIPv6 } from 'node:net';
-import { normalAddress } from '../../ip-address.js';
+import { normalAddress } from '../../net/ip-address.js';
 import type { Capabilities } from './capabilities.js';
 import type { ClientIdentity } from './destination.js';
 import { encodeXtext } from './xtext.js';

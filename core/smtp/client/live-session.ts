@@ -1,4 +1,4 @@
-import type { Reply } from '../reply.js';
+import type { Reply } from '../protocol/reply.js';
 import type { Capabilities } from './capabilities.js';
 import type { Answer, Channel } from './channel.js';
 import { ContentWriter } from './content-writer.js';

@@ -1,4 +1,4 @@
-import type { Reply } from '../reply.js';
+import type { Reply } from '../protocol/reply.js';
 import type { ClientFailure } from './failure.js';
 
 /** Parameters of MAIL. Each is sent only where the server offers its extension; what the message needs and is not offered fails. */

@@ -1,5 +1,5 @@
 import { systemClock } from '../../clock.js';
-import type { Reply } from '../reply.js';
+import type { Reply } from '../protocol/reply.js';
 import { noCapabilities, readCapabilities, type Capabilities } from './capabilities.js';
 import { Channel } from './channel.js';
 import { standardDeadlines, type ClientDeadlines } from './deadlines.js';

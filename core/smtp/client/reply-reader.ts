@@ -1,4 +1,4 @@
-import { reply, type Reply } from '../reply.js';
+import { reply, type Reply } from '../protocol/reply.js';
 
 /** What is kept of a line; RFC 5321 §4.5.3.1.5 allows 512 octets, some servers say more. */
 const maxLineBytes = 4096;

@@ -1,4 +1,4 @@
-import type { Reply } from '../reply.js';
+import type { Reply } from '../protocol/reply.js';
 import type { Capabilities } from './capabilities.js';
 import type { ClientFailure } from './failure.js';
 import type {

@@ -1,5 +1,5 @@
 import { isAscii } from '../../mime/character.js';
-import type { Reply } from '../reply.js';
+import type { Reply } from '../protocol/reply.js';
 import type { Capabilities } from './capabilities.js';
 import type { Answer, Channel } from './channel.js';
 import { ContentWriter } from './content-writer.js';

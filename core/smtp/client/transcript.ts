@@ -1,5 +1,5 @@
 import type { ClientFailure, ClientStep } from './failure.js';
-import type { Reply } from '../reply.js';
+import type { Reply } from '../protocol/reply.js';
 
 /** One step of the dialogue as it is shown; without credentials. */
 export interface TranscriptEntry {

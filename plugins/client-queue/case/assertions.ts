@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
-import { compilePattern, type Pattern } from '../../../core/pattern.js';
+import { compilePattern, type Pattern } from '../../../core/text/pattern.js';
 import type { TranscriptEntry } from '../../../core/smtp/client/transcript.js';
 import { at } from './invalid-place.js';
 

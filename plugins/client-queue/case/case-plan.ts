@@ -1,8 +1,8 @@
 import type { HopFinder, NextHop } from '../../../core/dns/next-hop.js';
 import type { TlsPolicy, ClientCredentials } from '../../../core/smtp/client/destination.js';
 import { problem } from '../../../core/problem.js';
-import { DestinationRules, readDestination } from '../destination-key.js';
-import { domainTls } from '../domain-tls.js';
+import { DestinationRules, readDestination } from '../delivery/destination-key.js';
+import { domainTls } from '../delivery/domain-tls.js';
 import type { ClientQueueSettings, Route } from '../options.js';
 import type { CaseDefinition } from './definition.js';
 import type { TargetList } from './target-list.js';

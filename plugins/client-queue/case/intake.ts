@@ -1,13 +1,13 @@
 import type { SubmissionService } from '../../../core/contracts/submission.js';
-import { counted } from '../../../core/counted.js';
+import { counted } from '../../../core/text/counted.js';
 import { parseAddress } from '../../../core/mime/address.js';
 import { LineEndings } from '../../../core/mime/line-endings.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import type { HopFinder } from '../../../core/dns/next-hop.js';
-import type { Hop } from '../../../core/smtp/verdict.js';
+import type { Hop } from '../../../core/pipeline/verdict.js';
 import type { OutgoingContent } from '../../../core/smtp/client/message.js';
-import { routeKey } from '../destination-key.js';
-import { namedServersKey } from '../named-servers.js';
+import { routeKey } from '../delivery/destination-key.js';
+import { namedServersKey } from '../delivery/named-servers.js';
 import type { ClientQueueSettings } from '../options.js';
 import { routeOf } from './case-plan.js';
 import type { OutgoingRequest } from './outgoing-request.js';

@@ -1,4 +1,4 @@
-import { abortAfter } from '../../../core/abort-after.js';
+import { abortAfter } from '../../../core/host/abort-after.js';
 import { uniqueId } from '../../../core/disk/id.js';
 import type { HopFinder } from '../../../core/dns/next-hop.js';
 import { problem } from '../../../core/problem.js';

@@ -1,8 +1,8 @@
 import { isIP } from 'node:net';
 import type { HopFinder, NextHop } from '../../../core/dns/next-hop.js';
-import { normalAddress } from '../../../core/ip-address.js';
+import { normalAddress } from '../../../core/net/ip-address.js';
 import { problem, type Problem } from '../../../core/problem.js';
-import { parseNetworks, type NetworkSet } from '../../../core/smtp/networks.js';
+import { parseNetworks, type NetworkSet } from '../../../core/net/networks.js';
 
 export interface Target {
   readonly host: string;

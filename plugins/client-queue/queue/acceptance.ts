@@ -1,7 +1,7 @@
 import type { NewEntry } from '../../../core/contracts/queue-entry.js';
 import type { PreparedEntry } from '../../../core/contracts/relay-queue.js';
-import type { SpooledMessage } from '../../../core/disk/spool.js';
-import type { Log } from '../../../core/log.js';
+import type { SpooledMessage } from '../../../core/spool/spool.js';
+import type { Log } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';
 import type { StoredAcceptInput } from './stored-entry.js';
 import type { Bodies, PlacedBody } from './bodies.js';

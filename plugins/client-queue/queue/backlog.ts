@@ -1,4 +1,4 @@
-import type { Log } from '../../../core/log.js';
+import type { Log } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';
 import type { Journal } from './journal.js';
 import type { QueuedEntry } from './queued-entry.js';

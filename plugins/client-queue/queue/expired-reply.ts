@@ -1,5 +1,5 @@
 import type { RecordedReply } from '../../../core/contracts/queue-entry.js';
-import { counted } from '../../../core/counted.js';
+import { counted } from '../../../core/text/counted.js';
 
 /** Status of mail that was tried for too long (RFC 3463 §3.5, X.4.7). */
 const expiredStatus = '5.4.7';

@@ -19,10 +19,10 @@ import type {
   RelayQueue,
 } from '../../../core/contracts/relay-queue.js';
 import type { Clock } from '../../../core/clock.js';
-import { counted } from '../../../core/counted.js';
+import { counted } from '../../../core/text/counted.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
-import type { Placement, SpooledMessage } from '../../../core/disk/spool.js';
-import type { Log } from '../../../core/log.js';
+import type { Placement, SpooledMessage } from '../../../core/spool/spool.js';
+import type { Log } from '../../../core/log/log.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import { Acceptance } from './acceptance.js';
 import type { Bodies } from './bodies.js';

@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { z } from 'zod';
-import { CommitLog, type CommitLogOptions } from '../../../core/disk/commit-log.js';
+import { CommitLog, type CommitLogOptions } from '../../../core/spool/commit-log.js';
 import { problem } from '../../../core/problem.js';
 import { Change } from './change.js';
 import { storeEntry, StoredAccept, StoredEntry, type StoredAcceptInput } from './stored-entry.js';

@@ -1,7 +1,7 @@
 import type { Clock } from '../../../core/clock.js';
 import { asStorageProblem, faultCode } from '../../../core/disk/fault.js';
-import { AppendFailed, LogFull } from '../../../core/disk/log-failure.js';
-import type { Log } from '../../../core/log.js';
+import { AppendFailed, LogFull } from '../../../core/spool/log-failure.js';
+import type { Log } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';
 import { applyChange, type Change, type ChangeGround } from './change.js';
 import { Backlog } from './backlog.js';

@@ -12,7 +12,7 @@ import { openRegularFile } from '../../../core/disk/regular-file.js';
 import { envelopeLineOf } from './body-envelope.js';
 import { FileStream } from './file-stream.js';
 import { readWhole } from './whole-file.js';
-import type { Log } from '../../../core/log.js';
+import type { Log } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';
 
 export interface QuarantineInput {

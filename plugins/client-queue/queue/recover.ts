@@ -6,7 +6,7 @@ import { writeDurable } from '../../../core/disk/atomic.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import { folderSyncOf } from '../../../core/disk/folder.js';
 import { openRegularFile } from '../../../core/disk/regular-file.js';
-import type { Log } from '../../../core/log.js';
+import type { Log } from '../../../core/log/log.js';
 import { isProblem } from '../../../core/problem.js';
 import type { Acceptance } from './acceptance.js';
 import type { Bodies } from './bodies.js';

@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { join } from 'node:path';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
-import type { Log } from '../../../core/log.js';
+import type { Log } from '../../../core/log/log.js';
 import type { Journal } from './journal.js';
 import type { QueuedEntry } from './queued-entry.js';
 import type { SnapshotFile } from './snapshot-file.js';

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { isMissing } from '../../../core/disk/fault.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
-import type { Log } from '../../../core/log.js';
+import type { Log } from '../../../core/log/log.js';
 import { envelopeLineOf, envelopeSuffix } from './body-envelope.js';
 import { bodySuffix, shards, type Bodies } from './bodies.js';
 import type { Quarantine } from './quarantine.js';

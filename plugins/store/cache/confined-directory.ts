@@ -11,7 +11,7 @@ import {
 } from 'node:fs';
 import { join, sep } from 'node:path';
 import { isAbsent } from '../../../core/disk/confinement.js';
-import { type Stamp, stampOf } from '../folder-stamp.js';
+import { type Stamp, stampOf } from '../folders/folder-stamp.js';
 
 /** Names that are read at once; with more, reading gets slower. */
 const namesAtOnce = 1000;

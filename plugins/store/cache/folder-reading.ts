@@ -1,8 +1,8 @@
 import { join } from 'node:path';
-import { isSettled, maildirNames, type Stamp, stampAt } from '../folder-stamp.js';
+import { isSettled, maildirNames, type Stamp, stampAt } from '../folders/folder-stamp.js';
 import { ConfinedDirectory } from './confined-directory.js';
 import { type FolderRows, silentRow } from './folder-rows.js';
-import { readMessageName } from '../message-name.js';
+import { readMessageName } from '../maildir/message-name.js';
 import { type FileFacts, RowBuilder } from './row-builder.js';
 import { isSame, mergeRows, noRows, type Reread, widened } from './row-merge.js';
 

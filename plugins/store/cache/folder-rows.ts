@@ -1,5 +1,5 @@
-import { readMessageName } from '../message-name.js';
-import type { MessageEntry } from '../message-entry.js';
+import { readMessageName } from '../maildir/message-name.js';
+import type { MessageEntry } from '../maildir/message-entry.js';
 import type { NamePool } from './name-pool.js';
 
 /**

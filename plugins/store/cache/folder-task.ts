@@ -1,4 +1,4 @@
-import type { MessageEntry } from '../message-entry.js';
+import type { MessageEntry } from '../maildir/message-entry.js';
 import type { CacheSite } from './cached-folder.js';
 import type { RowFilter } from './row-filter.js';
 import type { SummaryRecord } from './summary-record.js';

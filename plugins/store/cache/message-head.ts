@@ -1,6 +1,6 @@
 import { closeSync, readSync } from 'node:fs';
 import { join } from 'node:path';
-import { summarise, type Summary } from '../../../core/mime/summary.js';
+import { summarise, type Summary } from '../mime/summary.js';
 import { ConfinedDirectory } from './confined-directory.js';
 import { type FolderRows, hasBit, nameAt, rowBits } from './folder-rows.js';
 import type { SummaryRecord } from './summary-record.js';

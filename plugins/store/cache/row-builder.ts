@@ -1,4 +1,4 @@
-import { NameScan } from '../message-name.js';
+import { NameScan } from '../maildir/message-name.js';
 import { compareRows, copyRow, emptyRows, type FolderRows, rowBits } from './folder-rows.js';
 import { NamePool } from './name-pool.js';
 import { newestFirst } from './row-order.js';

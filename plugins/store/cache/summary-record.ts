@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib';
 import type { DisplayAddress } from '../../../core/mime/address-list.js';
-import type { Summary } from '../../../core/mime/summary.js';
+import type { Summary } from '../mime/summary.js';
 
 /**
  * What was read of one message, as it lies in the log of summaries. Numbers are little-endian.

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { LiveConfiguration } from '../../../core/config/live.js';
 import { loadConfiguration } from '../../../core/config/load.js';
 import { supplyOf } from '../../../core/host/plugin-supply.js';
-import { recordingLog, type LogLine } from '../smtp/test-engine.js';
+import { recordingLog, type LogLine } from '../smtp/server/test-engine.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 test('a watcher that never ends refuses a reload in its time, and does not hold up the way back', async (t) => {

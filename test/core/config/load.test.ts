@@ -9,8 +9,8 @@ import { supplyOf } from '../../../core/host/plugin-supply.js';
 import { secret } from '../../../core/config/outline.js';
 import type { LayerFile } from '../../../core/contracts/server.js';
 import { definePlugin } from '../../../core/plugin.js';
-import { MASK } from '../../../core/redact.js';
-import { isStartError } from '../../../core/start-error.js';
+import { MASK } from '../../../core/log/redact.js';
+import { isStartError } from '../../../core/cli/start-error.js';
 
 const clockwork = definePlugin({
   name: 'clockwork',

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { writeFileAtomic } from '../../../core/disk/atomic.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
-import { FaultyFiles } from './faulty-files.js';
+import { FaultyFiles } from '../spool/faulty-files.js';
 
 test('a replaced file is private, fsynced before it is renamed, and its folder after', async (t) => {
   const folder = await temporaryFolder(t);

@@ -5,9 +5,9 @@ import { test } from 'node:test';
 import { z } from 'zod';
 import { openDocument } from '../../../core/disk/document.js';
 import { isProblem } from '../../../core/problem.js';
-import { isStartError } from '../../../core/start-error.js';
+import { isStartError } from '../../../core/cli/start-error.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
-import { FaultyFiles } from './faulty-files.js';
+import { FaultyFiles } from '../spool/faulty-files.js';
 
 const schema = z.strictObject({ names: z.array(z.string()) });
 const initial = { names: [] };

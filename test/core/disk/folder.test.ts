@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { FolderSync, makeFolder } from '../../../core/disk/folder.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
-import { FaultyFiles } from './faulty-files.js';
+import { FaultyFiles } from '../spool/faulty-files.js';
 
 test('all who wait when the fsync of a folder starts share it', async (t) => {
   const folder = await temporaryFolder(t);

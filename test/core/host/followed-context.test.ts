@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { defineEndpoint, definePlugin, problem, type PluginContext } from '../../../core/plugin.js';
 import { pluginsOverview, type PluginsOverview } from '../../../core/contracts/plugins-overview.js';
-import { drive } from '../../../core/testing/index.js';
+import { drive } from '../../kit/index.js';
 
 const pluginThat = (setup: (context: PluginContext) => void) => definePlugin({ name: 'subject', setup });
 

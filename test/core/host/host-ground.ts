@@ -1,7 +1,7 @@
 import { systemClock } from '../../../core/clock.js';
 import { PluginHost, type HostInput } from '../../../core/host/boot.js';
 import type { Program, SiteOrigin } from '../../../core/host/plugin-program.js';
-import type { Log } from '../../../core/log.js';
+import type { Log } from '../../../core/log/log.js';
 import type { Plugin, PluginContext } from '../../../core/plugin.js';
 
 export const lines: string[] = [];

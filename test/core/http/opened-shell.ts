@@ -8,7 +8,7 @@ import { systemClock, type Clock } from '../../../core/clock.js';
 import { openAccounts } from '../../../core/http/accounts.js';
 import { HttpOptions, type HttpSettings } from '../../../core/http/options.js';
 import { createHttpShell, type HttpShell } from '../../../core/http/shell.js';
-import { Metrics } from '../../../core/metrics.js';
+import { Metrics } from '../../../core/metrics/metrics.js';
 import { demonstration } from './demonstration.js';
 
 export const root = fileURLToPath(new URL('../../../../', import.meta.url));

@@ -3,11 +3,16 @@ import { spawnSync } from 'node:child_process';
 import { suite, test } from 'node:test';
 import { parseAddressList } from '../../../core/mime/address-list.js';
 import { decodeCharset } from '../../../core/mime/charset.js';
-import { type Composition, composeMessage, encodeAttachment, type RawPart } from '../../../core/mime/compose.js';
+import {
+  type Composition,
+  composeMessage,
+  encodeAttachment,
+  type RawPart,
+} from '../../../plugins/store/mime/compose.js';
 import { decodeTransfer } from '../../../core/mime/decode.js';
-import { correspondent } from '../../../core/mime/recipient.js';
+import { correspondent } from '../../../plugins/store/mime/recipient.js';
 import { readStructure } from '../../../core/mime/structure.js';
-import { subjectOf } from '../../../core/mime/summary.js';
+import { subjectOf } from '../../../plugins/store/mime/summary.js';
 
 const plain: Composition = {
   from: correspondent('', 'ann@example.org'),

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { describe, test } from 'node:test';
-import { composeDsn, type DsnInput } from '../../../core/mime/dsn.js';
+import { composeDsn, type DsnInput } from '../../../plugins/client-queue/dsn/dsn.js';
 
 const original = Buffer.from('From: anna@example.org\r\nSubject: hello\r\nMessage-ID: <1@example.org>\r\n\r\n');
 

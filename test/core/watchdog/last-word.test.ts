@@ -28,7 +28,7 @@ async function outlivesItsLastWord(worker: Worker): Promise<void> {
 }
 
 test('the thread of a thread dump is there until the main thread ends it', async (t) => {
-  const worker = startThread(t, '../../../plugins/monitoring/stack-probe.js');
+  const worker = startThread(t, '../../../plugins/monitoring/system/stack-probe.js');
   await once(worker, 'message');
   await outlivesItsLastWord(worker);
 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { closedFailure, timeoutFailure } from '../../../core/smtp/client/failure.js';
-import { DeadHosts } from '../../../plugins/client-queue/dead-hosts.js';
+import { DeadHosts } from '../../../plugins/client-queue/delivery/dead-hosts.js';
 import { HandClock } from '../../support/hand-clock.js';
 
 const server = { address: '192.0.2.1', port: 25 };

@@ -3,8 +3,8 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { isProblem } from '../../../core/problem.js';
-import { isStartError } from '../../../core/start-error.js';
-import { openDestinationControls } from '../../../plugins/client-queue/destination-controls.js';
+import { isStartError } from '../../../core/cli/start-error.js';
+import { openDestinationControls } from '../../../plugins/client-queue/delivery/destination-controls.js';
 import { HandClock } from '../../support/hand-clock.js';
 import { temporaryFolder, type Ending } from '../../support/temporary-folder.js';
 

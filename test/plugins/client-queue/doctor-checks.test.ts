@@ -8,7 +8,7 @@ import { HandClock } from '../../support/hand-clock.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { queueCheck, resolverCheck } from '../../../plugins/client-queue/doctor-checks.js';
 import { ClientQueueOptions } from '../../../plugins/client-queue/options.js';
-import { Examined } from '../../core/doctor/examined.js';
+import { Examined } from '../doctor/examined.js';
 import { SystemResolver } from '../../../core/dns/system-resolver.js';
 
 async function signed(t: TestContext, privateKey: KeyObject, TXT: readonly string[] | undefined, mode = 0o600) {

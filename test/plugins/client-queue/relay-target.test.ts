@@ -1,21 +1,21 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { systemClock } from '../../../core/clock.js';
-import { openSpool } from '../../../core/disk/file-spool.js';
+import { openSpool } from '../../../core/spool/file-spool.js';
 import { join } from 'node:path';
 import { problem } from '../../../core/problem.js';
-import { parseNetworks } from '../../../core/smtp/networks.js';
-import { Pipeline } from '../../../core/smtp/pipeline.js';
-import type { Recipient, SmtpSession, Transaction } from '../../../core/smtp/transaction.js';
-import { hold, route } from '../../../core/smtp/verdict.js';
+import { parseNetworks } from '../../../core/net/networks.js';
+import { Pipeline } from '../../../core/pipeline/pipeline.js';
+import type { Recipient, SmtpSession, Transaction } from '../../../core/pipeline/transaction.js';
+import { hold, route } from '../../../core/pipeline/verdict.js';
 import { parseAddress } from '../../../core/mime/address.js';
-import { DestinationRules } from '../../../plugins/client-queue/destination-key.js';
-import { relayHook } from '../../../plugins/client-queue/relay-hook.js';
-import { queueTargets } from '../../../plugins/client-queue/relay-target.js';
-import { PipelineDelivery } from '../../../core/smtp/local-delivery.js';
-import { rememberingLog } from '../../core/disk/remembering-log.js';
-import { FakeTarget, type FakeTargetOptions } from '../../core/smtp/fake-target.js';
-import { sessionOf, transactionOf } from '../../core/smtp/pipeline-ground.js';
+import { DestinationRules } from '../../../plugins/client-queue/delivery/destination-key.js';
+import { relayHook } from '../../../plugins/client-queue/delivery/relay-hook.js';
+import { queueTargets } from '../../../plugins/client-queue/delivery/relay-target.js';
+import { PipelineDelivery } from '../../../core/pipeline/local-delivery.js';
+import { rememberingLog } from '../../core/spool/remembering-log.js';
+import { FakeTarget, type FakeTargetOptions } from '../../core/pipeline/fake-target.js';
+import { sessionOf, transactionOf } from '../../core/pipeline/pipeline-ground.js';
 import { outboundGround } from './outbound-ground.js';
 
 /** A pipeline with the targets of the queue and one more, `box`, for `local.example`. */

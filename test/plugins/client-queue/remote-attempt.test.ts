@@ -3,9 +3,9 @@ import { test } from 'node:test';
 import type { Lease } from '../../../core/contracts/queue-lease.js';
 import { clientFailure } from '../../../core/smtp/client/failure.js';
 import type { ClientSession } from '../../../core/smtp/client/session.js';
-import { DeadHosts } from '../../../plugins/client-queue/dead-hosts.js';
-import { attemptRemotely } from '../../../plugins/client-queue/remote-attempt.js';
-import { ReplyClassification } from '../../../plugins/client-queue/reply-classification.js';
+import { DeadHosts } from '../../../plugins/client-queue/delivery/dead-hosts.js';
+import { attemptRemotely } from '../../../plugins/client-queue/delivery/remote-attempt.js';
+import { ReplyClassification } from '../../../plugins/client-queue/delivery/reply-classification.js';
 import { HandClock } from '../../support/hand-clock.js';
 import { newEntry } from '../../support/queue-entries.js';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { explainReply, ReplyClassification } from '../../../plugins/client-queue/reply-classification.js';
+import { explainReply, ReplyClassification } from '../../../plugins/client-queue/delivery/reply-classification.js';
 
 const short = (code: number, text: string, step: Parameters<typeof explainReply>[3] = 'rcpt'): string => {
   const [, status = null, rest = text] = /^([245]\.\d+\.\d+) (.*)$/.exec(text) ?? [];

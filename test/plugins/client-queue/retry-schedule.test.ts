@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { RetrySchedule } from '../../../plugins/client-queue/retry-schedule.js';
+import { RetrySchedule } from '../../../plugins/client-queue/delivery/retry-schedule.js';
 
 const settings = { firstSeconds: 300, factor: 2, maxSeconds: 14_400, jitter: 0.2 };
 const exact = new RetrySchedule(settings, () => 0);

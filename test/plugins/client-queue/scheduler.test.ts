@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import type { ClaimOptions, Lease } from '../../../core/contracts/queue-lease.js';
-import type { RecordedControl } from '../../../plugins/client-queue/destination-controls.js';
+import type { RecordedControl } from '../../../plugins/client-queue/delivery/destination-controls.js';
 import { ClientQueueOptions } from '../../../plugins/client-queue/options.js';
-import { Scheduler } from '../../../plugins/client-queue/scheduler.js';
-import { SitePace } from '../../../plugins/client-queue/site-pace.js';
-import type { Tried } from '../../../plugins/client-queue/tried.js';
-import { rememberingLog } from '../../core/disk/remembering-log.js';
+import { Scheduler } from '../../../plugins/client-queue/delivery/scheduler.js';
+import { SitePace } from '../../../plugins/client-queue/delivery/site-pace.js';
+import type { Tried } from '../../../plugins/client-queue/delivery/tried.js';
+import { rememberingLog } from '../../core/spool/remembering-log.js';
 import { HandClock } from '../../support/hand-clock.js';
 import { newEntry } from '../../support/queue-entries.js';
 

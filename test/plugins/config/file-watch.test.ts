@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { pino } from 'pino';
 import { FileWatch } from '../../../plugins/config/file-watch.js';
-import { codeOf } from '../../../core/site/site-code.js';
-import { siteEntry } from '../../../core/site/site-entry.js';
-import { within } from '../../../core/time-limit.js';
+import { codeOf } from '../../../core/host/site-code.js';
+import { siteEntry } from '../../../core/host/site-entry.js';
+import { within } from '../../../core/host/time-limit.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 /** Watches `postern.json5`, and the plugin `code/site` elsewhere; `noticed` waits for what the change brings. */

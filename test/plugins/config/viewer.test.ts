@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { EffectiveValue } from '../../../core/contracts/server.js';
-import { MASK } from '../../../core/redact.js';
+import { MASK } from '../../../core/log/redact.js';
 import { config } from '../../../plugins/config/index.js';
-import { viewer } from '../../../plugins/config/viewer.js';
+import { viewer } from '../../../plugins/config/http/viewer.js';
 import { plantedSecrets } from '../../core/log/planted-secrets.js';
 import { configurationOf, openPluginSite } from '../plugin-site.js';
 

@@ -6,7 +6,7 @@ import { test, type TestContext } from 'node:test';
 import { sha256Of } from '../../../core/config/layer-folder.js';
 import type { SourceRequest, SourceSnapshot } from '../../../core/contracts/configuration-source.js';
 import { isProblem } from '../../../core/problem.js';
-import { WebSource } from '../../../plugins/config/web-source.js';
+import { WebSource } from '../../../plugins/config/sync/web-source.js';
 
 type Answer = (request: IncomingMessage, response: ServerResponse) => void;
 

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { charts } from '../../../plugins/monitoring/charts.js';
+import { charts } from '../../../plugins/monitoring/charts/charts.js';
 import { skipWithout } from '../../support/peers.js';
 import { projectRoot } from '../../support/project.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';

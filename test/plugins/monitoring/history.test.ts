@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { MetricFamily } from '../../../core/contracts/server.js';
-import { drawChart, formatValue } from '../../../plugins/monitoring/chart-drawing.js';
-import { charts, type Chart } from '../../../plugins/monitoring/charts.js';
+import { drawChart, formatValue } from '../../../plugins/monitoring/charts/chart-drawing.js';
+import { charts, type Chart } from '../../../plugins/monitoring/charts/charts.js';
 import { graphiteLines } from '../../../plugins/monitoring/graphite.js';
-import { MetricHistory } from '../../../plugins/monitoring/history.js';
+import { MetricHistory } from '../../../plugins/monitoring/charts/history.js';
 import { monitoring } from '../../../plugins/monitoring/index.js';
 import { configurationOf, noon, openPluginSite, sessionFrom, transactionIn } from '../plugin-site.js';
 

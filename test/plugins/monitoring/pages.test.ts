@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { HealthReport } from '../../../core/health.js';
+import type { HealthReport } from '../../../core/host/health.js';
 import { monitoring } from '../../../plugins/monitoring/index.js';
 import { configurationOf, openPluginSite, sessionFrom, transactionIn } from '../plugin-site.js';
 

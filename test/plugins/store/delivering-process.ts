@@ -7,12 +7,12 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { systemClock } from '../../../core/clock.js';
-import { openSpool } from '../../../core/disk/file-spool.js';
-import { WriteHealth } from '../../../core/disk/write-health.js';
-import { maildirTarget } from '../../../plugins/store/delivery.js';
-import { UniqueNames } from '../../../plugins/store/maildir-name.js';
-import { MaildirTree } from '../../../plugins/store/maildir.js';
-import { rememberingLog } from '../../core/disk/remembering-log.js';
+import { openSpool } from '../../../core/spool/file-spool.js';
+import { WriteHealth } from '../../../core/spool/write-health.js';
+import { maildirTarget } from '../../../plugins/store/delivery/delivery.js';
+import { UniqueNames } from '../../../plugins/store/maildir/maildir-name.js';
+import { MaildirTree } from '../../../plugins/store/maildir/maildir.js';
+import { rememberingLog } from '../../core/spool/remembering-log.js';
 import { prologue, recipient, transactionOf } from './delivery-ground.js';
 import { numberedMessage } from './numbered-message.js';
 

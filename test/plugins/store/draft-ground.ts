@@ -4,12 +4,12 @@ import { pino } from 'pino';
 import { systemClock } from '../../../core/clock.js';
 import type { Submission } from '../../../core/contracts/submission.js';
 import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
-import { parseCorrespondents } from '../../../core/mime/recipient.js';
-import { openDraftDesk, type DraftDesk } from '../../../plugins/store/draft-desk.js';
-import type { DraftFields } from '../../../plugins/store/draft-composition.js';
-import { parseMailboxName } from '../../../plugins/store/mailbox-name.js';
-import { UniqueNames } from '../../../plugins/store/maildir-name.js';
-import { StoreReader } from '../../../plugins/store/store-reader.js';
+import { parseCorrespondents } from '../../../plugins/store/mime/recipient.js';
+import { openDraftDesk, type DraftDesk } from '../../../plugins/store/drafts/draft-desk.js';
+import type { DraftFields } from '../../../plugins/store/drafts/draft-composition.js';
+import { parseMailboxName } from '../../../plugins/store/maildir/mailbox-name.js';
+import { UniqueNames } from '../../../plugins/store/maildir/maildir-name.js';
+import { StoreReader } from '../../../plugins/store/messages/store-reader.js';
 import { atEnd, type Ending } from '../../support/ending.js';
 
 export const ann = parseMailboxName({ domain: 'example.org', user: 'ann' });

@@ -4,7 +4,7 @@ import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { uniqueId } from '../../../core/disk/id.js';
-import { FaultyFiles } from '../../core/disk/faulty-files.js';
+import { FaultyFiles } from '../../core/spool/faulty-files.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { ann, change, openDrafts } from './draft-ground.js';
 

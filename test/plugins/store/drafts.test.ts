@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { mkdir, rename, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
-import { readMessageName } from '../../../plugins/store/message-name.js';
-import { markName, markOf } from '../../../plugins/store/draft-name.js';
-import { FaultyFiles } from '../../core/disk/faulty-files.js';
+import { readMessageName } from '../../../plugins/store/maildir/message-name.js';
+import { markName, markOf } from '../../../plugins/store/drafts/draft-name.js';
+import { FaultyFiles } from '../../core/spool/faulty-files.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { ann, change, fields, openDrafts, upload } from './draft-ground.js';
 

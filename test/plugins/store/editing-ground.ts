@@ -3,11 +3,11 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { systemClock, type Clock } from '../../../core/clock.js';
 import { nodeFiles, type FileLayer } from '../../../core/disk/file-layer.js';
-import type { FolderName } from '../../../plugins/store/folder-name.js';
-import { UniqueNames } from '../../../plugins/store/maildir-name.js';
-import type { ReadStatus } from '../../../plugins/store/message-editor.js';
-import { openStoreEditor, type StoreEditor } from '../../../plugins/store/store-editor.js';
-import { rememberingLog } from '../../core/disk/remembering-log.js';
+import type { FolderName } from '../../../plugins/store/folders/folder-name.js';
+import { UniqueNames } from '../../../plugins/store/maildir/maildir-name.js';
+import type { ReadStatus } from '../../../plugins/store/messages/message-editor.js';
+import { openStoreEditor, type StoreEditor } from '../../../plugins/store/messages/store-editor.js';
+import { rememberingLog } from '../../core/spool/remembering-log.js';
 import type { Ending } from '../../support/ending.js';
 import { ReadingGround } from './reading-ground.js';
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { lstat, mkdir, readdir, readFile, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
-import { folderBelow } from '../../../plugins/store/folder-name.js';
+import { folderBelow } from '../../../plugins/store/folders/folder-name.js';
 import { EditingGround, problemOf } from './editing-ground.js';
 
 suite('folders are changed', () => {

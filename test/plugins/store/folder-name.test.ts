@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
 import { isProblem } from '../../../core/problem.js';
-import { folderOfDirectory, parseFolderName } from '../../../plugins/store/folder-name.js';
-import { decodeModifiedUtf7, encodeModifiedUtf7 } from '../../../plugins/store/modified-utf7.js';
+import { folderOfDirectory, parseFolderName } from '../../../plugins/store/folders/folder-name.js';
+import { decodeModifiedUtf7, encodeModifiedUtf7 } from '../../../plugins/store/maildir/modified-utf7.js';
 import { ReadingGround } from './reading-ground.js';
 
 suite('folder names', () => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readdir } from 'node:fs/promises';
 import { suite, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { FaultyFiles } from '../../core/disk/faulty-files.js';
+import { FaultyFiles } from '../../core/spool/faulty-files.js';
 import type { RequestOptions } from '../../support/http-client.js';
 import { ReadingGround } from './reading-ground.js';
 import { openSite } from './store-site.js';

@@ -11,7 +11,7 @@ import {
   mailboxNameOf,
   mailboxNameOfUser,
   parseMailboxName,
-} from '../../../plugins/store/mailbox-name.js';
+} from '../../../plugins/store/maildir/mailbox-name.js';
 
 const bad = [
   '',

@@ -3,10 +3,10 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { MailUser } from '../../../core/contracts/directory.js';
-import { parseMailboxName } from '../../../plugins/store/mailbox-name.js';
-import { MailboxNames } from '../../../plugins/store/mailbox-names.js';
-import { MailboxProvision } from '../../../plugins/store/mailbox-provision.js';
-import { rememberingLog } from '../../core/disk/remembering-log.js';
+import { parseMailboxName } from '../../../plugins/store/maildir/mailbox-name.js';
+import { MailboxNames } from '../../../plugins/store/maildir/mailbox-names.js';
+import { MailboxProvision } from '../../../plugins/store/maildir/mailbox-provision.js';
+import { rememberingLog } from '../../core/spool/remembering-log.js';
 import { addressOf, openStore } from './delivery-ground.js';
 
 const username = 'anna@example.org';

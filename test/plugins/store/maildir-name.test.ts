@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { UniqueNames } from '../../../plugins/store/maildir-name.js';
+import { UniqueNames } from '../../../plugins/store/maildir/maildir-name.js';
 
 const noon = Date.UTC(2026, 10, 21, 12);
 

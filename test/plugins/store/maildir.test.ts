@@ -3,9 +3,9 @@ import { mkdir, readdir, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { isProblem } from '../../../core/problem.js';
-import { mailboxNameOfUser } from '../../../plugins/store/mailbox-name.js';
-import { MaildirTree } from '../../../plugins/store/maildir.js';
-import { FaultyFiles } from '../../core/disk/faulty-files.js';
+import { mailboxNameOfUser } from '../../../plugins/store/maildir/mailbox-name.js';
+import { MaildirTree } from '../../../plugins/store/maildir/maildir.js';
+import { FaultyFiles } from '../../core/spool/faulty-files.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 const ann = mailboxNameOfUser('ann@example.org');

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
-import { monthsBefore } from '../../../plugins/store/emptying-endpoints.js';
+import { monthsBefore } from '../../../plugins/store/http/emptying-endpoints.js';
 import { LineEndings } from '../../../core/mime/line-endings.js';
 import { EditingGround, problemOf } from './editing-ground.js';
 

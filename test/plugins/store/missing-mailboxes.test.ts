@@ -3,9 +3,9 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { Directory, MailUser } from '../../../core/contracts/directory.js';
-import { mailboxNameOfUser } from '../../../plugins/store/mailbox-name.js';
-import { makeMissingMailboxes } from '../../../plugins/store/missing-mailboxes.js';
-import { rememberingLog } from '../../core/disk/remembering-log.js';
+import { mailboxNameOfUser } from '../../../plugins/store/maildir/mailbox-name.js';
+import { makeMissingMailboxes } from '../../../plugins/store/maildir/missing-mailboxes.js';
+import { rememberingLog } from '../../core/spool/remembering-log.js';
 import { addressOf, openStore } from './delivery-ground.js';
 
 test('every user gets a mailbox at start, and one that cannot be made stops nobody', async (t) => {

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import type { Delivery, RecipientOutcome } from '../../../core/contracts/delivery-target.js';
 import { isProblem } from '../../../core/problem.js';
-import type { Recipient, Transaction } from '../../../core/smtp/transaction.js';
-import { FaultyFiles } from '../../core/disk/faulty-files.js';
+import type { Recipient, Transaction } from '../../../core/pipeline/transaction.js';
+import { FaultyFiles } from '../../core/spool/faulty-files.js';
 import { deliver, inbox, openStore, prologue, recipient, transactionOf } from './delivery-ground.js';
 import { EditingGround, problemOf } from './editing-ground.js';
 

@@ -3,10 +3,10 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { systemClock } from '../../../core/clock.js';
 import { FolderThread } from '../../../plugins/store/cache/folder-thread.js';
-import { type FolderName, parseFolderName } from '../../../plugins/store/folder-name.js';
-import { parseMailboxName } from '../../../plugins/store/mailbox-name.js';
-import type { ParserLimits } from '../../../plugins/store/message-parser.js';
-import { StoreReader } from '../../../plugins/store/store-reader.js';
+import { type FolderName, parseFolderName } from '../../../plugins/store/folders/folder-name.js';
+import { parseMailboxName } from '../../../plugins/store/maildir/mailbox-name.js';
+import type { ParserLimits } from '../../../plugins/store/mime/message-parser.js';
+import { StoreReader } from '../../../plugins/store/messages/store-reader.js';
 import { atEnd, type Ending } from '../../support/ending.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { isStartError } from '../../../core/start-error.js';
-import { openRoot } from '../../../plugins/store/root.js';
+import { isStartError } from '../../../core/cli/start-error.js';
+import { openRoot } from '../../../plugins/store/maildir/root.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 test('the folder of the mailboxes is made below the data folder, or where the option says', async (t) => {

@@ -1,6 +1,11 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { FolderAnswer, MailboxAnswer, MessageAnswer, PropertiesAnswer } from '../../../plugins/store/store-answer.js';
+import {
+  FolderAnswer,
+  MailboxAnswer,
+  MessageAnswer,
+  PropertiesAnswer,
+} from '../../../plugins/store/http/store-answer.js';
 import { message, ReadingGround } from './reading-ground.js';
 import { openSite } from './store-site.js';
 import { payloads } from './xss-payloads.js';

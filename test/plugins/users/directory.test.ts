@@ -5,7 +5,7 @@ import { parseAddress } from '../../../core/mime/address.js';
 import { UserDirectory } from '../../../plugins/users/directory.js';
 import { UsersOptions } from '../../../plugins/users/options.js';
 import { UserRecords } from '../../../plugins/users/user-records.js';
-import { cheapHash } from '../../core/cheap-hash.js';
+import { cheapHash } from '../../core/auth/cheap-hash.js';
 import { openSite, user, type SiteInput } from './users-site.js';
 
 const users = [

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { cheapHash } from '../../core/cheap-hash.js';
+import { cheapHash } from '../../core/auth/cheap-hash.js';
 import { openServer } from './users-server.js';
 import { user } from './users-site.js';
 

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import type { MailUser } from '../../../core/contracts/directory.js';
 import { parseAddress } from '../../../core/mime/address.js';
 import { problem } from '../../../core/problem.js';
-import { AttemptLimiter } from '../../../core/rate.js';
+import { AttemptLimiter } from '../../../core/auth/rate.js';
 import { SignIns, type Attempt } from '../../../plugins/users/sign-ins.js';
 import { canonicalUsername } from '../../../plugins/users/username.js';
 import { isProblemNamed } from './users-site.js';

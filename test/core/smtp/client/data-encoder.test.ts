@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { DataEncoder, hasEightBit } from '../../../../core/smtp/client/data-encoder.js';
-import { DataDecoder } from '../../../../core/smtp/data-decoder.js';
+import { DataDecoder } from '../../../../core/smtp/server/dot-decoder.js';
 
 function encoded(pieces: readonly Buffer[]): Buffer {
   const encoder = new DataEncoder();

@@ -9,7 +9,7 @@ import { CaseDefinition } from '../../../../plugins/client-queue/case/definition
 import { requestOfCase } from '../../../../plugins/client-queue/case/outgoing-request.js';
 import { Sending } from '../../../../plugins/client-queue/case/sending.js';
 import { ClientQueueOptions } from '../../../../plugins/client-queue/options.js';
-import { sessionAnswer } from '../../../../plugins/client-queue/session-answer.js';
+import { sessionAnswer } from '../../../../plugins/client-queue/http/session-answer.js';
 import { selfSigned } from '../../../support/certificate.js';
 import { SmtpSink } from '../../../support/smtp-sink.js';
 

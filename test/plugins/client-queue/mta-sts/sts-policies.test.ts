@@ -5,7 +5,7 @@ import { describe, test, type TestContext } from 'node:test';
 import { z } from 'zod';
 import { StsPolicies } from '../../../../plugins/client-queue/mta-sts/sts-policies.js';
 import { FixedResolver } from '../../../core/dns/fixed-resolver.js';
-import { rememberingLog } from '../../../core/disk/remembering-log.js';
+import { rememberingLog } from '../../../core/spool/remembering-log.js';
 import { HandClock } from '../../../support/hand-clock.js';
 import { temporaryFolder } from '../../../support/temporary-folder.js';
 import { until } from '../../../support/until.js';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { isProblem } from '../../../../core/problem.js';
-import { isStartError } from '../../../../core/start-error.js';
+import { isStartError } from '../../../../core/cli/start-error.js';
 import { claiming, settlement } from '../../../support/queue-entries.js';
 import { accept, claimOne, entryOf } from '../../../support/relay-queue/ground.js';
 import { until } from '../../../support/until.js';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { test, type TestContext } from 'node:test';
 import { FileStream } from '../../../../plugins/client-queue/queue/file-stream.js';
-import { FaultyFiles } from '../../../core/disk/faulty-files.js';
+import { FaultyFiles } from '../../../core/spool/faulty-files.js';
 import { temporaryFolder } from '../../../support/temporary-folder.js';
 
 const bytes = randomBytes(200_000);

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { isProblem } from '../../../../core/problem.js';
 import { openInTime } from '../../../../plugins/client-queue/queue/opening-queue.js';
-import { rememberingLog } from '../../../core/disk/remembering-log.js';
+import { rememberingLog } from '../../../core/spool/remembering-log.js';
 import { claiming, newEntry } from '../../../support/queue-entries.js';
 import { temporaryFolder } from '../../../support/temporary-folder.js';
 import { fileQueueGround } from './queue-ground.js';

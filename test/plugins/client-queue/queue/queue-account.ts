@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import type { Entry } from '../../../../core/contracts/queue-entry.js';
 import { systemClock } from '../../../../core/clock.js';
-import { openSpool, type Durability } from '../../../../core/disk/file-spool.js';
+import { openSpool, type Durability } from '../../../../core/spool/file-spool.js';
 import { openRelayQueue } from '../../../../plugins/client-queue/queue/open-relay-queue.js';
-import { rememberingLog } from '../../../core/disk/remembering-log.js';
+import { rememberingLog } from '../../../core/spool/remembering-log.js';
 import { bodiesOf } from './queue-ground.js';
 
 /** What the killed process had said. */

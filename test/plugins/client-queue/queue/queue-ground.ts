@@ -1,17 +1,17 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { systemClock } from '../../../../core/clock.js';
-import { openSpool, type FileSpool, type SpoolOptions } from '../../../../core/disk/file-spool.js';
+import { openSpool, type FileSpool, type SpoolOptions } from '../../../../core/spool/file-spool.js';
 import type { FileLayer } from '../../../../core/disk/file-layer.js';
-import type { SpooledMessage } from '../../../../core/disk/spool.js';
+import type { SpooledMessage } from '../../../../core/spool/spool.js';
 import { shards } from '../../../../plugins/client-queue/queue/bodies.js';
 import {
   openRelayQueue,
   type OpenedRelayQueue,
   type RelayQueueOptions,
 } from '../../../../plugins/client-queue/queue/open-relay-queue.js';
-import { FaultyFiles } from '../../../core/disk/faulty-files.js';
-import { rememberingLog } from '../../../core/disk/remembering-log.js';
+import { FaultyFiles } from '../../../core/spool/faulty-files.js';
+import { rememberingLog } from '../../../core/spool/remembering-log.js';
 import { atEnd, type Ending } from '../../../support/ending.js';
 import { HandClock } from '../../../support/hand-clock.js';
 import type { QueueGround } from '../../../support/relay-queue/ground.js';

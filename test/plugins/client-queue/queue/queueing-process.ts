@@ -6,9 +6,9 @@
 import { writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemClock } from '../../../../core/clock.js';
-import { openSpool } from '../../../../core/disk/file-spool.js';
+import { openSpool } from '../../../../core/spool/file-spool.js';
 import { openRelayQueue } from '../../../../plugins/client-queue/queue/open-relay-queue.js';
-import { rememberingLog } from '../../../core/disk/remembering-log.js';
+import { rememberingLog } from '../../../core/spool/remembering-log.js';
 import { claiming, newEntry, settlement } from '../../../support/queue-entries.js';
 
 const [data = '', durability = 'file', first = '0', count = '20'] = process.argv.slice(2);

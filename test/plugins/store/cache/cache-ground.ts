@@ -1,8 +1,13 @@
 import { readdir, rename, unlink, utimes, writeFile, copyFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { FolderThread } from '../../../../plugins/store/cache/folder-thread.js';
-import type { ListingRequest } from '../../../../plugins/store/folder-messages.js';
-import { type CacheLimits, cacheLimits, type FolderPage, StoreReader } from '../../../../plugins/store/store-reader.js';
+import type { ListingRequest } from '../../../../plugins/store/folders/folder-messages.js';
+import {
+  type CacheLimits,
+  cacheLimits,
+  type FolderPage,
+  StoreReader,
+} from '../../../../plugins/store/messages/store-reader.js';
 import { systemClock } from '../../../../core/clock.js';
 import { atEnd, type Ending } from '../../../support/ending.js';
 import { temporaryFolder } from '../../../support/temporary-folder.js';

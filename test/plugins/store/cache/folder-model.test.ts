@@ -3,8 +3,8 @@ import { readdir, readFile, rename, rm, stat, unlink, utimes, writeFile } from '
 import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { compareNewestFirst } from '../../../../plugins/store/message-entry.js';
-import { readMessageName } from '../../../../plugins/store/message-name.js';
+import { compareNewestFirst } from '../../../../plugins/store/maildir/message-entry.js';
+import { readMessageName } from '../../../../plugins/store/maildir/message-name.js';
 import { CacheGround } from './cache-ground.js';
 
 /** Steps of another program; numbers choose among the messages that are there. */

@@ -1,7 +1,7 @@
 import { systemClock } from '../../../../core/clock.js';
-import { parseFolderName } from '../../../../plugins/store/folder-name.js';
-import { parseMailboxName } from '../../../../plugins/store/mailbox-name.js';
-import { StoreReader } from '../../../../plugins/store/store-reader.js';
+import { parseFolderName } from '../../../../plugins/store/folders/folder-name.js';
+import { parseMailboxName } from '../../../../plugins/store/maildir/mailbox-name.js';
+import { StoreReader } from '../../../../plugins/store/messages/store-reader.js';
 
 /** Reads a mailbox and keeps what it read, again and again, until it is killed. Says so after each time. */
 const [root = '', files = ''] = process.argv.slice(2);

@@ -4,8 +4,8 @@ import fc from 'fast-check';
 import { entryAt, type FolderRows, rowsOf } from '../../../../plugins/store/cache/folder-rows.js';
 import { RowBuilder } from '../../../../plugins/store/cache/row-builder.js';
 import { mergeRows, noRows, widened } from '../../../../plugins/store/cache/row-merge.js';
-import { compareNewestFirst, type MessageEntry } from '../../../../plugins/store/message-entry.js';
-import { readMessageName } from '../../../../plugins/store/message-name.js';
+import { compareNewestFirst, type MessageEntry } from '../../../../plugins/store/maildir/message-entry.js';
+import { readMessageName } from '../../../../plugins/store/maildir/message-name.js';
 
 /** Names in `new` and in `cur`; a silent name is asked for its facts. */
 interface Folder {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFile, stat, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import type { Summary } from '../../../../core/mime/summary.js';
+import type { Summary } from '../../../../plugins/store/mime/summary.js';
 import { logHeadBytes, SummaryLog } from '../../../../plugins/store/cache/summary-log.js';
 import { idOfRecord, readRecord, recordLength, writeRecord } from '../../../../plugins/store/cache/summary-record.js';
 import { temporaryFolder } from '../../../support/temporary-folder.js';

@@ -1,0 +1,46 @@
+import { readCommandLine, type CommandLine } from './arguments.js';
+import { builtInCommands } from '../../plugins/commands.js';
+import { findCommand } from './commands.js';
+import { version } from '../host/installation.js';
+import type { Surroundings } from '../main.js';
+import { sentenceOf } from '../text/sentence.js';
+
+const surroundings: Surroundings = {
+  cwd: process.cwd(),
+  env: process.env,
+  print: (text) => void process.stdout.write(`${text}\n`),
+};
+
+// Who reads no more wants no more, and a server goes on. Any other fault counts when the command ends.
+process.stdout.on('error', ({ code }: NodeJS.ErrnoException) => {
+  if (code !== 'EPIPE') process.exitCode = 1;
+});
+
+void main();
+
+async function main(): Promise<void> {
+  try {
+    process.exitCode = await run(readCommandLine(process.argv.slice(2)));
+  } catch (error) {
+    process.stderr.write(`${sentenceOf(error)}\n`);
+    process.exitCode = 1;
+  }
+}
+
+/** Resolves with the exit status. */
+async function run(line: CommandLine): Promise<number> {
+  const [first = 'help'] = line.words;
+  if (line.version) surroundings.print(version);
+  else if (line.help || first === 'help') await help();
+  else {
+    const found = findCommand(builtInCommands, line);
+    if (found !== undefined) return found.command.run(found.call, surroundings);
+    await (await import('./plugin-command.js')).runPluginCommand(line, surroundings);
+  }
+  return 0;
+}
+
+async function help(): Promise<void> {
+  const [{ usage }, { builtIns }] = await Promise.all([import('./usage.js'), import('../main.js')]);
+  surroundings.print(usage(builtInCommands, builtIns));
+}

@@ -1,0 +1,43 @@
+import { ownerUsername } from '../http/accounts.js';
+import type { OwnerCall } from './command.js';
+import { readLock } from '../disk/lock.js';
+import { startError } from './start-error.js';
+
+/** The way to the process that owns the data folder; undefined when there is none. An answer may take `patienceMs`. */
+export async function ownerOf(data: string, patienceMs = 30_000): Promise<OwnerCall | undefined> {
+  const lock = await readLock(data);
+  if (lock === undefined) return undefined;
+  const { pid, http, token } = lock;
+  if (http === null || token === null) {
+    throw startError(`Process ${pid} owns the data folder ${data} and is not ready yet: try again in a moment.`);
+  }
+  return (method, path, body) => call({ url: new URL(path, http), pid, token, patienceMs }, method, body);
+}
+
+interface Owner {
+  readonly url: URL;
+  readonly pid: number;
+  readonly token: string;
+  readonly patienceMs: number;
+}
+
+async function call({ url, pid, token, patienceMs }: Owner, method: string, body: unknown): ReturnType<OwnerCall> {
+  const headers = {
+    accept: 'application/json',
+    authorization: `Basic ${Buffer.from(`${ownerUsername}:${token}`).toString('base64')}`,
+    ...(body !== undefined && { 'content-type': 'application/json' }),
+  };
+  try {
+    const answer = await fetch(url, {
+      method,
+      headers,
+      redirect: 'manual',
+      signal: AbortSignal.timeout(patienceMs),
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    });
+    const text = await answer.text();
+    return { status: answer.status, body: text === '' ? undefined : (JSON.parse(text) as unknown) };
+  } catch (cause) {
+    throw startError(`The running server (process ${pid}) does not answer at ${url.origin}.`, cause);
+  }
+}

@@ -1,0 +1,50 @@
+import type { CommandInput } from './command.js';
+import type { CommandLine } from './arguments.js';
+import { systemClock } from '../clock.js';
+import type { LoadedConfiguration } from '../config/load.js';
+import { shareDataFolder } from '../disk/data-folder.js';
+import { configure, type Surroundings } from '../main.js';
+import type { Plugin, PluginCommand } from '../plugin.js';
+import { startError } from './start-error.js';
+import { ProcessTerminal } from './terminal.js';
+
+/** Runs the command that a plugin of the configuration knows by the first word. @throws start error when none does */
+export async function runPluginCommand({ words, options, flags }: CommandLine, place: Surroundings): Promise<void> {
+  const [name = '', ...args] = words;
+  const configuration = await configure(options, place);
+  for (const plugin of configuration.plugins) {
+    const command = plugin.commands.find((candidate) => candidate.name === name);
+    if (command === undefined) continue;
+    for (const flag of flags) {
+      if (command.flags?.includes(flag) !== true) throw startError(`postern ${name} takes no --${flag}.`);
+    }
+    return runAsOwner(plugin, command, { args, flags }, configuration);
+  }
+  throw startError(`There is no command ${name}. See postern --help.`);
+}
+
+/** A running server is asked over HTTP; without one this process owns the folder while the command runs. */
+async function runAsOwner(
+  plugin: Plugin,
+  command: PluginCommand,
+  { args, flags }: Pick<CommandInput<unknown>, 'args' | 'flags'>,
+  configuration: LoadedConfiguration,
+): Promise<void> {
+  const terminal = new ProcessTerminal();
+  const { data, domains } = configuration;
+  const { owner, lock } = await shareDataFolder(data);
+  try {
+    await command.run({
+      args,
+      flags,
+      options: configuration.options.get(plugin.name),
+      configuration: { data, domains },
+      terminal,
+      clock: systemClock,
+      owner,
+    });
+  } finally {
+    terminal.close();
+    await lock?.release();
+  }
+}

@@ -1,0 +1,58 @@
+import { inspect } from 'node:util';
+import { StrayErrors } from '../host/stray-errors.js';
+import { start, type RunningServer, type StartOptions, type Surroundings } from '../main.js';
+import { isProblem } from '../problem.js';
+import { redactText } from '../log/redact.js';
+import { sentenceOf } from '../text/sentence.js';
+
+/**
+ * `postern start`: runs until SIGTERM or SIGINT, heard from the first moment on; a second signal does not wait for sessions.
+ * SIGHUP, which would end a process that does not listen to it, brings a changed configuration into force.
+ */
+export async function serve(options: StartOptions, surroundings: Surroundings): Promise<never> {
+  const signalled = nextSignal();
+  let reload = (): Promise<void> => Promise.resolve();
+  process.on('SIGHUP', () => void reload());
+  const strays = followStrays();
+  const server = await start(options, surroundings);
+  strays.tellTo(server.app.blame);
+  reload = () => reloadBySignal(server, surroundings);
+  const signal = await signalled;
+  const { shutdownSeconds } = server.app.configuration.current.settings;
+  surroundings.print(`${signal}: finishing what runs, at most ${shutdownSeconds} s.`);
+  void nextSignal().then(() => process.exit(1));
+  await server.stop();
+  process.exit(0);
+}
+
+/** What is not a plugin's ends the process, as it does where nobody listens. */
+function followStrays(): StrayErrors {
+  const strays = new StrayErrors();
+  process.on('uncaughtException', (error: unknown, origin) => {
+    if (strays.take(error, origin)) return;
+    process.stderr.write(`${inspect(error)}\n`);
+    process.exit(1);
+  });
+  return strays;
+}
+
+async function reloadBySignal({ app }: RunningServer, { print }: Surroundings): Promise<void> {
+  try {
+    const { changed, restartRequired, failed } = await app.reloading.reload({ by: 'SIGHUP', unasked: true });
+    const broken = failed.length === 0 ? '' : `; failed again: ${listOf(failed.map(({ plugin }) => plugin))}`;
+    print(`SIGHUP: changed: ${listOf(changed)}; waiting for a restart: ${listOf(restartRequired)}${broken}.`);
+  } catch (error) {
+    const why = isProblem(error) ? redactText(sentenceOf(error)) : 'it failed; the log says why';
+    print(`SIGHUP: nothing changed: ${why}`);
+  }
+}
+
+function listOf(keys: readonly string[]): string {
+  return keys.join(', ') || 'nothing';
+}
+
+function nextSignal(): Promise<string> {
+  return new Promise((resolve) => {
+    for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => resolve(signal));
+  });
+}

@@ -1,0 +1,84 @@
+import { isIPv6 } from 'node:net';
+import type { LoadedConfiguration } from '../config/load.js';
+import { takesNoMail, type ListenerSettings } from '../smtp/server/listener-options.js';
+
+export interface WelcomeInput {
+  readonly http: string;
+  readonly listeners: readonly { readonly name: string; readonly host: string; readonly port: number }[];
+  readonly configuration: LoadedConfiguration;
+  /** The password that was made at this first start; shown once, here. */
+  readonly generatedPassword: string | undefined;
+  readonly version: string;
+  /** Plugins of the site that are left out, with the reason. */
+  readonly failed: readonly { readonly name: string; readonly why: string }[];
+  /** How this installation's commands are called: `npx postern … --data /srv/mail`. */
+  readonly commandFor: (words: string) => string;
+}
+
+/** The block that a person reads after the start: where things are and what to do next. */
+export function welcome(input: WelcomeInput): string {
+  const { http, listeners, configuration, generatedPassword, version } = input;
+  const places: readonly (readonly [label: string, value: string])[] = [
+    ['Pages', `${http}/`],
+    ...listeners.map(({ name, host, port }) => [`SMTP ${name}`, `${host}:${port}`] as const),
+    ['Data', configuration.data],
+    ['Settings', configuration.file ?? 'defaults (no postern.json5 here)'],
+  ];
+  const width = Math.max(...places.map(([label]) => label.length)) + 2;
+  return [
+    '',
+    `  Postern ${version} on ${configuration.hostname}`,
+    ...places.map(([label, value]) => `  ${label.padEnd(width)}${value}`),
+    ...leftOut(input),
+    ...signIn(generatedPassword),
+    ...tryIt(input),
+    '',
+  ].join('\n');
+}
+
+function leftOut({ failed, http }: WelcomeInput): readonly string[] {
+  if (failed.length === 0) return [];
+  return [
+    '',
+    ...failed.map(({ name, why }) => `  Left out    ${name}: ${why.replaceAll('\n', '\n              ')}`),
+    `              Repair it and reload; ${http}/pipeline shows its state.`,
+  ];
+}
+
+function signIn(password: string | undefined): readonly string[] {
+  if (password === undefined) return [];
+  return [
+    '',
+    '  Sign in as  admin',
+    `  Password    ${password}   (made now and shown this once)`,
+    '  To choose your own, set POSTERN_ADMIN_PASSWORD or http.accounts.',
+  ];
+}
+
+/** What works without more is shown first: on a submission listener somebody has to sign in. */
+function tryIt({ http, listeners, configuration, commandFor }: WelcomeInput): readonly string[] {
+  const [domain = 'localhost'] = configuration.domains;
+  const doors = configuration.settings.smtp.listeners.flatMap((settings, index) => {
+    const { host, port } = listeners[index] ?? {};
+    return host === undefined || port === undefined || takesNoMail(settings) ? [] : [{ settings, host, port }];
+  });
+  const door = doors.find(({ settings }) => settings.mode !== 'submission') ?? doors[0];
+  const add = `  Add a user  ${commandFor(`user add NAME@${domain}`)}`;
+  const read = `  Then read   ${http}/store/${domain}/postmaster`;
+  if (door === undefined) return ['', add];
+  const words = [`--server ${reachable(door.host)}:${door.port}`, ...wordsFor(door.settings, domain)];
+  const send = `  Try it      swaks ${words.join(' ')} --to postmaster@${domain}`;
+  return door.settings.mode === 'submission' ? ['', add, send, read] : ['', send, read, add];
+}
+
+/** Of swaks(1). */
+function wordsFor({ mode, tls }: ListenerSettings, domain: string): readonly string[] {
+  const secure = tls === 'implicit' ? ['--tls-on-connect'] : tls === 'starttls' ? ['--tls'] : [];
+  if (mode === 'lmtp') return ['--protocol LMTP', ...secure];
+  return mode === 'mx' ? secure : [...secure, `--auth-user NAME@${domain} --from NAME@${domain}`];
+}
+
+function reachable(host: string): string {
+  if (host === '0.0.0.0' || host === '::') return '127.0.0.1';
+  return isIPv6(host) ? `[${host}]` : host;
+}

@@ -1,0 +1,75 @@
+import { realpathSync } from 'node:fs';
+import { join, sep } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { packageRoot } from './installation.js';
+import { sitePlaceOf } from './site-places.js';
+
+/**
+ * Where below that folder an error began, as `index.js:12:9`: the innermost of its frames, or of those of its causes, that
+ * lie there. Undefined when it did not pass there.
+ *
+ * @param error or the text of its stack
+ */
+export function placeBelow(folder: string, error: unknown): string | undefined {
+  const roots = [...new Set([folder, realFolder(folder)])].map((root) => `${root.replace(/\/$/, '')}/`);
+  for (const stack of stacksOf(error)) {
+    for (const [, url = '', line = '', column = ''] of stack.matchAll(framePattern)) {
+      const path = pathOf(url);
+      const root = path.startsWith(ownCode) ? undefined : roots.find((one) => path.startsWith(one));
+      if (root !== undefined && !path.includes('/node_modules/', root.length - 1)) {
+        return `${path.slice(root.length)}:${line}${column}`;
+      }
+    }
+  }
+  return undefined;
+}
+
+/** The innermost cause first: what is around it only passes it on. */
+function stacksOf(error: unknown): readonly string[] {
+  if (typeof error === 'string') return [error];
+  return error instanceof Error ? [...stacksOf(error.cause), error.stack ?? ''] : [];
+}
+
+/** The files that an error passed, the innermost first; absolute. */
+export function framesOf(error: unknown): readonly string[] {
+  const stack = error instanceof Error ? (error.stack ?? '') : '';
+  return [...stack.matchAll(framePattern)].map(([, url = '']) => pathOf(url));
+}
+
+/** Whether a file is of this installation, the packages that it brings among it, and not of a plugin of the site. */
+export function isOurCode(path: string): boolean {
+  if (sitePlaceOf(path) !== undefined) return false;
+  const packages = `${sep}node_modules${sep}`;
+  const at = packageRoot.lastIndexOf(packages);
+  return path.startsWith(at < 0 ? packageRoot : packageRoot.slice(0, at + packages.length));
+}
+
+/** The folder of the plugin may hold this very installation. */
+const ownCode = join(packageRoot, 'dist', sep);
+
+/** `file:///folder/index.js?v=2:12:9` or a path; the frame of a mistake in the syntax has no column. */
+const framePattern = /((?:file:\/\/)?\/[^\s()?:]+)(?:\?[^\s():]*)?:(\d+)(:\d+)?/g;
+
+function pathOf(url: string): string {
+  if (!url.startsWith('file:')) return url;
+  try {
+    return fileURLToPath(url);
+  } catch {
+    return url;
+  }
+}
+
+function realFolder(folder: string): string {
+  try {
+    return realpathSync(folder);
+  } catch {
+    return folder;
+  }
+}
+
+/** What was said, without our own wrapping: the sentence of the innermost cause. */
+export function reasonOf(error: unknown): string {
+  let cause = error;
+  while (cause instanceof Error && cause.cause instanceof Error) cause = cause.cause;
+  return cause instanceof Error ? `${cause.name === 'Error' ? '' : `${cause.name}: `}${cause.message}` : String(cause);
+}

@@ -1,0 +1,236 @@
+import { randomUUID } from 'node:crypto';
+import type { PluginHost } from './boot.js';
+import type { Clock } from '../clock.js';
+import type { LiveConfiguration } from '../config/live.js';
+import type { LoadedConfiguration } from '../config/load.js';
+import { placesOf } from '../config/refusal.js';
+import { httpInForce } from '../config/restart.js';
+import type {
+  Difference,
+  LastReload,
+  LayerFile,
+  Reloading,
+  ReloadOutcome,
+  ReloadRequest,
+} from '../contracts/server.js';
+import { AccessRules } from '../http/access-rules.js';
+import type { Accounts, PreparedAccounts } from '../http/accounts.js';
+import type { AuditSink } from '../http/audit.js';
+import { refuseOpenDoor } from '../http/open-door.js';
+import type { HttpShell } from '../http/shell.js';
+import type { Log } from '../log/log.js';
+import type { PluginFollowing } from './plugin-following.js';
+import { classOf, isProblem, problem } from '../problem.js';
+import { redactText } from '../log/redact.js';
+import type { PreparedSettings, SmtpEngine } from '../smtp/server/engine.js';
+import { isStartError } from '../cli/start-error.js';
+
+export interface ReloadParts {
+  readonly live: LiveConfiguration;
+  /** Reads and checks the configuration as at the start, with other layers than those on disk if given. @throws start error */
+  readonly load: (layers?: readonly LayerFile[]) => Promise<LoadedConfiguration>;
+  /** They are started behind the reload, which one of them offers. */
+  readonly plugins: () => PluginHost;
+  readonly following: Pick<PluginFollowing, 'remember'>;
+  readonly http: Pick<HttpShell, 'reconfigure' | 'viewOverrides'>;
+  readonly accounts: Pick<Accounts, 'prepare'>;
+  readonly audit: Pick<AuditSink, 'write'>;
+  readonly smtp: Pick<SmtpEngine, 'prepare'>;
+  readonly log: Log;
+  readonly clock: Clock;
+}
+
+type Undo = () => void | Promise<void>;
+
+/** A configuration that passed every check, and what it would change. */
+interface Plan {
+  readonly next: LoadedConfiguration;
+  readonly smtp: PreparedSettings;
+  readonly accounts: PreparedAccounts;
+  /** Puts the views of `http.viewOverrides` into force. */
+  readonly views: () => Undo;
+  readonly differences: readonly Difference[];
+}
+
+/** Brings a changed configuration into force: everything is checked first, then swapped, and taken back when a part refuses. */
+export class Reload implements Reloading {
+  readonly #parts: ReloadParts;
+  #running = false;
+  #last: LastReload | null = null;
+
+  constructor(parts: ReloadParts) {
+    this.#parts = parts;
+  }
+
+  last(): LastReload | null {
+    return this.#last;
+  }
+
+  async reload(request: ReloadRequest): Promise<ReloadOutcome> {
+    const { dryRun = false, layers } = request;
+    if (dryRun) return outcomeOf('dryRun', (await this.#plan(layers?.files)).differences);
+    if (this.#running) throw problem('conflict', 'Another reload runs at this moment.');
+    this.#running = true;
+    try {
+      const plan = await this.#plan(layers?.files);
+      await this.#swap(plan, layers);
+      await this.#parts.following.remember();
+      const failed = this.#parts
+        .plugins()
+        .present.failed.map(({ name, why }) => ({ plugin: name, why: redactText(why) }));
+      const differences = plan.differences.filter(
+        ({ key }) => !failed.some(({ plugin }) => key === `sitePlugins.${plugin}`),
+      );
+      const outcome = outcomeOf(
+        differences.some(({ restart }) => !restart) ? 'reloaded' : 'unchanged',
+        differences,
+        failed,
+      );
+      this.#took(request, outcome);
+      return outcome;
+    } catch (error) {
+      this.#refused(request, error);
+      throw error;
+    } finally {
+      this.#running = false;
+    }
+  }
+
+  async #plan(layers: readonly LayerFile[] | undefined): Promise<Plan> {
+    const { live } = this.#parts;
+    const next = await this.#parts.load(layers).catch((error: unknown) => {
+      throw asInvalid(error, '');
+    });
+    const http = httpInForce(live.started, next);
+    checked('http.access', () => new AccessRules(http.access));
+    const views = checked('http.viewOverrides', () => this.#parts.http.viewOverrides(http.viewOverrides));
+    const accounts = await this.#parts.accounts.prepare(http.accounts).catch((error: unknown) => {
+      throw asInvalid(error, 'http.accounts');
+    });
+    checked('http.accounts', () => refuseOpenDoor(http, accounts.chosen));
+    const smtp = checked('smtp.listeners', () => this.#parts.smtp.prepare(next.settings.smtp, next.domains));
+    const plugins = this.#parts.plugins().differences(next);
+    const differences = live.differences(next);
+    return {
+      next,
+      smtp,
+      accounts,
+      views,
+      differences: [...plugins, ...renewals(smtp, next, differences), ...differences],
+    };
+  }
+
+  /** What cannot fail comes last and in one step. */
+  async #swap({ next, smtp, accounts, views }: Plan, layers: ReloadRequest['layers']): Promise<void> {
+    const { live, http } = this.#parts;
+    const plugins = this.#parts.plugins();
+    const old = live.current;
+    const undo: Undo[] = [];
+    try {
+      await smtp.open();
+      undo.push(() => smtp.abandon());
+      live.use(next);
+      undo.push(() => live.use(old));
+      const change = await plugins.bring(next, () => live.use(old));
+      undo.push(() => change.undo());
+      undo.push(() => live.tellBack());
+      await live.tell();
+      if (layers !== undefined) undo.push(await layers.keep());
+      undo.push(accounts.commit());
+      undo.push(views());
+      undo.push(() => http.reconfigure(httpInForce(live.started, old), old.settings.smtp.limits.messageBytes));
+      http.reconfigure(httpInForce(live.started, next), next.settings.smtp.limits.messageBytes);
+      smtp.commit();
+      change.commit();
+    } catch (error) {
+      await this.#takeBack(undo);
+      throw isProblem(error) && error.problem === 'invalid' ? error : refusedBy(error);
+    }
+  }
+
+  /** In the order of going forth: the values come first, because who goes back reads them. */
+  async #takeBack(undo: readonly Undo[]): Promise<void> {
+    for (const step of undo) {
+      try {
+        await step();
+      } catch (error) {
+        this.#parts.log.error({ err: error }, 'a part of the server could not go back to its old configuration');
+      }
+    }
+  }
+
+  #took(request: ReloadRequest, { changed, restartRequired, failed }: ReloadOutcome): void {
+    const { by } = request;
+    this.#last = { at: this.#now(), by, refused: null };
+    const requestId = this.#note(request, 200, { changed, restartRequired });
+    this.#parts.log.info({ by, changed, restartRequired, failed, requestId }, 'the configuration was reloaded');
+  }
+
+  #refused(request: ReloadRequest, error: unknown): void {
+    const { by } = request;
+    const why = redactText(isProblem(error) ? error.message : 'It failed; the log says why.');
+    this.#last = { at: this.#now(), by, refused: why };
+    const requestId = this.#note(request, isProblem(error) ? classOf(error).http : 500, { refused: why });
+    this.#parts.log.warn({ by, err: error, requestId }, 'a reload was refused; everything stays as it was');
+  }
+
+  /** The line of the audit log for what did not come over HTTP; the log names it by the same id. */
+  #note({ by, unasked }: ReloadRequest, status: number, selector: object): string | undefined {
+    if (unasked !== true) return undefined;
+    const requestId = randomUUID();
+    const at = this.#now();
+    const what = { method: 'LOCAL', route: '/config/reload', params: {}, status, action: 'config.reload', selector };
+    this.#parts.audit.write(JSON.stringify({ at, by, from: 'this server', requestId, ...what }));
+    return requestId;
+  }
+
+  #now(): string {
+    return new Date(this.#parts.clock.now()).toISOString();
+  }
+}
+
+/** A certificate that was renewed under its old name is a change that no key tells. */
+function renewals(
+  smtp: PreparedSettings,
+  next: LoadedConfiguration,
+  differences: readonly Difference[],
+): readonly Difference[] {
+  const known = new Set(differences.map(({ key }) => key));
+  const { listeners } = next.settings.smtp;
+  return smtp.renewed
+    .map((name) => `smtp.listeners.${listeners.findIndex((listener) => listener.name === name)}.cert`)
+    .filter((key) => !known.has(key))
+    .map((key) => ({ key, before: 'as it was read', after: 'as the file is now', restart: false }));
+}
+
+function outcomeOf(
+  status: ReloadOutcome['status'],
+  differences: readonly Difference[],
+  failed: ReloadOutcome['failed'] = [],
+): ReloadOutcome {
+  const keys = (restart: boolean) => differences.filter((one) => one.restart === restart).map(({ key }) => key);
+  return { status, changed: keys(false), restartRequired: keys(true), differences, failed };
+}
+
+function checked<T>(key: string, check: () => T): T {
+  try {
+    return check();
+  } catch (error) {
+    throw asInvalid(error, key);
+  }
+}
+
+/** What stopped a start stops a reload, with the same sentences. */
+function asInvalid(error: unknown, key: string): unknown {
+  if (!isStartError(error)) return error;
+  const errors = placesOf(error, key).map(({ pointer, message }) => ({ pointer, message: redactText(message) }));
+  const [first] = errors;
+  const more = errors.length > 1 ? ` (and ${errors.length - 1} more)` : '';
+  return problem('invalid', { detail: `${first?.message ?? ''}${more}`, errors, cause: error });
+}
+
+/** A part that looked good and failed when it was its turn. */
+function refusedBy(cause: unknown): unknown {
+  if (!isProblem(cause) && !isStartError(cause)) return cause;
+  return problem('invalid', { detail: cause.message, errors: [{ pointer: '', message: cause.message }], cause });
+}

@@ -1,0 +1,148 @@
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import { readdir, readFile, stat } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { dirname, extname, join, resolve } from 'node:path';
+import { startError } from '../cli/start-error.js';
+
+/** Where the code of a site plugin lies. */
+export interface SitePlace {
+  /** The module that exports it; absolute, with no link in it. */
+  readonly entry: string;
+  /** Its own folder; undefined for a single file. */
+  readonly folder: string | undefined;
+  /** The version of the kit that its `package.json` names. */
+  readonly kit: string | undefined;
+}
+
+const mostFiles = 2000;
+const mostBytes = 64 * 1024 * 1024;
+const entryNames = ['index.js', 'index.mjs', 'index.cjs', 'index.ts', 'index.mts'];
+
+/**
+ * Finds a file, a folder with an `index.js` or a `package.json`, or a package that is installed where the configuration is.
+ *
+ * @throws start error
+ */
+export function findSitePlugin(from: string, folder: string): SitePlace {
+  const path = resolve(folder, from);
+  if (existsSync(path)) return placeOf(from, path);
+  if (/^[./]/.test(from)) throw startError(`Site plugin ${from}: there is no file or folder ${path}.`);
+  const places = createRequire(join(folder, 'postern.json5')).resolve.paths(from) ?? [];
+  const installed = places.map((place) => join(place, from)).find((place) => existsSync(place));
+  if (installed === undefined) {
+    throw startError(`Site plugin ${from}: neither a file or folder ${path} nor an installed package.`);
+  }
+  return placeOf(from, installed);
+}
+
+/** The module that exports it, if it can be found. */
+export function entryOf(from: string, folder: string): string | undefined {
+  try {
+    return findSitePlugin(from, folder).entry;
+  } catch {
+    return undefined;
+  }
+}
+
+/** What a plugin consists of. */
+export interface SiteFiles {
+  /** Absolute paths: of its folder, packages and hidden files left out, and what its modules import by a relative path. */
+  readonly paths: readonly string[];
+  /** Differs when one of them does. */
+  readonly fingerprint: string;
+}
+
+/** @throws start error when there is more than a plugin has */
+export async function filesOf(from: string, { entry, folder }: SitePlace): Promise<SiteFiles> {
+  const files = new Set([entry, ...(folder === undefined ? [] : await filesBelow(from, folder))]);
+  const hash = createHash('sha256');
+  let bytes = 0;
+  // Grows while it is read, by what the modules name.
+  for (const file of files) {
+    const content = await readFile(file).catch(() => undefined);
+    if (content === undefined) continue;
+    bytes += content.length;
+    if (files.size > mostFiles || bytes > mostBytes) throw tooMuch(from);
+    hash.update(`${file.startsWith(folder ?? '\0') ? file.slice(folder?.length) : file}\0${content.length}\0`);
+    hash.update(content);
+    for (const named of await relativeImports(file, content)) files.add(named);
+  }
+  return { paths: [...files], fingerprint: hash.digest('hex') };
+}
+
+function placeOf(from: string, path: string): SitePlace {
+  if (!statSync(path).isDirectory()) return { entry: realpathSync(path), folder: undefined, kit: undefined };
+  const manifest = readManifest(join(path, 'package.json'));
+  const main = manifest === undefined ? undefined : mainOf(manifest);
+  const names = main === undefined ? entryNames : [main];
+  const found = names.map((name) => join(path, name)).find((file) => existsSync(file) && statSync(file).isFile());
+  if (found === undefined) throw startError(`Site plugin ${from}: the folder has no ${main ?? 'index.js'}.`);
+  return { entry: realpathSync(found), folder: realpathSync(path), kit: manifest?.postern?.kit };
+}
+
+interface Manifest {
+  readonly main?: unknown;
+  readonly exports?: unknown;
+  readonly postern?: { readonly kit?: string } | null;
+}
+
+function readManifest(path: string): Manifest | undefined {
+  if (!existsSync(path)) return undefined;
+  const manifest = parsed(path, readFileSync(path, 'utf8'));
+  if (typeof manifest === 'object' && manifest !== null) return manifest;
+  throw startError(`${path} is not a JSON object.`);
+}
+
+function parsed(path: string, text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw startError(`${path} is not valid JSON.`, cause);
+  }
+}
+
+/** `exports` in its usual forms, else `main`. */
+function mainOf({ exports, main }: Manifest): string | undefined {
+  return exported(exports) ?? (typeof main === 'string' ? main : undefined);
+}
+
+function exported(target: unknown): string | undefined {
+  if (typeof target === 'string') return target;
+  if (typeof target !== 'object' || target === null) return undefined;
+  const { '.': root, import: asModule, node, default: usual } = target as Readonly<Record<string, unknown>>;
+  return exported(root) ?? exported(asModule) ?? exported(node) ?? exported(usual);
+}
+
+async function filesBelow(from: string, folder: string): Promise<readonly string[]> {
+  const files: string[] = [];
+  const folders = [folder];
+  for (let at = folders.pop(); at !== undefined; at = folders.pop()) {
+    const entries = await readdir(at, { withFileTypes: true });
+    for (const entry of entries.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
+      if (entry.name.startsWith('.') || entry.name === 'node_modules') continue;
+      if (entry.isDirectory()) folders.push(join(at, entry.name));
+      else if (entry.isFile() || entry.isSymbolicLink()) files.push(join(at, entry.name));
+      if (files.length + folders.length > mostFiles) throw tooMuch(from);
+    }
+  }
+  return files;
+}
+
+const tooMuch = (from: string) =>
+  startError(`Site plugin ${from}: it has more than ${mostFiles} files or 64 MB; give it a folder of its own.`);
+
+/** Whatever looks like one; a text that is none names no file. */
+async function relativeImports(file: string, content: Buffer): Promise<readonly string[]> {
+  if (!/^\.[cm]?[jt]s$/.test(extname(file))) return [];
+  const named = [...content.toString('utf8').matchAll(/['"`](\.{1,2}\/[^'"`\n]{1,300})['"`]/g)];
+  const found: string[] = [];
+  for (const [, specifier = ''] of named) {
+    const path = resolve(dirname(file), specifier);
+    for (const candidate of [path, `${path}.js`, `${path}.cjs`, `${path}.json`, join(path, 'index.js')]) {
+      const is = await stat(candidate).catch(() => undefined);
+      if (is?.isFile() === true) found.push(candidate);
+    }
+  }
+  return found;
+}

@@ -1,0 +1,91 @@
+import { existsSync, readFileSync } from 'node:fs';
+import Module, { createRequire, register } from 'node:module';
+import { join } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { packageRoot } from './installation.js';
+import type { KitPlaces } from './kit-resolver.js';
+import * as kit from '../plugin.js';
+
+/** The parameter that makes another module of a file that has changed. */
+const parameter = 'postern';
+
+/** What is imported under a URL stays in memory until the process ends: how often each file was, with what content. */
+const versions = new Map<string, Set<string>>();
+
+/** How many versions of that module are in memory. */
+export const versionsOf = (file: string): number => versions.get(file)?.size ?? 0;
+
+/**
+ * Imports a module with what it imports by a relative path; the same one again while the version is the same. Old versions
+ * go on as they are, and stay in memory.
+ *
+ * @param file absolute; an ES module or CommonJS
+ * @param beside all files that belong to it, absolute
+ */
+export async function importVersion(
+  file: string,
+  version: string,
+  beside: readonly string[],
+): Promise<Readonly<Record<string, unknown>>> {
+  resolveKitHere();
+  const known = versions.get(file) ?? new Set();
+  versions.set(file, known);
+  const url = pathToFileURL(file);
+  url.searchParams.set(parameter, version);
+  // CommonJS knows a module by its path alone.
+  if (!known.has(version)) for (const path of beside) delete requireHere.cache[path];
+  known.add(version);
+  return importModule(url.href);
+}
+
+const requireHere = createRequire(import.meta.url);
+
+const importModule = requireHere(join(packageRoot, 'dist', 'core', 'host', 'import-module.cjs')) as (
+  url: string,
+) => Promise<Readonly<Record<string, unknown>>>;
+
+let registered = false;
+
+/** `postern/plugin`, and all else that the package exports, is the running server's, wherever the plugin lies. */
+export function resolveKitHere(): void {
+  if (registered) return;
+  registered = true;
+  const exported = exportedModules();
+  const data: KitPlaces = { exported, parameter };
+  register(new URL('./kit-resolver.js', import.meta.url), { data });
+  requireKitHere(exported);
+}
+
+/**
+ * The package itself says what it exports: `./testing` is imported as `postern/testing`. What the command runs lies in a folder with
+ * a manifest of its own, which exports the same in the form that runs.
+ */
+function exportedModules(): Readonly<Record<string, string>> {
+  const here = new URL('./', import.meta.url);
+  const root = existsSync(new URL('package.json', here)) ? here : new URL('../../../', import.meta.url);
+  const manifest = JSON.parse(readFileSync(new URL('package.json', root), 'utf8')) as Manifest;
+  const modules = Object.entries(manifest.exports).flatMap(([name, target]) =>
+    typeof target === 'string' ? [] : [[`${manifest.name}${name.slice(1)}`, new URL(target.default, root).href]],
+  );
+  return Object.fromEntries(modules) as Record<string, string>;
+}
+
+interface Manifest {
+  readonly name: string;
+  readonly exports: Readonly<Record<string, string | { readonly default: string }>>;
+}
+
+type ResolveFilename = (request: string, ...more: readonly unknown[]) => string;
+
+/** `require('postern/plugin')`: module hooks that `require` asks too are not in every Node.js that we support. */
+function requireKitHere(exported: Readonly<Record<string, string>>): void {
+  const loader = Module as unknown as { _resolveFilename: ResolveFilename };
+  const resolve = loader._resolveFilename;
+  loader._resolveFilename = function resolveKit(this: unknown, request, ...more) {
+    const url = Object.hasOwn(exported, request) ? exported[request] : undefined;
+    return url === undefined ? resolve.call(this, request, ...more) : fileURLToPath(url);
+  };
+  const path = fileURLToPath(exported['postern/plugin'] ?? import.meta.url);
+  const loaded = new Module(path);
+  requireHere.cache[path] = Object.assign(loaded, { filename: path, loaded: true, exports: kit });
+}

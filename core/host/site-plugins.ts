@@ -1,0 +1,170 @@
+import { basename, dirname, extname } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { sentenceOf } from './plugin-refusal.js';
+import { kitComplaint, kitVersion } from './kit-version.js';
+import { declarationComplaints } from './declaration.js';
+import { placeBelow } from './error-place.js';
+import { isPlugin, type Plugin } from '../plugin.js';
+
+import type { SiteEntry } from './site-entry.js';
+import { filesOf, findSitePlugin, type SiteFiles, type SitePlace } from './site-files.js';
+import { importVersion } from './site-modules.js';
+import { rememberSitePlace } from './site-places.js';
+import { isStartError, startError } from '../cli/start-error.js';
+import { within } from './time-limit.js';
+
+/** The code behind one element of `sitePlugins`. */
+export interface SiteModule {
+  readonly entry: SiteEntry;
+  readonly place: SitePlace;
+  /** Differs when a file of it does. */
+  readonly fingerprint: string;
+  /** What it exports; at least one. */
+  readonly plugins: readonly Plugin[];
+}
+
+/** One that could not be loaded. */
+export interface UnloadedSite {
+  readonly entry: SiteEntry;
+  /** What it is called as long as its code does not say: the last part of its path. */
+  readonly name: string;
+  /** Undefined when it cannot even be found. */
+  readonly fingerprint: string | undefined;
+  /** A sentence for an operator. */
+  readonly why: string;
+}
+
+export interface LoadedSite {
+  readonly modules: readonly SiteModule[];
+  readonly unloaded: readonly UnloadedSite[];
+}
+
+/** Loads the plugins of the site; one that cannot be loaded does not keep the others from it. */
+export async function loadSitePlugins(entries: readonly SiteEntry[], folder: string): Promise<LoadedSite> {
+  const modules: SiteModule[] = [];
+  const unloaded: UnloadedSite[] = [];
+  for (const entry of entries) {
+    try {
+      const module = await loadSitePlugin(entry, folder);
+      for (const plugin of module.plugins) refuseDeclaration(entry, plugin);
+      modules.push(module);
+    } catch (error) {
+      if (!isStartError(error)) throw error;
+      unloaded.push({
+        entry,
+        name: nameOf(entry),
+        fingerprint: await knownFingerprint(entry, folder),
+        why: error.message,
+      });
+    }
+  }
+  return { modules, unloaded };
+}
+
+/**
+ * Loads one: its code runs, its `setup` does not. The same module again as long as no file of it has changed. Its declaration is
+ * not looked at yet.
+ *
+ * @throws start error that says what is wrong with it
+ */
+export async function loadSitePlugin(entry: SiteEntry, folder: string): Promise<SiteModule> {
+  const { from } = entry;
+  const { place, files } = await findCode(from, folder);
+  rememberSitePlace(place, from);
+  if (place.kit !== undefined) refuseKit(from, 'its package.json', place.kit);
+  const exported = await importModule(entry, place, files);
+  const plugins = [...new Set(Object.values(exported))].filter(isPlugin);
+  if (plugins.length === 0) {
+    throw startError(`Site plugin ${from} exports no plugin: export what definePlugin returns.`);
+  }
+  for (const plugin of plugins) {
+    refuseKit(from, plugin.name, plugin.kit);
+    places.set(plugin, place.folder === undefined ? urlOf(place.entry) : `${urlOf(place.folder)}/`);
+  }
+  return { entry, place, fingerprint: files.fingerprint, plugins };
+}
+
+/** @throws start error, also where the file system refuses */
+async function findCode(
+  from: string,
+  folder: string,
+): Promise<{ readonly place: SitePlace; readonly files: SiteFiles }> {
+  try {
+    const place = findSitePlugin(from, folder);
+    return { place, files: await filesOf(from, place) };
+  } catch (error) {
+    if (isStartError(error)) throw error;
+    throw startError(`Site plugin ${from} cannot be read: ${sentenceOf(error)}.`, error);
+  }
+}
+
+const places = new WeakMap<Plugin, string>();
+
+/** URL of the file of a plugin of the site, or of its folder, with a `/` at its end; undefined for others. */
+export const placeOf = (plugin: Plugin): string | undefined => places.get(plugin);
+
+const urlOf = (path: string): string => pathToFileURL(path).href;
+
+/** Code that failed once may have failed by something else than itself: it is asked again, as another version. */
+const failures = new Map<string, number>();
+
+async function importModule(
+  { from, startSeconds }: SiteEntry,
+  place: SitePlace,
+  { fingerprint, paths }: SiteFiles,
+): Promise<Readonly<Record<string, unknown>>> {
+  const { entry } = place;
+  const code = `${entry}?${fingerprint}`;
+  const failed = failures.get(code) ?? 0;
+  const version = failed === 0 ? fingerprint.slice(0, 16) : `${fingerprint.slice(0, 16)}-${failed}`;
+  try {
+    return await within(
+      startSeconds * 1000,
+      importVersion(entry, version, paths),
+      `it is not loaded after ${startSeconds} s`,
+    );
+  } catch (cause) {
+    failures.set(code, failed + 1);
+    const reason = sentenceOf(cause);
+    const at = placeBelow(place.folder ?? dirname(place.entry), cause);
+    const where = at === undefined ? '' : `${at}: `;
+    const hint = /'postern\/[a-z]+' does not provide an export/.test(reason)
+      ? ` (version ${kitVersion} of the plugin kit is here; the plugin may be written for another)`
+      : cause instanceof SyntaxError
+        ? syntaxHint(from, place.entry, reason)
+        : '';
+    throw startError(`Site plugin ${from} cannot be loaded: ${where}${reason}${hint}`, cause);
+  }
+}
+
+/** Node reads a file as CommonJS when the package.json beside it says so, as the one of `npm init` does. */
+function syntaxHint(from: string, entry: string, reason: string): string {
+  const isCommonJs = /Cannot use import statement outside a module|Unexpected token 'export'/.test(reason);
+  if (!isCommonJs) return `; postern plugin check ${from} says where`;
+  const extension = entry.endsWith('.ts') ? '.mts' : '.mjs';
+  return `; add "type": "module" to the package.json beside ${basename(entry)}, or name the file ${extension}`;
+}
+
+function refuseDeclaration({ from }: SiteEntry, plugin: Plugin): void {
+  const [complaint] = declarationComplaints(plugin);
+  if (complaint !== undefined) throw startError(`Site plugin ${from}: ${complaint}`);
+}
+
+function refuseKit(from: string, who: string, kit: unknown): void {
+  const complaint = kitComplaint(kit);
+  if (complaint !== undefined) throw startError(`Site plugin ${from}: ${who} ${complaint}`);
+}
+
+async function knownFingerprint({ from }: SiteEntry, folder: string): Promise<string | undefined> {
+  try {
+    return (await findCode(from, folder)).files.fingerprint;
+  } catch {
+    return undefined;
+  }
+}
+
+/** `./plugins/greylisting/index.js` → `greylisting`. */
+function nameOf({ from }: SiteEntry): string {
+  const path = from.replace(/\/+$/, '').replace(/\/index\.[cm]?[jt]s$/, '');
+  return basename(path, extname(path)) || from;
+}

@@ -1,0 +1,37 @@
+import { isIPv6 } from 'node:net';
+import { normalAddress } from './ip-address.js';
+
+/** Where something wants to listen. */
+export interface Place {
+  readonly host: string;
+  readonly port: number;
+  /** It was opened before this process began; then host and port are not used. */
+  readonly fd?: number | undefined;
+  readonly socket?: string | undefined;
+}
+
+export function placeText({ host, port, fd, socket }: Place): string {
+  if (socket !== undefined) return `the socket ${socket}`;
+  return fd === undefined ? `${host} port ${port}` : `file descriptor ${fd}`;
+}
+
+/** Each that wants to listen where one before it does, with that one. No system lets both. */
+export function sharedPlaces<P extends Place>(places: readonly P[]): readonly (readonly [taken: P, again: P])[] {
+  return places.flatMap((again, index) => {
+    const taken = places.slice(0, index).find((one) => isShared(one, again));
+    return taken === undefined ? [] : [[taken, again] as const];
+  });
+}
+
+function isShared(one: Place, other: Place): boolean {
+  if (one.socket !== undefined || other.socket !== undefined) return one.socket === other.socket;
+  if (one.fd !== undefined || other.fd !== undefined) return one.fd === other.fd;
+  // A free port is another one for each.
+  return one.port !== 0 && one.port === other.port && (covers(one.host, other.host) || covers(other.host, one.host));
+}
+
+/** `::` takes IPv4 as well. What a name leads to is not looked up. */
+function covers(wide: string, host: string): boolean {
+  const [one, other] = [wide, host].map((name) => normalAddress(name.toLowerCase().replace(/^\[|\]$/g, '')));
+  return one === other || one === '::' || (one === '0.0.0.0' && !isIPv6(other ?? ''));
+}

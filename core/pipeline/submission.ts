@@ -1,0 +1,196 @@
+import type { Clock } from '../clock.js';
+import type { Submission, SubmissionService, Submitted } from '../contracts/submission.js';
+import { asStorageProblem } from '../disk/fault.js';
+import { uniqueId } from '../disk/id.js';
+import type { Spool, SpooledMessage, SpoolWriter } from '../spool/spool.js';
+import type { Log } from '../log/log.js';
+import type { Address } from '../mime/address.js';
+import { mailDate } from '../mime/mail-date.js';
+import { messageIdOf } from '../mime/message-id.js';
+import { problem, type Problem } from '../problem.js';
+import type { Chain, Decision } from './chain.js';
+import { internalSession } from './local-delivery.js';
+import type { EngineSettings } from '../smtp/server/listener-ground.js';
+import { LongLineWatch, withShortLines } from '../smtp/server/long-lines.js';
+import { replyToViolation } from '../smtp/protocol/replies.js';
+import type { Reply } from '../smtp/protocol/reply.js';
+import { returnPathLine } from '../smtp/server/trace.js';
+import type { Recipient, Transaction } from './transaction.js';
+
+export interface SubmissionInput {
+  readonly pipeline: { snapshot(): Chain };
+  readonly spool: Spool;
+  readonly hostname: string;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** What becomes of lines over 998 octets in mail of users. */
+  readonly longLines: () => EngineSettings['longLines'];
+}
+
+interface Refusal {
+  readonly address: Address;
+  readonly reply: Reply;
+}
+
+/** Mail that is handed in from inside takes the way of mail that comes by SMTP, from MAIL on. */
+export class PipelineSubmission implements SubmissionService {
+  readonly #input: SubmissionInput;
+
+  constructor(input: SubmissionInput) {
+    this.#input = input;
+  }
+
+  async submit(submission: Submission): Promise<Submitted> {
+    const chain = this.#input.pipeline.snapshot();
+    chain.hold();
+    try {
+      return await this.#submit(chain, submission);
+    } finally {
+      chain.letGo();
+    }
+  }
+
+  async #submit(chain: Chain, submission: Submission): Promise<Submitted> {
+    const started = this.#input.clock.monotonic();
+    const begun = this.#begin(submission);
+    const sender = await chain.decide('mailFrom', { transaction: begun });
+    if (sender.outcome === 'refuse') throw refused('The sender is refused', sender.reply);
+    if (sender.outcome === 'discard') throw problem('internal', { cause: new Error('a sender cannot be discarded') });
+    try {
+      return await this.#deliver(chain, begun, submission, started);
+    } finally {
+      chain.emit('ended', { transaction: begun });
+    }
+  }
+
+  async #deliver(chain: Chain, begun: Transaction, submission: Submission, started: number): Promise<Submitted> {
+    const transaction = await this.#address(chain, begun, submission);
+    const message = await this.#spool(submission, transaction);
+    const { size } = message;
+    const messageId = messageIdOf(message.head);
+    // The chain lets go of the message, whatever becomes of it.
+    const { summary } = await chain.deliver(transaction, message);
+    if (summary.code >= 300) throw refused('The message is refused', summary);
+    const ms = this.#input.clock.monotonic() - started;
+    chain.emit('accepted', { transaction, size, ms });
+    const { id, recipients } = transaction;
+    this.#input.log.info(
+      { transaction: id, messageId, recipients: recipients.length, size, ms: Math.round(ms) },
+      'submitted',
+    );
+    return { id, recipients: recipients.map(({ address, hop }) => ({ address, target: hop?.target ?? 'none' })) };
+  }
+
+  #begin({
+    id,
+    fresh,
+    username,
+    remoteAddress = '127.0.0.1',
+    via,
+    reversePath,
+    recipients,
+    notes,
+  }: Submission): Transaction {
+    const session = internalSession(this.#input.clock, {
+      listener: { name: via?.toLowerCase() ?? 'internal', mode: 'submission' },
+      remote: { address: remoteAddress, port: 0 },
+      user: username === undefined ? undefined : { username },
+    });
+    return {
+      id: id ?? uniqueId(),
+      ...(id !== undefined && { repeatable: true }),
+      ...(fresh !== undefined && { fresh }),
+      session,
+      reversePath,
+      declaredSize: undefined,
+      body: '8BITMIME',
+      smtputf8: [reversePath, ...recipients].some((address) => address?.international === true),
+      recipients: [],
+      notes: new Map(notes),
+    };
+  }
+
+  /** Asks for each recipient; one that is refused is named, with all the others that are. */
+  async #address(chain: Chain, begun: Transaction, { recipients: addresses, hop }: Submission): Promise<Transaction> {
+    const recipients: Recipient[] = [];
+    const transaction: Transaction = { ...begun, recipients };
+    const refusals: Refusal[] = [];
+    for (const address of addresses) {
+      if (hop !== undefined) {
+        recipients.push({ address, hop: hop(address), discarded: false });
+        continue;
+      }
+      const decision = await chain.decide('rcptTo', { transaction, address });
+      const taken = recipientOf(address, decision);
+      if ('reply' in taken) refusals.push(taken);
+      else recipients.push(taken);
+    }
+    if (refusals.length > 0) throw refusedRecipients(refusals);
+    return transaction;
+  }
+
+  async #spool({ content, via, reversePath, username }: Submission, { id }: Transaction): Promise<SpooledMessage> {
+    const { spool, hostname, clock } = this.#input;
+    const protocol = via === undefined ? '' : ` with ${via}`;
+    const date = mailDate(new Date(clock.now()));
+    const trace = Buffer.from(`Received: by ${hostname}${protocol} id ${id};\r\n\t${date}\r\n`);
+    const create = () => spool.create(returnPathLine(reversePath), trace);
+    const writer = await create();
+    const lines = new LongLineWatch();
+    let message: SpooledMessage;
+    try {
+      for await (const chunk of content()) {
+        lines.add(chunk);
+        await writer.write(chunk);
+      }
+      message = await writer.finish();
+    } catch (error) {
+      await writer.discard();
+      throw asStorageProblem(error);
+    }
+    return username !== undefined && lines.found ? this.#withoutLongLines(message, create) : message;
+  }
+
+  async #withoutLongLines(
+    message: SpooledMessage,
+    create: () => SpoolWriter | Promise<SpoolWriter>,
+  ): Promise<SpooledMessage> {
+    const longLines = this.#input.longLines();
+    if (longLines === 'pass') return message;
+    if (longLines === 'refuse') {
+      await message.release();
+      throw refused('The message is refused', replyToViolation('long-line'));
+    }
+    const received = await withShortLines(message, create).catch((error: unknown) => {
+      throw asStorageProblem(error);
+    });
+    if ('refusal' in received) throw refused('The message is refused', received.refusal);
+    return received.message;
+  }
+}
+
+function recipientOf(address: Address, decision: Decision): Recipient | Refusal {
+  if (decision.outcome === 'discard') return { address, hop: undefined, discarded: true };
+  if (decision.outcome === 'refuse') return { address, reply: decision.reply };
+  if (decision.hop !== undefined) return { address, hop: decision.hop, discarded: false };
+  return { address, reply: { code: 550, status: '5.7.1', lines: ['Nobody delivers to this address'] } };
+}
+
+function refusedRecipients(refusals: readonly Refusal[]): Problem {
+  const errors = refusals.map(({ address, reply }) => ({ pointer: address.address, message: textOf(reply) }));
+  const shown = errors
+    .slice(0, 10)
+    .map(({ pointer, message }) => `${pointer} (${message})`)
+    .join(', ');
+  const more = errors.length > 10 ? ` and ${errors.length - 10} more` : '';
+  const isTemporary = refusals.every(({ reply }) => reply.code < 500);
+  const detail = `Nothing was sent, because of these recipients: ${shown}${more}.`;
+  return problem(isTemporary ? 'unavailable' : 'invalid', { detail, errors });
+}
+
+function refused(sentence: string, reply: Reply): Problem {
+  const name = reply.code < 500 ? 'unavailable' : 'invalid';
+  return problem(name, `${sentence}: ${textOf(reply)}. Nothing was sent.`);
+}
+
+const textOf = ({ lines }: Reply): string => lines.join(' ').replace(/\.$/, '');

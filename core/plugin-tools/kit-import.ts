@@ -1,4 +1,0 @@
-import { resolveKitHere } from '../site/site-modules.js';
-
-/** For `node --import`: what runs then finds `postern/plugin` and `postern/testing`, wherever it lies. */
-resolveKitHere();

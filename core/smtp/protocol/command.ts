@@ -1,0 +1,77 @@
+import { parsePathArgument, type PathArgument } from '../../mime/address.js';
+import { asciiUpperCase } from '../../mime/character.js';
+import { isProblem } from '../../problem.js';
+
+/** One command line, split at its first space. */
+export interface Command {
+  /** Upper case; empty for an empty line. */
+  readonly verb: string;
+  /** What follows, without white space at its ends. */
+  readonly argument: string;
+}
+
+/** A path in angle brackets and what follows it, as MAIL and RCPT have them. */
+export interface PathCommand {
+  /** With its brackets. */
+  readonly path: string;
+  /** False when the path needs SMTPUTF8 as it is written. */
+  readonly ascii: boolean;
+  readonly parameters: ReadonlyMap<string, string | null>;
+}
+
+/** Octets below space, and DEL: never part of an argument. */
+// eslint-disable-next-line no-control-regex
+const control = /[\x00-\x1f\x7f]/;
+
+/**
+ * Reads a line without its CRLF. Bytes beyond ASCII are read as UTF-8; what is no UTF-8 makes the argument `undefined`.
+ */
+export function parseCommand(line: Buffer): Command | undefined {
+  const text = line.toString('utf8');
+  const space = text.indexOf(' ');
+  const verb = asciiUpperCase(space < 0 ? text : text.slice(0, space));
+  const argument = space < 0 ? '' : text.slice(space + 1).trim();
+  return text.includes('\ufffd') ? undefined : { verb, argument };
+}
+
+export const hasControl = (text: string): boolean => control.test(text);
+
+/** RFC 5321 §4.1.2: `FROM:<path> KEY=value KEY`. `keyword` is `FROM:` or `TO:`; a space behind the colon is tolerated. */
+export function parsePathCommand(argument: string, keyword: string, lenient = false): PathCommand | undefined {
+  if (asciiUpperCase(argument.slice(0, keyword.length)) !== keyword || hasControl(argument)) return undefined;
+  const split = splitPath(argument.slice(keyword.length), lenient);
+  const parameters = split && parseParameters(split.rest);
+  return split && parameters && { path: split.path, ascii: split.ascii, parameters };
+}
+
+function splitPath(text: string, lenient: boolean): PathArgument | undefined {
+  try {
+    return parsePathArgument(text, lenient);
+  } catch (error) {
+    if (isProblem(error)) return undefined;
+    throw error;
+  }
+}
+
+const none: ReadonlyMap<string, string | null> = new Map();
+const parameterSyntax = /^([A-Za-z0-9][A-Za-z0-9-]*)(?:=([^= ]+))?$/;
+
+function parseParameters(text: string): ReadonlyMap<string, string | null> | undefined {
+  if (text === '') return none;
+  const parameters = new Map<string, string | null>();
+  for (const word of text.split(' ')) {
+    if (word === '') continue;
+    const match = parameterSyntax.exec(word);
+    if (match?.[1] === undefined) return undefined;
+    const key = match[1].toUpperCase();
+    if (parameters.has(key)) return undefined;
+    parameters.set(key, match[2] ?? null);
+  }
+  return parameters;
+}
+
+/** RFC 3461 §4: `+` and two upper case hexadecimal digits stand for an octet. Undefined when it is not xtext. */
+export function decodeXtext(text: string): string | undefined {
+  if (!/^(?:[!-*,-<>-~]|\+[0-9A-F]{2})*$/.test(text)) return undefined;
+  return text.replace(/\+([0-9A-F]{2})/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+}

@@ -1,0 +1,299 @@
+import type { Socket } from 'node:net';
+import type { After, Answer } from './answer.js';
+import { DataPhase } from './data.js';
+import { secondsFor, type Activity } from './activity.js';
+import { LineReader } from './line-reader.js';
+import type { ListenerGround } from './listener-ground.js';
+import { replies } from '../protocol/replies.js';
+import type { Reply } from '../protocol/reply.js';
+import { Session } from './session.js';
+import { SessionState, type Peer } from './session-state.js';
+import { Wire } from './wire.js';
+import { bytesOf, type WireReply } from './wire-reply.js';
+
+/**
+ * One client: bytes to commands, answers to bytes. Every command gets exactly one answer, in order, and no command is
+ * looked at while another is being decided.
+ */
+export class Connection {
+  readonly #ground: ListenerGround;
+  readonly #onClose: (connection: Connection) => void;
+  readonly #session: Session;
+  readonly #wire: Wire;
+  readonly #lines: LineReader;
+  readonly #startedMs: number;
+  #activity: Activity = 'greeting';
+  /** Monotonic time, in milliseconds, when what is being done began. */
+  #sinceMs: number;
+  #data: DataPhase | undefined;
+  #stopping = false;
+  #errors = 0;
+  #commands = 0;
+  #answers = 0;
+  #messages = 0;
+
+  constructor(ground: ListenerGround, socket: Socket, peer: Peer, onClose: (connection: Connection) => void) {
+    this.#ground = ground;
+    this.#onClose = onClose;
+    this.#session = new Session(ground, new SessionState(peer, ground.clock));
+    this.#startedMs = ground.clock.monotonic();
+    this.#sinceMs = this.#startedMs;
+    this.#wire = new Wire(socket, {
+      moved: () => this.#pump(),
+      received: (bytes) => ground.meter.received(bytes),
+      failed: (error) => ground.log.debug({ session: this.#session.state.id, err: error }, 'connection failed'),
+      closed: () => this.#closed(),
+    });
+    this.#lines = new LineReader(this.#wire.input);
+  }
+
+  /** `refusal` is said in place of a greeting. */
+  start(refusal?: WireReply): void {
+    const { id, listener, remote } = this.#session.state;
+    this.#ground.meter.opened();
+    if (this.#wire.tls !== undefined) this.#session.secure(this.#wire.tls);
+    const facts = { session: id, listener: listener.name, remote: remote.address, port: remote.port };
+    this.#ground.log.info(facts, 'connected');
+    if (refusal !== undefined) this.#refuseSession(refusal);
+    else this.#settle(this.#session.connect(), (greeting) => this.#greet(greeting));
+  }
+
+  /** Ends an idle session at once; a running transaction may come to its end. */
+  shutdown(): void {
+    this.#stopping = true;
+    if (this.#activity === 'greeting') this.#closeWith(replies.shutdown);
+    else if (this.#activity === 'commands') this.#endIfIdle();
+    else if (this.#activity === 'handshake') this.#wire.destroy();
+  }
+
+  /** Ends the session now. A message that is being delivered gets no answer: it may be stored already. */
+  cut(): void {
+    if (this.#activity !== 'delivering') this.#closeWith(replies.shutdown);
+    this.#wire.destroy();
+  }
+
+  /** Called now and then: holds the session to its deadlines. */
+  check(nowMs: number): void {
+    if (this.#activity === 'data' && this.#data?.tooSlow(nowMs) === true) {
+      this.#closeWith(replies.tooSlow);
+      return;
+    }
+    if ((nowMs - this.#sinceMs) / 1000 <= secondsFor(this.#activity, this.#ground.settings().limits)) return;
+    if (this.#activity === 'commands') this.#closeWith(replies.timeout);
+    else if (this.#activity === 'handshake' || this.#activity === 'closing') this.#wire.destroy();
+    else this.#overdue();
+  }
+
+  /** A decision did not come. A delivery is asked to give up; else nobody knows what it will be, and the session ends. */
+  #overdue(): void {
+    if (this.#data?.giveUp() === true) {
+      this.#become(this.#activity);
+      return;
+    }
+    const facts = { session: this.#session.state.id, activity: this.#activity };
+    this.#ground.log.error(facts, 'a decision took too long and is not waited for');
+    this.#closeWith(replies.slow);
+  }
+
+  #become(activity: Activity): void {
+    this.#activity = activity;
+    this.#sinceMs = this.#ground.clock.monotonic();
+  }
+
+  /** Takes what has arrived as far as it goes, then writes all answers at once. */
+  #pump(): void {
+    while (!this.#wire.blocked && this.#takeNext());
+    this.#wire.flush();
+    const waits = this.#activity === 'commands' || this.#activity === 'data';
+    if (waits && this.#wire.clientEnded && !this.#wire.blocked) this.#close();
+  }
+
+  #takeNext(): boolean {
+    return this.#activity === 'data' ? this.#takeText() : this.#activity === 'commands' && this.#takeLine();
+  }
+
+  #greet(greeting: Reply): void {
+    this.#session.takeAfter();
+    if (greeting.code !== 220) {
+      this.#refuseSession(greeting);
+      return;
+    }
+    this.#wire.listenFirst(this.#ground.listener.greetDelayMs, () => {
+      if (this.#activity !== 'greeting') return;
+      // Whoever speaks before the greeting does not listen to answers either.
+      if (this.#wire.input.length > 0) this.#refuseSession(replies.tooEarly);
+      else {
+        this.#become('commands');
+        this.#say(greeting);
+        this.#pump();
+      }
+    });
+  }
+
+  #refuseSession(refusal: Reply): void {
+    const { id, remote } = this.#session.state;
+    const facts = { session: id, remote: remote.address, code: refusal.code, reason: refusal.lines.join(' ') };
+    this.#ground.meter.refused();
+    this.#ground.log.info(facts, 'refused');
+    this.#closeWith(refusal);
+  }
+
+  #takeLine(): boolean {
+    const line = this.#lines.next();
+    if (line === undefined) return false;
+    if (line.form === 'goodbye') return this.#closeWith(line.reply);
+    this.#commands += 1;
+    if (line.form === 'refused') this.#answer(this.#session.refuseLine(line.reply));
+    else this.#settle(this.#session.execute(line.bytes), (reply) => this.#answer(reply));
+    return true;
+  }
+
+  /** Hands an answer on, at once when it is there. */
+  #settle(answer: Answer, then: (reply: Reply) => void): void {
+    if (answer instanceof Promise) void this.#await(answer, then);
+    else then(answer);
+  }
+
+  async #await(answer: Promise<Reply>, then: (reply: Reply) => void): Promise<void> {
+    const waiting = this.#activity === 'greeting' ? 'greeting' : 'deciding';
+    this.#become(waiting);
+    // Earlier answers do not wait for a decision that takes its time.
+    this.#wire.flushSoon();
+    const reply = await answer.catch((error: unknown) => {
+      this.#ground.log.error({ session: this.#session.state.id, err: error }, 'a command failed');
+      return replies.fault;
+    });
+    if (this.#activity !== waiting) return;
+    then(reply);
+    this.#pump();
+  }
+
+  #answer(reply: Reply): void {
+    const after = this.#session.takeAfter();
+    if (after === 'data') this.#beginData(reply);
+    else this.#answerWith([reply], after);
+  }
+
+  /** The one place where a command is answered: with one reply, or with LMTP's replies to a message. */
+  #answerWith(answers: readonly Reply[], after?: After): void {
+    this.#answers += 1;
+    if (answers.some(({ code }) => code >= 400)) {
+      this.#errors += 1;
+      if (this.#errors > this.#ground.settings().limits.errors) {
+        this.#closeWith(replies.tooManyErrors);
+        return;
+      }
+    }
+    for (const answer of answers) this.#say(answer);
+    if (after === 'tls') this.#upgrade();
+    else if (after === 'close' || answers.some(({ code }) => code === 421)) this.#close();
+    else {
+      this.#become('commands');
+      if (this.#stopping) this.#endIfIdle();
+    }
+  }
+
+  #endIfIdle(): void {
+    if (!this.#session.envelope.open) this.#closeWith(replies.shutdown);
+  }
+
+  #say(reply: Reply): void {
+    this.#ground.meter.replied(reply.code);
+    this.#wire.say(bytesOf(reply));
+  }
+
+  #beginData(start: Reply): void {
+    const { transaction } = this.#session.envelope;
+    if (transaction === undefined || this.#refusesEarlyData()) return;
+    const data = new DataPhase(this.#ground, transaction);
+    this.#data = data;
+    this.#settle(data.open(start), (reply) => {
+      if (reply.code !== start.code) this.#endData([reply]);
+      else if (!this.#refusesEarlyData()) {
+        this.#say(reply);
+        this.#become('data');
+      }
+    });
+  }
+
+  /** Text that came with DATA cannot be told from commands: somebody smuggles, or speaks without listening. */
+  #refusesEarlyData(): boolean {
+    if (this.#wire.input.length === 0 || this.#ground.settings().earlyData === 'accept') return false;
+    this.#answerWith([replies.earlyData], 'close');
+    return true;
+  }
+
+  #takeText(): boolean {
+    const data = this.#data;
+    if (data === undefined || this.#wire.input.length === 0) return false;
+    const stalled = data.write(this.#wire.input.takeAll());
+    if (data.ended) {
+      this.#wire.input.add(data.rest);
+      void this.#finishData(data);
+    } else if (data.overrun) this.#closeWith(replies.messageTooLarge);
+    else if (stalled !== undefined) void this.#waitForDisk(stalled);
+    return false;
+  }
+
+  async #waitForDisk(stalled: Promise<void>): Promise<void> {
+    this.#become('stalled');
+    await stalled;
+    if (this.#activity !== 'stalled') return;
+    this.#become('data');
+    this.#pump();
+  }
+
+  async #finishData(data: DataPhase): Promise<void> {
+    this.#become('delivering');
+    const answers = await data.finish();
+    this.#session.envelope.reset();
+    if (this.#activity !== 'delivering') return;
+    if (answers.some(({ code }) => code < 300)) this.#messages += 1;
+    this.#endData(answers);
+    this.#pump();
+  }
+
+  #endData(answers: readonly Reply[]): void {
+    this.#data = undefined;
+    this.#session.envelope.reset();
+    this.#answerWith(answers);
+  }
+
+  #upgrade(): void {
+    this.#become('handshake');
+    this.#wire.upgrade(this.#ground.tlsOptions() ?? {}, () => {
+      if (this.#activity !== 'handshake' || this.#wire.tls === undefined) return;
+      this.#session.secure(this.#wire.tls);
+      this.#become('commands');
+    });
+  }
+
+  /** Always false: there is nothing more to take. */
+  #closeWith(reply: Reply): false {
+    if (this.#activity === 'closing' || this.#activity === 'closed') return false;
+    this.#say(reply);
+    this.#close();
+    return false;
+  }
+
+  /** Says what is still to be said and ends our side; the client has a moment to read it. */
+  #close(): void {
+    this.#data?.abort();
+    this.#become('closing');
+    this.#wire.finish();
+  }
+
+  #closed(): void {
+    this.#data?.abort();
+    // Else it goes on until the message is delivered.
+    if (this.#activity !== 'delivering') this.#session.envelope.end();
+    this.#become('closed');
+    const { state } = this.#session;
+    const ms = Math.round(this.#ground.clock.monotonic() - this.#startedMs);
+    const counts = { ms, messages: this.#messages, commands: this.#commands, answers: this.#answers };
+    this.#ground.meter.closed();
+    this.#ground.log.info({ session: state.id, remote: state.remote.address, ...counts }, 'closed');
+    this.#ground.pipeline.snapshot().emit('closed', { session: state, ms, messages: this.#messages });
+    this.#onClose(this);
+  }
+}

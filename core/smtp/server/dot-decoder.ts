@@ -1,0 +1,257 @@
+import { maxLineOctets } from '../../mime/transfer-encoding.js';
+import { LineBreakSearch } from '../protocol/line-break-search.js';
+
+/** Why a message cannot be taken, though its end is still awaited. */
+export type DataViolation = 'nul' | 'line-ending' | 'long-line' | 'too-large';
+
+export interface DataDecoderOptions {
+  /** `normalise` turns a bare CR or LF into CRLF, `reject` makes it a violation. */
+  readonly lineEndings: 'normalise' | 'reject';
+  /** Longest line without its CRLF, in bytes. */
+  readonly lineBytes: number;
+  /** Largest decoded message, in bytes. */
+  readonly messageBytes: number;
+}
+
+const CR = 13;
+const LF = 10;
+const DOT = 46;
+
+/** What stands in front of the next byte. `cr`, `dot` and `dotCr` are held back until it is known what they mean. */
+type Place = 'lineStart' | 'text' | 'cr' | 'dot' | 'dotCr' | 'end';
+
+const nothing: Buffer = Buffer.alloc(0);
+
+/**
+ * Decodes the text that follows 354 (RFC 5321 §4.5.2): only CRLF.CRLF ends it, and a dot is taken away only behind a
+ * CRLF. The state after any chunk depends on the bytes alone, never on how they were cut.
+ *
+ * Clean text passes through without a copy. After a violation nothing more comes out, and the end is still found.
+ */
+export class DataDecoder {
+  readonly #rejectBare: boolean;
+  readonly #lineBytes: number;
+  readonly #messageBytes: number;
+  #place: Place = 'lineStart';
+  #size = 0;
+  #received = 0;
+  #violation: DataViolation | undefined;
+  #hasLongLine = false;
+  #rest: Buffer = nothing;
+
+  readonly #breaks = new LineBreakSearch();
+  #chunk: Buffer = nothing;
+  /** Where the bytes of the chunk begin that are still to be passed on as they are. */
+  #from = 0;
+  /** Where the held bytes begin; negative when they came with an earlier chunk. */
+  #heldFrom = 0;
+  /** Where the present line begins; negative when it began in an earlier chunk. */
+  #lineFrom = 0;
+  /** Output of the present chunk; undefined while that equals the chunk so far. */
+  #output: Buffer | undefined;
+  #outputLength = 0;
+
+  constructor(options: DataDecoderOptions) {
+    this.#rejectBare = options.lineEndings === 'reject';
+    this.#lineBytes = options.lineBytes;
+    this.#messageBytes = options.messageBytes;
+  }
+
+  get ended(): boolean {
+    return this.#place === 'end';
+  }
+
+  /** What followed the end in the last chunk: commands. */
+  get rest(): Buffer {
+    return this.#rest;
+  }
+
+  /** Decoded bytes that came out. */
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Bytes that came over the wire, the final dot included. */
+  get received(): number {
+    return this.#received;
+  }
+
+  /** A line has more octets than RFC 5321 §4.5.3.1.6 allows. */
+  get hasLongLine(): boolean {
+    return this.#hasLongLine;
+  }
+
+  /** The first violation. */
+  get violation(): DataViolation | undefined {
+    return this.#violation;
+  }
+
+  /** Decodes a chunk. The result may be a part of the chunk itself. */
+  write(chunk: Buffer): Buffer {
+    this.#chunk = chunk;
+    this.#breaks.begin(chunk);
+    this.#from = 0;
+    this.#heldFrom = -1;
+    this.#output = undefined;
+    this.#outputLength = 0;
+    let at = 0;
+    while (at < chunk.length && this.#place !== 'end') {
+      at = this.#place === 'text' || this.#place === 'lineStart' ? this.#passText(at) : this.#resolveHeld(at);
+    }
+    this.#received += at;
+    this.#rest = at < chunk.length ? chunk.subarray(at) : nothing;
+    const lineLength = at - this.#lineFrom;
+    // Up to two bytes of it may be held back, and not be part of the line.
+    if (lineLength > this.#lineBytes + 2) this.#violate('long-line');
+    this.#lineFrom = -lineLength;
+    const decoded = this.#finishChunk(at);
+    this.#chunk = nothing;
+    this.#breaks.begin(nothing);
+    return this.#admit(decoded);
+  }
+
+  #admit(decoded: Buffer): Buffer {
+    if (this.#size + decoded.length > this.#messageBytes) this.#violate('too-large');
+    if (this.#violation !== undefined) return nothing;
+    this.#size += decoded.length;
+    return decoded;
+  }
+
+  #finishChunk(at: number): Buffer {
+    const holds = this.#place !== 'text' && this.#place !== 'lineStart';
+    const to = holds ? Math.max(0, this.#heldFrom) : at;
+    if (this.#output === undefined && this.#from === 0) return this.#chunk.subarray(0, to);
+    this.#passOn(to);
+    return this.#output?.subarray(0, this.#outputLength) ?? nothing;
+  }
+
+  /** From a place where nothing is held to the end of the line, or to a byte that needs a closer look. */
+  #passText(start: number): number {
+    const chunk = this.#chunk;
+    const { length } = chunk;
+    let at = start;
+    if (this.#place === 'lineStart' && chunk[start] === DOT) {
+      const following = chunk[start + 1];
+      this.#hold('dot', start, start);
+      if (following === undefined || following === CR) return start + 1;
+      at = this.#dropDot(start + 1);
+    }
+    this.#place = 'text';
+    at = this.#breaks.next(at);
+    if (at === length) return at;
+    const byte = chunk[at];
+    if (byte === CR) {
+      if (chunk[at + 1] !== LF) return this.#hold('cr', at, at);
+      this.#endLine(at, at + 2);
+      this.#place = 'lineStart';
+      return at + 2;
+    }
+    if (byte === LF) {
+      this.#passOn(at);
+      this.#putEnding();
+      this.#endLine(at, at + 1);
+      this.#from = at + 1;
+    } else if (byte === 0) {
+      this.#violate('nul');
+    }
+    return at + 1;
+  }
+
+  #hold(place: Place, from: number, at: number): number {
+    this.#place = place;
+    this.#heldFrom = from;
+    return at + 1;
+  }
+
+  /** The byte at `at` says what the held ones mean. */
+  #resolveHeld(at: number): number {
+    const byte = this.#chunk[at];
+    if (this.#place === 'cr') return byte === LF ? this.#wholeEnding(at) : this.#bareReturn(at);
+    if (this.#place === 'dot') {
+      if (byte === CR) {
+        this.#place = 'dotCr';
+        return at + 1;
+      }
+      return this.#dropDot(at);
+    }
+    if (byte === LF) {
+      this.#place = 'end';
+      return at + 1;
+    }
+    this.#dropDot(at);
+    this.#putEnding();
+    return at;
+  }
+
+  /** A CRLF that was cut in two. */
+  #wholeEnding(at: number): number {
+    if (this.#heldFrom < 0) this.#put(CR);
+    this.#endLine(at - 1, at + 1);
+    this.#place = 'lineStart';
+    return at + 1;
+  }
+
+  /** The CR was bare: a dot behind it is text. */
+  #bareReturn(at: number): number {
+    this.#passOn(this.#heldFrom);
+    this.#putEnding();
+    this.#endLine(at - 1, at);
+    this.#from = at;
+    this.#place = 'text';
+    return at;
+  }
+
+  #dropDot(at: number): number {
+    this.#passOn(this.#heldFrom);
+    this.#from = at;
+    this.#lineFrom = at;
+    this.#place = 'text';
+    return at;
+  }
+
+  #endLine(end: number, next: number): void {
+    const length = end - this.#lineFrom;
+    if (length > maxLineOctets) this.#hasLongLine = true;
+    if (length > this.#lineBytes) this.#violate('long-line');
+    this.#lineFrom = next;
+  }
+
+  #putEnding(): void {
+    if (this.#rejectBare) this.#violate('line-ending');
+    this.#put(CR);
+    this.#put(LF);
+  }
+
+  #violate(violation: DataViolation): void {
+    this.#violation ??= violation;
+  }
+
+  #put(byte: number): void {
+    this.#room()[this.#outputLength] = byte;
+    this.#outputLength += 1;
+  }
+
+  /** Copies what is still to be passed on as it is, up to `to`. */
+  #passOn(to: number): void {
+    const from = this.#from;
+    if (to <= from) return;
+    const output = this.#room();
+    const chunk = this.#chunk;
+    let length = this.#outputLength;
+    if (to - from > 24) {
+      length += chunk.copy(output, length, from, to);
+    } else {
+      for (let at = from; at < to; at += 1) {
+        output[length] = chunk[at] ?? 0;
+        length += 1;
+      }
+    }
+    this.#outputLength = length;
+  }
+
+  /** Room for the worst case: every byte a bare line ending, and one held from before. */
+  #room(): Buffer {
+    this.#output ??= Buffer.allocUnsafeSlow(2 * this.#chunk.length + 4);
+    return this.#output;
+  }
+}

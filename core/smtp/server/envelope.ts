@@ -1,0 +1,181 @@
+import { isIPv6 } from 'node:net';
+import { isProblem } from '../../problem.js';
+import { makeAddress, parsePath, type Address, type Domain } from '../../mime/address.js';
+import { whenDecided, type Answer } from './answer.js';
+import type { Decision } from '../../pipeline/chain.js';
+import { parsePathCommand, type PathCommand } from '../protocol/command.js';
+import type { Stage } from '../../pipeline/hook.js';
+import type { ListenerGround } from './listener-ground.js';
+import { isMailParameters, readMailParameters } from '../protocol/mail-parameters.js';
+import { isRelayClient } from '../../net/networks.js';
+import { isRcptParameters, readRcptParameters } from '../protocol/rcpt-parameters.js';
+import { replies, replyToProblem } from '../protocol/replies.js';
+import { reply, type Reply } from '../protocol/reply.js';
+import { OpenTransaction, type SessionState } from './session-state.js';
+import type { Recipient } from '../../pipeline/transaction.js';
+
+/** MAIL and RCPT: the transaction as far as it has come. */
+export class Envelope {
+  readonly #ground: ListenerGround;
+  readonly #session: SessionState;
+  #transaction: OpenTransaction | undefined;
+  #count = 0;
+  #over = false;
+
+  constructor(ground: ListenerGround, session: SessionState) {
+    this.#ground = ground;
+    this.#session = session;
+  }
+
+  get open(): boolean {
+    return this.#transaction !== undefined;
+  }
+
+  get transaction(): OpenTransaction | undefined {
+    return this.#transaction;
+  }
+
+  /** Transactions that were begun. */
+  get count(): number {
+    return this.#count;
+  }
+
+  /** The transaction is over, if there is one. */
+  reset(): void {
+    const transaction = this.#transaction;
+    this.#transaction = undefined;
+    if (transaction === undefined) return;
+    transaction.chain.emit('ended', { transaction });
+    transaction.chain.letGo();
+  }
+
+  /** The session is over: what is still being decided begins nothing that nobody would end. */
+  end(): void {
+    this.#over = true;
+    this.reset();
+  }
+
+  /**
+   * Strangers at an MX get no notices: whoever they name as sender would (RFC 3461 §5.2.7 leaves that to local policy). Those who
+   * have signed in or are in a relay network may ask.
+   */
+  get takesDsn(): boolean {
+    const { listener, settings } = this.#ground;
+    const { user, remote } = this.#session;
+    return listener.mode !== 'mx' || user !== undefined || isRelayClient(settings(), remote.address);
+  }
+
+  begin(argument: string): Answer {
+    const command = parsePathCommand(argument, 'FROM:', this.#ground.listener.lenientPaths);
+    if (command === undefined) return replies.badArguments;
+    const { limits } = this.#ground.settings();
+    const parameters = readMailParameters(command.parameters, {
+      messageBytes: limits.messageBytes,
+      auth: this.#ground.listener.mode === 'submission',
+      dsn: this.takesDsn,
+    });
+    if (!isMailParameters(parameters)) return parameters;
+    const reversePath = readPath(command, '5.1.7', undefined);
+    if (isReply(reversePath)) return reversePath;
+    if (!command.ascii && !parameters.smtputf8) return replies.needsSmtputf8;
+    const chain = this.#ground.pipeline.snapshot();
+    const transaction = new OpenTransaction(this.#session, chain, reversePath, {
+      ...parameters,
+      stranger: !this.takesDsn,
+    });
+    this.#count += 1;
+    chain.hold();
+    return whenDecided(chain.decide('mailFrom', { transaction }), (decision) => this.#begun(transaction, decision));
+  }
+
+  #begun(transaction: OpenTransaction, decision: Decision): Reply {
+    if (decision.outcome === 'pass') {
+      this.#transaction = transaction;
+      if (this.#over) this.reset();
+      return replies.senderOk;
+    }
+    transaction.chain.letGo();
+    const answer = decision.outcome === 'refuse' ? decision.reply : replies.fault;
+    this.rejected('mailFrom', answer, { reversePath: transaction.reversePath });
+    return answer;
+  }
+
+  recipient(argument: string): Answer {
+    const transaction = this.#transaction;
+    if (transaction === undefined) return replies.mailFirst;
+    const command = parsePathCommand(argument, 'TO:', this.#ground.listener.lenientPaths);
+    if (command === undefined) return replies.badArguments;
+    const dsn = readRcptParameters(command.parameters, { smtputf8: transaction.smtputf8, dsn: this.takesDsn });
+    if (!isRcptParameters(dsn)) return dsn;
+    if (transaction.recipients.length >= this.#ground.settings().limits.recipients) return replies.tooManyRecipients;
+    const path = readPath(command, '5.1.3', this.#ground.postmasterDomain());
+    if (path === null) return replies.badArguments;
+    if (isReply(path)) return path;
+    const address = this.#withoutOwnLiteral(path);
+    if (!command.ascii && !transaction.smtputf8) return replies.needsSmtputf8;
+    const wishes = command.parameters.size === 0 ? undefined : dsn;
+    const decision = transaction.chain.decide('rcptTo', { transaction, address, ...(wishes && { dsn: wishes }) });
+    return whenDecided(decision, (made) => this.#added(transaction, { address, ...(wishes && { dsn: wishes }) }, made));
+  }
+
+  /** RFC 1123 §5.2.17: a host takes mail to its own address; here the postmaster reads it. */
+  #withoutOwnLiteral(address: Address): Address {
+    const { localAddress: ip } = this.#session;
+    const bareDomain = this.#ground.postmasterDomain();
+    if (bareDomain === undefined || address.local.toLowerCase() !== 'postmaster') return address;
+    const isOwn = address.domain === (isIPv6(ip) ? `[IPv6:${ip}]` : `[${ip}]`);
+    return isOwn ? makeAddress(address.local, bareDomain) : address;
+  }
+
+  #added(transaction: OpenTransaction, asked: Pick<Recipient, 'address' | 'dsn'>, decision: Decision): Reply {
+    const { address } = asked;
+    if (decision.outcome === 'discard') {
+      transaction.recipients.push({ ...asked, hop: undefined, discarded: true });
+      return replies.recipientOk;
+    }
+    if (decision.outcome === 'pass' && decision.hop !== undefined) {
+      transaction.recipients.push({ ...asked, hop: decision.hop, discarded: false });
+      return decision.reply ?? replies.recipientOk;
+    }
+    // A recipient that no hook took is nobody's: never an open relay.
+    const answer = decision.outcome === 'refuse' ? decision.reply : replies.notRelayed;
+    this.rejected('rcptTo', answer, { reversePath: transaction.reversePath, recipient: address });
+    return answer;
+  }
+
+  /** Tells the log and the watchers that a decision was no. */
+  rejected(stage: Stage, answer: Reply, about: { reversePath?: Address | null; recipient?: Address } = {}): void {
+    const { code, status, lines } = answer;
+    const text = lines.join(' ');
+    const { id: session, remote } = this.#session;
+    this.#ground.log.info(
+      {
+        session,
+        remote: remote.address,
+        stage,
+        code,
+        status,
+        reason: text,
+        ...(about.reversePath !== undefined && { sender: about.reversePath?.address ?? '<>' }),
+        ...(about.recipient !== undefined && { recipient: about.recipient.address }),
+      },
+      'rejected',
+    );
+    const chain = this.#transaction?.chain ?? this.#ground.pipeline.snapshot();
+    const event = { session: this.#session, stage, code, status: status ?? `${code < 500 ? 4 : 5}.0.0`, text };
+    chain.emit('rejected', { ...event, ...about });
+  }
+}
+
+/** The address of a path, null for `<>`; what is no path is refused with the enhanced status code of its place. */
+function readPath({ path }: PathCommand, status: string, bareDomain: Domain | undefined): Address | null | Reply {
+  try {
+    return parsePath(path, bareDomain);
+  } catch (error) {
+    if (!isProblem(error)) throw error;
+    const { code, lines } = replyToProblem(error);
+    return reply(code, status, ...lines);
+  }
+}
+
+const isReply = (value: Address | null | Reply): value is Reply => value !== null && 'code' in value;

@@ -1,0 +1,50 @@
+import type { TLSSocketOptions } from 'node:tls';
+import type { Clock } from '../../clock.js';
+import type { Spool } from '../../spool/spool.js';
+import type { Domain } from '../../mime/address.js';
+import type { Log } from '../../log/log.js';
+import type { Chain } from '../../pipeline/chain.js';
+import type { ListenerSettings } from './listener-options.js';
+import type { SmtpLimits } from './limit-options.js';
+import type { ListenerMeter } from './listener-meter.js';
+
+/** Where a chain comes from: the pipeline. */
+export interface ChainSource {
+  snapshot(): Chain;
+}
+
+/** Slows those who guess passwords; knows whom to leave alone. */
+export interface AuthThrottle {
+  /** Seconds until the address may try again; 0 is now. */
+  retryAfter(address: string): number;
+  /** Makes the attempt, in its turn; undefined when the address must wait, and nothing was done. */
+  attempt<T>(address: string, attempt: () => Promise<T>): Promise<T | undefined>;
+  /** Counts a failure. True when the address must wait now; that is said once in each window. */
+  record(address: string): boolean;
+}
+
+/** What may change while the server runs; read anew for each command. */
+export interface EngineSettings {
+  readonly relayNetworks: readonly string[];
+  readonly limits: SmtpLimits;
+  readonly lineEndings: 'normalise' | 'reject';
+  readonly earlyData: 'refuse' | 'accept';
+  readonly longLines: 'encode' | 'refuse' | 'pass';
+}
+
+/** Everything that the sessions of one listener share. */
+export interface ListenerGround {
+  readonly listener: ListenerSettings;
+  readonly hostname: string;
+  /** Where mail for `<postmaster>` goes (RFC 5321 §4.5.1); undefined when no local domain is known. */
+  readonly postmasterDomain: () => Domain | undefined;
+  readonly spool: Spool;
+  readonly pipeline: ChainSource;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly meter: ListenerMeter;
+  readonly throttle: AuthThrottle;
+  readonly settings: () => EngineSettings;
+  /** For the server's end of STARTTLS; undefined when the listener does not offer it. */
+  readonly tlsOptions: () => TLSSocketOptions | undefined;
+}

@@ -1,0 +1,76 @@
+import type { Clock } from '../../clock.js';
+import { uniqueId } from '../../disk/id.js';
+import type { Address } from '../../mime/address.js';
+import type { Chain } from '../../pipeline/chain.js';
+import type { MailParameters } from '../protocol/mail-parameters.js';
+import type { ListenerMode, MessageDsn, Recipient, SmtpSession, Transaction } from '../../pipeline/transaction.js';
+import type { AuthenticatedUser } from '../../pipeline/verdict.js';
+
+export interface Peer {
+  readonly listener: { readonly name: string; readonly mode: ListenerMode };
+  readonly remote: { readonly address: string; readonly port: number };
+  readonly exempt: boolean;
+  /** The address that the client connected to, as `normalAddress` writes it. */
+  readonly localAddress: string;
+}
+
+/** The session that hooks see; only the engine changes it. */
+export class SessionState implements SmtpSession {
+  readonly id: string = uniqueId();
+  readonly listener: SmtpSession['listener'];
+  readonly remote: SmtpSession['remote'];
+  readonly exempt: boolean;
+  readonly localAddress: string;
+  readonly since: string;
+  readonly notes: Map<string, unknown> = new Map();
+  hello: SmtpSession['hello'];
+  tls: SmtpSession['tls'];
+  user: AuthenticatedUser | undefined;
+
+  constructor(peer: Peer, clock: Clock) {
+    this.listener = peer.listener;
+    this.remote = peer.remote;
+    this.exempt = peer.exempt;
+    this.localAddress = peer.localAddress;
+    this.since = new Date(clock.now()).toISOString();
+  }
+
+  /** RFC 3207 §4.2: what was learnt before TLS is forgotten. */
+  secure(tls: NonNullable<SmtpSession['tls']>): void {
+    this.tls = tls;
+    this.hello = undefined;
+    this.user = undefined;
+    this.notes.clear();
+  }
+}
+
+/** A transaction from MAIL on, with the chain it began with. */
+export class OpenTransaction implements Transaction {
+  readonly id: string = uniqueId();
+  readonly session: SessionState;
+  readonly chain: Chain;
+  readonly reversePath: Address | null;
+  readonly declaredSize: number | undefined;
+  readonly body: Transaction['body'];
+  readonly smtputf8: boolean;
+  readonly dsn?: MessageDsn;
+  readonly stranger: boolean;
+  readonly recipients: Recipient[] = [];
+  readonly notes: Map<string, unknown> = new Map();
+
+  constructor(
+    session: SessionState,
+    chain: Chain,
+    reversePath: Address | null,
+    parameters: MailParameters & { readonly stranger: boolean },
+  ) {
+    this.session = session;
+    this.stranger = parameters.stranger;
+    this.chain = chain;
+    this.reversePath = reversePath;
+    this.declaredSize = parameters.declaredSize;
+    this.body = parameters.body;
+    this.smtputf8 = parameters.smtputf8;
+    if (parameters.dsn !== undefined) this.dsn = parameters.dsn;
+  }
+}

@@ -1,0 +1,225 @@
+import { whenDecided, type After, type Answer } from './answer.js';
+import { hasControl, parseCommand, type Command } from '../protocol/command.js';
+import { Envelope } from './envelope.js';
+import { isHelloName } from '../protocol/hello-name.js';
+import type { ListenerGround } from './listener-ground.js';
+import { replies } from '../protocol/replies.js';
+import type { Reply } from '../protocol/reply.js';
+import type { SessionState } from './session-state.js';
+import { SignIn } from './auth.js';
+import { settledReply, type WireReply } from './wire-reply.js';
+
+type Handler = (session: Session, argument: string) => Answer;
+
+const http = /^(?:GET|HEAD|POST|PUT|DELETE|PATCH|OPTIONS|TRACE|CONNECT|PRI)$/;
+
+/** The legal order of commands and the answers to them (RFC 5321 §4.1.4). Knows no socket. */
+export class Session {
+  static readonly #handlers: ReadonlyMap<string, Handler> = new Map<string, Handler>([
+    ['EHLO', (session, name) => session.#hello('EHLO', name)],
+    ['HELO', (session, name) => session.#hello('HELO', name)],
+    ['LHLO', (session, name) => session.#hello('LHLO', name)],
+    ['MAIL', (session, argument) => session.#mail(argument)],
+    ['RCPT', (session, argument) => session.envelope.recipient(argument)],
+    ['DATA', (session, argument) => session.#data(argument)],
+    ['RSET', (session, argument) => session.#plain(argument, () => session.#reset())],
+    ['NOOP', () => replies.ok],
+    ['VRFY', (_, argument) => (argument === '' ? replies.badArguments : replies.noVerify)],
+    ['HELP', () => replies.help],
+    ['QUIT', (session, argument) => session.#plain(argument, () => session.#closeWith(replies.bye))],
+    ['STARTTLS', (session, argument) => session.#plain(argument, () => session.#startTls())],
+    ['AUTH', (session, argument) => session.#auth(argument)],
+    // What follows BDAT is message text, which must not be read as commands (RFC 3030).
+    ['BDAT', (session) => session.#closeWith(replies.notImplemented)],
+    ['EXPN', () => replies.notImplemented],
+    ['ETRN', () => replies.notImplemented],
+    ['TURN', () => replies.notImplemented],
+    ['ATRN', () => replies.notImplemented],
+    ['XCLIENT', () => replies.clientIdentity],
+    ['XFORWARD', () => replies.clientIdentity],
+  ]);
+
+  readonly state: SessionState;
+  readonly envelope: Envelope;
+  readonly #ground: ListenerGround;
+  readonly #signIn: SignIn;
+  #after: After | undefined;
+  #greeted = false;
+
+  constructor(ground: ListenerGround, state: SessionState) {
+    this.#ground = ground;
+    this.state = state;
+    this.envelope = new Envelope(ground, state);
+    this.#signIn = new SignIn(ground, state);
+  }
+
+  /** True while the next line belongs to an AUTH exchange. */
+  get signingIn(): boolean {
+    return this.#signIn.active;
+  }
+
+  /** What is to be done behind the reply just given; asked once. */
+  takeAfter(): After | undefined {
+    const after = this.#after;
+    this.#after = undefined;
+    return after;
+  }
+
+  /** The decision about the connection itself; the greeting, or what takes its place. */
+  connect(): Answer {
+    const decision = this.#ground.pipeline.snapshot().decide('connect', { session: this.state });
+    return whenDecided(decision, (made) => {
+      if (made.outcome === 'pass') {
+        const protocol = this.#lmtp ? 'LMTP' : 'ESMTP';
+        return settledReply(220, `${this.#ground.hostname} ${protocol} Postern`);
+      }
+      this.#after = 'close';
+      if (made.outcome === 'discard') return replies.fault;
+      this.envelope.rejected('connect', made.reply);
+      // RFC 5321 §4.3.2: a greeting is 220, 421 or 554.
+      return { ...made.reply, code: made.reply.code < 500 ? 421 : 554 };
+    });
+  }
+
+  /** Answers one command line, given without its CRLF. */
+  execute(line: Buffer): Answer {
+    if (this.#signIn.active) return this.#closing(this.#signIn.continue(line.toString('latin1')));
+    const command = parseCommand(line);
+    const first = !this.#greeted;
+    this.#greeted = true;
+    if (command === undefined) return first && !this.#knows(line) ? this.#notSmtp() : replies.badArguments;
+    const handler = Session.#handlers.get(command.verb);
+    if (handler === undefined) return this.#unknown(command, first);
+    return handler(this, command.argument);
+  }
+
+  /** A refused line, by its form alone, also ends an AUTH exchange. */
+  refuseLine(refusal: WireReply): WireReply {
+    this.#greeted = true;
+    this.#signIn.cancel();
+    return refusal;
+  }
+
+  /** RFC 3207 §4.2: all that was said before is forgotten. */
+  secure(tls: { readonly protocol: string; readonly cipher: string }): void {
+    this.state.secure(tls);
+    this.envelope.reset();
+    this.#ground.meter.secured();
+  }
+
+  get #lmtp(): boolean {
+    return this.#ground.listener.mode === 'lmtp';
+  }
+
+  #plain(argument: string, answer: () => Answer): Answer {
+    return argument === '' ? answer() : replies.noArguments;
+  }
+
+  #closeWith(reply: WireReply): WireReply {
+    this.#after = 'close';
+    return reply;
+  }
+
+  #closing(answer: Promise<Reply>): Promise<Reply> {
+    return answer.then((reply) => {
+      if (reply.code === 421) this.#after = 'close';
+      return reply;
+    });
+  }
+
+  #knows(line: Buffer): boolean {
+    return Session.#handlers.has(line.toString('latin1', 0, 9).split(' ', 1)[0]?.toUpperCase() ?? '');
+  }
+
+  /** A web browser, a TLS client or a script that was pointed here: nothing it says is executed. */
+  #unknown(command: Command, first: boolean): Reply {
+    const strange = first && (hasControl(command.verb) || hasControl(command.argument));
+    return strange || http.test(command.verb) ? this.#notSmtp() : replies.unknown;
+  }
+
+  #notSmtp(): WireReply {
+    return this.#closeWith(replies.notSmtp);
+  }
+
+  #hello(verb: 'HELO' | 'EHLO' | 'LHLO', name: string): Answer {
+    if ((verb === 'LHLO') !== this.#lmtp) return replies.unknown;
+    if (!isHelloName(name)) return replies.badHello;
+    const decision = this.#ground.pipeline.snapshot().decide('ehlo', { session: this.state, verb, name });
+    return whenDecided(decision, (made) => {
+      if (made.outcome === 'discard') return replies.fault;
+      if (made.outcome === 'refuse') return this.#refused('ehlo', made.reply);
+      this.envelope.reset();
+      this.state.hello = { verb, name };
+      return verb === 'HELO' ? settledReply(250, this.#ground.hostname) : this.#capabilities();
+    });
+  }
+
+  #refused(stage: 'ehlo', reply: Reply): Reply {
+    this.envelope.rejected(stage, reply);
+    if (reply.code === 421) this.#after = 'close';
+    return reply;
+  }
+
+  /** Only what is honoured is offered. */
+  #capabilities(): Reply {
+    const { limits } = this.#ground.settings();
+    return settledReply(
+      250,
+      this.#ground.hostname,
+      'PIPELINING',
+      `SIZE ${limits.messageBytes}`,
+      '8BITMIME',
+      'SMTPUTF8',
+      ...(this.envelope.takesDsn ? ['DSN'] : []),
+      ...(this.#offersTls ? ['STARTTLS'] : []),
+      ...(this.#signIn.offered ? ['AUTH PLAIN LOGIN'] : []),
+      'ENHANCEDSTATUSCODES',
+    );
+  }
+
+  get #offersTls(): boolean {
+    return this.state.tls === undefined && this.#ground.tlsOptions() !== undefined;
+  }
+
+  #mail(argument: string): Answer {
+    if (this.state.hello === undefined) return replies.helloFirst;
+    if (this.envelope.open) return replies.nestedMail;
+    if (this.#signIn.required && this.state.user === undefined) {
+      return this.#offersTls && !this.#signIn.offered ? replies.tlsFirst : replies.authFirst;
+    }
+    if (this.envelope.count >= this.#ground.settings().limits.transactions) {
+      return this.#closeWith(replies.tooManyTransactions);
+    }
+    const answer = this.envelope.begin(argument);
+    return answer instanceof Promise ? this.#closing(answer) : answer;
+  }
+
+  #data(argument: string): Answer {
+    if (argument !== '') return replies.noArguments;
+    if (!this.envelope.open) return replies.mailFirst;
+    if (this.envelope.transaction?.recipients.length === 0) return replies.recipientFirst;
+    this.#after = 'data';
+    return replies.startData;
+  }
+
+  #reset(): WireReply {
+    this.envelope.reset();
+    return replies.reset;
+  }
+
+  #startTls(): WireReply {
+    if (this.state.tls !== undefined) return replies.tlsAlready;
+    if (!this.#offersTls) return replies.notImplemented;
+    if (this.envelope.open) return replies.notInTransaction;
+    this.#after = 'tls';
+    return replies.startTls;
+  }
+
+  #auth(argument: string): Answer {
+    if (!this.#signIn.required) return replies.notImplemented;
+    if (this.state.hello === undefined) return replies.helloFirst;
+    if (this.envelope.open) return replies.notInTransaction;
+    const answer = this.#signIn.begin(argument);
+    return answer instanceof Promise ? this.#closing(answer) : answer;
+  }
+}

@@ -1,0 +1,380 @@
+import { basename } from 'node:path';
+import { systemClock, type Clock } from '../clock.js';
+import type { Log } from '../log/log.js';
+import { isShortage } from '../disk/fault.js';
+import type { FileLayer } from '../disk/file-layer.js';
+import { LogFolder, type FoundSegments, type FreeSegment, type SealedSegment } from './log-folder.js';
+import { damageOf, type LogDamage } from './log-damage.js';
+import { AppendFailed, LogFull } from './log-failure.js';
+import { bytesOf, recordHeader, recordHeaderBytes, type LogRecord } from './log-record.js';
+import type { SegmentLife } from './segment-lives.js';
+import { clearSegment, Segment, segmentHeaderBytes } from './segment.js';
+
+export interface CommitLogOptions {
+  readonly files: FileLayer;
+  readonly log: Log;
+  /** Size of a segment file, preallocated. */
+  readonly segmentBytes?: number;
+  /** With so many segments that hold records that are wanted, the log is full. */
+  readonly mostSegments?: number;
+  readonly clock?: Clock;
+  /** When nothing was appended for so long, free segments are given back. Milliseconds. */
+  readonly idleMs?: number;
+}
+
+const defaults = { clock: systemClock, idleMs: 60_000, segmentBytes: 16 * 1024 * 1024, mostSegments: 16 };
+
+/** Kind of the records that say up to which number nothing is wanted any more. */
+const releaseKind = 0;
+const numberBytes = 6;
+/** Records of no more payload may use the last bytes of a segment: releasing works in a log that is full. */
+const smallBytes = 64;
+const keptForSmall = 16 * 1024;
+/** So much is written in one go. */
+const batchBytes = 4 * 1024 * 1024;
+
+interface Waiting {
+  readonly kind: number;
+  readonly payload: readonly Buffer[];
+  readonly bytes: number;
+  readonly resolve: (number: number) => void;
+  readonly reject: (error: Error) => void;
+}
+
+/**
+ * A log on the disk that many share: everything that waits is written by one call and made durable by one fdatasync. Its
+ * owner reads what is there by `replay`, appends, and releases what it does not need any more; segment files are then used
+ * again. A crash loses nothing that was acknowledged.
+ */
+export class CommitLog {
+  readonly #folder: LogFolder;
+  readonly #files: FileLayer;
+  readonly #mostSegments: number;
+  #largest: number;
+  /** What had been acknowledged, was not released and cannot be read. */
+  readonly damage: readonly LogDamage[];
+  readonly #clock: Clock;
+  readonly #idleMs: number;
+  #appendedAt: number;
+  readonly #log: Log;
+  readonly #free: FreeSegment[];
+  readonly #sealed: SealedSegment[];
+  #active: Segment | undefined;
+  /** When the first record of a segment was written. */
+  readonly #begun = new Map<string, number>();
+  #listing: Promise<void> = Promise.resolve();
+  #creating: Promise<void> | undefined;
+  #waiting: Waiting[] = [];
+  #flushing: Promise<void> | undefined;
+  #next: number;
+  #acknowledged: number;
+  #released: number;
+  #full = false;
+  /** Newest record that is not about releasing. */
+  #newest: number;
+
+  private constructor(
+    folder: LogFolder,
+    found: FoundSegments & {
+      readonly released: number;
+      readonly newest: number;
+      readonly damage: readonly LogDamage[];
+    },
+    { files, log, clock, idleMs, segmentBytes, mostSegments }: CommitLogOptions & typeof defaults,
+  ) {
+    this.#folder = folder;
+    this.#files = files;
+    this.#log = log;
+    this.#clock = clock;
+    this.#idleMs = idleMs;
+    this.#appendedAt = clock.monotonic();
+    this.damage = found.damage;
+    for (const { name, at } of found.lives) this.#begun.set(name, at);
+    this.#mostSegments = mostSegments;
+    this.#largest = segmentBytes - segmentHeaderBytes - recordHeaderBytes - keptForSmall;
+    // Else a process that dies again and again wants one segment more each time.
+    const isSpent = ({ last, isDamaged }: SealedSegment): boolean => last <= found.released && !isDamaged;
+    this.#free = [...found.free, ...found.sealed.filter(isSpent)].filter(({ capacity }) => capacity >= segmentBytes);
+    this.#sealed = found.sealed.filter((segment) => !isSpent(segment));
+    this.#released = found.released;
+    this.#newest = found.newest;
+    this.#acknowledged = Math.max(0, ...found.sealed.map(({ last }) => last));
+    this.#next = this.#acknowledged + 1;
+  }
+
+  /** Reads what is there. Files that are broken or of somebody else are set aside and do not matter. */
+  static async open(folder: string, options: CommitLogOptions): Promise<CommitLog> {
+    const settings = { ...defaults, ...options };
+    const logFolder = new LogFolder(folder, settings.files, settings.log, settings.segmentBytes);
+    let released = 0;
+    let newest = 0;
+    const found = await logFolder.open(({ kind, number, payload }) => {
+      if (kind === releaseKind) released = Math.max(released, payload.readUIntLE(0, numberBytes));
+      else newest = Math.max(newest, number);
+    });
+    const damage = damageOf(found, released, settings.clock.now());
+    for (const { note, sentence } of damage) {
+      settings.log.error({ folder }, sentence);
+      await logFolder.note(note, sentence);
+    }
+    return new CommitLog(logFolder, { ...found, released, newest, damage }, settings);
+  }
+
+  /** Number of the newest record that is durable; 0 before the first. */
+  get last(): number {
+    return this.#acknowledged;
+  }
+
+  /** True while there are records that nobody has released. */
+  get wanted(): boolean {
+    return this.#newest > this.#released;
+  }
+
+  /** True while records of any size are turned away. */
+  get full(): boolean {
+    return this.#full;
+  }
+
+  /** Bytes that the payload of a record may have; fewer than any has once it is closed. */
+  get largest(): number {
+    return this.#largest;
+  }
+
+  /** Leaves a note of damage beside what is set aside. */
+  note(name: string, sentence: string): Promise<void> {
+    return this.#folder.note(name, sentence);
+  }
+
+  /** How many files have been set aside because they cannot be understood. */
+  countAside(): Promise<number> {
+    return this.#folder.countAside();
+  }
+
+  /** Shows each durable record that was not released, in order. Reads from the disk each time. */
+  async replay(visit: (record: LogRecord) => Promise<void> | void): Promise<void> {
+    const active = this.#active;
+    const unread = this.#sealed.filter(({ last }) => last > this.#released);
+    for (const segment of active === undefined ? unread : [...unread, active]) {
+      for (const record of await this.#folder.records(segment)) {
+        if (record.number > this.#released && record.kind !== releaseKind) await visit(record);
+      }
+    }
+  }
+
+  /**
+   * Resolves with the number of the record when it is durable. Rejects with `LogFull` when nothing was written and with
+   * `AppendFailed` when nobody knows.
+   * @param kind 1 to 255, the owner's own
+   */
+  append(kind: number, payload: readonly Buffer[]): Promise<number> {
+    const bytes = recordHeaderBytes + bytesOf(payload);
+    if (bytes > this.#largest + recordHeaderBytes) return Promise.reject(new LogFull('too large, or closed'));
+    this.#appendedAt = this.#clock.monotonic();
+    const appended = new Promise<number>((resolve, reject) => {
+      this.#waiting.push({ kind, payload, bytes, resolve, reject });
+    });
+    this.#flushing ??= this.#flush();
+    return appended;
+  }
+
+  /** Nothing up to that number is wanted any more; its segments are used again. Resolves when that is durable. */
+  async release(number: number): Promise<void> {
+    if (number > this.#released) {
+      const payload = Buffer.alloc(numberBytes);
+      payload.writeUIntLE(number, 0, numberBytes);
+      await this.append(releaseKind, [payload]);
+      this.#released = Math.max(this.#released, number);
+    }
+    for (let oldest = this.#sealed[0]; oldest !== undefined; oldest = this.#sealed[0]) {
+      if (oldest.last > this.#released) return;
+      this.#sealed.shift();
+      await this.#retire(oldest);
+    }
+  }
+
+  async #retire(segment: SealedSegment): Promise<void> {
+    if (segment.isDamaged) await this.#folder.setAside(segment.path);
+    else this.#free.push({ path: segment.path, capacity: segment.capacity });
+    this.#full = false;
+  }
+
+  /** Sees to it that there is a segment, so that the next record does not wait for it, or is turned away no longer. */
+  async prepare(): Promise<void> {
+    if ((this.#active === undefined || this.#full) && this.#free.length === 0) await this.#create();
+  }
+
+  /** Gives free segments back when nothing was appended for a while: one is left. */
+  async shrink(): Promise<void> {
+    if (this.#flushing !== undefined || this.#clock.monotonic() - this.#appendedAt < this.#idleMs) return;
+    await this.#creating?.catch(() => undefined);
+    while (this.#free.length > (this.#active === undefined ? 1 : 0)) {
+      const segment = this.#free.pop();
+      if (segment !== undefined) await this.#files.unlink(segment.path);
+    }
+  }
+
+  /** Takes nothing more, and waits for what was appended. When nothing is wanted any more, the next start has nothing to read. */
+  async close(): Promise<void> {
+    this.#largest = -Infinity;
+    await this.#flushing;
+    await this.#creating?.catch(() => undefined);
+    const active = this.#active;
+    this.#active = undefined;
+    await active?.close();
+    await this.#listing;
+    if (this.wanted) return;
+    try {
+      // First, for a listed segment without its header is damage.
+      await this.#folder.writeLives([]);
+    } catch (error) {
+      this.#log.warn({ err: error }, 'the commit log could not be cleared; the next start reads it');
+      return;
+    }
+    const used = [...this.#sealed, ...this.#free, ...(active === undefined ? [] : [active])];
+    for (const { path } of used) await clearSegment(path, this.#files);
+  }
+
+  async #flush(): Promise<void> {
+    // What is appended in the same turn of the event loop goes together.
+    await new Promise(setImmediate);
+    for (let first = this.#waiting[0]; first !== undefined; first = this.#waiting[0]) {
+      try {
+        await this.#write(await this.#segmentFor(first));
+      } catch (error) {
+        for (const { reject } of this.#turnAway(first)) reject(new LogFull('no segment can be had', { cause: error }));
+      }
+    }
+    this.#flushing = undefined;
+  }
+
+  /** Small records may still find room when larger ones do not. */
+  #turnAway(first: Waiting): readonly Waiting[] {
+    const turned = isSmall(first) ? this.#waiting : this.#waiting.filter((record) => !isSmall(record));
+    this.#waiting = this.#waiting.filter((record) => !turned.includes(record));
+    return turned;
+  }
+
+  /** The segment that takes the record: the active one, or the next. */
+  async #segmentFor(record: Waiting): Promise<Segment> {
+    if (this.#active !== undefined && fits(record, this.#active.room)) return this.#active;
+    await this.#creating;
+    if (this.#free.length === 0) await this.#create();
+    const next = this.#free.shift();
+    if (next === undefined) {
+      this.#full = true;
+      throw new Error('all segments are in use');
+    }
+    const segment = await Segment.begin(next.path, this.#files, next.capacity, this.#next).catch((error: unknown) => {
+      if (isShortage(error)) this.#free.unshift(next);
+      throw error;
+    });
+    if (this.#active !== undefined) await this.#seal(this.#active);
+    this.#active = segment;
+    if (this.#free.length === 0) this.#createAhead();
+    return segment;
+  }
+
+  async #seal(segment: Segment): Promise<void> {
+    const { path, capacity, first, last, mark } = segment;
+    this.#active = undefined;
+    // One without anything that was acknowledged is used again, behind all others: its place on the disk may be bad.
+    if (first > this.#acknowledged) this.#free.push({ path, capacity });
+    else
+      this.#sealed.push({
+        path,
+        capacity,
+        first,
+        last,
+        mark,
+        acknowledgedBefore: first - 1,
+        gaps: [],
+        isDamaged: false,
+      });
+    // Everything in it is durable, or given up.
+    await segment.close().catch(() => undefined);
+  }
+
+  async #write(segment: Segment): Promise<void> {
+    const batch = this.#takeBatch(segment.room);
+    const parts: Buffer[] = [];
+    let bytes = 0;
+    const first = this.#next;
+    for (const { kind, payload, bytes: size } of batch) {
+      const number = this.#next++;
+      const header = recordHeader({ mark: segment.mark, number, kind, acknowledged: this.#acknowledged, payload });
+      parts.push(header, ...payload);
+      bytes += size;
+      if (kind !== releaseKind) this.#newest = number;
+    }
+    segment.last = this.#next - 1;
+    try {
+      await segment.write(parts, bytes);
+    } catch (error) {
+      await this.#seal(segment);
+      batch.forEach(({ reject }, index) => reject(new AppendFailed(first + index, error)));
+      return;
+    }
+    this.#acknowledged = segment.last;
+    if (first === segment.first) this.#begin(segment);
+    batch.forEach(({ resolve }, index) => resolve(first + index));
+  }
+
+  /** The segment is in use from now on. Nobody waits for the list: what it is for is damage. */
+  #begin(segment: Segment): void {
+    this.#begun.set(basename(segment.path), this.#clock.now());
+    this.#listing = this.#listing
+      .then(() => this.#list())
+      .catch((error: unknown) => {
+        this.#log.warn({ err: error }, 'the segments of the commit log could not be listed');
+      });
+  }
+
+  #list(): Promise<void> {
+    const used = this.#active === undefined ? this.#sealed : [...this.#sealed, this.#active];
+    const lives = used.map(({ path, first }): SegmentLife => {
+      const name = basename(path);
+      return { name, first, at: this.#begun.get(name) ?? this.#clock.now() };
+    });
+    return this.#folder.writeLives(lives);
+  }
+
+  #takeBatch(room: number): readonly Waiting[] {
+    let count = 0;
+    let bytes = 0;
+    for (const record of this.#waiting) {
+      if (count > 0 && (bytes > batchBytes || !fits(record, room - bytes))) break;
+      bytes += record.bytes;
+      count += 1;
+    }
+    return this.#waiting.splice(0, count);
+  }
+
+  #createAhead(): void {
+    this.#creating = this.#create()
+      .catch(() => undefined)
+      .finally(() => {
+        this.#creating = undefined;
+      });
+  }
+
+  async #create(): Promise<void> {
+    const count = this.#free.length + this.#sealed.length + (this.#active === undefined ? 0 : 1);
+    // A log that was full when its process died gets one more: without it nothing could ever be released.
+    if (count >= this.#mostSegments && this.#active !== undefined) return;
+    try {
+      this.#free.push(await this.#folder.create());
+      this.#full = false;
+    } catch (error) {
+      this.#full = this.#free.length === 0;
+      throw error;
+    }
+  }
+}
+
+function isSmall({ bytes }: Waiting): boolean {
+  return bytes <= recordHeaderBytes + smallBytes;
+}
+
+function fits(record: Waiting, room: number): boolean {
+  return record.bytes + (isSmall(record) ? 0 : keptForSmall) <= room;
+}

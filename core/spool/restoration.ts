@@ -1,0 +1,119 @@
+import { dirname } from 'node:path';
+import { writeDurable } from '../disk/atomic.js';
+import { unlessMissing } from '../disk/fault.js';
+import type { FileLayer } from '../disk/file-layer.js';
+import type { FolderSync } from '../disk/folder.js';
+import type { MessageRecord } from './message-record.js';
+import type { Placement } from './spool.js';
+
+/** Where a message of those bytes that was placed there is now, under whatever name; undefined when nowhere, null when nobody wants it any more. */
+export type FindPlaced = (placement: Placement, content: Buffer) => Promise<string | null | undefined>;
+
+export interface RestorationGround {
+  readonly files: FileLayer;
+  readonly folders: FolderSync;
+  readonly find: FindPlaced;
+  /** A fresh path on the same file system, that nobody looks at. */
+  readonly freshPath: () => string;
+}
+
+export type Restored = 'there' | 'written' | 'gone';
+
+/**
+ * Sees to it that a message is where its record says, byte for byte, and durable when it had to be written. It is left
+ * alone when it is found, wherever that is; and when its folder is gone, somebody has removed a mailbox with all its mail.
+ */
+export async function restore(record: MessageRecord, ground: RestorationGround): Promise<readonly Restored[]> {
+  const restored: Restored[] = [];
+  for (const placement of record.placements) restored.push(await restoreOne(placement, record.content, ground));
+  return restored;
+}
+
+async function restoreOne(placement: Placement, content: Buffer, ground: RestorationGround): Promise<Restored> {
+  const found = await ground.find(placement, content);
+  if (found === null) return 'gone';
+  if (found !== undefined && (await holds(found, content, ground.files))) return 'there';
+  if (found === undefined && !(await isFolder(placement.folder, ground.files))) return 'gone';
+  await rewrite(found ?? pathOf(placement), content, ground);
+  return 'written';
+}
+
+/** Brings messages whose writing the disk has failed to report to the disk anew, where they are now. */
+export async function rewriteAll(record: MessageRecord, ground: RestorationGround): Promise<void> {
+  for (const placement of record.placements) {
+    const found = await ground.find(placement, record.content);
+    if (typeof found === 'string') await rewrite(found, record.content, ground);
+  }
+}
+
+/** Removes what an aborted delivery has left where it was placed, if it is the message and not somebody else's. */
+export async function removePlaced(record: MessageRecord, { files }: RestorationGround): Promise<void> {
+  for (const placement of record.placements) {
+    const found = await findWherePlaced(files)(placement, record.content);
+    if (typeof found === 'string' && (await holds(found, record.content, files))) await files.unlink(found);
+  }
+}
+
+/** A message file is never changed in place: a whole one takes its name. */
+async function rewrite(path: string, content: Buffer, { files, folders, freshPath }: RestorationGround): Promise<void> {
+  const fresh = freshPath();
+  try {
+    await writeDurable(files, fresh, [content]);
+    await files.rename(fresh, path);
+  } catch (error) {
+    await files.unlink(fresh).catch(() => undefined);
+    throw error;
+  }
+  await folders.sync(dirname(path));
+}
+
+/** Whether the file has these bytes. */
+export async function holds(path: string, content: Buffer, files: FileLayer): Promise<boolean> {
+  const { size } = await files.lstat(path);
+  if (size !== content.length) return false;
+  const fd = await files.open(path, 'r');
+  try {
+    const bytes = Buffer.allocUnsafe(size);
+    for (let at = 0; at < size;) {
+      const count = await files.read(fd, bytes.subarray(at), at);
+      if (count === 0) return false;
+      at += count;
+    }
+    return bytes.equals(content);
+  } finally {
+    await files.close(fd);
+  }
+}
+
+async function isFolder(path: string, files: FileLayer): Promise<boolean> {
+  const there = await unlessMissing(files.lstat(path));
+  return there?.isDirectory() === true;
+}
+
+export function pathOf({ folder, name }: Placement): string {
+  return `${folder}/${name}`;
+}
+
+/** Finds a message only under the name and in the folder that it was given. */
+export function findWherePlaced(files: FileLayer): FindPlaced {
+  return async (placement) => {
+    const path = pathOf(placement);
+    const there = await unlessMissing(files.lstat(path));
+    return there?.isFile() === true ? path : undefined;
+  };
+}
+
+/** Fsyncs a message where it is now: for machines that cannot flush a file system. */
+export async function makeDurable(record: MessageRecord, { files, folders, find }: RestorationGround): Promise<void> {
+  for (const placement of record.placements) {
+    const found = await find(placement, record.content);
+    if (typeof found !== 'string') continue;
+    const fd = await files.open(found, 'r');
+    try {
+      await files.fsync(fd);
+    } finally {
+      await files.close(fd);
+    }
+    await folders.sync(dirname(found));
+  }
+}

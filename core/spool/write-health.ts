@@ -1,0 +1,99 @@
+import { join } from 'node:path';
+import { systemClock, type Clock } from '../clock.js';
+import type { HealthReport } from '../host/health.js';
+import { writeDurable } from '../disk/atomic.js';
+import { faultCode } from '../disk/fault.js';
+import { nodeFiles, type FileLayer } from '../disk/file-layer.js';
+import { uniqueId } from '../disk/id.js';
+
+/** At most one probe in that time, however often somebody looks. */
+const probeEveryMs = 1000;
+
+const sentences: Readonly<Record<string, string>> = {
+  ENOSPC: 'The disk is full.',
+  EDQUOT: 'The disk quota is used up.',
+  EROFS: 'The file system is read-only.',
+  EIO: 'The disk reported an input/output error.',
+  EMFILE: 'The server has no file descriptors left (EMFILE): raise its limit of open files.',
+  ENFILE: 'The system has no file descriptors left (ENFILE).',
+};
+
+/** Faults of one folder: a probe elsewhere does not show that they are gone. */
+const folderSentences: Readonly<Record<string, string>> = {
+  EACCES: 'A folder or file belongs to another user, or its mode does not let the server write',
+  EPERM: 'A folder or file belongs to another user, or is immutable',
+  EMLINK: 'A folder or file has as many links as the file system allows (EMLINK)',
+};
+/** They hold for so long after the last one. */
+const folderFaultMs = 10 * 60_000;
+
+/** Faults that say something about the disk; others concern one file or the load. */
+export function isDiskFault(error: unknown): boolean {
+  return (faultCode(error) ?? '') in sentences;
+}
+
+/**
+ * Whether a folder can be written. A fault makes it degraded; a probe that writes, fsyncs and removes a small file
+ * makes it well again, so nobody has to restart anything.
+ */
+export class WriteHealth {
+  readonly #folder: string;
+  readonly #files: FileLayer;
+  readonly #clock: Clock;
+  #why: string | undefined;
+  #folderFaultUntil = -Infinity;
+  #probedAt = -Infinity;
+  #probing: Promise<void> | undefined;
+
+  constructor(folder: string, { files = nodeFiles, clock = systemClock }: { files?: FileLayer; clock?: Clock } = {}) {
+    this.#folder = folder;
+    this.#files = files;
+    this.#clock = clock;
+  }
+
+  failed(error: unknown): void {
+    const ofFolder = folderSentences[faultCode(error) ?? ''];
+    if (ofFolder !== undefined) {
+      this.#why = `${ofFolder}${placeOf(error)}.`;
+      this.#folderFaultUntil = this.#clock.monotonic() + folderFaultMs;
+    }
+    if (!isDiskFault(error)) return;
+    this.#why = sentences[faultCode(error) ?? ''] ?? 'The disk failed.';
+  }
+
+  /** Answers from what is known; while it is degraded, looking starts the next probe. */
+  report(): HealthReport {
+    if (this.#why === undefined) return { status: 'up' };
+    if (this.#clock.monotonic() - this.#probedAt >= probeEveryMs) void this.probe();
+    return {
+      status: 'degraded',
+      why: `${this.#why} Messages are refused with a temporary answer until it can be written.`,
+    };
+  }
+
+  /** Tries to write while it is degraded; never rejects. */
+  probe(): Promise<void> {
+    if (this.#why === undefined) return Promise.resolve();
+    this.#probing ??= this.#tryToWrite().finally(() => {
+      this.#probing = undefined;
+    });
+    return this.#probing;
+  }
+
+  async #tryToWrite(): Promise<void> {
+    this.#probedAt = this.#clock.monotonic();
+    const path = join(this.#folder, `.probe-${uniqueId()}`);
+    try {
+      await writeDurable(this.#files, path, [Buffer.alloc(4096)]);
+      if (this.#clock.monotonic() >= this.#folderFaultUntil) this.#why = undefined;
+    } catch (error) {
+      this.failed(error);
+    }
+    await this.#files.unlink(path).catch(() => undefined);
+  }
+}
+
+function placeOf(error: unknown): string {
+  const { path, dest = path } = error as NodeJS.ErrnoException & { readonly dest?: string };
+  return dest === undefined ? '' : `: ${dest}`;
+}

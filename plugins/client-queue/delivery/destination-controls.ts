@@ -1,0 +1,168 @@
+import { z } from 'zod';
+import type { Clock } from '../../../core/clock.js';
+import { openDocument, type Document } from '../../../core/disk/document.js';
+import { problem } from '../../../core/problem.js';
+
+/** So many destinations can be controlled at a time. */
+const mostControls = 10_000;
+
+const Control = z.strictObject({
+  suspendedUntil: z.number().nullable().default(null),
+  reason: z.string().max(500).nullable().default(null),
+  maxConnections: z.int().min(0).max(10_000).nullable().default(null),
+  ratePerMinute: z.int().min(1).nullable().default(null),
+  by: z.string().nullable().default(null),
+  at: z.number().default(0),
+});
+const Stored = z.strictObject({ destinations: z.record(z.string(), Control) });
+type Stored = z.output<typeof Stored>;
+
+/** What an operator has said about a destination. Null: as configured. */
+export interface DestinationControl {
+  /** Milliseconds since the epoch; `Infinity` until somebody resumes it, null when it is not suspended. */
+  readonly suspendedUntil: number | null;
+  readonly reason: string | null;
+  readonly maxConnections: number | null;
+  readonly ratePerMinute: number | null;
+}
+
+/** Who said it, and when. */
+export interface RecordedControl extends DestinationControl {
+  readonly destination: string;
+  readonly by: string | null;
+  readonly at: number;
+}
+
+/** Suspended destinations and limits of single ones, which outlive the process. */
+export interface DestinationControls {
+  /** What holds now; undefined when nothing was said, or it has lapsed. */
+  get(destination: string): RecordedControl | undefined;
+  /** By destination. */
+  list(): readonly RecordedControl[];
+  /** Durable when it resolves; what is left out stays. @throws Problem `invalid` for too many destinations */
+  set(destination: string, control: Partial<DestinationControl>, by: string | null): Promise<RecordedControl>;
+  /** Back to what is configured. False when there was nothing to forget. */
+  clear(destination: string): Promise<boolean>;
+  /** Called behind each change, with the destination. Returns the undo. */
+  onChange(listener: (destination: string) => void): () => void;
+}
+
+export interface DestinationControlsInput {
+  /** Absolute path of `destinations.json`. */
+  readonly file: string;
+  readonly clock: Clock;
+}
+
+/** Opens the file. @throws a start error when it cannot be understood */
+export async function openDestinationControls(input: DestinationControlsInput): Promise<DestinationControls> {
+  const initial: Stored = { destinations: {} };
+  return new StoredControls(await openDocument({ file: input.file, schema: Stored, initial }), input.clock);
+}
+
+const nothing: DestinationControl = { suspendedUntil: null, reason: null, maxConnections: null, ratePerMinute: null };
+
+class StoredControls implements DestinationControls {
+  readonly #document: Document<Stored>;
+  readonly #clock: Clock;
+  readonly #listeners = new Set<(destination: string) => void>();
+  #from: Stored | undefined;
+  #byDestination = new Map<string, RecordedControl>();
+
+  constructor(document: Document<Stored>, clock: Clock) {
+    this.#document = document;
+    this.#clock = clock;
+  }
+
+  get(destination: string): RecordedControl | undefined {
+    const control = this.#all().get(keyOf(destination));
+    return control === undefined ? undefined : inForce(control, this.#clock.now());
+  }
+
+  list(): readonly RecordedControl[] {
+    const now = this.#clock.now();
+    return [...this.#all().values()]
+      .flatMap((control) => inForce(control, now) ?? [])
+      .sort((one, other) => (one.destination < other.destination ? -1 : 1));
+  }
+
+  async set(destination: string, control: Partial<DestinationControl>, by: string | null): Promise<RecordedControl> {
+    const key = keyOf(destination);
+    const at = this.#clock.now();
+    let recorded: RecordedControl = { ...nothing, destination: key, by, at };
+    await this.#change(key, (controls) => {
+      recorded = { ...nothing, ...this.get(key), ...control, destination: key, by, at };
+      if (isNothing(recorded)) controls.delete(key);
+      else controls.set(key, recorded);
+    });
+    return recorded;
+  }
+
+  async clear(destination: string): Promise<boolean> {
+    const key = keyOf(destination);
+    const found = this.get(key) !== undefined;
+    if (this.#all().has(key)) await this.#change(key, (controls) => void controls.delete(key));
+    return found;
+  }
+
+  onChange(listener: (destination: string) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  async #change(destination: string, change: (controls: Map<string, RecordedControl>) => void): Promise<void> {
+    await this.#document.update(() => {
+      const now = this.#clock.now();
+      const controls = new Map([...this.#all()].filter(([, control]) => inForce(control, now) !== undefined));
+      change(controls);
+      if (controls.size > mostControls)
+        throw problem('invalid', `More than ${mostControls} destinations are controlled.`);
+      return encode(controls);
+    });
+    for (const listener of this.#listeners) listener(destination);
+  }
+
+  /** Made anew only when the document was replaced: workers ask at every claim. */
+  #all(): ReadonlyMap<string, RecordedControl> {
+    if (this.#from !== this.#document.data) {
+      this.#from = this.#document.data;
+      this.#byDestination = decode(this.#from);
+    }
+    return this.#byDestination;
+  }
+}
+
+/** JSON knows no infinity; the latest time that a Date can hold stands for it. */
+const forever = 8.64e15;
+
+function encode(controls: ReadonlyMap<string, RecordedControl>): Stored {
+  const entries = [...controls].map(([key, control]) => {
+    const { suspendedUntil: until, reason, maxConnections, ratePerMinute, by, at } = control;
+    const suspendedUntil = until === null ? null : Math.min(until, forever);
+    return [key, { suspendedUntil, reason, maxConnections, ratePerMinute, by, at }] as const;
+  });
+  return { destinations: Object.fromEntries(entries) };
+}
+
+function decode({ destinations }: Stored): Map<string, RecordedControl> {
+  return new Map(
+    Object.entries(destinations).map(([destination, control]) => {
+      const suspendedUntil = control.suspendedUntil === forever ? Infinity : control.suspendedUntil;
+      return [destination, { ...control, destination, suspendedUntil }];
+    }),
+  );
+}
+
+/** A suspension lapses and takes its reason along; limits stay. */
+function inForce(control: RecordedControl, now: number): RecordedControl | undefined {
+  if (control.suspendedUntil === null || control.suspendedUntil > now) return control;
+  const rest = { ...control, suspendedUntil: null, reason: null };
+  return isNothing(rest) ? undefined : rest;
+}
+
+function isNothing({ suspendedUntil, maxConnections, ratePerMinute }: DestinationControl): boolean {
+  return suspendedUntil === null && maxConnections === null && ratePerMinute === null;
+}
+
+function keyOf(destination: string): string {
+  return destination.toLowerCase();
+}

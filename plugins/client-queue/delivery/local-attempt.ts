@@ -1,0 +1,112 @@
+import type { Clock } from '../../../core/clock.js';
+import type { LocalDelivery } from '../../../core/contracts/local-delivery.js';
+import type { Lease } from '../../../core/contracts/queue-lease.js';
+import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
+import { parseAddress } from '../../../core/mime/address.js';
+import { classOf, isProblem, type Problem } from '../../../core/problem.js';
+import type { Log } from '../../../core/log/log.js';
+import { readDestination } from './destination-key.js';
+import { isMissingMessage } from './outgoing-message.js';
+import { refusedDestination } from './relay-target.js';
+import type { ReplyClassification } from './reply-classification.js';
+import type { Tried, Verdict } from './tried.js';
+
+export interface LocalGround {
+  readonly local: Pick<LocalDelivery, 'deliver'>;
+  readonly queue: Pick<RelayQueue, 'open'>;
+  readonly classification: () => ReplyClassification;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** Delivers the recipients of a lease to the target of this server that they were routed to. */
+export async function attemptLocally(lease: Lease, ground: LocalGround): Promise<Tried> {
+  const { clock } = ground;
+  const at = clock.now();
+  const began = clock.monotonic();
+  const verdicts = new Map(lease.destination === refusedDestination ? refused(lease) : await delivered(lease, ground));
+  const ms = Math.round(clock.monotonic() - began);
+  return { at, ms, verdicts, host: null, tls: null, tellsDsn: false, lost: false, servers: 'answered' };
+}
+
+type Verdicts = readonly (readonly [index: number, verdict: Verdict])[];
+
+/** Their own target has refused them: that is the last word. */
+function refused({ recipients, entry }: Lease): Verdicts {
+  return recipients.map(({ index }) => {
+    const { code = 550, status = '5.0.0', text = 'Refused', host = null } = entry.recipients[index]?.lastReply ?? {};
+    return [index, { action: 'bounce', code, status, text, host, retryAfter: null, category: 'other' }];
+  });
+}
+
+async function delivered(lease: Lease, ground: LocalGround): Promise<Verdicts> {
+  const { uid, entry, destination } = lease;
+  const read = readDestination(destination);
+  const fallback = { target: read.kind === 'target' ? read.target : '', destination: '' };
+  const found: { missing?: Problem } = {};
+  try {
+    const outcomes = await ground.local.deliver({
+      id: uid,
+      reversePath: entry.sender === null ? null : parseAddress(entry.sender),
+      recipients: lease.recipients.map(({ index, address }) => ({
+        address: parseAddress(address),
+        hop: entry.recipients[index]?.hop ?? fallback,
+      })),
+      smtputf8: entry.smtputf8,
+      fresh: lease.interrupted === false,
+      content: () =>
+        opened(ground.queue, uid, (error) => {
+          if (isMissingMessage(error)) found.missing = error;
+        }),
+    });
+    if (found.missing !== undefined) throw found.missing;
+    return lease.recipients.map(({ index }, place) => {
+      const outcome = outcomes[place];
+      if (outcome === undefined) throw new Error('a target must answer for each recipient');
+      if (outcome.outcome === 'delivered') return [index, taken(outcome.reply)];
+      const { code, status, text } = outcome;
+      return [index, judged(ground.classification(), code, status, text)];
+    });
+  } catch (error) {
+    // What a target makes of that would be a word on the recipient.
+    if (found.missing !== undefined) throw found.missing;
+    ground.log.error({ uid, err: error }, 'a queued message could not be delivered to its target');
+    const [code, status] = isProblem(error) ? classOf(error).smtp : ([451, '4.3.0'] as const);
+    const text = isProblem(error) ? error.message : 'Local error, try again later';
+    const verdict = judged(ground.classification(), code, status, text);
+    return lease.recipients.map(({ index }) => [index, verdict]);
+  }
+}
+
+async function* opened(
+  queue: LocalGround['queue'],
+  uid: string,
+  failed: (error: unknown) => void,
+): AsyncGenerator<Buffer> {
+  try {
+    yield* (await queue.open(uid)) as AsyncIterable<Buffer>;
+  } catch (error) {
+    failed(error);
+    throw error;
+  }
+}
+
+function taken(
+  reply: { readonly code: number; readonly status: string | null; readonly lines: readonly string[] } | undefined,
+): Verdict {
+  const { code = 250, status = '2.1.5', lines = ['Delivered'] } = reply ?? {};
+  return {
+    action: 'deliver',
+    code,
+    status: status ?? '2.0.0',
+    text: lines.join(' '),
+    host: null,
+    retryAfter: null,
+    category: 'other',
+  };
+}
+
+function judged(classification: ReplyClassification, code: number, status: string, text: string): Verdict {
+  const { action, retryAfter, category } = classification.explain(code, status, text, null);
+  return { action: action === 'deliver' ? 'defer' : action, code, status, text, host: null, retryAfter, category };
+}

@@ -1,0 +1,180 @@
+import { LRUCache } from 'lru-cache';
+import { roomFor } from '../../../core/disk/cache-room.js';
+import type { Clock } from '../../../core/clock.js';
+import type { HopFinder, HopSearch, NextHop, NoRoute } from '../../../core/dns/next-hop.js';
+import type { ClientCredentials, Destination as Server, TlsPolicy } from '../../../core/smtp/client/destination.js';
+import { readDestination, type Destination } from './destination-key.js';
+import { domainTls } from './domain-tls.js';
+import { findNamedServers } from './named-servers.js';
+import type { ClientQueueSettings, Route } from '../options.js';
+import { siteOfRoute, siteOfSearch } from './site-key.js';
+
+/** Servers for a destination, best first, ready to be dialled. */
+export interface Servers {
+  readonly outcome: 'found';
+  /** What destinations with the same servers share: the key of their limits. */
+  readonly site: string;
+  readonly servers: readonly Server[];
+  /** The policy of the domain wants TLS with a valid certificate (RFC 8461). */
+  readonly mustVerify?: boolean;
+}
+
+export interface NextHopsInput {
+  readonly finder: HopFinder;
+  readonly clock: Clock;
+  readonly hostname: string;
+  readonly settings: () => ClientQueueSettings;
+}
+
+/** How long an answer is used without asking again; the resolver has its own memory, by what the DNS says. */
+const keepMs = 30_000;
+/** One that is so old may be asked for again, so that nobody has to wait for the next. */
+const ageingMs = 20_000;
+const keepFailureMs = 3000;
+/** Name servers that let us wait for so long without an answer are not asked again for that domain for a while. */
+const hangsMs = 1000;
+const keepHangingMs = 30_000;
+/** A search that takes so long keeps its place from others, though it finds something. */
+const crawlsMs = 5000;
+const mostKept = 10_000;
+/** A search that takes longer is given up: a domain may name many servers, each with name servers of its own. */
+const longestSearchMs = 30_000;
+/** RFC 5321 §5.1 wants two at least; more would only keep a dead destination's mail busy. */
+const mostServers = 5;
+
+/** What is known of a destination. */
+export interface KnownHops {
+  readonly found: Servers | NoRoute;
+  /** By `clock.monotonic()`. */
+  readonly until: number;
+  readonly ageingAt: number;
+  /** Somebody did not answer for so long that others shall not wait for it. */
+  readonly hung: boolean;
+}
+
+/** Knows the servers of destinations, by route or by MX, and how to speak with them. */
+export class NextHops {
+  readonly #input: NextHopsInput;
+  readonly #kept = new LRUCache<string, KnownHops>(roomFor(mostKept));
+  /** Asked at this moment. */
+  readonly #asked = new Map<string, Promise<Servers | NoRoute>>();
+
+  constructor(input: NextHopsInput) {
+    this.#input = input;
+  }
+
+  /** Never rejects. */
+  async find(destination: string): Promise<Servers | NoRoute> {
+    return this.peek(destination)?.found ?? this.refresh(destination);
+  }
+
+  /** What is known at this moment, without asking anybody. */
+  peek(destination: string): KnownHops | undefined {
+    const kept = this.#kept.get(destination);
+    return kept !== undefined && kept.until > this.#input.clock.monotonic() ? kept : undefined;
+  }
+
+  /** Asks anew; until the answer is there the one before counts. Never rejects. */
+  refresh(destination: string): Promise<Servers | NoRoute> {
+    const asked = this.#asked.get(destination);
+    if (asked !== undefined) return asked;
+    const began = this.#input.clock.monotonic();
+    const asking = this.#find(readDestination(destination));
+    this.#asked.set(destination, asking);
+    void this.#learn(destination, asking, began);
+    return asking;
+  }
+
+  async #learn(destination: string, asking: Promise<Servers | NoRoute>, began: number): Promise<void> {
+    const found = await asking;
+    if (this.#asked.get(destination) !== asking) return;
+    this.#asked.delete(destination);
+    const now = this.#input.clock.monotonic();
+    const isFound = found.outcome === 'found';
+    const took = now - began;
+    const hung = isFound ? took >= crawlsMs : found.reason === 'dns' && took >= hangsMs;
+    const until = now + (isFound ? keepMs : hung ? keepHangingMs : keepFailureMs);
+    this.#kept.set(destination, { found, until, ageingAt: isFound ? now + ageingMs : Infinity, hung });
+  }
+
+  /** New settings, or an operator who wants it tried again now. All destinations if none is named. */
+  forget(destinations: readonly string[] = [...this.#kept.keys(), ...this.#asked.keys()]): void {
+    for (const destination of destinations) {
+      this.#kept.delete(destination);
+      this.#asked.delete(destination);
+    }
+  }
+
+  async #find(destination: Destination): Promise<Servers | NoRoute> {
+    const { finder, settings } = this.#input;
+    if (destination.kind === 'target') return unknownRoute('No server takes this destination');
+    if (destination.kind === 'route') {
+      const { routes } = settings();
+      const route = Object.hasOwn(routes, destination.route) ? routes[destination.route] : undefined;
+      if (route === undefined) return unknownRoute(`The route ${destination.route} is not configured`);
+      // A route is what the operator has written: it may lead into the private network.
+      const search = await finder.forHosts(route.mx, { allowPrivate: true });
+      return this.#servers(search, siteOfRoute(route, settings()), (hop) => this.#routed(hop, route));
+    }
+    if (destination.kind === 'servers') {
+      const { hosts, port, protocol, tls: mode } = destination.servers;
+      const search = await findNamedServers(destination.servers, settings().targets, finder);
+      const site = siteOfRoute({ mx: hosts, port }, settings());
+      return this.#servers(search, site, (hop) => this.#server(hop, { port, protocol, tls: { mode } }));
+    }
+    const search = await this.#search(destination.domain);
+    const site = siteOfSearch(search, destination.domain, settings());
+    const mustVerify = search.outcome === 'found' && search.mustVerify === true;
+    const tls = domainTls(destination.domain, settings(), { mustVerify });
+    const found = this.#servers(search, site, (hop) =>
+      this.#server(hop, { port: settings().port, protocol: 'smtp', tls }),
+    );
+    return found.outcome === 'found' ? { ...found, mustVerify } : found;
+  }
+
+  async #search(domain: string): Promise<HopSearch> {
+    const { finder, settings } = this.#input;
+    const allowPrivate = settings().allowPrivateAddresses;
+    const search = await finder.forDomain(domain, { allowPrivate, signal: AbortSignal.timeout(longestSearchMs) });
+    return search.outcome === 'failed' && search.reason === 'aborted' ? unanswered(domain) : search;
+  }
+
+  #servers(search: HopSearch, site: string, server: (hop: NextHop) => Server): Servers | NoRoute {
+    if (search.outcome === 'failed') return search;
+    return { outcome: 'found', site, servers: search.hops.slice(0, mostServers).map(server) };
+  }
+
+  #routed(hop: NextHop, { port, protocol, tls, verify, auth }: Route): Server {
+    const policy: TlsPolicy = { mode: tls, ...(verify !== undefined && { verify }) };
+    const credentials: ClientCredentials | undefined = auth && {
+      username: auth.user,
+      password: auth.pass,
+      plaintext: 'never',
+    };
+    return this.#server(hop, { port, protocol, tls: policy, ...(credentials && { auth: credentials }) });
+  }
+
+  #server({ host, address }: NextHop, about: Pick<Server, 'port' | 'protocol' | 'tls' | 'auth'>): Server {
+    const { hostname, settings } = this.#input;
+    const { localAddress } = settings();
+    return { address, host, helloName: hostname, ...about, ...(localAddress !== undefined && { localAddress }) };
+  }
+}
+
+const unanswered = (domain: string): NoRoute => ({
+  outcome: 'failed',
+  reason: 'dns',
+  code: 451,
+  status: '4.4.3',
+  text: `The name servers did not answer in time for ${domain}`,
+  permanent: false,
+});
+
+const unknownRoute = (text: string): NoRoute => ({
+  outcome: 'failed',
+  reason: 'no-address',
+  code: 451,
+  status: '4.4.4',
+  text,
+  permanent: false,
+});

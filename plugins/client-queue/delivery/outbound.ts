@@ -1,0 +1,242 @@
+import { setMaxListeners } from 'node:events';
+import type { Clock } from '../../../core/clock.js';
+import type { LocalDelivery } from '../../../core/contracts/local-delivery.js';
+import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
+import type { SubmissionService } from '../../../core/contracts/submission.js';
+import { counted } from '../../../core/text/counted.js';
+import type { HopFinder } from '../../../core/dns/next-hop.js';
+import type { HealthReport } from '../../../core/host/health.js';
+import type { Log } from '../../../core/log/log.js';
+import type { PluginContext } from '../../../core/plugin.js';
+import type { ClientDeadlines } from '../../../core/smtp/client/deadlines.js';
+import type { ClientSession } from '../../../core/smtp/client/session.js';
+import { ClientPool } from '../../../core/smtp/client/pool.js';
+import { DeadHosts } from './dead-hosts.js';
+import { DeliveryDesk } from './delivery-desk.js';
+import type { DestinationControls } from './destination-controls.js';
+import { NextHops } from './next-hops.js';
+import { NoticeSender } from '../dsn/notice-sender.js';
+import { outboundMetrics } from './outbound-metrics.js';
+import type { OutboundSettings } from './outbound-settings.js';
+import { outgoingContent, sevenBitContent } from './outgoing-message.js';
+import { QueueFiguresSource } from '../http/queue-figures.js';
+import { Scheduler } from './scheduler.js';
+import type { PaceLimits } from './site-pace.js';
+import { Sites } from './sites.js';
+
+export interface OutboundInput {
+  readonly queue: RelayQueue;
+  readonly controls: DestinationControls;
+  /** `forget`: what the DNS has said before counts no more. */
+  readonly finder: HopFinder & { forget?(): void };
+  readonly local: LocalDelivery;
+  readonly submission: SubmissionService;
+  readonly hostname: string;
+  readonly settings: OutboundSettings;
+  readonly metrics: PluginContext['metrics'];
+  /** Those of the client where absent. */
+  readonly deadlines?: Partial<ClientDeadlines>;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** What holds for a site, and how it stands with it; `now` is undefined when nothing was sent there lately. */
+export interface SiteState extends PaceLimits {
+  readonly now: ReturnType<Scheduler['pace']>;
+}
+
+/** So long attempts under way may go on at most when the worker stops. */
+const maxGraceMs = 10_000;
+/** So many of them wait for a connection of the pool, at most. */
+const waiting = 10_000;
+
+/** The running worker of the queue: scheduler, connections, notices. */
+export class Outbound {
+  readonly #input: OutboundInput;
+  readonly #abort = new AbortController();
+  readonly #sessions = new Set<ClientSession>();
+  readonly #dead: DeadHosts;
+  readonly #hops: NextHops;
+  readonly #sites: Sites;
+  readonly #desk: DeliveryDesk;
+  readonly #scheduler: Scheduler;
+  readonly #notices: NoticeSender;
+  readonly #figures: QueueFiguresSource;
+  #pool: ClientPool;
+  #stopped = false;
+
+  constructor(input: OutboundInput) {
+    this.#input = input;
+    const { queue, controls, local, finder, hostname, clock, log, settings } = input;
+    // Every connection that is being made listens to it.
+    setMaxListeners(0, this.#abort.signal);
+    const shared = { queue, clock, log };
+    this.#pool = this.#newPool();
+    this.#dead = new DeadHosts(clock);
+    this.#hops = new NextHops({ finder, clock, hostname, settings: () => settings.current });
+    this.#sites = new Sites({ hops: this.#hops, clock, settings: () => settings.current });
+    this.#figures = new QueueFiguresSource(queue, clock);
+    const metrics = outboundMetrics(
+      input.metrics,
+      () => this.#figures.get(),
+      () => this.#pool.statistics(),
+    );
+    const classification = () => settings.classification;
+    this.#notices = new NoticeSender({
+      ...shared,
+      submission: input.submission,
+      hostname,
+      metrics,
+      from: `mailer-daemon@${hostname}`,
+      destinationOf: (address) => settings.rules.keyOf(address),
+    });
+    const outgoing = { queue, signer: () => settings.signer, clock };
+    this.#desk = new DeliveryDesk({
+      ...shared,
+      hostname,
+      metrics,
+      schedule: () => settings.schedule,
+      keepDeadLetterMs: () => settings.current.keepDeadLetters * 1000,
+      remote: {
+        hops: this.#hops,
+        dead: this.#dead,
+        classification,
+        clock,
+        signal: this.#abort.signal,
+        sessions: this.#sessions,
+        deadlines: input.deadlines,
+        pool: { lease: (destination, options) => this.#pool.lease(destination, options) },
+        content: (lease) => outgoingContent(lease, outgoing),
+        sevenBitContent: (lease) => sevenBitContent(lease, outgoing),
+      },
+      local: { ...shared, local, classification },
+      noticed: () => void this.#notices.run(),
+    });
+    this.#scheduler = new Scheduler({
+      ...shared,
+      controls,
+      sites: this.#sites,
+      settings: () => settings.current,
+      attempt: (lease, connections) => this.#desk.attempt(lease, connections),
+      settle: (lease, tried) => this.#desk.settle(lease, tried),
+    });
+  }
+
+  /** What a crash has left to be told is told first. */
+  async start(): Promise<void> {
+    await this.#notices.run();
+    if (!this.#stopped) this.#scheduler.start();
+  }
+
+  /** Which destinations have the same servers. */
+  get sites(): Pick<Sites, 'peek' | 'find'> {
+    return this.#sites;
+  }
+
+  /** How it stands with a site now, and what holds for it. */
+  pace(site: string): SiteState {
+    return { ...this.#scheduler.limits(site), now: this.#scheduler.pace(site) };
+  }
+
+  /** Sends what senders are still to be told; an operator has just given reason to. */
+  tellSenders(): void {
+    void this.#notices.run();
+  }
+
+  async housekeep(): Promise<void> {
+    this.#scheduler.giveBackOverdue();
+    await this.#input.queue.housekeep(this.#input.clock.now());
+    await this.#notices.run();
+  }
+
+  /** New options are in force: what was learnt under the old ones is forgotten, open connections finish their mail. */
+  renew(): void {
+    this.#hops.forget();
+    this.#sites.forget();
+    this.#dead.forget();
+    const old = this.#pool;
+    this.#pool = this.#newPool();
+    void old.close();
+  }
+
+  /** An operator wants it tried again: servers may be back, or others. Of all destinations if none is named. */
+  forgetFailures(destinations?: readonly string[]): void {
+    this.#input.finder.forget?.();
+    this.#hops.forget(destinations);
+    this.#sites.forget(destinations);
+    if (destinations === undefined) this.#dead.forget();
+    else for (const destination of destinations) void this.#revive(destination);
+  }
+
+  /** The attempt that follows needs its servers as well. */
+  async #revive(destination: string): Promise<void> {
+    const found = await this.#hops.find(destination);
+    if (found.outcome === 'failed') return;
+    for (const server of found.servers) this.#dead.remove(server);
+  }
+
+  /** Nothing more is fetched. */
+  pause(): void {
+    this.#stopped = true;
+    this.#scheduler.stop();
+  }
+
+  /** What is under way is finished within the given time, else given back. */
+  async stop(remainingMs = Infinity): Promise<void> {
+    this.pause();
+    const patience = setTimeout(() => this.#giveUp(), Math.min(maxGraceMs, remainingMs));
+    await this.#scheduler.idle();
+    clearTimeout(patience);
+    await this.#pool.close();
+    await this.#notices.stop();
+  }
+
+  #giveUp(): void {
+    this.#abort.abort();
+    for (const session of this.#sessions) session.close();
+  }
+
+  /** Counts of the queue, a few seconds old. */
+  queueFigures(): Readonly<Record<string, number>> {
+    const counts = this.#figures.last;
+    const open = { open: this.#input.queue.size };
+    if (counts === undefined) return open;
+    const { queued, active, deferred, held } = counts.byState;
+    return { ...open, queued, active, deferred, held, oldestSeconds: Math.floor(counts.oldestAge) };
+  }
+
+  poolFigures(): Readonly<Record<string, number>> {
+    return { ...this.#pool.statistics() };
+  }
+
+  health(): HealthReport {
+    const { unsettled } = this.#desk;
+    const due = this.#input.queue.nextDue();
+    const nextDue =
+      due === null ? {} : { nextDueSeconds: Math.max(0, Math.ceil((due - this.#input.clock.now()) / 1000)) };
+    const figures = { running: this.#scheduler.trying, unrecorded: unsettled, ...nextDue };
+    if (this.#scheduler.fault !== undefined) return { status: 'down', why: this.#scheduler.fault, figures };
+    if (unsettled > 0) {
+      return {
+        status: 'degraded',
+        why: `What came of ${counted(unsettled, 'attempt')} cannot be written to the disk yet.`,
+        figures,
+      };
+    }
+    return { status: 'up', figures };
+  }
+
+  #newPool(): ClientPool {
+    const { maxConnections, destination } = this.#input.settings.current;
+    return new ClientPool(
+      {
+        connections: maxConnections,
+        connectionsEach: maxConnections,
+        waiting,
+        idleMs: destination.idleSeconds * 1000,
+        uses: destination.messagesPerConnection,
+      },
+      this.#input.clock,
+    );
+  }
+}

@@ -1,0 +1,159 @@
+import type { Clock } from '../../../core/clock.js';
+import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../../core/contracts/delivery-target.js';
+import type { LocalDelivery } from '../../../core/contracts/local-delivery.js';
+import type { RecordedReply } from '../../../core/contracts/queue-entry.js';
+import type { PreparedEntry, RelayQueue } from '../../../core/contracts/relay-queue.js';
+import type { SpooledMessage } from '../../../core/spool/spool.js';
+import { isProblem, problem } from '../../../core/problem.js';
+import type { Reply } from '../../../core/smtp/protocol/reply.js';
+import type { Recipient, Transaction } from '../../../core/pipeline/transaction.js';
+import type { Hop } from '../../../core/pipeline/verdict.js';
+import { acceptedEntry, type AcceptedInput, type Routed } from './accepted-entry.js';
+import { readDestination, targetKey } from './destination-key.js';
+import { relayTarget } from './relay-hook.js';
+
+/** Destination of recipients that were refused before they came to the queue: all that is left to do is to tell the sender. */
+export const refusedDestination = targetKey('bounce');
+
+export interface RelayTargetGround {
+  readonly queue: RelayQueue;
+  readonly local: Pick<LocalDelivery, 'route'>;
+  readonly clock: Clock;
+  readonly settings: () => {
+    readonly expireAfter: number;
+    readonly warnAfter: number;
+    readonly keepDeadLetters: number;
+  };
+  /** Milliseconds to the second try. */
+  readonly firstPause: () => number;
+  /** Whether that route speaks LMTP. */
+  readonly speaksLmtp: (route: string) => boolean;
+}
+
+type Kind = 'relay' | 'retry' | 'bounce' | 'hold';
+
+/** The targets that make queue entries: `relay` itself, the owners of what others did not take, and `hold`. */
+export function queueTargets(ground: RelayTargetGround): Readonly<Record<Kind, DeliveryTarget>> {
+  const target = (kind: Kind): DeliveryTarget => ({
+    start: async (transaction, recipients) => {
+      const routed = await Promise.all(recipients.map((recipient) => route(ground, kind, transaction, recipient)));
+      return new QueueDelivery(ground, kind, transaction, routed);
+    },
+  });
+  return { relay: target('relay'), retry: target('retry'), bounce: target('bounce'), hold: target('hold') };
+}
+
+/** One message on its way into the queue. */
+class QueueDelivery implements Delivery {
+  readonly #ground: RelayTargetGround;
+  readonly #kind: Kind;
+  readonly #transaction: Transaction;
+  readonly #routed: readonly Routed[];
+  #prepared: PreparedEntry | undefined;
+
+  constructor(ground: RelayTargetGround, kind: Kind, transaction: Transaction, routed: readonly Routed[]) {
+    this.#ground = ground;
+    this.#kind = kind;
+    this.#transaction = transaction;
+    this.#routed = routed;
+  }
+
+  async body(message: SpooledMessage): Promise<void> {
+    const entry = acceptedEntry(this.#transaction, message, this.#routed, this.#input());
+    try {
+      this.#prepared = await this.#ground.queue.prepare(entry, message);
+    } catch (error) {
+      if (isProblem(error) && error.problem === 'conflict' && this.#transaction.repeatable === true) return;
+      if (isProblem(error) && error.problem === 'unavailable') {
+        throw problem('storage-full', { detail: error.message, cause: error });
+      }
+      throw error;
+    }
+  }
+
+  async commit(): Promise<readonly RecipientOutcome[]> {
+    await this.#prepared?.commit();
+    return this.#routed.map(({ recipient }) => ({ recipient, outcome: 'delivered' }));
+  }
+
+  complete(): void {
+    this.#prepared?.release();
+  }
+
+  async abort(): Promise<void> {
+    await this.#prepared?.abort();
+  }
+
+  #input(): AcceptedInput {
+    const { settings, firstPause, clock } = this.#ground;
+    const { expireAfter, warnAfter, keepDeadLetters } = settings();
+    const usual: AcceptedInput = {
+      now: clock.now(),
+      expireAfter: expireAfter * 1000,
+      warnAfter: warnAfter * 1000,
+      protocol: this.#isLmtp() ? 'lmtp' : 'smtp',
+    };
+    if (this.#kind === 'relay') return usual;
+    if (this.#kind === 'retry') return { ...usual, suffix: 'retry', delay: firstPause() };
+    if (this.#kind === 'bounce') return { ...usual, suffix: 'bounce', warnAfter: 0 };
+    const hold = holdReason(this.#routed[0]?.recipient.hop?.data);
+    return { ...usual, suffix: 'hold', hold, keepDeadLetter: keepDeadLetters * 1000 };
+  }
+
+  #isLmtp(): boolean {
+    return this.#routed.every(({ destination }) => {
+      const read = readDestination(destination);
+      if (read.kind === 'servers') return read.servers.protocol === 'lmtp';
+      return read.kind === 'route' && this.#ground.speaksLmtp(read.route);
+    });
+  }
+}
+
+async function route(
+  ground: RelayTargetGround,
+  kind: Kind,
+  transaction: Transaction,
+  recipient: Recipient,
+): Promise<Routed> {
+  const { hop, reply } = readOwned(recipient.hop?.data);
+  if (kind === 'relay') {
+    return { recipient, destination: recipient.hop?.destination ?? '', ...(hop && { hop: plainHop(hop) }) };
+  }
+  const said = reply === undefined ? {} : { lastReply: recorded(reply, ground.clock.now()) };
+  if (kind === 'bounce') return { recipient, destination: refusedDestination, ...said };
+  const original = hop ?? (await ground.local.route(transaction, recipient.address));
+  if (original === undefined) throw problem('forbidden', 'Relaying denied');
+  if (original.target === relayTarget) return { recipient, destination: original.destination, ...said };
+  return { recipient, destination: targetKey(original.target), hop: plainHop(original), ...said };
+}
+
+/** What the pipeline tells the owners of recipients that another target did not take. */
+function readOwned(data: unknown): { readonly hop?: Hop; readonly reply?: Reply } {
+  return typeof data === 'object' && data !== null ? data : {};
+}
+
+function holdReason(data: unknown): string {
+  const { reason } = typeof data === 'object' && data !== null ? (data as { reason?: unknown }) : {};
+  return typeof reason === 'string' && reason !== '' ? reason.slice(0, 500) : 'Held by a rule';
+}
+
+/** The data of a hop is its target's own: what cannot be written down is left out. */
+function plainHop({ target, destination, data }: Hop): NonNullable<Routed['hop']> {
+  const text = data === undefined ? undefined : written(data);
+  return text === undefined ? { target, destination } : { target, destination, data: JSON.parse(text) as unknown };
+}
+
+const longestData = 10_000;
+
+function written(data: unknown): string | undefined {
+  try {
+    const text = JSON.stringify(data);
+    return text.length > longestData ? undefined : text;
+  } catch {
+    return undefined;
+  }
+}
+
+function recorded({ code, status, lines }: Reply, at: number): RecordedReply {
+  return { code, status: status ?? `${code < 500 ? 4 : 5}.0.0`, text: lines.join(' '), host: null, at };
+}

@@ -1,0 +1,297 @@
+import type { Clock } from '../../../core/clock.js';
+import type { Lease } from '../../../core/contracts/queue-lease.js';
+import type { ClientDeadlines } from '../../../core/smtp/client/deadlines.js';
+import type { Destination as Server } from '../../../core/smtp/client/destination.js';
+import type { ClientFailure } from '../../../core/smtp/client/failure.js';
+import { diedUnseen, isClientFailure } from '../../../core/smtp/client/failure.js';
+import type { MessageResult, OutgoingContent, OutgoingMessage } from '../../../core/smtp/client/message.js';
+import type { SessionPool } from '../../../core/smtp/client/pooling.js';
+import type { ClientSession } from '../../../core/smtp/client/session.js';
+import type { Caller, DeadHosts } from './dead-hosts.js';
+import { messageEnd } from './message-end.js';
+import type { NextHops } from './next-hops.js';
+import { isMissingMessage, outgoingMessage } from './outgoing-message.js';
+import type { ReplyClassification } from './reply-classification.js';
+import type { ServersTried, Tried, Verdict } from './tried.js';
+
+export interface RemoteGround {
+  readonly pool: Pick<SessionPool, 'lease'>;
+  readonly hops: Pick<NextHops, 'find'>;
+  readonly dead: DeadHosts;
+  readonly classification: () => ReplyClassification;
+  readonly clock: Clock;
+  /** Aborted when there is no time left to finish what is under way. */
+  readonly signal: AbortSignal;
+  /** Those that a message is sent by; closed when there is no time left. */
+  readonly sessions: Set<ClientSession>;
+  readonly deadlines?: Partial<ClientDeadlines> | undefined;
+  /** The message as it is sent. */
+  readonly content: (lease: Lease) => Promise<OutgoingContent>;
+  /** The same for a server that takes 7 bits; undefined where it is the same, or cannot be had. */
+  readonly sevenBitContent: (lease: Lease) => Promise<OutgoingContent | undefined>;
+}
+
+/** Servers that are spoken with in one attempt. */
+const mostSessions = 2;
+/** Of one message with one server: what a stalling peer may cost at most. */
+const usualDeadlines: Partial<ClientDeadlines> = { connectMs: 30_000, attemptMs: 30 * 60_000 };
+/** No message is begun so long behind the begin of its attempt: it shall have ended before its lease does, and another has it. */
+const latestMs = 50 * 60_000;
+/** Kept connections that may turn out to be dead one after the other. */
+const mostStale = 20;
+
+/** Tries to hand the recipients of a lease to the servers of their destination. */
+export async function attemptRemotely(lease: Lease, connections: number, ground: RemoteGround): Promise<Tried> {
+  return new RemoteAttempt(lease, connections, ground).run();
+}
+
+type LeasedRecipient = Lease['recipients'][number];
+
+class RemoteAttempt {
+  readonly #lease: Lease;
+  readonly #connections: number;
+  readonly #ground: RemoteGround;
+  readonly #at: number;
+  readonly #began: number;
+  readonly #verdicts = new Map<number, Verdict>();
+  #open: readonly LeasedRecipient[];
+  #host: string | null = null;
+  #tls: string | null = null;
+  #tellsDsn = false;
+  #lost = false;
+  #servers: ServersTried = 'unreachable';
+  #untried = false;
+  #mustVerify = false;
+  /** What the connections came to; each of them may have been refused for good. */
+  readonly #failures: { readonly failure: ClientFailure; readonly server: Server }[] = [];
+
+  constructor(lease: Lease, connections: number, ground: RemoteGround) {
+    this.#lease = lease;
+    this.#connections = connections;
+    this.#ground = ground;
+    this.#open = lease.recipients;
+    this.#at = ground.clock.now();
+    this.#began = ground.clock.monotonic();
+  }
+
+  async run(): Promise<Tried> {
+    const found = await this.#ground.hops.find(this.#lease.destination);
+    if (found.outcome === 'failed') {
+      const { code, status, text, permanent } = found;
+      const about = { code, status, text, host: null, retryAfter: null, category: 'network' };
+      this.#say(this.#open, { ...about, action: permanent ? 'bounce' : 'defer' });
+      return this.#tried();
+    }
+    this.#mustVerify = found.mustVerify === true;
+    const content = await this.#ground.content(this.#lease);
+    let sessions = 0;
+    for (const server of found.servers) {
+      if (this.#open.length === 0 || sessions === mostSessions || this.#untried) break;
+      const known = this.#ground.dead.get(server, this.#caller());
+      if (known !== undefined) this.#failures.push({ failure: known, server });
+      else if (await this.#send(server, found.site, content)) sessions += 1;
+    }
+    if (!this.#untried) this.#giveUp(found.servers.length);
+    return this.#tried();
+  }
+
+  /** True when the server was spoken with, whatever came of it. */
+  async #send(server: Server, site: string, content: OutgoingContent): Promise<boolean> {
+    const { pool, signal, sessions, deadlines = usualDeadlines } = this.#ground;
+    this.#host = labelOf(server);
+    for (let stale = 0; ; stale += 1) {
+      try {
+        const leased = await pool.lease(server, { most: this.#connections, group: site, deadlines, signal });
+        const { session } = leased;
+        if (this.#isLate()) {
+          leased.release();
+          this.#untried = true;
+          return false;
+        }
+        sessions.add(session);
+        const message = await this.#messageFor(session, content).catch((error: unknown) => {
+          sessions.delete(session);
+          leased.release();
+          throw error;
+        });
+        const result = await session.send(message);
+        sessions.delete(session);
+        leased.release();
+        if (leased.reused && stale < mostStale && diedUnseen(result.failure)) continue;
+        this.#read(result, session, server);
+        return true;
+      } catch (error) {
+        if (!isClientFailure(error)) throw error;
+        this.#unreached(error, server);
+        // A server that turns us away at its door costs little, and whether all of them do is to be known.
+        return error.step !== 'connect' && !(isOfDoor(error.step) && error.permanent);
+      }
+    }
+  }
+
+  async #messageFor({ capabilities }: ClientSession, content: OutgoingContent): Promise<OutgoingMessage> {
+    const encoded = capabilities.eightBitMime ? undefined : await this.#ground.sevenBitContent(this.#lease);
+    return outgoingMessage(this.#lease, this.#open, encoded ?? content);
+  }
+
+  #isLate(): boolean {
+    return this.#ground.clock.monotonic() - this.#began > latestMs;
+  }
+
+  #read(result: MessageResult, session: ClientSession, server: Server): void {
+    this.#tls = session.tls?.protocol ?? null;
+    this.#tellsDsn = session.capabilities.dsn;
+    this.#note(result, server);
+    const left: LeasedRecipient[] = [];
+    let why = result.failure;
+    if (why?.kind === 'local' && isMissingMessage(why.cause)) throw why.cause;
+    const asked = this.#open;
+    for (const [place, { outcome, ...about }] of result.recipients.entries()) {
+      const recipient = asked[place];
+      if (recipient === undefined) continue;
+      const failure = 'failure' in about ? about.failure : undefined;
+      if (outcome === 'delivered') this.#delivered(recipient, result, place, server);
+      else if (failure !== undefined && this.#isCutShort(failure)) this.#untried = true;
+      else if (failure !== undefined && isOfConnection(failure)) {
+        left.push(recipient);
+        why ??= failure;
+      } else if (failure !== undefined) this.#failed(recipient, failure, server);
+    }
+    if (left.length > 0 && why !== undefined) this.#failures.push({ failure: why, server });
+    this.#open = left;
+  }
+
+  /** What it says of the server, for those who want to call it next. */
+  #note(result: MessageResult, server: Server): void {
+    const { dead, signal } = this.#ground;
+    const told = messageEnd(result);
+    if (told.end === 'answered') dead.remove(server);
+    if (told.end === 'none') dead.spoke(server);
+    const isStall = told.end === 'stalled' && !signal.aborted;
+    if (isStall && dead.stalled(server, told.failure, this.#caller())) return;
+    if (isStall) this.#met('stalled');
+    else this.#metBy(result.failure);
+  }
+
+  #metBy(failure: ClientFailure | undefined): void {
+    this.#met(failure?.kind === 'timeout' ? 'stalled' : 'answered');
+  }
+
+  /** One that answers is enough. */
+  #met(how: ServersTried): void {
+    if (this.#servers !== 'answered') this.#servers = how;
+  }
+
+  #caller(): Caller {
+    const { uid, manual, entry } = this.#lease;
+    return { uid, asked: manual, last: entry.expiresAt <= this.#ground.clock.now() };
+  }
+
+  #delivered(recipient: LeasedRecipient, result: MessageResult, place: number, server: Server): void {
+    const one = result.recipients[place];
+    if (one?.outcome !== 'delivered') return;
+    const { code, status, lines } = one.reply;
+    this.#say([recipient], {
+      action: 'deliver',
+      code,
+      status: status ?? '2.0.0',
+      text: lines.join(' '),
+      host: server.host ?? server.address,
+      retryAfter: null,
+      category: 'other',
+    });
+  }
+
+  /** We have closed the connection ourselves, before the server could have the message. */
+  #isCutShort({ kind, afterDot }: ClientFailure): boolean {
+    return this.#ground.signal.aborted && kind !== 'reply' && !afterDot;
+  }
+
+  #failed(recipient: LeasedRecipient, failure: ClientFailure, server: Server): void {
+    if (failure.afterDot && failure.kind !== 'reply') this.#lost = true;
+    this.#say([recipient], this.#verdict(failure, server));
+  }
+
+  #unreached(failure: ClientFailure, server: Server): void {
+    if (this.#isOfHere(failure)) {
+      this.#untried = true;
+      return;
+    }
+    if (failure.step !== 'connect') this.#metBy(failure);
+    else if (failure.kind !== 'local') this.#ground.dead.unreached(server, failure, this.#caller());
+    this.#failures.push({ failure, server });
+  }
+
+  /** Too many wait, or the server stops: nobody was asked. What the system refuses us it may refuse for long: that is a failure. */
+  #isOfHere({ kind, step, cause }: ClientFailure): boolean {
+    return kind === 'local' && (this.#ground.signal.aborted || (step === 'connect' && cause === undefined));
+  }
+
+  /** Recipients without an answer get the most telling failure; it is permanent only when each of all servers said so. */
+  #giveUp(servers: number): void {
+    const telling = this.#failures.toSorted((one, other) => weightOf(one.failure) - weightOf(other.failure)).at(-1);
+    if (telling === undefined || this.#open.length === 0) return;
+    this.#host = labelOf(telling.server);
+    const unanimous = this.#failures.length === servers && this.#failures.every(({ failure }) => failure.permanent);
+    const verdict = this.#verdict(telling.failure, telling.server);
+    this.#say(this.#open, { ...verdict, action: unanimous ? 'bounce' : 'defer' });
+  }
+
+  #verdict({ kind, code, status, text, step, permanent }: ClientFailure, server: Server): Verdict {
+    const explained = this.#ground.classification().explain(code, status, text, step);
+    const said = kind === 'reply' ? explained.action : permanent ? 'bounce' : 'defer';
+    // A yes in the wrong place is no yes.
+    const action = said === 'deliver' ? 'defer' : said;
+    const { retryAfter, category } = explained;
+    const host = kind === 'reply' || kind === 'capability' ? (server.host ?? server.address) : null;
+    const isDemanded = this.#mustVerify && (kind === 'tls' || (kind === 'reply' && step === 'starttls'));
+    const why = isDemanded ? `${text} (the MTA-STS policy of the domain demands it)` : text;
+    return {
+      action,
+      code,
+      status,
+      text: host === null ? `${server.host ?? server.address}: ${why}` : why,
+      host,
+      retryAfter,
+      category,
+    };
+  }
+
+  #say(recipients: readonly LeasedRecipient[], verdict: Verdict): void {
+    for (const { index } of recipients) this.#verdicts.set(index, verdict);
+  }
+
+  #tried(): Tried {
+    return {
+      at: this.#at,
+      ms: Math.round(this.#ground.clock.monotonic() - this.#began),
+      verdicts: this.#verdicts,
+      host: this.#host ?? this.#lastKnown(),
+      tls: this.#tls,
+      tellsDsn: this.#tellsDsn,
+      lost: this.#lost,
+      servers: this.#servers,
+    };
+  }
+
+  #lastKnown(): string | null {
+    const server = this.#failures.at(-1)?.server;
+    return server === undefined ? null : labelOf(server);
+  }
+}
+
+const labelOf = ({ host, address, port }: Server): string => `${host ?? address}[${address}]:${port}`;
+
+/** What a server said tells more than that another one could not be reached. */
+function weightOf({ kind, step, permanent }: ClientFailure): number {
+  if (kind === 'reply') return permanent ? 3 : 2;
+  return step === 'connect' ? 0 : 1;
+}
+
+const isOfDoor = (step: ClientFailure['step']): boolean => step === 'greeting' || step === 'hello';
+const ofConnection: ReadonlySet<string> = new Set(['connect', 'timeout', 'closed', 'protocol', 'tls']);
+
+/** Another server may take the message: this one has not judged it, and does not have it. */
+function isOfConnection({ kind, code, afterDot }: ClientFailure): boolean {
+  return !afterDot && (ofConnection.has(kind) || (kind === 'reply' && code === 421));
+}

@@ -1,0 +1,284 @@
+import type { Clock } from '../../../core/clock.js';
+import type { Lease } from '../../../core/contracts/queue-lease.js';
+import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
+import type { Log } from '../../../core/log/log.js';
+import type { DestinationControls } from './destination-controls.js';
+import { DestinationShares } from './destination-shares.js';
+import type { ClientQueueSettings } from '../options.js';
+import { Probes } from './probes.js';
+import { siteLimits } from './site-key.js';
+import { type PaceLimits, SitePace, takesNothing } from './site-pace.js';
+import type { Sites } from './sites.js';
+import type { Tried } from './tried.js';
+
+export type SchedulerSettings = Pick<ClientQueueSettings, 'maxConnections' | 'destination' | 'sites'>;
+
+export interface SchedulerInput {
+  readonly queue: Pick<RelayQueue, 'claim' | 'nextDue' | 'onDue'>;
+  readonly controls: Pick<DestinationControls, 'get' | 'onChange'>;
+  readonly sites: Pick<Sites, 'of' | 'onFound'>;
+  readonly settings: () => SchedulerSettings;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Tries a lease with so many connections to its site at most. Never rejects. */
+  readonly attempt: (lease: Lease, connections: number) => Promise<Tried>;
+  /** Writes down what came of it, however long that takes. Never rejects. */
+  readonly settle: (lease: Lease, tried: Tried) => Promise<void>;
+}
+
+/** Longer than any attempt takes: two servers, each with its deadline. */
+const leaseMs = 90 * 60_000;
+/** A lease that waits for a connection for so long is given back: what is begun shall end before the lease does. */
+const longestAheadMs = 5 * 60_000;
+/** Every server takes so many recipients at a time (RFC 5321 §4.5.3.1.8); what more of them get is anybody's guess. */
+const mostRecipients = 100;
+/** Leases fetched at a time. */
+const mostClaimed = 256;
+/** Leases beyond the connections: what is being written down, and what is fetched ahead. */
+const mostAhead = 500;
+/** A site without room is looked at again so soon. */
+const blockedMs = 250;
+const faultMs = 1000;
+const longestWaitMs = 60_000;
+const manyPaces = 1000;
+
+/** Fetches what is due as fast as the servers of each site take it, and no faster. */
+export class Scheduler {
+  readonly #input: SchedulerInput;
+  readonly #paces = new Map<string, SitePace>();
+  readonly #shares: DestinationShares;
+  readonly #undo: (() => void)[] = [];
+  readonly #probes = new Probes();
+  #running = false;
+  #claiming = false;
+  #again = false;
+  #trying = 0;
+  #settling = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #timerAt = Infinity;
+  #fault: string | undefined;
+  #manyPaces = manyPaces;
+  #idle: (() => void)[] = [];
+
+  constructor(input: SchedulerInput) {
+    this.#input = input;
+    this.#shares = new DestinationShares(input.controls, input.clock);
+  }
+
+  /** Why nothing is fetched; undefined when all is well. */
+  get fault(): string | undefined {
+    return this.#fault;
+  }
+
+  get trying(): number {
+    return this.#trying;
+  }
+
+  /** How it stands with a site; undefined when nothing was sent there lately. */
+  pace(
+    site: string,
+  ): { readonly connections: number; readonly busy: number; readonly recovering: boolean } | undefined {
+    const pace = this.#paces.get(site);
+    if (pace === undefined) return undefined;
+    return { connections: pace.connections(this.limits(site)), busy: pace.busy, recovering: pace.recovering };
+  }
+
+  start(): void {
+    this.#running = true;
+    this.#undo.push(
+      this.#input.queue.onDue(() => this.#wake()),
+      this.#input.controls.onChange((key) => {
+        this.#suspend(key);
+        this.#wake();
+      }),
+      this.#input.sites.onFound(() => this.#wake()),
+    );
+    this.#wake();
+  }
+
+  /** Fetches nothing more. */
+  stop(): void {
+    this.#running = false;
+    clearTimeout(this.#timer);
+    this.#giveBack();
+    for (const undo of this.#undo.splice(0)) undo();
+  }
+
+  /** To be called now and then: what no connection could be had for goes back to the queue. */
+  giveBackOverdue(): void {
+    for (const pace of this.#paces.values()) this.#giveBackAll(pace.overdue(longestAheadMs));
+  }
+
+  /** Resolves when nothing is under way any more. */
+  async idle(): Promise<void> {
+    if (this.#trying + this.#settling > 0 || this.#claiming) {
+      await new Promise<void>((resolve) => this.#idle.push(resolve));
+    }
+  }
+
+  #wake(): void {
+    this.#again = true;
+    if (this.#running && !this.#claiming) void this.#claim();
+  }
+
+  async #claim(): Promise<void> {
+    this.#claiming = true;
+    try {
+      while (this.#again && this.#running) {
+        this.#again = false;
+        await this.#claimOnce();
+      }
+      this.#fault = undefined;
+    } catch (error) {
+      if (this.#fault === undefined) this.#input.log.error({ err: error }, 'nothing can be fetched from the queue');
+      this.#fault = 'The queue does not give out what is due; the log says why.';
+    }
+    this.#claiming = false;
+    this.#arm();
+    this.#rest();
+  }
+
+  async #claimOnce(): Promise<void> {
+    const { queue, clock, settings, sites } = this.#input;
+    const { maxConnections } = settings();
+    const limit = Math.min(mostClaimed, maxConnections + mostAhead - this.#trying - this.#settling);
+    if (limit <= 0) return;
+    this.#probes.begin(maxConnections);
+    const leases = await queue.claim({
+      now: clock.now(),
+      limit,
+      mostRecipients,
+      leaseMs,
+      room: (destination) => this.#shares.room(destination),
+      sites: { of: (name) => sites.of(name), room: (site) => this.#room(site) },
+    });
+    if (leases.length === limit) this.#again = true;
+    for (const lease of leases) {
+      this.#trying += 1;
+      this.#shares.fetched(lease.destination);
+      const site = sites.of(lease.destination) ?? lease.destination;
+      const pace = this.#paceOf(site);
+      pace.fetched(lease, this.limits(site));
+      if (!pace.isProven) this.#probes.took(lease.token);
+      this.#serve(site, pace);
+    }
+    if (this.#probes.mayGrantMore) this.#again = true;
+    if (!this.#running) this.#giveBack();
+  }
+
+  #room(site: string): number {
+    const pace = this.#paceOf(site);
+    const room = pace.room(this.limits(site));
+    return pace.isProven ? room : this.#probes.grant(room);
+  }
+
+  /** Those that were fetched begin as far as there are connections for them. */
+  #serve(site: string, pace: SitePace): void {
+    const limits = this.limits(site);
+    this.#giveBackAll(pace.overdue(longestAheadMs));
+    for (let lease = pace.next(limits); lease !== undefined; lease = pace.next(limits)) {
+      void this.#work(lease, pace, site);
+    }
+    // Suspended while they were fetched.
+    if (takesNothing(limits)) this.#giveBackAll(pace.unbegun(() => true));
+  }
+
+  async #work(lease: Lease, pace: SitePace, site: string): Promise<void> {
+    const tried = await this.#input.attempt(lease, Math.max(1, pace.connections(this.limits(site))));
+    pace.ended(tried.verdicts.size === 0 ? 'untried' : tried.servers);
+    this.#serve(site, pace);
+    await this.#settle(lease, tried);
+  }
+
+  async #settle(lease: Lease, tried: Tried): Promise<void> {
+    this.#trying -= 1;
+    this.#probes.ended(lease.token);
+    this.#shares.ended(lease.destination);
+    this.#settling += 1;
+    this.#wake();
+    await this.#input.settle(lease, tried);
+    this.#settling -= 1;
+    this.#wake();
+    this.#rest();
+  }
+
+  /** What was fetched and not begun is as if it had not been fetched. */
+  #giveBack(wanted: (lease: Lease) => boolean = () => true): void {
+    for (const pace of this.#paces.values()) this.#giveBackAll(pace.unbegun(wanted));
+  }
+
+  #giveBackAll(leases: readonly Lease[]): void {
+    for (const lease of leases) void this.#settle(lease, untried);
+  }
+
+  /** Nothing more goes where it shall not. */
+  #suspend(key: string): void {
+    const { controls, sites, clock } = this.#input;
+    const { suspendedUntil: until = null, maxConnections = null } = controls.get(key) ?? {};
+    if (maxConnections !== 0 && (until === null || until <= clock.now())) return;
+    this.#giveBack(({ destination }) => destination === key || sites.of(destination) === key);
+  }
+
+  #rest(): void {
+    if (this.#trying + this.#settling > 0 || this.#claiming) return;
+    for (const resolve of this.#idle.splice(0)) resolve();
+  }
+
+  /** One timer for whatever is due next; while work is under way its end comes first. */
+  #arm(): void {
+    if (!this.#running) return;
+    const { queue, clock } = this.#input;
+    const due = queue.nextDue();
+    if (due === null && this.#fault === undefined) return;
+    const ms = (due ?? 0) - clock.now();
+    const wait = this.#fault !== undefined ? faultMs : ms <= 0 ? blockedMs : Math.min(ms + 1, longestWaitMs);
+    const at = clock.monotonic() + wait;
+    if (this.#timer !== undefined && this.#timerAt <= at && this.#timerAt > clock.monotonic()) return;
+    clearTimeout(this.#timer);
+    this.#timerAt = at;
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      this.#wake();
+    }, wait).unref();
+  }
+
+  #paceOf(site: string): SitePace {
+    const known = this.#paces.get(site);
+    if (known !== undefined) return known;
+    if (this.#paces.size >= this.#manyPaces) this.#forgetStale();
+    const pace = new SitePace(this.#input.clock);
+    this.#paces.set(site, pace);
+    return pace;
+  }
+
+  #forgetStale(): void {
+    for (const [site, pace] of this.#paces) if (pace.isStale()) this.#paces.delete(site);
+    // Where few can be forgotten they are not all looked at again for each that comes.
+    this.#manyPaces = Math.max(manyPaces, 2 * this.#paces.size);
+  }
+
+  /** What holds for a site now: what an operator said of it, what is configured for it, what is configured for all. */
+  limits(site: string): PaceLimits {
+    const { controls, settings, clock } = this.#input;
+    const { destination: usual, ...rest } = settings();
+    const own = siteLimits(site, rest);
+    const control = controls.get(site);
+    const until = control?.suspendedUntil ?? null;
+    return {
+      maxConnections: control?.maxConnections ?? own.maxConnections ?? usual.maxConnections,
+      ratePerMinute: control?.ratePerMinute ?? own.ratePerMinute ?? usual.ratePerMinute,
+      suspended: until !== null && until > clock.now(),
+    };
+  }
+}
+
+const untried: Tried = {
+  at: 0,
+  ms: 0,
+  verdicts: new Map(),
+  host: null,
+  tls: null,
+  tellsDsn: false,
+  lost: false,
+  servers: 'unreachable',
+};

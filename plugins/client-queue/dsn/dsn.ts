@@ -1,0 +1,259 @@
+import { isUtf8 } from 'node:buffer';
+import { isIP } from 'node:net';
+import { isAscii } from '../../../core/mime/character.js';
+import { embedded } from '../../../core/mime/embedded-character.js';
+import { mailDate } from '../../../core/mime/mail-date.js';
+import { explainStatus } from './status-explanation.js';
+
+/** What is told of one recipient (RFC 3464 §2.3). */
+export interface DsnRecipient {
+  /** `local@domain` */
+  readonly address: string;
+  /** ORCPT (RFC 3461 §4.2): type, `;` and the address, decoded; of the type `utf-8` (RFC 6533 §3) as well. */
+  readonly originalRecipient?: string;
+  readonly action: 'failed' | 'delayed' | 'delivered' | 'relayed';
+  /** Enhanced status code (RFC 3463). */
+  readonly status: string;
+  /** What a server said: with its code and status. Null when nobody was asked. */
+  readonly diagnostic: string | null;
+  /** Name of that server; null for our own findings. */
+  readonly host: string | null;
+  readonly lastAttempt: Date | null;
+  /** Of `delayed`: how long it is tried. */
+  readonly retryUntil?: Date;
+}
+
+export interface DsnInput {
+  /** Name of this server. */
+  readonly reportingMta: string;
+  readonly from: string;
+  readonly to: string;
+  readonly date: Date;
+  /** With angle brackets. */
+  readonly messageId: string;
+  readonly boundary: string;
+  readonly arrival: Date;
+  /** ENVID, decoded. */
+  readonly envelopeId?: string;
+  readonly recipients: readonly DsnRecipient[];
+  /** Subject and Message-ID of the message that it is about. */
+  readonly subject: string;
+  readonly originalMessageId: string | null;
+  /** What an operator gave as a reason. */
+  readonly reason?: string;
+  /** The header block, with its empty line, or the whole message, with CRLF line ends. */
+  readonly returned: Buffer;
+  readonly returnedWhole: boolean;
+  /** The message came by SMTPUTF8 (RFC 6531). */
+  readonly smtputf8?: boolean;
+}
+
+const subjects = {
+  failed: 'Your message could not be delivered',
+  delayed: 'Your message is delayed',
+  delivered: 'Your message was delivered',
+  relayed: 'Your message was passed on',
+} as const;
+
+const introductions = {
+  failed: 'Your message could not be delivered to those who are listed below, and it is not tried again for them.',
+  delayed:
+    'Your message has not reached everybody yet. You need not do anything: it is tried again, and you will be told if it fails for good.',
+  delivered: 'As you asked to be told: your message has been delivered.',
+  relayed:
+    'As you asked to be told: your message was passed on to the server of the recipient. That server does not tell what becomes of it.',
+} as const;
+
+/**
+ * A delivery status notification (RFC 3462, RFC 3464), ready to be sent. UTF-8 stands in it as RFC 6533 wants it: as it is where the
+ * address that it goes to needs SMTPUTF8 itself; for others in forms that every server takes (§3, §4.1).
+ */
+export function composeDsn(input: DsnInput): Buffer {
+  const { boundary, returnedWhole } = input;
+  return Buffer.concat([
+    Buffer.from(`${header(input)}This is a message in several parts, in MIME format.\r\n`),
+    part(boundary, 'text/plain; charset=utf-8', 'Notification', encodeText(humanText(input))),
+    statusPart(input),
+    part(boundary, ...original(input, returnedWhole)),
+    Buffer.from(`--${boundary}--\r\n`),
+  ]);
+}
+
+/** RFC 6533 §4.1: a message with UTF-8 in its header is encoded where the way back may not take it. */
+function original({ to, returned, smtputf8 = false }: DsnInput, whole: boolean): readonly [string, string, Encoded] {
+  const description = whole ? 'Your message' : 'Header of your message';
+  const end = returned.indexOf('\r\n\r\n');
+  const head = end < 0 ? returned : returned.subarray(0, end);
+  if (!smtputf8 || !isUtf8(head) || isAscii(head.toString('latin1')))
+    return [whole ? 'message/rfc822' : 'text/rfc822-headers', description, asIs(returned)];
+  return [
+    whole ? 'message/global' : 'message/global-headers',
+    description,
+    isAscii(to) ? base64(returned) : asIs(returned),
+  ];
+}
+
+function header(input: DsnInput): string {
+  const { from, to, date, messageId, originalMessageId, boundary, recipients } = input;
+  const about =
+    originalMessageId !== null && /^<[!-;=?-~]{1,900}>$/.test(originalMessageId) ? originalMessageId : undefined;
+  const fields = [
+    `From: "Mail Delivery System" <${from}>`,
+    `To: <${to}>`,
+    `Subject: ${subjects[recipients[0]?.action ?? 'failed']}`,
+    `Date: ${mailDate(date)}`,
+    `Message-ID: ${messageId}`,
+    ...(about === undefined ? [] : [`In-Reply-To: ${about}`, `References: ${about}`]),
+    'Auto-Submitted: auto-replied',
+    'MIME-Version: 1.0',
+    `Content-Type: multipart/report; report-type=delivery-status;\r\n\tboundary="${boundary}"`,
+  ];
+  return `${fields.join('\r\n')}\r\n\r\n`;
+}
+
+function humanText({ reportingMta, recipients, subject, arrival, reason }: DsnInput): string {
+  const action = recipients[0]?.action ?? 'failed';
+  const blocks = recipients.map(({ address, status, diagnostic, host, action: what, retryUntil }) => {
+    const said = diagnostic === null ? [] : [`    ${host ?? 'This server'} says: ${sayable(diagnostic)}`];
+    const until = retryUntil === undefined ? [] : [`    It is tried until ${mailDate(retryUntil)}.`];
+    const why = what === 'failed' || what === 'delayed' ? [`    ${explainStatus(status)}`] : [];
+    return [`  ${address}`, ...why, ...said, ...until].join('\n');
+  });
+  const operator = reason === undefined ? [] : [`The operator of this mail server says: ${sayable(reason)}`];
+  return [
+    `This is the mail server ${reportingMta}.`,
+    introductions[action],
+    `  Subject: ${sayable(subject) || '(none)'}\n  Received here: ${mailDate(arrival)}`,
+    ...operator,
+    ...blocks,
+    'What follows is for programs: a report, and the header or the text of your message.',
+  ].join('\n\n');
+}
+
+function statusPart(input: DsnInput): Buffer {
+  const { boundary, to, reportingMta, envelopeId, arrival, recipients } = input;
+  const message = [
+    ...(envelopeId === undefined ? [] : [`Original-Envelope-Id: ${oneLine(envelopeId)}`]),
+    `Reporting-MTA: dns; ${reportingMta}`,
+    `Arrival-Date: ${mailDate(arrival)}`,
+  ];
+  const [type, form] = isAscii(to)
+    ? (['delivery-status', sevenBit] as const)
+    : (['global-delivery-status', asItIs] as const);
+  const blocks = [message, ...recipients.map((recipient) => recipientFields(recipient, form))];
+  const text = blocks.map((fields) => `${fields.join('\r\n')}\r\n`).join('\r\n');
+  return part(boundary, `message/${type}`, 'Delivery report', asIs(Buffer.from(text)));
+}
+
+/** How a report writes what may be beyond ASCII. */
+interface Form {
+  readonly address: (address: string) => string;
+  readonly text: (text: string) => string;
+}
+
+/** The form `utf-8-address` of RFC 6533 §3. */
+const asItIs: Form = { address: (address) => address, text: (text) => text };
+/** The form `utf-8-addr-xtext`, which fits into 7 bits. */
+const sevenBit: Form = {
+  address: (address) => address.replaceAll(/[^!-*,-<>-[\]-~]/gu, embedded),
+  text: (text) => text.replaceAll(/[^ -~]/gu, '?'),
+};
+
+function finalRecipient(address: string, form: Form): string {
+  return isAscii(address) ? `rfc822; ${address}` : `utf-8; ${form.address(address)}`;
+}
+
+function originalOf(text: string, form: Form): string {
+  const [, type = '', address = ''] = /^([^;]*);(.*)$/s.exec(text) ?? [];
+  return `${type}; ${type.toLowerCase() === 'utf-8' ? form.address(oneLine(address)) : form.text(oneLine(address))}`;
+}
+
+function recipientFields(recipient: DsnRecipient, form: Form): readonly string[] {
+  const { address, originalRecipient, action, status, diagnostic, host, lastAttempt, retryUntil } = recipient;
+  return [
+    ...(originalRecipient === undefined ? [] : [`Original-Recipient: ${originalOf(originalRecipient, form)}`]),
+    `Final-Recipient: ${finalRecipient(address, form)}`,
+    `Action: ${action}`,
+    `Status: ${status}`,
+    ...(host === null ? [] : [`Remote-MTA: dns; ${form.text(mtaName(oneLine(host)))}`]),
+    ...(diagnostic === null
+      ? []
+      : [fold(`Diagnostic-Code: ${host === null ? 'x-postern' : 'smtp'}; ${form.text(sayable(diagnostic))}`)]),
+    ...(lastAttempt === null ? [] : [`Last-Attempt-Date: ${mailDate(lastAttempt)}`]),
+    ...(retryUntil === undefined ? [] : [`Will-Retry-Until: ${mailDate(retryUntil)}`]),
+  ];
+}
+
+/** A host without a name is a domain literal (RFC 3464 §2.3.5, RFC 5321 §4.1.3). */
+function mtaName(host: string): string {
+  const version = isIP(host);
+  if (version === 0) return host;
+  return version === 6 ? `[IPv6:${host}]` : `[${host}]`;
+}
+
+interface Encoded {
+  readonly encoding: '7bit' | '8bit' | 'base64';
+  readonly bytes: Buffer;
+}
+
+function part(boundary: string, type: string, description: string, { encoding, bytes }: Encoded): Buffer {
+  const head = `--${boundary}\r\nContent-Type: ${type}\r\nContent-Description: ${description}\r\nContent-Transfer-Encoding: ${encoding}\r\n\r\n`;
+  return Buffer.concat([Buffer.from(head), bytes, Buffer.from('\r\n')]);
+}
+
+function base64(bytes: Buffer): Encoded {
+  const lines = bytes.toString('base64').match(/.{1,76}/g) ?? [];
+  return { encoding: 'base64', bytes: Buffer.from(`${lines.join('\r\n')}\r\n`) };
+}
+
+/** The older parts of type `message` are never encoded (RFC 2046 §5.2.1). */
+function asIs(bytes: Buffer): Encoded {
+  return { encoding: bytes.some((byte) => byte > 127) ? '8bit' : '7bit', bytes };
+}
+
+function encodeText(text: string): Encoded {
+  const wrapped = text.split('\n').map(wrap).join('\r\n');
+  if (isAscii(wrapped)) return { encoding: '7bit', bytes: Buffer.from(`${wrapped}\r\n`) };
+  return base64(Buffer.from(`${wrapped}\r\n`));
+}
+
+/** What others said, with breaks in words that no line could hold (RFC 5322 §2.1.1: 998 octets). */
+const sayable = (text: string): string => oneLine(text).replaceAll(/\S{200}(?=\S)/gu, '$& ');
+
+/** Nothing that others said may begin a line of its own. */
+function oneLine(text: string): string {
+  return text
+    .replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\s]+/gu, ' ')
+    .trim()
+    .slice(0, 1000);
+}
+
+/** Lines of at most 78 characters, the indent kept. */
+function wrap(line: string): string {
+  const indent = /^ */.exec(line)?.[0] ?? '';
+  const rows: string[] = [];
+  let row = indent;
+  for (const word of line.trim().split(/\s+/)) {
+    const joined = row.trim() === '' ? `${indent}${word}` : `${row} ${word}`;
+    if (joined.length <= 78 || row.trim() === '') row = joined;
+    else {
+      rows.push(row);
+      row = `${indent}${word}`;
+    }
+  }
+  return [...rows, row].join('\r\n').trimEnd();
+}
+
+function fold(field: string): string {
+  const rows: string[] = [];
+  let row = '';
+  for (const word of field.split(' ')) {
+    if (row === '') row = word;
+    else if (row.length + word.length < 76) row += ` ${word}`;
+    else {
+      rows.push(row);
+      row = ` ${word}`;
+    }
+  }
+  return [...rows, row].join('\r\n');
+}

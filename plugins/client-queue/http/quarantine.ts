@@ -1,0 +1,245 @@
+import { Readable } from 'node:stream';
+import { z } from 'zod';
+import type { Quarantined } from '../../../core/contracts/relay-queue.js';
+import { counted } from '../../../core/text/counted.js';
+import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
+import { ask } from '../../../core/http/question.js';
+import { problem } from '../../../core/problem.js';
+import { requestOfMessage } from '../case/outgoing-request.js';
+import { isoTime } from './entry-answer.js';
+import { readQuarantined, withoutReturnPath } from './quarantined-message.js';
+import { group, type QueueSite, type SendingSite } from './queue-site.js';
+
+const mostListed = 1000;
+const listPath = '/client/queue/quarantine';
+const path = `${listPath}/{name}`;
+
+const Params = z.object({
+  name: z
+    .string()
+    .min(1)
+    .max(255)
+    .regex(/^[^/\0]+$/),
+});
+
+const Item = z.object({
+  name: z.string(),
+  uid: z.string().optional().describe('Of the entry that it was, if its name tells'),
+  reason: z.string(),
+  bytes: z.int(),
+  size: z.int().describe('The same as bytes'),
+  at: z.string(),
+});
+
+type Site = QueueSite & Pick<SendingSite, 'intake' | 'uploads' | 'routes' | 'queueSize'>;
+
+/** What was set aside can be looked at, queued anew, and removed. */
+export function quarantineEndpoints(site: Site): readonly AnyEndpoint[] {
+  return [listing(site), recovering(site), reading(site), downloading(site), queueing(site), discarding(site)];
+}
+
+const listing = ({ queue }: Site) =>
+  defineEndpoint({
+    method: 'GET',
+    path: listPath,
+    summary: 'Broken and foreign things that were found in the queue and set aside',
+    group,
+    access: 'read',
+    answer: z.object({
+      items: z.array(Item),
+      total: z.int(),
+      limit: z.int(),
+      nextCursor: z.string().nullable(),
+      prevCursor: z.string().nullable(),
+    }),
+    view: 'quarantine.njk',
+    cache: 'no-store',
+    async handle() {
+      const found = await queue.quarantined();
+      const items = found.slice(0, mostListed).map(itemOf);
+      return { items, total: found.length, limit: mostListed, nextCursor: null, prevCursor: null };
+    },
+  });
+
+const flag = z.union([z.boolean(), z.enum(['true', 'false']).transform((text) => text === 'true')]);
+
+const recovering = ({ queue }: Site) =>
+  defineEndpoint({
+    method: 'POST',
+    path: '/client/queue/recover',
+    summary: 'Make entries again from messages in quarantine whose envelope is known; nothing is removed',
+    group,
+    access: 'admin',
+    body: {
+      kind: 'fields',
+      schema: z.strictObject({
+        names: z
+          .union([z.string().max(255), z.array(z.string().max(255)).max(1000)])
+          .transform((given) => [given].flat())
+          .optional()
+          .describe('As GET /client/queue/quarantine lists them; all when absent.'),
+        dryRun: flag.default(false).describe('Only say what would be done.'),
+      }),
+    },
+    answer: z.object({
+      recovered: z.int().describe('How many are entries again, or would be'),
+      uids: z.array(z.string()),
+      left: z.array(z.object({ name: z.string(), reason: z.string() })).describe('What stays in quarantine, and why'),
+    }),
+    cache: 'no-store',
+    async handle({ body: { names, dryRun } }) {
+      if (queue.recover === undefined) throw problem('unavailable', 'This queue has no quarantine.');
+      const { recovered, uids, left } = await queue.recover({ names, dryRun });
+      const model = { recovered, uids: [...uids], left: [...left] };
+      const messages = counted(recovered, 'message');
+      const rest = left.length === 0 ? '' : ` ${counted(left.length, 'file')} left in quarantine.`;
+      return respond({
+        status: 200,
+        model,
+        location: listPath,
+        notice: `${dryRun ? `${messages} can be queued again.` : `${messages} queued again.`}${rest}`,
+        ...(!dryRun && { audit: { action: 'quarantine.recover', selector: { names: names ?? 'all', uids } } }),
+      });
+    },
+  });
+
+const reading = ({ queue, routes }: Site) =>
+  defineEndpoint({
+    method: 'GET',
+    path,
+    summary: 'One thing that was set aside, and what it says of itself if it is a message',
+    group,
+    access: 'operate',
+    params: Params,
+    answer: Item.extend({
+      message: z
+        .object({
+          sender: z.string().describe('Of Return-Path; empty for the null reverse-path'),
+          recipients: z.array(z.string()).describe('Who may have been meant: the envelope is lost'),
+          subject: z.string(),
+        })
+        .nullable(),
+    }),
+    view: 'quarantined.njk',
+    cache: 'no-store',
+    async handle({ params: { name }, request }) {
+      const item = itemOf(await quarantinedOf(name, queue));
+      const found = await readQuarantined(await queue.openQuarantined(name));
+      const answer = { ...item, message: found === undefined ? null : { ...found, recipients: [...found.recipients] } };
+      const page = { ...answer, path: pathOf(name), routes: routes() };
+      return request.representation === 'html' ? page : answer;
+    },
+  });
+
+const downloading = ({ queue }: Site) =>
+  defineEndpoint({
+    method: 'GET',
+    path: `${path}/content`,
+    summary: 'The bytes of something that was set aside',
+    group,
+    access: 'operate',
+    params: Params,
+    produces: ['bytes'],
+    cache: 'no-store',
+    async handle({ params: { name } }) {
+      const source = await queue.openQuarantined(name);
+      return respond({
+        stream: { source, contentType: 'application/octet-stream' },
+        headers: { 'Content-Disposition': `attachment; filename="${name.replaceAll(/[^\w.-]/g, '_')}"` },
+        audit: { action: 'quarantine.read', selector: { name } },
+      });
+    },
+  });
+
+const recipients = z
+  .union([z.string().max(100_000), z.array(z.string().max(1024)).max(1000)])
+  .transform((given) => [given].flat().flatMap((text) => text.split(/[\s,]+/).filter((part) => part !== '')));
+
+const queueing = (site: Site) =>
+  defineEndpoint({
+    method: 'POST',
+    path: `${path}/queue`,
+    success: [202],
+    summary: 'Queue a message that was set aside anew, for these recipients; it leaves the quarantine',
+    group,
+    access: 'operate',
+    params: Params,
+    body: {
+      kind: 'fields',
+      schema: z.strictObject({
+        mail: z.string().max(1024).optional().describe('Reverse-path; that of its Return-Path if absent.'),
+        rcpt: recipients.describe('Who gets it: its envelope is lost.'),
+        route: z.string().max(63).optional(),
+      }),
+    },
+    answer: z.object({ uids: z.array(z.string()), queueSize: z.int() }),
+    cache: 'no-store',
+    idempotent: true,
+    async handle({ params: { name }, body: { mail, rcpt, route }, request }) {
+      const { queue, intake, uploads } = site;
+      await quarantinedOf(name, queue);
+      const sender = mail ?? (await readQuarantined(await queue.openQuarantined(name)))?.sender;
+      if (sender === undefined) throw problem('invalid', 'It says nothing of its sender: give mail, <> for none.');
+      if (rcpt.length === 0) throw problem('invalid', 'rcpt: say who gets it; its envelope is lost.');
+      const upload = await uploads.keep(Readable.from(withoutReturnPath(await queue.openQuarantined(name))));
+      try {
+        const outgoing = requestOfMessage({ mail: sender, rcpt, route: route === '' ? undefined : route }, upload);
+        const uids = await intake.queue(outgoing, { address: request.remoteAddress, once: request.once });
+        await queue.discardQuarantined(name);
+        const [uid] = uids;
+        return respond<object>({
+          status: 202,
+          model: { uids, queueSize: site.queueSize() },
+          location: uid === undefined ? listPath : `/client/queue/${uid}`,
+          notice: uid === undefined ? 'Delivered to mailboxes of this server.' : 'It is in the queue again.',
+          audit: { action: 'quarantine.queue', selector: { name, uids, rcpt } },
+        });
+      } finally {
+        await upload.release();
+      }
+    },
+  });
+
+const discarding = ({ queue }: Site) =>
+  defineEndpoint({
+    method: 'DELETE',
+    path,
+    summary: 'Remove something that was set aside for good',
+    group,
+    access: 'operate',
+    params: Params,
+    answer: z.object({ removed: z.string() }),
+    cache: 'no-store',
+    async handle({ params: { name }, request }) {
+      const { size, reason } = await quarantinedOf(name, queue);
+      if (!request.confirmed) {
+        return ask(request, {
+          question: `Remove ${name} (${counted(size, 'byte')}) for good? It was set aside for this reason: ${reason}`,
+          fields: { _method: 'DELETE' },
+          label: 'Remove it',
+          back: pathOf(name),
+        });
+      }
+      await queue.discardQuarantined(name);
+      return respond({
+        status: 200,
+        model: { removed: name },
+        location: listPath,
+        notice: `${name} is removed.`,
+        audit: { action: 'quarantine.remove', selector: { name, size, reason } },
+      });
+    },
+  });
+
+async function quarantinedOf(name: string, queue: Site['queue']): Promise<Quarantined> {
+  const found = (await queue.quarantined()).find((one) => one.name === name);
+  if (found === undefined) throw problem('not-found', 'There is no such thing in the quarantine of the queue.');
+  return found;
+}
+
+const itemOf = ({ at, ...rest }: Quarantined): z.output<typeof Item> => ({
+  ...rest,
+  bytes: rest.size,
+  at: isoTime(at),
+});
+const pathOf = (name: string): string => `${listPath}/${encodeURIComponent(name)}`;

@@ -1,0 +1,222 @@
+import JSON5 from 'json5';
+import { z } from 'zod';
+import { repeatedKeys, repetition, type RepeatedKey } from '../../../core/config/positions.js';
+import { counted } from '../../../core/text/counted.js';
+import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
+import { problemOf } from '../../../core/http/validation.js';
+import { parseAddress } from '../../../core/mime/address.js';
+import { isProblem, problem } from '../../../core/problem.js';
+import { CaseDefinition, readReversePath } from '../case/definition.js';
+import { at, wrongPlaces } from '../case/invalid-place.js';
+import { type MessageQuery, type OutgoingRequest, requestOfCase, requestOfMessage } from '../case/outgoing-request.js';
+import type { KeptUpload } from '../case/upload-shelf.js';
+import { exampleCase, resultPage, sendPage } from './send-page.js';
+import { group, type SendingSite } from './queue-site.js';
+import { SessionAnswer, sessionAnswer } from './session-answer.js';
+
+const mostCaseBytes = 1024 * 1024;
+const messageTypes = ['message/rfc822', 'application/octet-stream'];
+const types = [...messageTypes, 'application/json5', 'multipart/form-data'];
+
+const list = z
+  .string()
+  .max(100_000)
+  .transform((text) =>
+    text
+      .split(',')
+      .map((part) => part.trim())
+      .filter((part) => part !== ''),
+  );
+
+/** Beside a raw message. */
+const RawQuery = z.object({
+  mail: z.string().max(1024).optional().describe('Reverse-path of a raw message; <> is the null reverse-path.'),
+  rcpt: list.optional().describe('Recipients of a raw message, with commas between.'),
+  route: z.string().max(63).optional().describe('Name of a configured route, for a raw message.'),
+  protocol: z.enum(['smtp', 'lmtp']).optional(),
+  mx: list.optional().describe('Hosts, with commas between, for a raw message; they must be allowed targets.'),
+  port: z.int().min(1).max(65_535).optional(),
+  filename: z.string().max(255).optional().describe('Name of the raw message, for the log.'),
+});
+type RawQuery = z.output<typeof RawQuery>;
+
+export function sendingEndpoints(site: SendingSite): readonly AnyEndpoint[] {
+  return [form(site), send(site), queue(site)];
+}
+
+const form = ({ routes }: SendingSite) =>
+  defineEndpoint({
+    method: 'GET',
+    path: '/client/send',
+    summary: 'Forms to send or queue a case or a raw message; as JSON the names of the routes and an example',
+    group,
+    access: 'operate',
+    query: z.object({ mode: z.enum(['now', 'queue']).default('now').describe('What the forms are for.') }),
+    answer: z.object({ routes: z.array(z.string()), example: z.string() }),
+    view: 'send.njk',
+    cache: 'no-store',
+    handle: ({ query: { mode }, request }) =>
+      request.representation === 'html' ? sendPage(routes(), mode) : { routes: routes(), example: exampleCase },
+  });
+
+const send = (site: SendingSite) =>
+  defineEndpoint({
+    method: 'POST',
+    path: '/client/send',
+    problems: ['session-timeout'],
+    summary: 'Run an SMTP or LMTP session now: a case, or a raw message',
+    group,
+    access: 'operate',
+    query: RawQuery,
+    body: { kind: 'either', schema: CaseDefinition, limit: mostCaseBytes, types },
+    answer: SessionAnswer,
+    view: 'result.njk',
+    cache: 'no-store',
+    idempotent: true,
+    handle: ({ body, query, request }) =>
+      withRequest(site, { body, query, request }, async (outgoing) => {
+        const result = await site.sending.send(outgoing, request.signal);
+        const audit = { action: 'client.send', selector: { uid: result.uid, outcome: result.outcome } };
+        const model = request.representation === 'html' ? resultPage(result) : sessionAnswer(result);
+        return respond<object>({ status: 200, model, audit });
+      }),
+  });
+
+const queue = (site: SendingSite) =>
+  defineEndpoint({
+    method: 'POST',
+    path: '/client/queue',
+    success: [202],
+    summary: 'Queue a case or a raw message: durable when it is answered',
+    group,
+    access: 'operate',
+    query: RawQuery,
+    body: { kind: 'either', schema: CaseDefinition, limit: mostCaseBytes, types },
+    answer: z.object({
+      status: z.enum(['QUEUED', 'DELIVERED']).describe('DELIVERED: every recipient has a mailbox here'),
+      uid: z.string().nullable().describe('Of the first entry'),
+      uids: z.array(z.string()),
+      queueSize: z.int().describe('Open entries'),
+    }),
+    cache: 'no-store',
+    idempotent: true,
+    handle: ({ body, query, request }) =>
+      withRequest(site, { body, query, request }, async (outgoing) => {
+        const uids = await site.intake.queue(outgoing, { address: request.remoteAddress, once: request.once });
+        const [uid = null] = uids;
+        const status = uid === null ? 'DELIVERED' : 'QUEUED';
+        return respond<object>({
+          status: 202,
+          location: uid !== null && uids.length === 1 ? `/client/queue/${uid}` : '/client/queue/list',
+          model: { status, uid, uids, queueSize: site.queueSize() },
+          notice:
+            uid === null ? 'Delivered to mailboxes of this server.' : `${counted(uids.length, 'message')} queued.`,
+          audit: { action: 'client.queue', selector: { uid }, counts: { queued: uids.length } },
+        });
+      }),
+  });
+
+interface Given {
+  readonly body: CaseDefinition | undefined;
+  readonly query: RawQuery;
+  readonly request: EndpointRequest;
+}
+
+/** Reads what is to be sent, in whichever form it came, and lets go of the upload behind the work. */
+async function withRequest<T>(
+  site: SendingSite,
+  given: Given,
+  work: (outgoing: OutgoingRequest) => Promise<T>,
+): Promise<T> {
+  const { body, query, request } = given;
+  const ground = site.ground();
+  if (body !== undefined) return work(requestOfCase(body, ground));
+  const type = request.contentType ?? '';
+  if (type.startsWith('application/json5')) return work(requestOfCase(await caseOf(request), ground));
+  const written = fieldOf(request, 'case');
+  if (written !== undefined && written.trim() !== '' && !request.files.some(({ size }) => size > 0))
+    return work(inField('case', request, () => requestOfCase(parseCase(written), ground)));
+  const upload = await uploadOf(site, request);
+  try {
+    return await work(requestOfMessage(messageQuery(query, request), upload));
+  } finally {
+    await upload.release();
+  }
+}
+
+/** What is wrong with a field of the form is said beside that field. */
+function inField<T>(name: string, { representation }: EndpointRequest, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (representation !== 'html' || !isProblem(error)) throw error;
+    const { detail = 'It cannot be read.', errors = [{ pointer: '', message: detail }] } = error.details;
+    const places = errors.map(({ pointer, message }) => ({ pointer: `/${name}${pointer}`, message }));
+    throw problem('invalid', { detail, errors: places });
+  }
+}
+
+async function caseOf({ stream }: EndpointRequest): Promise<CaseDefinition> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of (stream ?? []) as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > mostCaseBytes) throw problem('too-large', `A case may have ${mostCaseBytes} bytes at most.`);
+    chunks.push(chunk);
+  }
+  return parseCase(Buffer.concat(chunks).toString());
+}
+
+/** @throws Problem `bad-request` for what is no JSON5, `invalid` with every place for what is no case */
+function parseCase(text: string): CaseDefinition {
+  const { value, repeated } = parseJson5(text);
+  const read = CaseDefinition.safeParse(value);
+  if (read.success && repeated.length === 0) return read.data;
+  const issues = repeated.map((again) => ({ path: again.path, message: repetition(again) }));
+  throw problemOf([...issues, ...(read.error?.issues ?? [])], 'invalid', 'json');
+}
+
+function parseJson5(text: string): { readonly value: unknown; readonly repeated: readonly RepeatedKey[] } {
+  try {
+    return { value: JSON5.parse(text), repeated: repeatedKeys(text) };
+  } catch (error) {
+    const why = error instanceof Error ? error.message.replace(/^JSON5: /, '') : 'it cannot be read';
+    throw problem('bad-request', { detail: `The case is no JSON5: ${why}.`, cause: error });
+  }
+}
+
+async function uploadOf({ uploads }: SendingSite, request: EndpointRequest): Promise<KeptUpload> {
+  const files = request.files.filter(({ size }) => size > 0);
+  const [file, ...others] = files;
+  if (others.length > 0) throw problem('invalid', 'Send one message at a time.');
+  const stream = file?.open() ?? request.stream;
+  if (stream === undefined) throw problem('invalid', 'There is nothing to send: give a case or a message file.');
+  return uploads.keep(stream);
+}
+
+/** A form says it in its fields, a script in the query. */
+function messageQuery(query: RawQuery, request: EndpointRequest): MessageQuery {
+  const mail = fieldOf(request, 'mail') ?? query.mail;
+  const written = fieldOf(request, 'rcpt');
+  const rcpt = written === undefined ? query.rcpt : written.split(/[\s,]+/).filter((part) => part !== '');
+  const missing = [mail === undefined ? 'mail' : [], rcpt === undefined || rcpt.length === 0 ? 'rcpt' : []].flat();
+  const wrong = wrongPlaces([
+    () => at('mail', () => readReversePath(mail ?? '')),
+    ...(rcpt ?? []).map((one) => () => at('rcpt', () => parseAddress(one))),
+  ]);
+  if (missing.length > 0) {
+    const absent = missing.map((pointer) => ({ pointer, message: 'is required beside a raw message' }));
+    const detail = `${missing.join(' and ')} must be given beside a raw message.`;
+    throw problem('invalid', { detail, errors: [...absent, ...wrong] });
+  }
+  const [first] = wrong;
+  if (first !== undefined) throw problem('invalid', { detail: `${first.pointer}: ${first.message}`, errors: wrong });
+  const route = fieldOf(request, 'route') ?? query.route;
+  const { mx, port, protocol } = query;
+  return { mail: mail ?? '', rcpt: rcpt ?? [], mx, port, protocol, route: route === '' ? undefined : route };
+}
+
+function fieldOf({ fields }: EndpointRequest, name: string): string | undefined {
+  const value = Object.hasOwn(fields, name) ? fields[name] : undefined;
+  return typeof value === 'string' ? value : undefined;
+}

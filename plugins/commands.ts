@@ -1,0 +1,6 @@
+import { coreCommands, type BuiltInCommand } from '../core/cli/commands.js';
+import { doctorCommands } from './doctor/index.js';
+import { pluginKitCommands } from './plugin-kit/index.js';
+
+/** Commands that work without a valid configuration, in the order of `postern --help`. */
+export const builtInCommands: readonly BuiltInCommand[] = [...coreCommands, ...doctorCommands, ...pluginKitCommands];

@@ -1,0 +1,301 @@
+import { dirname } from 'node:path';
+import { abortAfter } from '../../../core/host/abort-after.js';
+import type { Clock } from '../../../core/clock.js';
+import { LayerFolder } from '../../../core/config/layer-folder.js';
+import type { ConfigurationSource, SkippedFile } from '../../../core/contracts/configuration-source.js';
+import type { Configuration, Difference, Reloading, ReloadOutcome } from '../../../core/contracts/server.js';
+import type { HealthReport } from '../../../core/host/health.js';
+import type { Log } from '../../../core/log/log.js';
+import { isProblem, problem } from '../../../core/problem.js';
+import { redactText } from '../../../core/log/redact.js';
+import { layersFor } from './layer-selection.js';
+import { Offer } from '../offer.js';
+import { pullLayers, type PulledFile, type PulledLayers } from './pulled-layers.js';
+import type { SourceKinds } from './source-kinds.js';
+import type { SyncSettings } from './sync-options.js';
+import {
+  differingFiles,
+  syncIsOff,
+  touchedFiles,
+  type AppliedFile,
+  type Drift,
+  type SyncState,
+  type SyncStatus,
+  type SyncSummary,
+} from './sync-status.js';
+
+export interface SyncInput {
+  readonly configuration: Configuration;
+  readonly reloading: Reloading;
+  readonly kinds: SourceKinds;
+  readonly log: Log;
+  readonly clock: Clock;
+  /** Aborted when the server stops. */
+  readonly stopping: AbortSignal;
+  /** How each look at the source ended. */
+  readonly count: (result: 'applied' | 'unchanged' | 'waiting' | 'stale' | 'error') => void;
+}
+
+export interface PullRequest {
+  readonly by: string;
+  readonly dryRun?: boolean;
+  /** By itself, at its interval. */
+  readonly unasked?: boolean;
+}
+
+export interface SyncOutcome {
+  readonly status: 'applied' | 'unchanged' | 'dryRun';
+  readonly source: string;
+  readonly files: readonly AppliedFile[];
+  readonly skipped: readonly SkippedFile[];
+  readonly changed: readonly string[];
+  readonly restartRequired: readonly string[];
+  readonly differences: readonly Difference[];
+  readonly failed: ReloadOutcome['failed'];
+}
+
+/** What went wrong at the last look. */
+interface Trouble {
+  readonly state: 'stale' | 'error';
+  readonly error: string;
+}
+
+/** Pulls configuration files from a source and brings them into force, or leaves everything as it is and says why. */
+export class Sync {
+  readonly #input: SyncInput;
+  readonly #folder: LayerFolder;
+  readonly #offer: Offer;
+  #settings: SyncSettings | undefined;
+  /** Opened once for its settings: a web source remembers what it has read. */
+  #opened: { readonly settings: SyncSettings; readonly source: ConfigurationSource } | undefined;
+  /** Aborted when the source counts no longer. */
+  #left = new AbortController();
+  #timer: NodeJS.Timeout | undefined;
+  #pulling = false;
+  #lastAttempt: string | null = null;
+  #lastSuccess: string | null = null;
+  #seen: readonly PulledFile[] | undefined;
+  #skipped: readonly SkippedFile[] = [];
+  #trouble: Trouble | undefined;
+
+  constructor(input: SyncInput) {
+    this.#input = input;
+    this.#folder = new LayerFolder(input.configuration.data);
+    this.#offer = new Offer(input.clock);
+    input.stopping.addEventListener('abort', () => this.stop(), { once: true });
+  }
+
+  /** Takes other settings, or undefined for none; looks at the source soon. */
+  use(settings: SyncSettings | undefined): void {
+    this.stop();
+    this.#left = new AbortController();
+    this.#settings = settings;
+    [this.#lastAttempt, this.#lastSuccess, this.#seen, this.#skipped] = [null, null, undefined, []];
+    this.#trouble = undefined;
+    this.#offer.forget();
+    if (settings !== undefined) this.#schedule(300);
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer);
+    this.#left.abort();
+  }
+
+  /**
+   * Looks at the source and brings what is new into force. @throws Problem `conflict` without a source or while another one
+   * runs, `unavailable` when the source cannot be reached, `invalid` when what it has is refused: then nothing has changed
+   */
+  async pull(request: PullRequest): Promise<SyncOutcome> {
+    const settings = this.#settings;
+    if (settings === undefined) throw problem('conflict', 'There is no source: set plugins.config.sync.');
+    if (this.#pulling) throw problem('conflict', 'Another sync runs at this moment.');
+    this.#pulling = true;
+    this.#lastAttempt = this.#now();
+    try {
+      const outcome = await this.#bring(await this.#look(settings), settings, request);
+      // What came into force may be another source, of which nothing is known yet.
+      if (this.#settings !== settings) return outcome;
+      this.#lastSuccess = this.#now();
+      this.#trouble = undefined;
+      const waits = outcome.status === 'dryRun' && this.#waiting();
+      this.#input.count(waits ? 'waiting' : outcome.status === 'applied' ? 'applied' : 'unchanged');
+      return outcome;
+    } catch (error) {
+      if (this.#settings === settings) this.#failed(error);
+      throw error;
+    } finally {
+      this.#pulling = false;
+    }
+  }
+
+  summary(): SyncSummary {
+    return {
+      state: this.#state(),
+      source: this.#settings === undefined ? null : this.#shown(this.#settings),
+      lastAttempt: this.#lastAttempt,
+      lastSuccess: this.#lastSuccess,
+      error: this.#trouble?.error ?? null,
+    };
+  }
+
+  async status(): Promise<SyncStatus> {
+    const settings = this.#settings;
+    if (settings === undefined) return syncIsOff;
+    const applied = this.#folder.applied();
+    return {
+      ...this.summary(),
+      layers: this.#layers(settings),
+      apply: settings.apply,
+      intervalSeconds: settings.intervalSeconds,
+      appliedAt: applied?.at ?? null,
+      applied: (applied?.files ?? []).map(({ name, layer, sha256 }) => ({ file: name, layer, sha256 })),
+      skipped: [...this.#offer.refused(this.#seen ?? []), ...this.#skipped],
+      drift: await this.#drift(),
+    };
+  }
+
+  health(): HealthReport {
+    const state = this.#state();
+    if (state === 'off' || state === 'ok' || this.#lastAttempt === null) return { status: 'up' };
+    const why = this.#trouble?.error ?? 'What the source has, what is on disk and what is in force differ.';
+    return { status: 'degraded', why: `Sync is ${state}: ${why}` };
+  }
+
+  async #look(settings: SyncSettings): Promise<PulledLayers> {
+    const { timeoutSeconds, maxBytes: mostBytes } = settings;
+    const signal = abortAfter(timeoutSeconds * 1000, this.#left.signal);
+    const pulled = await pullLayers({
+      source: this.#open(settings),
+      layers: this.#layers(settings),
+      stored: this.#folder.stored(),
+      bounds: { mostBytes, signal },
+    }).catch((error: unknown) => {
+      this.#refuseOther(settings);
+      if (signal.aborted && !isProblem(error)) throw problem('unavailable', 'The source does not answer in time.');
+      throw error;
+    });
+    this.#refuseOther(settings);
+    this.#seen = pulled.files;
+    this.#skipped = pulled.skipped;
+    return pulled;
+  }
+
+  #refuseOther(settings: SyncSettings): void {
+    if (this.#settings !== settings) throw problem('conflict', 'The source was changed meanwhile.');
+  }
+
+  async #bring(pulled: PulledLayers, settings: SyncSettings, request: PullRequest): Promise<SyncOutcome> {
+    const { by, unasked = false } = request;
+    const { files } = pulled;
+    if (!this.#waiting() && touchedFiles(this.#folder.stored()).length === 0) {
+      return this.#outcome(request.dryRun === true ? 'dryRun' : 'unchanged', pulled, settings);
+    }
+    const keep = (): Promise<() => Promise<void>> => this.#folder.replace(this.#shown(settings), this.#now(), files);
+    const layers = { files, keep };
+    const onlyLooks = request.dryRun === true || (unasked && settings.apply === 'manual');
+    const outcome = await this.#offer.make(files, unasked, () =>
+      this.#input.reloading.reload({ by, layers, ...(onlyLooks ? { dryRun: true } : { unasked }) }),
+    );
+    if (!onlyLooks) await this.#folder.sweep();
+    return this.#outcome(onlyLooks ? 'dryRun' : 'applied', pulled, settings, outcome);
+  }
+
+  #outcome(
+    status: SyncOutcome['status'],
+    { files, skipped }: PulledLayers,
+    settings: SyncSettings,
+    reload?: ReloadOutcome,
+  ): SyncOutcome {
+    return {
+      status,
+      source: this.#shown(settings),
+      files: files.map(({ name, layer, sha256 }) => ({ file: name, layer, sha256 })),
+      skipped,
+      changed: reload?.changed ?? [],
+      restartRequired: reload?.restartRequired ?? [],
+      differences: reload?.differences ?? [],
+      failed: reload?.failed ?? [],
+    };
+  }
+
+  #failed(error: unknown): void {
+    const kind = isProblem(error) ? error.problem : 'internal';
+    const known = this.#lastSuccess !== null || this.#folder.applied() !== undefined;
+    const mendsItself = kind !== 'invalid' && (known || kind === 'conflict');
+    const sentence = redactText(isProblem(error) ? error.message : 'It failed; the log says why.');
+    if (this.#trouble?.error !== sentence) {
+      this.#input.log.warn({ err: error }, 'sync: nothing was changed');
+    }
+    this.#trouble = { state: mendsItself ? 'stale' : 'error', error: sentence };
+    this.#input.count(this.#trouble.state);
+  }
+
+  #state(): SyncState {
+    if (this.#settings === undefined) return 'off';
+    if (this.#trouble !== undefined) return this.#trouble.state;
+    const inStep = this.#seen !== undefined && !this.#waiting() && touchedFiles(this.#folder.stored()).length === 0;
+    return inStep ? 'ok' : 'stale';
+  }
+
+  /** Whether the source has something else than what is applied. */
+  #waiting(): boolean {
+    return this.#seen !== undefined && differingFiles(this.#seen, this.#folder.applied()?.files ?? []).length > 0;
+  }
+
+  async #drift(): Promise<Drift> {
+    const applied = this.#folder.applied();
+    const disk = touchedFiles(this.#folder.stored(applied));
+    const source = this.#seen === undefined ? [] : differingFiles(this.#seen, applied?.files ?? []);
+    try {
+      const { changed, restartRequired } = await this.#input.reloading.reload({ by: 'sync status', dryRun: true });
+      return { source, disk, running: { changed, restartRequired, error: null } };
+    } catch (error) {
+      if (!isProblem(error)) throw error;
+      return { source, disk, running: { changed: [], restartRequired: [], error: error.message } };
+    }
+  }
+
+  #open(settings: SyncSettings): ConfigurationSource {
+    if (this.#opened?.settings === settings) return this.#opened.source;
+    const { source: address, token, username, password } = settings;
+    const { file } = this.#input.configuration;
+    const folder = file === null ? '.' : dirname(file);
+    const usualName = `${this.#layers(settings)[0] ?? 'base'}.json5`;
+    const source = this.#input.kinds.open({ address, folder, token, username, password, usualName });
+    this.#opened = { settings, source };
+    return source;
+  }
+
+  /** An address that cannot be opened is not shown: nobody knows what of it is secret. */
+  #shown(settings: SyncSettings): string {
+    try {
+      return this.#open(settings).shown;
+    } catch {
+      return redactText(settings.source.replace(/\/\/[^/@]*@/, '//').replace(/\?.*$/s, '?…'));
+    }
+  }
+
+  #layers({ layers, server }: SyncSettings): readonly string[] {
+    return layersFor(layers, server ?? this.#input.configuration.hostname);
+  }
+
+  #schedule(ms: number): void {
+    clearTimeout(this.#timer);
+    if (this.#input.stopping.aborted) return;
+    this.#timer = setTimeout(() => {
+      const settings = this.#settings;
+      // Another source has a time of its own.
+      const next = (): void => {
+        if (settings !== undefined && this.#settings === settings) this.#schedule(settings.intervalSeconds * 1000);
+      };
+      // The look at an earlier source ends soon.
+      if (this.#pulling) this.#schedule(300);
+      // What went wrong stands in the status, in health and in the log.
+      else this.pull({ by: 'sync', unasked: true }).then(next, next);
+    }, ms).unref();
+  }
+
+  #now(): string {
+    return new Date(this.#input.clock.now()).toISOString();
+  }
+}

@@ -1,0 +1,166 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { advice, fine, trouble, type Finding } from '../../core/contracts/doctor-check.js';
+import { counted } from '../../core/text/counted.js';
+import { isPrivateAddress } from '../../core/dns/private-address.js';
+import { isLoopbackHost } from '../../core/http/host.js';
+import type { ConfiguredAccount } from '../../core/http/options.js';
+import { takesNoMail } from '../../core/smtp/server/listener-options.js';
+import { ownerLock, type CoreCheck, type Patient } from './patient.js';
+
+const shortestPassword = 12;
+/** What everybody tries first. */
+const guesses =
+  /^(?:admin|administrator|root|postern|postmaster|mail|password|passwort|secret|geheim|changeme|letmein|welcome|qwerty|test|guest|\d{1,10})\d{0,4}!?$/i;
+/** Nobody has been given more: larger networks that may relay hold others. */
+const widest = { ipv4: 8, ipv6: 19 };
+/** fc00::/7 is as large as private networks are. */
+const widestPrivate = 7;
+
+export const accessChecks: readonly CoreCheck[] = [
+  { group: 'Access', name: 'pages', run: pages },
+  { group: 'Access', name: 'public-pages', run: publicPages },
+  { group: 'Access', name: 'accounts', run: accounts },
+  { group: 'Access', name: 'listeners', run: listeners },
+  { group: 'Access', name: 'relay-networks', run: relayNetworks },
+];
+
+/** What these checks need to know. */
+type Doors = Pick<Patient, 'configuration' | 'env' | 'owner'>;
+
+/** What of a configuration lets others in who perhaps should not be, or listens to passwords and mail in clear. */
+export function openDoors({ configuration, env }: Omit<Doors, 'owner'>): readonly Finding[] {
+  const doors: Doors = { configuration, env, owner: { state: 'none' } };
+  return [pages, publicPages, listeners, relayNetworks]
+    .flatMap((look) => look(doors))
+    .filter(({ state }) => state === 'problem' || state === 'advice');
+}
+
+/** The server may have been started with a variable that is not set here. */
+const unlessGiven = 'unless POSTERN_ADMIN_PASSWORD is set where the server starts';
+
+function hasChosen({ configuration, env }: Doors): boolean {
+  return (configuration.settings.http.accounts ?? []).length > 0 || (env['POSTERN_ADMIN_PASSWORD'] ?? '') !== '';
+}
+
+function pages(patient: Doors): readonly Finding[] {
+  const { host, publicUrls, socket } = patient.configuration.settings.http;
+  if (socket !== undefined) {
+    const is = `The socket ${socket} of the pages comes from the service manager, which says who reaches it.`;
+    return [...unchosen(patient, `http.socket ${socket}`), fine(is)];
+  }
+  if (isLoopbackHost(host)) return [fine(`The pages listen on ${host}: only this machine reaches them.`)];
+  const secure = publicUrls.find((url) => url.startsWith('https:'));
+  const openness =
+    secure === undefined
+      ? advice(
+          `Other machines may reach the pages (http.host ${host}), where passwords go in clear.`,
+          'Listen on 127.0.0.1 behind a proxy that does TLS, and name its address in http.publicUrls.',
+        )
+      : fine(`The pages listen on ${host}, and browsers come by ${secure}. Let only the proxy reach the port.`);
+  return [...unchosen(patient, `http.host ${host}`), openness];
+}
+
+/** A server that runs has been given a password. */
+function unchosen(patient: Doors, place: string): readonly Finding[] {
+  if (hasChosen(patient) || ownerLock(patient) !== undefined) return [];
+  const is = `Other machines may reach the pages (${place}), and nobody chose who may sign in: the server will not start, ${unlessGiven}.`;
+  return [trouble(is, 'Add an account to http.accounts, set POSTERN_ADMIN_PASSWORD, or listen on 127.0.0.1.')];
+}
+
+function publicPages({ configuration }: Doors): readonly Finding[] {
+  const wide = configuration.settings.http.access.filter(
+    ({ public: open, match }) =>
+      open === true && /^(?:[A-Z]+ )?\/(?:\*.*|(?:users|config|system|logs|store|client|audit)\b.*)$/.test(match),
+  );
+  if (wide.length === 0) return [];
+  const rules = wide.map(({ match }) => JSON.stringify(match)).join(', ');
+  return [
+    trouble(`Nobody has to sign in for ${rules} (http.access).`, 'Give these rules a role in place of public: true.'),
+  ];
+}
+
+function accounts(patient: Doors): readonly Finding[] {
+  const { configuration, env } = patient;
+  const configured: readonly ConfiguredAccount[] = configuration.settings.http.accounts ?? [];
+  const given: readonly (readonly [name: string, password: string])[] = [
+    ...[...configured, ...configuration.settings.http.access].flatMap(({ username, password }) =>
+      username === undefined || password === undefined ? [] : [[username, password] as const],
+    ),
+    ...(env['POSTERN_ADMIN_PASSWORD'] ? [['admin', env['POSTERN_ADMIN_PASSWORD']] as const] : []),
+  ];
+  const findings = given.flatMap(([name, password]) => weakness(name, password));
+  if (findings.length > 0) return findings;
+  if (hasChosen(patient))
+    return [fine(`${counted(Math.max(1, configured.length), 'account')} that somebody chose may sign in.`)];
+  if (!existsSync(join(configuration.data, 'accounts.json'))) {
+    return [fine(`The first start makes the account admin and shows its password once, ${unlessGiven}.`)];
+  }
+  const is = `The account admin has the password that was made at the first start, ${unlessGiven}.`;
+  return [advice(is, 'If it was not kept, remove accounts.json and restart; to choose accounts, use http.accounts.')];
+}
+
+/** Never tells the password. */
+function weakness(name: string, password: string): readonly Finding[] {
+  const todo = 'Choose a long one, made by chance: openssl rand -base64 18';
+  const guessable = guesses.test(password) || password.toLowerCase() === name.toLowerCase();
+  if (guessable) return [trouble(`The password of the account ${name} is one that everybody tries first.`, todo)];
+  if (password.length >= shortestPassword) return [];
+  return [advice(`The password of the account ${name} has less than ${shortestPassword} characters.`, todo)];
+}
+
+function listeners({ configuration }: Doors): readonly Finding[] {
+  return configuration.settings.smtp.listeners.map((listener) => {
+    const { name, host, mode, tls, allowPlaintextAuth, fd, socket } = listener;
+    const outside = fd !== undefined || socket !== undefined || !isLoopbackHost(host);
+    const where = fd === undefined && socket === undefined ? host : 'a socket of the service manager';
+    if (takesNoMail(listener)) {
+      return advice(
+        `Nobody can sign in on the listener ${name}: it has no TLS.`,
+        'Give it tls with key and cert, or allowPlaintextAuth.',
+      );
+    }
+    if (!outside) return fine(`The listener ${name} is for this machine only (${host}).`);
+    if (mode === 'submission' && tls === 'none' && allowPlaintextAuth) {
+      return trouble(
+        `Passwords of users go in clear to the listener ${name} (${where}).`,
+        'Give it tls: "starttls" or "implicit".',
+      );
+    }
+    if (mode === 'lmtp') {
+      return advice(
+        `The listener ${name} takes mail by LMTP from other machines (${where}), without asking who they are.`,
+        'Listen on 127.0.0.1, or let a firewall say who may.',
+      );
+    }
+    if (tls === 'none') {
+      return advice(
+        `Mail comes to the listener ${name} (${where}) in clear: it offers no TLS.`,
+        'Give it tls: "starttls" with key and cert.',
+      );
+    }
+    return fine(`The listener ${name} (${where}) speaks TLS.`);
+  });
+}
+
+function relayNetworks({ configuration }: Doors): readonly Finding[] {
+  const { relayNetworks: networks } = configuration.settings.smtp;
+  if (networks.length === 0) return [fine('Only users who sign in may send to other servers.')];
+  const wide = networks.filter(isWide);
+  const list = networks.slice(0, 10).join(', ');
+  if (wide.length === 0) return [fine(`${list} may send to other servers without signing in.`)];
+  return [
+    trouble(
+      `${wide.join(', ')} may send to other servers without signing in: that is a large part of the Internet.`,
+      'Name your own networks in smtp.relayNetworks.',
+    ),
+  ];
+}
+
+function isWide(network: string): boolean {
+  const [address = '', prefix] = network.trim().split('/');
+  if (prefix === undefined) return false;
+  const bits = Number(prefix);
+  if (!address.includes(':')) return bits < widest.ipv4;
+  return bits < (isPrivateAddress(address) ? widestPrivate : widest.ipv6);
+}

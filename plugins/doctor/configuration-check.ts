@@ -1,0 +1,58 @@
+import { join } from 'node:path';
+import { coreServices } from '../../core/app.js';
+import { systemClock } from '../../core/clock.js';
+import { adminPasswordComplaint } from '../../core/http/accounts.js';
+import { openDoors } from './access-checks.js';
+import { Views } from '../../core/http/views.js';
+import { packageRoot } from '../../core/host/installation.js';
+import { configure, type StartOptions, type Surroundings } from '../../core/main.js';
+import { readTlsMaterial } from '../../core/net/tls-material.js';
+import { orderOfStart } from '../../core/host/boot-order.js';
+import { isProblem } from '../../core/problem.js';
+import { isStartError, startError } from '../../core/cli/start-error.js';
+
+/**
+ * `postern config check`: says that there is no mistake, and which doors stand open, which may be meant so; or throws the start error
+ * that names all mistakes.
+ */
+export async function checkConfiguration(options: StartOptions, surroundings: Surroundings): Promise<number> {
+  const configuration = await configure(options, surroundings);
+  const { file, plugins, unloaded } = configuration;
+  const adminPassword = adminPasswordComplaint(surroundings.env['POSTERN_ADMIN_PASSWORD']);
+  const views = new Views({ root: join(packageRoot, 'views'), asset: String, clock: systemClock });
+  const complaints = [
+    ...(adminPassword === undefined ? [] : [adminPassword]),
+    ...unloaded.map(({ why }) => why),
+    ...complaintsOf(() => orderOfStart(configuration, coreServices)),
+    ...configuration.plugins.flatMap(({ name, verify }) =>
+      complaintsOf(() => verify?.(configuration.options.get(name), configuration)),
+    ),
+    ...complaintsOf(() => views.prepareOverrides(configuration.settings.http.viewOverrides)),
+    ...configuration.settings.smtp.listeners.flatMap((listener) =>
+      // Without its certificate a listener stops the start.
+      complaintsOf(() => readTlsMaterial(listener, configuration.folder)),
+    ),
+  ];
+  if (complaints.length > 0) throw startError(complaints.join('\n'));
+  const names = plugins.map(({ name }) => name).join(', ');
+  surroundings.print(`${file ?? 'No configuration file here: the defaults'} — no mistakes found. Plugins: ${names}.`);
+  for (const { is, todo } of openDoors({ configuration, env: surroundings.env })) {
+    surroundings.print(`Is that meant so? ${is} ${todo ?? ''}`.trimEnd());
+  }
+  surroundings.print(
+    'Not looked at: ports, the data folder, and what plugins of the site do when they start. See postern doctor.',
+  );
+  return 0;
+}
+
+/** What stops the start with a sentence. */
+function complaintsOf(read: () => unknown): readonly string[] {
+  try {
+    read();
+    return [];
+  } catch (error) {
+    if (isProblem(error)) return [error.details.detail ?? error.message];
+    if (!isStartError(error)) throw error;
+    return [error.message];
+  }
+}

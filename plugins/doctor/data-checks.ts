@@ -1,0 +1,177 @@
+import { constants, type Stats } from 'node:fs';
+import { access, lstat, readdir, stat, statfs } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { advice, fine, skipped, trouble, type Finding } from '../../core/contracts/doctor-check.js';
+import { pino } from 'pino';
+import { counted } from '../../core/text/counted.js';
+import { othersMay } from '../../core/disk/data-folder.js';
+import { checkFormat } from '../../core/disk/data-format.js';
+import { CommitLog } from '../../core/spool/commit-log.js';
+import { readOnlyFiles } from '../../core/disk/read-only-files.js';
+import { faultCode, isMissing } from '../../core/disk/fault.js';
+import { nodeFiles } from '../../core/disk/file-layer.js';
+import { DiskTrial } from './disk-trial.js';
+import { fileSystemFinding } from './file-system.js';
+import type { CoreCheck, Patient } from './patient.js';
+
+/** Entries whose rights are looked at; mailboxes hold more. */
+const mostEntries = 5000;
+/** The file system's own, where the folder is the top of one. */
+const lostAndFound = 'lost+found';
+/** Folders that messages are linked or renamed between. */
+const together = ['spool', 'spool-log', 'uploads', 'mail', 'queue', 'drafts'];
+
+export const dataChecks: readonly CoreCheck[] = [
+  { group: 'Data folder', name: 'data-folder', run: dataFolder },
+  { group: 'Data folder', name: 'rights', run: whenThere(rights) },
+  { group: 'Data folder', name: 'file-system', run: whenThere(fileSystem) },
+  { group: 'Data folder', name: 'inodes', run: whenThere(inodes) },
+  { group: 'Data folder', name: 'format', run: whenThere(format) },
+  { group: 'Data folder', name: 'commit-log', run: whenThere(commitLog) },
+  { group: 'Data folder', name: 'disk-trial', run: whenThere(disk) },
+];
+
+/** A document that stops the start is named. */
+async function format(data: string): Promise<readonly Finding[]> {
+  await checkFormat(data);
+  return [];
+}
+
+/** Damage that a start has noted, and what the next one will find. */
+async function commitLog(data: string, { owner, clock }: Patient): Promise<readonly Finding[]> {
+  const folder = join(data, 'spool-log');
+  const found = await lstat(folder).catch(() => undefined);
+  if (found?.isDirectory() !== true) return [];
+  const aside = join(folder, 'aside');
+  const count = (await readdir(aside).catch(() => [])).filter((name) => !name.startsWith('.')).length;
+  const findings: Finding[] = [];
+  if (count > 0) {
+    const is = `The commit log was damaged: ${counted(count, 'file lies', 'files lie')} in ${aside}.`;
+    findings.push(trouble(is, `Look there: notes say what is lost. Then: rm ${aside}/*`));
+  }
+  if (owner.state !== 'none') return findings;
+  const { damage } = await CommitLog.open(folder, { files: readOnlyFiles, log: pino({ level: 'silent' }), clock });
+  const todo = 'Start the server, which reads what it can, or restore a backup.';
+  return [...findings, ...damage.map(({ sentence }) => trouble(`The commit log is damaged. ${sentence}`, todo))];
+}
+
+type Look = (data: string, patient: Patient) => Promise<readonly Finding[]>;
+
+/** Without a folder there is nothing to look at, and the first check has said so. */
+function whenThere(look: Look): CoreCheck['run'] {
+  return async (patient) => {
+    const { data } = patient.configuration;
+    const found = await stat(data).catch(() => undefined);
+    return found?.isDirectory() === true ? look(data, patient) : [];
+  };
+}
+
+async function dataFolder({ configuration: { data }, owner }: Patient): Promise<readonly Finding[]> {
+  try {
+    const found = await stat(data);
+    if (!found.isDirectory()) return [trouble(`${data} is no folder.`, 'Name another with data or --data.')];
+    return [fine(`The data folder ${data} is there. ${ownerSentence(owner)}`)];
+  } catch (error) {
+    if (!isMissing(error)) {
+      const is = `The data folder ${data} cannot be looked at (${faultCode(error) ?? 'error'}).`;
+      return [trouble(is, 'Run this as the user of the server.')];
+    }
+    return [await placeForNew(data)];
+  }
+}
+
+function ownerSentence(owner: Patient['owner']): string {
+  if (owner.state === 'none') return 'No server runs on it.';
+  if (owner.state === 'hidden') return `Who owns it cannot be read (${owner.code}).`;
+  return `Process ${owner.lock.pid}, started ${owner.lock.startedAt}, owns it.`;
+}
+
+async function placeForNew(data: string): Promise<Finding> {
+  let above = dirname(data);
+  while ((await stat(above).catch(() => undefined)) === undefined && dirname(above) !== above) above = dirname(above);
+  try {
+    await access(above, constants.W_OK | constants.X_OK);
+    return fine(`The data folder ${data} is not there yet; the first start makes it.`);
+  } catch {
+    const is = `The data folder ${data} is not there, and this user may not make it in ${above}.`;
+    return trouble(is, `Make it and let it belong to the user of the server, or name another with --data.`);
+  }
+}
+
+async function rights(data: string): Promise<readonly Finding[]> {
+  const top = await stat(data);
+  const findings: Finding[] = [];
+  if ((top.mode & othersMay) !== 0) {
+    findings.push(trouble(`Other users may look into ${data} (mode ${modeOf(top)}).`, `chmod 700 ${data}`));
+  }
+  const { looked, open, foreign, complete } = await lookThrough(data, top.uid);
+  if (open !== undefined) {
+    const is = `Other users may look at ${open.path} (mode ${modeOf(open.stats)}).`;
+    findings.push(advice(is, `chmod -R go-rwx ${data}`));
+  }
+  if (foreign !== undefined) {
+    const is = `${foreign.path} belongs to user ${foreign.stats.uid}, the data folder to user ${top.uid}.`;
+    findings.push(trouble(is, `chown -R ${top.uid}:${top.gid} ${data}, as after a copy by root.`));
+  }
+  if (findings.length > 0) return findings;
+  const some = complete ? counted(looked, 'entry belongs', 'entries belong') : `The first ${looked} entries belong`;
+  return [fine(`${some} to user ${top.uid}, and nobody else may look at them.`)];
+}
+
+interface Entry {
+  readonly path: string;
+  readonly stats: Stats;
+}
+
+/** Mailboxes may be shared with other programs: below `mail`, rights are theirs to choose. */
+async function lookThrough(data: string, uid: number) {
+  let [looked, open, foreign] = [0, undefined as Entry | undefined, undefined as Entry | undefined];
+  const folders = [data];
+  for (let folder = folders.shift(); folder !== undefined; folder = folders.shift()) {
+    for (const entry of await readdir(folder, { withFileTypes: true }).catch(() => [])) {
+      if (looked >= mostEntries) return { looked, open, foreign, complete: false };
+      const path = join(folder, entry.name);
+      if (path === join(data, lostAndFound)) continue;
+      const stats = await lstat(path).catch(() => undefined);
+      if (stats === undefined) continue;
+      looked += 1;
+      if (stats.uid !== uid) foreign ??= { path, stats };
+      if (path === join(data, 'mail')) continue;
+      if (!stats.isSymbolicLink() && (stats.mode & othersMay) !== 0) open ??= { path, stats };
+      if (stats.isDirectory()) folders.push(path);
+    }
+  }
+  return { looked, open, foreign, complete: true };
+}
+
+const modeOf = ({ mode }: Stats): string => (mode & 0o7777).toString(8).padStart(4, '0');
+
+/** Messages are linked and renamed from one folder into another: that needs one file system. */
+async function fileSystem(data: string): Promise<readonly Finding[]> {
+  const [{ type }, { dev }] = await Promise.all([statfs(data), stat(data)]);
+  const elsewhere: string[] = [];
+  for (const name of together) {
+    const below = await stat(join(data, name)).catch(() => undefined);
+    if (below !== undefined && below.dev !== dev) elsewhere.push(join(data, name));
+  }
+  const kind = fileSystemFinding(data, type);
+  if (elsewhere.length === 0) return [kind];
+  const is = `${elsewhere.join(', ')}: not on the file system of ${data}, so that messages cannot be linked.`;
+  return [kind, trouble(is, 'Put the whole data folder on one file system.')];
+}
+
+async function inodes(data: string): Promise<readonly Finding[]> {
+  const { files, ffree } = await statfs(data);
+  if (files === 0) return [skipped('This file system has no fixed number of inodes.')];
+  const is = `${ffree} of ${files} inodes are free; each message is a file.`;
+  if (ffree < 1000) return [trouble(is, 'Remove files, or make a file system with more inodes.')];
+  return [ffree < files / 50 ? advice(is, 'Make room in time, or a file system with more inodes.') : fine(is)];
+}
+
+/** Root writes where the server may not: what it would find out says nothing. */
+async function disk(data: string, { clock }: Patient): Promise<readonly Finding[]> {
+  const { uid } = await stat(data);
+  const mine = process.getuid?.();
+  if (mine === 0 && uid !== 0) return [skipped(`Whether user ${uid} may write is not tried as root.`)];
+  return new DiskTrial(data, nodeFiles, clock).run();
+}

@@ -1,0 +1,155 @@
+import { lookup } from 'node:dns/promises';
+import { isIP } from 'node:net';
+import { z } from 'zod';
+import { fine, skipped, trouble, type Finding } from '../../core/contracts/doctor-check.js';
+import { normalAddress } from '../../core/net/ip-address.js';
+import { tryToListen } from '../../core/net/port-trial.js';
+import { listeningSockets, ownerOfSocket, type ListeningSocket } from './listening-sockets.js';
+import { ownerLock, type CoreCheck, type Patient } from './patient.js';
+
+export const portChecks: readonly CoreCheck[] = [{ group: 'Ports', name: 'ports', run: ports }];
+
+/** Where the configuration wants to listen. */
+interface Place {
+  /** `The SMTP listener mx listens`. */
+  readonly who: string;
+  readonly listens: 'listen' | 'listens';
+  readonly host: string;
+  readonly port: number;
+  /** Somebody else opens it and hands it over. */
+  readonly handedOver: boolean;
+}
+
+async function placesOf(patient: Patient): Promise<readonly Place[]> {
+  const { http, smtp } = patient.configuration.settings;
+  const portsNow = await smtpPortsNow(patient);
+  const pages: Place = {
+    who: 'The pages',
+    listens: 'listen',
+    host: http.host,
+    port: http.port,
+    handedOver: http.socket !== undefined,
+  };
+  const listeners = smtp.listeners.map(({ name, host, port, fd, socket }, index) => ({
+    who: `The SMTP listener ${name}`,
+    listens: 'listens' as const,
+    host,
+    port: portsNow.get(index) ?? port,
+    handedOver: fd !== undefined || socket !== undefined,
+  }));
+  return [{ ...pages, ...pagesNow(patient) }, ...listeners];
+}
+
+/** Where they really are: the one who started the server may have named another port. */
+function pagesNow(patient: Patient): Partial<Place> {
+  const http = ownerLock(patient)?.http ?? null;
+  if (http === null) return {};
+  const { hostname, port } = new URL(http);
+  return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || 80) };
+}
+
+const CommandLine = z.object({
+  sections: z.array(z.object({ items: z.array(z.object({ key: z.string(), value: z.unknown() })) })),
+});
+
+/** Ports of listeners, by their index, that were named on the command line of the server that runs. */
+async function smtpPortsNow({ owner }: Patient): Promise<ReadonlyMap<number, number>> {
+  if (owner.state !== 'answers') return new Map();
+  // Without the plugin that has the page, or without an answer, the configuration counts.
+  const answer = await owner.call('GET', '/config?q=smtp.listeners&origin=command+line').catch(() => undefined);
+  const { sections } = CommandLine.safeParse(answer?.body).data ?? { sections: [] };
+  const named = sections
+    .flatMap(({ items }) => items)
+    .flatMap(({ key, value }) => {
+      const [, index] = /^smtp\.listeners\.(\d+)\.port$/.exec(key) ?? [];
+      return index !== undefined && typeof value === 'number' ? [[Number(index), value] as const] : [];
+    });
+  return new Map(named);
+}
+
+async function ports(patient: Patient): Promise<readonly Finding[]> {
+  const sockets = await listeningSockets();
+  const pid = ownerLock(patient)?.pid;
+  const starting = patient.owner.state === 'starting';
+  return Promise.all(
+    (await placesOf(patient)).map(async (place) => {
+      if (place.handedOver) return skipped(`${place.who}: its socket comes from the service manager.`);
+      if (place.port === 0) return skipped(`${place.who}: it takes any port that is free.`);
+      if (pid === undefined) return beforeStart(place, sockets);
+      const found = await whileRunning(place, pid, sockets);
+      return starting && found.state === 'problem' ? skipped(`${place.who}: the server is still starting.`) : found;
+    }),
+  );
+}
+
+const at = ({ host, port }: Place): string => `${host.includes(':') ? `[${host}]` : host}:${port}`;
+
+async function whileRunning(
+  place: Place,
+  pid: number,
+  sockets: readonly ListeningSocket[] | undefined,
+): Promise<Finding> {
+  if (sockets === undefined) return skipped(`${place.who}: this system does not tell who listens.`);
+  const found = await listeningAt(place, sockets);
+  if (found.length === 0) {
+    const is = `${place.who} should listen on ${at(place)}, and nobody does.`;
+    return trouble(is, 'If the configuration was changed, reload or restart the server; else its log says why.');
+  }
+  const owners = await Promise.all(found.map(({ inode }) => ownerOfSocket(inode)));
+  if (owners.some((owner) => owner?.pid === pid))
+    return fine(`${place.who} ${place.listens} on ${at(place)} (process ${pid}).`);
+  const other = owners.find((owner) => owner !== undefined);
+  if (other === undefined) return fine(`Somebody listens on ${at(place)}; which process, this user may not see.`);
+  const is = `${place.who} should listen on ${at(place)}, but ${other.name} (process ${other.pid}) does.`;
+  return trouble(is, 'Stop that program, or choose another port; then reload or restart the server.');
+}
+
+async function beforeStart(place: Place, sockets: readonly ListeningSocket[] | undefined): Promise<Finding> {
+  const code = await tryToListen(place.host, place.port);
+  if (code === undefined) return fine(`${place.who}: ${at(place)} is free.`);
+  const is = `${place.who} cannot listen on ${at(place)}`;
+  switch (code) {
+    case 'EADDRINUSE': {
+      const who = await whoListens(place, sockets);
+      return trouble(`${is}: ${who} does.`, 'Stop that program, or choose another port.');
+    }
+    case 'EACCES':
+      return trouble(
+        `${is}: ports below 1024 need a right that this user does not have here.`,
+        'The unit in deploy/systemd gives it to the server: start it, and look again. Else let systemd hand over the socket, or choose a port above 1023.',
+      );
+    case 'EADDRNOTAVAIL':
+      return trouble(
+        `${is}: this machine has no such address.`,
+        'Name one of its addresses, or 0.0.0.0 or :: for all.',
+      );
+    default:
+      return trouble(`${is}: the system says ${code}.`, 'Name an IP address of this machine.');
+  }
+}
+
+async function whoListens(place: Place, sockets: readonly ListeningSocket[] = []): Promise<string> {
+  // One on a single address stands in the way of all addresses, too.
+  const found = [...(await listeningAt(place, sockets)), ...sockets.filter(({ port }) => port === place.port)];
+  for (const { inode } of found) {
+    const owner = await ownerOfSocket(inode);
+    if (owner !== undefined) return `${owner.name} (process ${owner.pid})`;
+  }
+  return 'another program';
+}
+
+/** Those that take what comes to that place: one for all addresses takes what comes to each of them. */
+async function listeningAt(place: Place, sockets: readonly ListeningSocket[]): Promise<readonly ListeningSocket[]> {
+  const addresses = await addressesOf(place.host);
+  return sockets.filter(({ address, port }) => {
+    if (port !== place.port) return false;
+    return address === '0.0.0.0' || address === '::' || addresses.includes(normalAddress(address));
+  });
+}
+
+/** A host may be a name, which leads to an address when the server starts. */
+async function addressesOf(host: string): Promise<readonly string[]> {
+  if (isIP(host) !== 0) return [normalAddress(host)];
+  const found = await lookup(host, { all: true }).catch(() => []);
+  return found.map(({ address }) => normalAddress(address));
+}

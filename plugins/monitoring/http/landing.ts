@@ -1,0 +1,125 @@
+import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
+import type { Catalogue, Configuration, HealthOverview } from '../../../core/contracts/server.js';
+import type { ComponentHealth } from '../../../core/host/health.js';
+import type { EndpointDescription } from '../../../core/http/endpoint.js';
+import type { Activity, ActivityFigures } from '../charts/activity.js';
+import type { DiskSpace, Space } from '../system/disk-space.js';
+import { fullHealth, type HealthWord } from '../health-report.js';
+import { version } from '../system/own-package.js';
+
+export interface LandingListener {
+  readonly name: string;
+  readonly address: string;
+}
+
+export interface LandingEndpoint extends Omit<EndpointDescription, 'hidden' | 'group' | 'anchor'> {
+  /** Where a click leads: the address itself when it can be opened as it is. */
+  readonly href: string | null;
+  readonly docs: string;
+}
+
+export interface LandingGroup {
+  readonly name: string;
+  readonly anchor: string;
+  readonly endpoints: readonly LandingEndpoint[];
+}
+
+/** The landing page, and what a script gets of it. */
+export interface Landing extends ActivityFigures {
+  readonly status: HealthWord;
+  /** Components that are not up. */
+  readonly troubles: readonly (ComponentHealth & { readonly name: string })[];
+  readonly version: string;
+  readonly hostname: string;
+  /** Seconds. */
+  readonly uptime: number;
+  readonly listeners: readonly LandingListener[];
+  readonly disk: Space | null;
+  /** Open entries of the queue; null where there is none. */
+  readonly queue: number | null;
+  readonly q: string;
+  /** Endpoints shown, of all. */
+  readonly shown: number;
+  readonly total: number;
+  readonly groups: readonly LandingGroup[];
+}
+
+export interface LandingParts {
+  readonly catalogue: Catalogue;
+  readonly configuration: Configuration;
+  readonly health: HealthOverview;
+  readonly activity: Activity;
+  readonly disk: DiskSpace;
+  readonly queue: Pick<RelayQueue, 'size'> | undefined;
+}
+
+/** @param q words that must all occur in method, path, purpose, group or access of an endpoint */
+export function landing(parts: LandingParts, q: string): Landing {
+  const { catalogue, configuration, health, activity, disk, queue } = parts;
+  const { status, uptime, components } = fullHealth(health);
+  const all = catalogue.endpoints().filter(({ hidden }) => !hidden);
+  const shown = all.filter((endpoint) => matches(endpoint, q));
+  return {
+    status,
+    troubles: Object.entries(components)
+      .filter(([, component]) => component.status !== 'up')
+      .map(([name, component]) => ({ name, ...component })),
+    version,
+    hostname: configuration.hostname,
+    uptime,
+    listeners: catalogue.listeners?.().map(bound) ?? listenersOf(configuration),
+    ...activity.figures(),
+    disk: disk.space ?? null,
+    queue: queue?.size ?? null,
+    q,
+    shown: shown.length,
+    total: all.length,
+    groups: groupsOf(shown),
+  };
+}
+
+function matches({ method, path, summary, group, access }: EndpointDescription, q: string): boolean {
+  const text = `${method} ${path} ${summary} ${group} ${access}`.toLowerCase();
+  return q
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => text.includes(word));
+}
+
+function groupsOf(endpoints: readonly EndpointDescription[]): readonly LandingGroup[] {
+  const groups = new Map<string, LandingEndpoint[]>();
+  for (const { group, hidden: _, anchor, ...endpoint } of endpoints) {
+    const direct = endpoint.method === 'GET' && !endpoint.path.includes('{');
+    const listed = { ...endpoint, href: direct ? endpoint.path : null, docs: `/docs#${anchor}` };
+    const known = groups.get(group);
+    if (known === undefined) groups.set(group, [listed]);
+    else known.push(listed);
+  }
+  return [...groups].map(([name, listed]) => ({
+    name,
+    anchor: `group-${name.toLowerCase().replace(/[^a-z0-9]+/g, '-')}`,
+    endpoints: listed.toSorted((a, b) => (a.path === b.path ? 0 : a.path < b.path ? -1 : 1)),
+  }));
+}
+
+const bound = ({ name, host, port }: { name: string; host: string; port: number }): LandingListener => ({
+  name,
+  address: `${host.includes(':') ? `[${host}]` : host}:${port}`,
+});
+
+/** As configured: the name, or the mode, of every listener and where it listens. */
+function listenersOf(configuration: Configuration): readonly LandingListener[] {
+  const found = new Map<string, Map<string, unknown>>();
+  for (const { key, value } of configuration.effective()) {
+    const [, index, name] = /^smtp\.listeners\.(\d+)\.(name|mode|host|port)$/.exec(key) ?? [];
+    if (index === undefined || name === undefined) continue;
+    found.set(index, (found.get(index) ?? new Map<string, unknown>()).set(name, value));
+  }
+  return [...found.values()].map((listener) => {
+    const text = (name: string): string => {
+      const value = listener.get(name);
+      return typeof value === 'string' || typeof value === 'number' ? String(value) : '';
+    };
+    return bound({ name: text('name') || text('mode'), host: text('host'), port: Number(text('port')) });
+  });
+}

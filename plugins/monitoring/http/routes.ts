@@ -1,0 +1,194 @@
+import { Readable } from 'node:stream';
+import { z } from 'zod';
+import type { HealthOverview, MetricsExposition } from '../../../core/contracts/server.js';
+import {
+  defineEndpoint,
+  respond,
+  type Account,
+  type AnyEndpoint,
+  type ByteSource,
+} from '../../../core/http/endpoint.js';
+import { holds } from '../../../core/http/access.js';
+import type { Finder, Finding } from '../finder.js';
+import {
+  extendedHealth,
+  fullHealth,
+  shortHealth,
+  type ExtendedHealth,
+  type FullHealth,
+  type ShortHealth,
+} from '../health-report.js';
+import { landing, type Landing, type LandingParts } from './landing.js';
+import { favicon } from '../system/own-package.js';
+
+const group = 'Service';
+const Status = z.enum(['UP', 'DEGRADED', 'DOWN']);
+const Component = z.object({
+  status: z.enum(['up', 'degraded', 'down']),
+  since: z.iso.datetime(),
+  why: z.string().nullable(),
+});
+const Short = z.object({ status: Status });
+const Full = Short.extend({
+  uptime: z
+    .int()
+    .min(0)
+    .max(2 ** 40)
+    .describe('Seconds since the start.'),
+  components: z.record(z.string(), Component),
+});
+const Extended = Full.extend({
+  versions: z.record(z.string(), z.string()),
+  components: z.record(
+    z.string(),
+    Component.extend({
+      figures: z
+        .record(z.string(), z.number())
+        .optional()
+        .describe('Statistics of the component. Names carry their unit: `oldestSeconds`, `freeBytes`, `delayMs`.'),
+    }),
+  ),
+});
+
+export interface RouteParts extends LandingParts {
+  readonly metrics: MetricsExposition;
+  readonly finder: Finder;
+}
+
+export function monitoringEndpoints(parts: RouteParts): readonly AnyEndpoint[] {
+  return [
+    landingEndpoint(parts),
+    healthEndpoint(parts),
+    extendedEndpoint(parts),
+    faviconEndpoint(),
+    prometheusEndpoint(parts),
+  ];
+}
+
+const landingEndpoint = (parts: RouteParts): AnyEndpoint =>
+  defineEndpoint({
+    method: 'GET',
+    path: '/',
+    success: [200, 303],
+    summary: 'Overview: the state of the server and every endpoint',
+    group,
+    access: 'read',
+    query: z.strictObject({
+      q: z.string().max(200).default('').describe('Words to filter the endpoints by.'),
+      find: z.string().max(998).default('').describe('A queue uid, a Message-ID or an address: the pages about it.'),
+    }),
+    view: 'landing.njk',
+    fallback: 'html',
+    handle: async ({ query, request }) => {
+      const wanted = query.find.trim();
+      const all = wanted === '' ? [] : await parts.finder.find(wanted);
+      const found = all.filter(({ access }) => mayRead(request.account, access));
+      const model: LandingPage = { ...landing(parts, query.q.trim()), find: wanted, found };
+      const [first] = found;
+      if (request.representation !== 'html' || first === undefined) return model;
+      const straight = first.exact || found.length === 1;
+      return straight ? respond({ model, status: 303, headers: { Location: first.href } }) : model;
+    },
+  });
+
+/** An endpoint with an account of its own asks for that; whoever has it may go on. */
+const mayRead = (account: Account | null, access: string): boolean =>
+  !(access === 'read' || access === 'operate' || access === 'admin') || holds(account, access);
+
+interface LandingPage extends Landing {
+  readonly find: string;
+  readonly found: readonly Finding[];
+}
+
+/** RFC 9110 §15.6.4: a balancer takes a server that is DOWN out of its rota. */
+const statusOf = ({ status }: ShortHealth): number => (status === 'DOWN' ? 503 : 200);
+
+const healthEndpoint = ({ health }: { readonly health: HealthOverview }): AnyEndpoint =>
+  defineEndpoint({
+    method: 'GET',
+    path: '/health',
+    success: [200, 503],
+    summary: 'Health in one word; with every component for those who have signed in',
+    group,
+    access: 'public',
+    answer: z.union([Full, Short]),
+    view: 'health.njk',
+    fallback: 'json',
+    cache: 'no-store',
+    page: (model: ShortHealth | FullHealth) => pageOf(model),
+    handle: ({ request }) => {
+      const model = request.account === null ? shortHealth(health) : fullHealth(health);
+      return respond({ model, status: statusOf(model) });
+    },
+  });
+
+const extendedEndpoint = ({ health }: { readonly health: HealthOverview }): AnyEndpoint =>
+  defineEndpoint({
+    method: 'GET',
+    path: '/health/extended',
+    success: [200, 503],
+    summary: 'Health of every component with since, why and statistics',
+    group,
+    access: 'read',
+    answer: Extended,
+    view: 'health.njk',
+    cache: 'no-store',
+    page: (model: ExtendedHealth) => pageOf(model),
+    handle: () => {
+      const model = extendedHealth(health);
+      return respond({ model, status: statusOf(model) });
+    },
+  });
+
+/** The view lists components; in the short form there are none to list. */
+function pageOf(model: ShortHealth | FullHealth | ExtendedHealth): object {
+  if (!('components' in model)) return { ...model, full: false, uptime: 0, list: [] };
+  const list = Object.entries(model.components).map(([name, component]) => ({
+    name,
+    ...component,
+    figures: Object.entries('figures' in component ? (component.figures ?? {}) : {}).map(figureOf),
+  }));
+  return { ...model, full: true, list, versions: 'versions' in model ? Object.entries(model.versions) : [] };
+}
+
+/** `oldestSeconds` → `oldest`, to be shown as a duration. */
+function figureOf([name, value]: readonly [string, number]): object {
+  const [, stem = name, unit = ''] = /^(.+?)(Seconds|Bytes|Ms)?$/.exec(name) ?? [];
+  return { label: stem.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`), unit, value };
+}
+
+function faviconEndpoint(): AnyEndpoint {
+  const icon = favicon();
+  const source: ByteSource = {
+    size: icon.length,
+    open: (start, end) => Readable.from([icon.subarray(start, end + 1)]),
+  };
+  return defineEndpoint({
+    method: 'GET',
+    path: '/favicon.ico',
+    summary: 'The icon of these pages',
+    group,
+    access: 'public',
+    cache: 'public',
+    hidden: true,
+    produces: ['bytes'],
+    // An icon is shown in the tab, never saved: it needs no disposition.
+    handle: () => respond({ bytes: { source, contentType: 'image/x-icon' }, headers: { 'Content-Disposition': '' } }),
+  });
+}
+
+const prometheusEndpoint = ({ metrics }: RouteParts): AnyEndpoint =>
+  defineEndpoint({
+    method: 'GET',
+    path: '/metrics/prometheus',
+    summary: 'Metrics for Prometheus, as text format 0.0.4 or OpenMetrics 1.0',
+    group,
+    access: 'read',
+    produces: ['text', 'openmetrics'],
+    fallback: 'text',
+    cache: 'no-store',
+    handle: async ({ request }) =>
+      respond({
+        text: await metrics.render(request.representation === 'openmetrics' ? 'openmetrics' : 'prometheus'),
+      }),
+  });

@@ -1,0 +1,234 @@
+import { open, type FileHandle } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { join } from 'node:path';
+import type { ServerLog } from '../../../core/contracts/server-log.js';
+import { problem } from '../../../core/problem.js';
+import { blocksBackwards, linesBackwards, type LogBlock } from './log-blocks.js';
+import { LineMatcher, type LogFilter } from './log-filter.js';
+
+/** Where a line is: it stays there, for the files are only appended to. */
+export interface LogPlace {
+  readonly file: string;
+  readonly offset: number;
+}
+
+export interface FoundLine extends LogPlace {
+  /** One JSON object, as it was logged. */
+  readonly text: string;
+  /** False for lines that only stand around one that matches. */
+  readonly matched: boolean;
+  /** Lines before it were left out. */
+  readonly gap: boolean;
+}
+
+export interface LogResult {
+  /** Oldest first. */
+  readonly lines: readonly FoundLine[];
+  /** Where older lines go on; undefined when everything was looked at. */
+  readonly next: LogPlace | undefined;
+  /** Bytes looked at. */
+  readonly searched: number;
+}
+
+export interface LogSearchInput extends LogFilter {
+  /** Lines that match; at most so many, and fewer when there are thousands of lines around them. */
+  readonly limit: number;
+  /** Lines before and after each that matches. */
+  readonly context: number;
+  /** Only lines before that one. */
+  readonly before: LogPlace | undefined;
+  readonly signal: AbortSignal;
+}
+
+const MAX_RUNNING = 4;
+/** Lines of one answer, those around included: a page of more would hold up the event loop. */
+const MAX_LINES = 2000;
+/** The longest line that the log writes, with room to spare. */
+const LINE_BYTES = 16 * 1024;
+
+/** Looks through the files of the log from their end. */
+export class LogSearch {
+  readonly #log: ServerLog;
+  readonly #maxBytes: () => number;
+  #running = 0;
+
+  /** @param maxBytes looked at in one search, in bytes; the answer then says where to go on */
+  constructor(log: ServerLog, maxBytes: () => number) {
+    this.#log = log;
+    this.#maxBytes = maxBytes;
+  }
+
+  /** Throws a problem when too many search at once. */
+  async find(input: LogSearchInput): Promise<LogResult> {
+    if (this.#running >= MAX_RUNNING) {
+      const headers = { 'Retry-After': '2' };
+      throw problem('unavailable', { detail: 'Too many searches are running. Try again in a moment.', headers });
+    }
+    this.#running += 1;
+    try {
+      return await this.#find(input);
+    } finally {
+      this.#running -= 1;
+    }
+  }
+
+  /** A line and so many before and after it; undefined when it is not there any more. */
+  async around(place: LogPlace, context: number): Promise<readonly FoundLine[] | undefined> {
+    await this.#log.flush();
+    const file = (await this.#files()).includes(place.file) ? await openFile(this.#log.folder, place.file) : undefined;
+    if (file === undefined) return undefined;
+    try {
+      const bytes = Buffer.alloc((context + 1) * LINE_BYTES);
+      const { bytesRead } = await file.read(bytes, 0, bytes.length, place.offset);
+      const at = (text: string, offset: number): FoundLine => ({
+        file: place.file,
+        offset,
+        text,
+        matched: offset === place.offset,
+        gap: false,
+      });
+      const after = [...linesBackwards({ start: place.offset, bytes: bytes.subarray(0, bytesRead) })]
+        .toReversed()
+        .slice(0, context + 1);
+      if (after.length === 0) return undefined;
+      const before: FoundLine[] = [];
+      for await (const block of blocksBackwards(file, place.offset)) {
+        for (const line of linesBackwards(block)) {
+          if (before.length < context) before.unshift(at(line.bytes.toString(), line.offset));
+        }
+        if (before.length >= context || place.offset - block.start >= (context + 1) * LINE_BYTES) break;
+      }
+      return [...before, ...after.map((line) => at(line.bytes.toString(), line.offset))];
+    } finally {
+      await file.close();
+    }
+  }
+
+  async #find(input: LogSearchInput): Promise<LogResult> {
+    await this.#log.flush();
+    const gathering = new Gathering(input);
+    let searched = 0;
+    for (const name of newestFirst(await this.#files(), input)) {
+      const file = await openFile(this.#log.folder, name);
+      if (file === undefined) continue;
+      try {
+        const { size } = await file.stat();
+        let end = input.before?.file === name ? Math.min(size, input.before.offset) : size;
+        for await (const block of blocksBackwards(file, end)) {
+          if (searched >= this.#maxBytes()) return gathering.result(searched, { file: name, offset: end });
+          searched += end - block.start;
+          end = block.start;
+          if (input.signal.aborted || gathering.take(name, block)) return gathering.result(searched);
+        }
+      } finally {
+        await file.close();
+      }
+    }
+    return gathering.result(searched);
+  }
+
+  /** None before the first line was written. */
+  #files(): Promise<readonly string[]> {
+    return this.#log.files().catch(() => []);
+  }
+}
+
+/** Without those that only hold lines after what is wanted. Lines of midnight may stand in the next day's file. */
+function newestFirst(files: readonly string[], { before, until }: LogSearchInput): readonly string[] {
+  const last = before === undefined ? files.length - 1 : files.indexOf(before.file);
+  const lastDay = until === undefined ? undefined : dayOf(Date.parse(until) + 60_000);
+  return files
+    .slice(0, last + 1)
+    .filter((name) => lastDay === undefined || name.slice('postern-'.length, 'postern-'.length + 10) <= lastDay)
+    .toReversed();
+}
+
+/** As the names of the files have it; compares as text also where the year has five digits. */
+function dayOf(time: number): string {
+  const text = new Date(time).toISOString();
+  return text.startsWith('+') ? '9999-12-31' : text.slice(0, 10);
+}
+
+async function openFile(folder: string, name: string): Promise<FileHandle | undefined> {
+  return open(join(folder, name), constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK).catch(
+    () => undefined,
+  );
+}
+
+/** What a search has found so far, newest first. */
+class Gathering {
+  readonly #matcher: LineMatcher;
+  readonly #limit: number;
+  readonly #context: number;
+  readonly #found: (Omit<FoundLine, 'gap'> & { readonly number: number })[] = [];
+  /** The lines seen last that were not taken: they stand after the next match. */
+  #passed: (LogPlace & { readonly bytes: Buffer; readonly number: number })[] = [];
+  /** Lines that are still to be taken because they stand before a match. */
+  #owed = 0;
+  #matches = 0;
+  #number = 0;
+  #next: LogPlace | undefined;
+
+  constructor(input: LogSearchInput) {
+    this.#matcher = new LineMatcher(input);
+    this.#limit = input.limit;
+    this.#context = input.context;
+  }
+
+  /** True when nothing more is wanted. */
+  take(file: string, block: LogBlock): boolean {
+    const hopeful = this.#matcher.mayMatch(block.bytes);
+    if (!hopeful && this.#context === 0) {
+      // Only whether its oldest line is older than what is wanted matters.
+      const end = block.bytes.indexOf(0x0a);
+      return this.#matcher.judge(block.bytes.subarray(0, end === -1 ? undefined : end)) === 'older';
+    }
+    for (const { offset, bytes } of linesBackwards(block)) {
+      this.#number += 1;
+      const verdict = this.#matcher.judge(bytes);
+      if (verdict === 'older') return true;
+      if (verdict === 'match' && (this.#matches === this.#limit || this.#found.length >= MAX_LINES)) {
+        this.#next = this.#oldestMatch();
+        return true;
+      }
+      if (verdict === 'match') this.#match(file, offset, bytes);
+      else this.#pass(file, offset, bytes);
+    }
+    return false;
+  }
+
+  result(searched: number, stopped?: LogPlace): LogResult {
+    const ordered = this.#found.toReversed();
+    const lines = ordered.map(({ number, ...line }, index) => ({
+      ...line,
+      gap: this.#context > 0 && index > 0 && ordered[index - 1]?.number !== number + 1,
+    }));
+    return { lines, next: this.#next ?? stopped, searched };
+  }
+
+  #match(file: string, offset: number, bytes: Buffer): void {
+    for (const { bytes: text, ...after } of this.#passed) {
+      this.#found.push({ ...after, text: text.toString(), matched: false });
+    }
+    this.#passed = [];
+    this.#found.push({ file, offset, text: bytes.toString(), matched: true, number: this.#number });
+    this.#matches += 1;
+    this.#owed = this.#context;
+  }
+
+  #pass(file: string, offset: number, bytes: Buffer): void {
+    if (this.#owed > 0) {
+      this.#owed -= 1;
+      this.#found.push({ file, offset, text: bytes.toString(), matched: false, number: this.#number });
+      return;
+    }
+    if (this.#context === 0) return;
+    this.#passed.push({ file, offset, bytes, number: this.#number });
+    if (this.#passed.length > this.#context) this.#passed.shift();
+  }
+
+  #oldestMatch(): LogPlace | undefined {
+    const line = this.#found.findLast(({ matched }) => matched);
+    return line && { file: line.file, offset: line.offset };
+  }
+}

@@ -1,0 +1,42 @@
+import type { HealthOverview } from '../../../core/contracts/server.js';
+import type { HealthState } from '../../../core/host/health.js';
+import type { PluginContext } from '../../../core/plugin.js';
+import type { DiskSpace } from './disk-space.js';
+import type { EventLoop } from './event-loop.js';
+import { version } from './own-package.js';
+import type { WriteProbe } from './write-probe.js';
+
+const states: readonly HealthState[] = ['up', 'degraded', 'down'];
+
+/** Gauges of the server itself; their values are taken when somebody collects them. */
+export function gaugeServer(
+  metrics: PluginContext['metrics'],
+  parts: {
+    readonly disk: DiskSpace;
+    readonly probe: WriteProbe;
+    readonly eventLoop: EventLoop;
+    readonly health: HealthOverview;
+  },
+): void {
+  const { disk, probe, eventLoop, health } = parts;
+  metrics.gauge('version_info', 'The version that runs; always 1.', ['version']).set({ version }, 1);
+  metrics.gauge('uptime_seconds', 'Time since the start.', [], (gauge) => gauge.set(health.uptime()));
+  metrics.gauge('event_loop_lag_seconds', '99th percentile of the delay of the event loop.', [], (gauge) =>
+    gauge.set(eventLoop.lag),
+  );
+  metrics.gauge('disk_free_bytes', 'Free space on the disk of the data folder.', [], (gauge) =>
+    gauge.set(disk.space?.free ?? Number.NaN),
+  );
+  metrics.gauge('disk_size_bytes', 'Size of the disk of the data folder.', [], (gauge) =>
+    gauge.set(disk.space?.size ?? Number.NaN),
+  );
+  metrics.gauge('disk_write_seconds', 'What the last durable write of one block took.', [], (gauge) =>
+    gauge.set(probe.seconds),
+  );
+  metrics.gauge('health_state', '1 for the state that a component is in.', ['component', 'state'], (gauge) => {
+    gauge.reset();
+    for (const [component, { status }] of Object.entries(health.components())) {
+      for (const state of states) gauge.set({ component, state }, state === status ? 1 : 0);
+    }
+  });
+}

@@ -1,0 +1,43 @@
+import type { BuiltInCommand } from '../../core/cli/commands.js';
+import { programName } from '../../core/cli/program-name.js';
+
+/** Commands for authors of plugins. */
+export const pluginKitCommands: readonly BuiltInCommand[] = [
+  {
+    words: 'plugin new',
+    takes: ['NAME'],
+    flags: ['typescript'],
+    summary: 'write a plugin that works to ./NAME',
+    run: async ({ args: [name = ''], flags }, { cwd, env, print }) => {
+      const { newPlugin, stripsTypes } = await import('./new-plugin.js');
+      const language = flags.has('typescript') ? 'typescript' : 'javascript';
+      print(await newPlugin({ name, language, cwd, stripsTypes, program: programName({ env }) }));
+      return 0;
+    },
+  },
+  {
+    words: 'plugin check',
+    takes: ['PATH'],
+    flags: ['json'],
+    summary: 'try a plugin, without starting the server',
+    run: async ({ args: [path = ''], flags, options }, surroundings) => {
+      const { checkPlugin } = await import('./check-plugin.js');
+      return checkPlugin({ path, options, json: flags.has('json') }, surroundings);
+    },
+  },
+  {
+    words: 'plugin list',
+    flags: ['json'],
+    summary: 'who there is, who needs whom, and who decides about mail in which order',
+    run: async ({ flags, options }, surroundings) => {
+      const { listPlugins } = await import('./list-plugins.js');
+      return listPlugins({ options, json: flags.has('json') }, surroundings);
+    },
+  },
+  {
+    words: 'plugin test',
+    takes: ['PATH'],
+    summary: 'run the tests in the folder of a plugin',
+    run: async ({ args: [path = ''] }, { cwd }) => (await import('./test-plugin.js')).testPlugin(path, cwd),
+  },
+];

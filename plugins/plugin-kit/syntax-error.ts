@@ -1,0 +1,12 @@
+import { spawnSync } from 'node:child_process';
+import { placeBelow } from '../../core/host/error-place.js';
+
+/**
+ * Where code cannot be parsed, as `index.js:12`. The error that `import` gives does not say; the one that ends a process
+ * prints it, and no line of what it could not load has run by then.
+ */
+export function syntaxErrorPlace(entry: string, folder: string): string | undefined {
+  const kit = new URL('./kit-import.js', import.meta.url).href;
+  const { stderr } = spawnSync(process.execPath, ['--import', kit, entry], { encoding: 'utf8', timeout: 10_000 });
+  return placeBelow(folder, stderr);
+}

@@ -1,0 +1,32 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync, statSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { startError } from '../../core/cli/start-error.js';
+
+/**
+ * `postern plugin test PATH`: runs the tests in that folder by `node --test`, with `postern/testing` found wherever Postern
+ * is installed. Resolves with the exit status.
+ */
+export async function testPlugin(path: string, cwd: string): Promise<number> {
+  const folder = resolve(cwd, path);
+  if (statSync(folder, { throwIfNoEntry: false })?.isDirectory() !== true) {
+    throw startError(`${path}: there is no folder ${folder}.`);
+  }
+  if (!hasTests(folder)) throw startError(`${path}: there are no tests in it; name one index.test.js.`);
+  const kit = new URL('./kit-import.js', import.meta.url).href;
+  const child = spawn(process.execPath, ['--import', kit, '--test', '--test-reporter=spec'], {
+    cwd: folder,
+    stdio: 'inherit',
+  });
+  const [code] = (await once(child, 'close')) as [number | null];
+  return code ?? 1;
+}
+
+/** What `node --test` takes for a test by its name. */
+const testName = /(?:^|\/)(?:test|test-[^/]*|[^/]*[.\-_]test)\.[cm]?[jt]s$|(?:^|\/)test\/.*\.[cm]?[jt]s$/;
+
+const hasTests = (folder: string): boolean =>
+  readdirSync(folder, { recursive: true, encoding: 'utf8' }).some(
+    (name) => testName.test(name) && !/(?:^|\/)node_modules\//.test(name),
+  );

@@ -1,0 +1,171 @@
+import type { Clock } from '../../../core/clock.js';
+import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../../core/contracts/delivery-target.js';
+import { asStorageProblem, isMissing, isTaken } from '../../../core/disk/fault.js';
+import { jointly } from '../../../core/spool/joint.js';
+import type { Placement, SpooledMessage } from '../../../core/spool/spool.js';
+import type { WriteHealth } from '../../../core/spool/write-health.js';
+import type { Log } from '../../../core/log/log.js';
+import { classOf, problem } from '../../../core/problem.js';
+import type { Recipient, Transaction } from '../../../core/pipeline/transaction.js';
+import { DeliveryPlace } from './delivery-place.js';
+import { mailboxNameOfUser } from '../maildir/mailbox-name.js';
+import type { MailboxQuotas } from './mailbox-quota.js';
+import { placedMessageFinder } from '../maildir/placed-message.js';
+import type { MaildirTree } from '../maildir/maildir.js';
+import { markOf, type UniqueNames } from '../maildir/maildir-name.js';
+import type { StoreMetrics } from './store-metrics.js';
+
+/** How often a name that is taken, or a mailbox that vanished, is answered by another try. */
+const tries = 3;
+
+export interface DeliveryGround {
+  readonly maildirs: MaildirTree;
+  readonly names: UniqueNames;
+  /** None are kept if absent. */
+  readonly quotas?: Pick<MailboxQuotas, 'reserve' | 'changed'>;
+  readonly health: WriteHealth;
+  readonly metrics: StoreMetrics;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** The name of the target. */
+export const mailboxTarget = 'mailbox';
+
+/** Puts messages into the `new` folder of mailboxes; the destination of a hop is the user's name, `local@domain`. */
+export function maildirTarget(ground: DeliveryGround): DeliveryTarget {
+  return {
+    // In a promise, so that a destination that cannot be a mailbox rejects and does not throw.
+    start: (transaction, recipients) =>
+      Promise.resolve().then(() => new MaildirDelivery(ground, recipients, transaction)),
+    finder: () => placedMessageFinder(ground.maildirs.root),
+    explain: ({ destination }) => Promise.resolve([`It is put into the INBOX of ${destination}, on this server.`]),
+  };
+}
+
+/** One message on its way to the mailboxes of its recipients: once for each mailbox, however many recipients share it. */
+class MaildirDelivery implements Delivery {
+  readonly #ground: DeliveryGround;
+  readonly #recipients: readonly Recipient[];
+  readonly #mark: string | undefined;
+  /** By destination. */
+  readonly #places: ReadonlyMap<string, DeliveryPlace>;
+  #placed: readonly Placement[] = [];
+  #message: SpooledMessage | undefined;
+  #aborted = false;
+  #isCommitted = false;
+
+  constructor(ground: DeliveryGround, recipients: readonly Recipient[], { id, repeatable, fresh }: Transaction) {
+    this.#ground = ground;
+    this.#mark = repeatable === true ? markOf(id) : undefined;
+    const mayBeThere = fresh !== true;
+    this.#recipients = recipients;
+    const place = (user: string): DeliveryPlace =>
+      new DeliveryPlace(ground, mailboxNameOfUser(user), this.#mark, mayBeThere);
+    this.#places = new Map([...new Set(recipients.map(destinationOf))].map((user) => [user, place(user)]));
+  }
+
+  /** Of a mailbox that is full `commit` says so: its recipients alone are concerned, whoever else gets the message. */
+  async body(message: SpooledMessage): Promise<void> {
+    this.#message = message;
+    const prepared = [...this.#places.values()].map((place) => place.prepare(message.size));
+    try {
+      await jointly([message.sync(), ...prepared]);
+    } catch (error) {
+      throw this.#fault(error);
+    }
+  }
+
+  async commit(): Promise<readonly RecipientOutcome[]> {
+    const message = this.#message;
+    if (message === undefined) throw new Error('commit before body');
+    const { clock, metrics } = this.#ground;
+    const began = clock.monotonic();
+    try {
+      await this.#place(message);
+    } catch (error) {
+      await this.abort();
+      throw this.#fault(error);
+    }
+    this.#isCommitted = true;
+    this.#note(message.size, 1);
+    const { length } = this.#open;
+    if (length > 0) metrics.delivered(length, message.size, (clock.monotonic() - began) / 1000);
+    return this.#recipients.map((recipient) => this.#outcomeOf(recipient));
+  }
+
+  /** May come while the commit is under way: then what is placed later takes itself back. */
+  async abort(): Promise<void> {
+    this.#aborted = true;
+    for (const place of this.#places.values()) place.giveBack();
+    const message = this.#message;
+    if (message === undefined) return;
+    const placed = this.#placed;
+    this.#placed = [];
+    if (placed.length === 0) return;
+    if (this.#isCommitted) this.#note(-message.size, -1);
+    if (await message.withdraw(placed)) return;
+    this.#ground.log.error('possible duplicate: a delivery could not be taken back');
+  }
+
+  /** Those that are not full. */
+  get #open(): readonly DeliveryPlace[] {
+    return [...this.#places.values()].filter(({ refusal }) => refusal === undefined);
+  }
+
+  #outcomeOf(recipient: Recipient): RecipientOutcome {
+    const refusal = this.#places.get(destinationOf(recipient))?.refusal;
+    if (refusal === undefined) return { recipient, outcome: 'delivered' };
+    const [code, status] = classOf(refusal).smtp;
+    return { recipient, outcome: 'deferred', code, status, text: refusal.message };
+  }
+
+  #note(size: number, count: number): void {
+    for (const place of this.#places.values()) place.note(size, count);
+  }
+
+  /** In all mailboxes that are not full, or in none. */
+  async #place(message: SpooledMessage): Promise<void> {
+    for (let attempt = 1; this.#folders().length > 0; attempt++) {
+      const placements = this.#folders().map((folder) => this.#placement(folder, message.size));
+      try {
+        await message.place(placements);
+        this.#placed = placements;
+        return await this.#unlessAborted();
+      } catch (error) {
+        if (attempt === tries || !(isTaken(error) || isMissing(error))) throw error;
+        await jointly(this.#open.map((place) => place.find()));
+      }
+    }
+  }
+
+  #folders(): readonly string[] {
+    return this.#open.flatMap(({ folder }) => folder ?? []);
+  }
+
+  #placement(folder: string, size: number): Placement {
+    const { names } = this.#ground;
+    // A repeated delivery has its mark in place of chance.
+    return { folder, name: names.next(size, this.#mark), unique: this.#mark === undefined, owner: mailboxTarget };
+  }
+
+  async #unlessAborted(): Promise<void> {
+    if (!this.#aborted) return;
+    await this.abort();
+    throw new Error('the delivery was aborted');
+  }
+
+  #fault(error: unknown): Error {
+    const { health, metrics, log } = this.#ground;
+    const fault = asStorageProblem(error);
+    health.failed(fault.details.cause);
+    metrics.failed(this.#places.size);
+    log.error({ err: fault.details.cause ?? fault }, 'a message could not be put into its mailboxes');
+    return fault;
+  }
+}
+
+function destinationOf(recipient: Recipient): string {
+  if (recipient.hop === undefined) throw problem('internal', { cause: new Error('a recipient without a hop') });
+  return recipient.hop.destination;
+}

@@ -1,0 +1,32 @@
+import type { MailboxName } from '../../../core/contracts/mailboxes.js';
+import type { FolderSummary } from '../folders/folder-tree.js';
+import type { MailboxUsage } from './mailbox-quota.js';
+import type { StoreReader } from '../messages/store-reader.js';
+
+/** Who renames folders each time we look must be very quick to outrun that many looks. */
+const tries = 10;
+
+/** Counts every message; none in a mailbox that its first message will make. A folder that is renamed meanwhile hides from one look: so it is looked whether any was left out. */
+export async function usageOf(
+  reader: Pick<StoreReader, 'folders' | 'mailboxFolders'>,
+  mailbox: MailboxName,
+): Promise<MailboxUsage> {
+  let most: MailboxUsage = { size: 0, count: 0 };
+  if (!(await reader.mailboxFolders.has(mailbox))) return most;
+  for (let attempt = 0; attempt < tries; attempt++) {
+    const folders = await reader.folders(mailbox);
+    const usage = sumOf(folders);
+    const counted = new Set(folders.map(({ name }) => name));
+    const present = await reader.mailboxFolders.list(mailbox);
+    if (present.every(({ name }) => counted.has(name.name))) return usage;
+    if (usage.size > most.size) most = usage;
+  }
+  return most;
+}
+
+function sumOf(folders: readonly FolderSummary[]): MailboxUsage {
+  return {
+    size: folders.reduce((sum, { size }) => sum + size, 0),
+    count: folders.reduce((sum, { total }) => sum + total, 0),
+  };
+}

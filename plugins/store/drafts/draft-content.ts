@@ -1,0 +1,162 @@
+import { attachmentField, ownParts } from '../../../core/mime/attachment.js';
+import { addressesIn, type DisplayAddress } from '../../../core/mime/address-list.js';
+import { decodeCharset } from '../../../core/mime/charset.js';
+import { decodedSize, decodeTransfer } from '../../../core/mime/decode.js';
+import { type HeaderBlock, scanHeader } from '../../../core/mime/header.js';
+import { readableParts } from '../mime/readable-part.js';
+import { type Part, readStructure, type Structure } from '../../../core/mime/structure.js';
+import { dateOf, subjectOf } from '../mime/summary.js';
+import { readBody } from '../mime/message-text.js';
+
+/** A draft as its file says it. */
+export interface DraftContent {
+  readonly from: DisplayAddress | null;
+  readonly to: readonly DisplayAddress[];
+  readonly cc: readonly DisplayAddress[];
+  readonly bcc: readonly DisplayAddress[];
+  readonly subject: string;
+  readonly date: string | null;
+  readonly messageId: string | null;
+  readonly inReplyTo: string | null;
+  readonly references: readonly string[];
+  /** As it was written, nothing sanitised: it is for an editor. */
+  readonly text: string | null;
+  readonly html: string | null;
+  readonly attachments: readonly DraftPart[];
+  /** Header fields that no field of a draft stands for, as they are in the file. */
+  readonly kept: string;
+  /** The tree of parts was not read to its end, so it cannot be taken to pieces. */
+  readonly truncated: boolean;
+}
+
+export interface Attachment {
+  readonly attachmentId: string;
+  readonly filename: string;
+  readonly contentType: string;
+  /** Bytes, decoded. */
+  readonly size: number;
+}
+
+/** An attachment and where it is. */
+export interface DraftPart extends Attachment {
+  /** Number of the part, as in IMAP. */
+  readonly part: string;
+  /** Its header fields as they shall stand in the next version, its id among them. */
+  readonly header: string;
+  /** Bytes of the file that hold its id, which is ours alone: sent messages have none. */
+  readonly marks: readonly { readonly start: number; readonly end: number }[];
+  /** Bytes of the file: its body, still encoded, from `start` up to `end`. */
+  readonly start: number;
+  readonly end: number;
+}
+
+/** Characters of a body that are taken; a JSON body is no longer. */
+const maxBody = 4 * 1024 * 1024;
+const maxKept = 64 * 1024;
+
+/** Runs in a parse worker: `bytes` is the whole file. */
+export async function readDraft(bytes: Buffer): Promise<DraftContent> {
+  const structure = readStructure(bytes);
+  const { header } = structure;
+  const { text, html } = readableParts(structure);
+  const bodies = new Set<Part>([...text, ...html]);
+  const wholeText = await joined(bytes, text, '\n');
+  const wholeHtml = await joined(bytes, html, '\n');
+  return {
+    from: people(header, 'from')[0] ?? null,
+    to: people(header, 'to'),
+    cc: people(header, 'cc'),
+    bcc: people(header, 'bcc'),
+    subject: subjectOf(header),
+    date: dateOf(header.first('date')),
+    messageId: messageIds(header, 'message-id')[0] ?? null,
+    inReplyTo: messageIds(header, 'in-reply-to')[0] ?? null,
+    references: messageIds(header, 'references'),
+    text: wholeText?.slice(0, maxBody) ?? null,
+    html: wholeHtml?.slice(0, maxBody) ?? null,
+    attachments: attachmentsOf(bytes, structure, bodies),
+    kept: keptFields(bytes, header),
+    truncated:
+      structure.truncated ||
+      isBroken(structure) ||
+      [wholeText, wholeHtml].some((body) => (body?.length ?? 0) > maxBody),
+  };
+}
+
+/** A multipart without a boundary: nobody can say what belongs to which part. */
+function isBroken({ root }: Structure): boolean {
+  return root.contentType.startsWith('multipart/') && root.boundary === undefined;
+}
+
+function people(header: HeaderBlock, key: string): readonly DisplayAddress[] {
+  return [...addressesIn(header.all(key))];
+}
+
+function messageIds(header: HeaderBlock, key: string): readonly string[] {
+  return (header.first(key) ?? '').match(/<[^<>\s]{1,990}>/g) ?? [];
+}
+
+async function joined(bytes: Buffer, parts: readonly Part[], separator: string): Promise<string | null> {
+  if (parts.length === 0) return null;
+  const texts: string[] = [];
+  for (const part of parts) texts.push(await textOf(bytes, part));
+  return texts.join(separator);
+}
+
+/** Without the end of its last line, which a writer adds. */
+async function textOf(bytes: Buffer, part: Part): Promise<string> {
+  if (part.flowed) return (await readBody(bytes, part)).text;
+  const body = decodeTransfer(bytes.subarray(part.bodyOffset, part.end), part.encoding);
+  return decodeCharset(body, part.charset).replaceAll('\r\n', '\n').replace(/\n$/, '');
+}
+
+/** Every leaf but the texts that an editor shows: pictures that the HTML refers to are kept with the rest. */
+function attachmentsOf(bytes: Buffer, structure: Structure, bodies: ReadonlySet<Part>): readonly DraftPart[] {
+  const taken = new Set<string>();
+  return ownParts(structure)
+    .filter((part) => !bodies.has(part))
+    .map((part) => describe(bytes, part, taken));
+}
+
+const writtenId = /^[0-9A-Za-z._-]{1,64}$/;
+
+function describe(bytes: Buffer, part: Part, taken: Set<string>): DraftPart {
+  const header = scanHeader(bytes.subarray(0, part.bodyOffset), part.headerOffset);
+  const found = header.first(attachmentField.toLowerCase());
+  const isNamed = found !== undefined && writtenId.test(found) && !taken.has(found);
+  const attachmentId = isNamed ? found : `part-${part.part}`;
+  taken.add(attachmentId);
+  return {
+    attachmentId,
+    filename: part.filename ?? part.cid?.replace(/[^\w.-]/g, '_').slice(0, 100) ?? `part-${part.part}`,
+    contentType: part.contentType,
+    size: decodedSize(bytes.subarray(part.bodyOffset, part.end), part.encoding),
+    part: part.part,
+    header: `${attachmentField}: ${attachmentId}\r\n${fieldsOf(bytes, header, /^content-/)}`,
+    marks: marksIn(header),
+    start: part.bodyOffset,
+    end: part.end,
+  };
+}
+
+function marksIn(header: HeaderBlock): readonly { readonly start: number; readonly end: number }[] {
+  const marks = header.fields.filter(({ key }) => key === attachmentField.toLowerCase());
+  return marks.map(({ offset, end }) => ({ start: offset, end }));
+}
+
+/** The fields of those names as they are in the file. */
+function fieldsOf(bytes: Buffer, header: HeaderBlock, names: RegExp): string {
+  return header.fields
+    .filter(({ key }) => names.test(key))
+    .map(({ offset, end }) => bytes.toString('latin1', offset, end))
+    .join('');
+}
+
+/** What a composer writes itself, and what belonged to a way that the message has not gone yet. */
+const kept =
+  /^(?!(?:from|to|cc|bcc|subject|date|message-id|in-reply-to|references|mime-version|content-.*|return-path|received|delivered-to|x-postern-.*)$)/;
+
+function keptFields(bytes: Buffer, header: HeaderBlock): string {
+  const text = fieldsOf(bytes, header, kept);
+  return text.length > maxKept ? '' : text;
+}

@@ -1,0 +1,183 @@
+import { join } from 'node:path';
+import type { MailboxName } from '../../../core/contracts/mailboxes.js';
+import { asStorageProblem, isMissing } from '../../../core/disk/fault.js';
+import type { FileLayer } from '../../../core/disk/file-layer.js';
+import type { FolderSync } from '../../../core/disk/folder.js';
+import type { Log } from '../../../core/log/log.js';
+import { isProblem, problem } from '../../../core/problem.js';
+import type { DraftFiles, PreparedFile } from './draft-files.js';
+import { type DraftMark, markName, markOf } from './draft-name.js';
+import type { MessageEntry } from '../maildir/message-entry.js';
+import { type FolderName, parseFolderName } from '../folders/folder-name.js';
+import type { MailboxFolder, MailboxFolders } from '../maildir/mailbox-folder.js';
+import type { MailboxQuotas } from '../delivery/mailbox-quota.js';
+import type { UniqueNames } from '../maildir/maildir-name.js';
+
+/** The newest version of a draft, and what a crash may have left of it. */
+export interface ShelvedDraft extends DraftMark {
+  readonly folder: MailboxFolder;
+  readonly entry: MessageEntry;
+  readonly older: readonly MessageEntry[];
+}
+
+export interface ShelfInput {
+  readonly folders: MailboxFolders;
+  /** The folder, made when it is not there yet. */
+  readonly provide: (mailbox: MailboxName, name: FolderName) => Promise<MailboxFolder>;
+  readonly quotas: Pick<MailboxQuotas, 'placing' | 'changed'>;
+  readonly names: UniqueNames;
+  readonly files: FileLayer;
+  readonly sync: FolderSync;
+  readonly prepared: DraftFiles;
+  readonly log: Log;
+}
+
+export const draftsFolder = parseFolderName('Drafts');
+export const sentFolder = parseFolderName('Sent');
+
+/** How often a file that another program renamed meanwhile is looked for again. */
+const tries = 5;
+
+/** The drafts of mailboxes as files: one for each draft, two while a new version takes the place of the old one. */
+export class DraftShelf {
+  readonly #input: ShelfInput;
+
+  constructor(input: ShelfInput) {
+    this.#input = input;
+  }
+
+  /** Newest first. @throws Problem `not-found` for the mailbox */
+  async all(mailbox: MailboxName): Promise<readonly ShelvedDraft[]> {
+    const folder = await this.#folder(mailbox, draftsFolder);
+    if (folder === undefined) return [];
+    const versions = new Map<string, { mark: DraftMark; entry: MessageEntry }[]>();
+    for (const entry of await this.#input.folders.messages.entries(folder)) {
+      const mark = markOf(entry.id);
+      const known = versions.get(mark.draftId);
+      if (known === undefined) versions.set(mark.draftId, [{ mark, entry }]);
+      else known.push({ mark, entry });
+    }
+    return [...versions.values()].flatMap((found) => {
+      // Entries come newest first, so of equal revisions the newest stays in front.
+      const [newest, ...older] = found.toSorted((a, b) => b.mark.revision - a.mark.revision);
+      // Marked as deleted by a mail client that has not expunged it yet.
+      if (newest === undefined || newest.entry.flags.includes('T')) return [];
+      return [{ ...newest.mark, folder, entry: newest.entry, older: older.map(({ entry }) => entry) }];
+    });
+  }
+
+  /** @throws Problem `not-found` */
+  async find(mailbox: MailboxName, draftId: string): Promise<ShelvedDraft> {
+    const found = (await this.all(mailbox)).find((draft) => draft.draftId === draftId);
+    if (found === undefined) throw problem('not-found', 'There is no such draft.');
+    return found;
+  }
+
+  /** The sent message that a draft, or that version of it, has become, if it was sent. */
+  async sent(mailbox: MailboxName, draftId: string, revision?: number): Promise<MessageEntry | undefined> {
+    const folder = await this.#folder(mailbox, sentFolder);
+    if (folder === undefined) return undefined;
+    // Names are looked through before they are taken to pieces: Sent may be large.
+    const entries = await this.#input.folders.messages.entries(folder, `D${draftId}V`);
+    return entries.find(({ id }) => {
+      const mark = markOf(id);
+      return mark.draftId === draftId && (revision === undefined || mark.revision === revision);
+    });
+  }
+
+  /** Puts a new version of a draft beside the old one, which goes then. Answers the new unique name. */
+  async save(
+    mailbox: MailboxName,
+    file: PreparedFile,
+    draftId: string,
+    old: ShelvedDraft | undefined,
+  ): Promise<string> {
+    const folder = old?.folder ?? (await this.#input.provide(mailbox, draftsFolder));
+    const flags = flagsFor('DS', old?.entry.flags ?? '');
+    const grown = file.size - (old?.entry.size ?? 0);
+    const mark = { draftId, revision: (old?.revision ?? 0) + 1 };
+    const place = () => this.#place(folder, file, mark, flags);
+    const id = await this.#input.quotas.placing(mailbox, grown, { size: file.size, count: 1 }, place);
+    if (old !== undefined) await this.#outdate(mailbox, old);
+    return id;
+  }
+
+  /** The new version is there already: an old one that does not go is left to `tidy`. */
+  async #outdate(mailbox: MailboxName, old: ShelvedDraft): Promise<void> {
+    try {
+      await this.#unlinkAll(mailbox, old);
+    } catch (error) {
+      this.#input.log.warn({ err: error }, 'an older version of a draft could not be removed');
+    }
+  }
+
+  /** Files what was sent; its name tells which draft it was, so that it is not sent twice. */
+  async fileSent(mailbox: MailboxName, file: PreparedFile, mark: DraftMark): Promise<string> {
+    const folder = await this.#input.provide(mailbox, sentFolder);
+    const id = await this.#place(folder, file, mark, 'S');
+    await this.#input.quotas.changed(mailbox, file.size, 1);
+    return id;
+  }
+
+  /** Removes a draft, durably. One that another program removed first is gone as well. */
+  async remove(mailbox: MailboxName, draft: ShelvedDraft): Promise<void> {
+    await this.#unlinkAll(mailbox, draft);
+    try {
+      await this.#input.sync.sync(join(draft.folder.path, 'cur'));
+    } catch (error) {
+      throw asStorageProblem(error);
+    }
+  }
+
+  async #unlinkAll(mailbox: MailboxName, draft: ShelvedDraft): Promise<void> {
+    // The older first: what is left by a crash is then the newest that there was.
+    for (const entry of draft.older) await this.#unlink(mailbox, draft.folder, entry);
+    await this.#unlink(mailbox, draft.folder, draft.entry);
+  }
+
+  /** Removes what a crash left of older versions, once the newest is sure to stay. */
+  async tidy(mailbox: MailboxName, draft: ShelvedDraft): Promise<void> {
+    await this.#input.sync.sync(join(draft.folder.path, 'cur'));
+    for (const entry of draft.older) await this.#unlink(mailbox, draft.folder, entry);
+  }
+
+  async #place(folder: MailboxFolder, file: PreparedFile, mark: DraftMark, flags: string): Promise<string> {
+    const id = markName(this.#input.names.next(file.size), mark);
+    await this.#input.prepared.place(file, folder.path, `${id}:2,${flags}`);
+    return id;
+  }
+
+  async #unlink(mailbox: MailboxName, folder: MailboxFolder, entry: MessageEntry): Promise<void> {
+    const { folders, files, quotas } = this.#input;
+    let found: MessageEntry | undefined = entry;
+    for (let attempt = 0; attempt < tries && found !== undefined; attempt++) {
+      try {
+        await files.unlink(join(folder.path, found.file));
+        await quotas.changed(mailbox, -(entry.size ?? 0), -1);
+        return;
+      } catch (error) {
+        if (!isMissing(error)) throw asStorageProblem(error);
+        found = (await folders.messages.locate(folder, [entry.id], 'read')).byId.get(entry.id);
+      }
+    }
+  }
+
+  async #folder(mailbox: MailboxName, name: FolderName): Promise<MailboxFolder | undefined> {
+    const { folders } = this.#input;
+    await folders.mailbox(mailbox);
+    try {
+      return await folders.find(mailbox, name);
+    } catch (error) {
+      if (isProblem(error) && error.problem === 'not-found') return undefined;
+      throw error;
+    }
+  }
+}
+
+/** In ASCII order, as Maildir wants it; keyword letters and the other flags stay. */
+function flagsFor(own: string, before: string): string {
+  return [...new Set(own + before)]
+    .filter((flag) => flag !== 'T')
+    .sort()
+    .join('');
+}

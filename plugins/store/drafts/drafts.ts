@@ -1,0 +1,272 @@
+import type { MailboxName } from '../../../core/contracts/mailboxes.js';
+import { uniqueId } from '../../../core/disk/id.js';
+import { type AttachmentLabel, encodeAttachment } from '../mime/compose.js';
+import { isProblem, problem } from '../../../core/problem.js';
+import {
+  type AlongWith,
+  type AttachmentUpload,
+  describe,
+  type Draft,
+  type DraftChange,
+  expect,
+  type Expectation,
+  type OpenDraft,
+} from './draft.js';
+import {
+  type DraftFields,
+  composeDraft,
+  holdsFields,
+  partsOfMessage,
+  type PartSource,
+  withKeptHtml,
+} from './draft-composition.js';
+import type { Attachment } from './draft-content.js';
+import type { DraftFiles, PreparedFile } from './draft-files.js';
+import type { DraftShelf } from './draft-shelf.js';
+import type { Turns } from '../maildir/turns.js';
+import { folderOfLocal } from '../maildir/mailbox-name.js';
+import type { StoreReader } from '../messages/store-reader.js';
+
+export interface DraftsInput {
+  readonly reader: StoreReader;
+  readonly shelf: DraftShelf;
+  readonly files: DraftFiles;
+  readonly turns: Turns;
+  readonly now: () => Date;
+}
+
+const most = 100;
+
+/** Messages that are being written. Every change makes a new file, and one change of a draft follows the other. */
+export class Drafts {
+  readonly #input: DraftsInput;
+
+  constructor(input: DraftsInput) {
+    this.#input = input;
+  }
+
+  /** @throws Problem `not-found` */
+  async read(mailbox: MailboxName, draftId: string): Promise<Draft> {
+    const { shelf } = this.#input;
+    const found = await this.#found(mailbox, draftId, () => shelf.find(mailbox, draftId));
+    if (found.older.length > 0) {
+      await this.#alone(mailbox, draftId, async () => shelf.tidy(mailbox, await shelf.find(mailbox, draftId)));
+    }
+    return this.#shown(mailbox, draftId, (open) => Promise.resolve(describe(open)));
+  }
+
+  isThere(mailbox: MailboxName, draftId: string): Promise<boolean> {
+    return this.#alone(mailbox, draftId, async () => {
+      const all = await this.#input.shelf.all(mailbox);
+      return all.some((draft) => draft.draftId === draftId);
+    });
+  }
+
+  /** @throws Problem `not-found`, `invalid`, `too-large`, `mailbox-full` */
+  async create(mailbox: MailboxName, change: DraftChange): Promise<Draft> {
+    const { shelf, files } = this.#input;
+    const draftId = uniqueId();
+    const prepared = await this.#prepare(mailbox, change, undefined);
+    try {
+      await shelf.save(mailbox, prepared, draftId, undefined);
+    } finally {
+      await files.discard(prepared);
+    }
+    return this.read(mailbox, draftId);
+  }
+
+  /** Attachments stay, unless a raw message takes the place of everything. @throws Problem also `precondition-failed` */
+  async update(mailbox: MailboxName, draftId: string, change: DraftChange, expected?: Expectation): Promise<Draft> {
+    if (change.kind === 'fields') {
+      const { fields, keepVersion = false } = change;
+      return this.#change(mailbox, draftId, expected, (open) => {
+        if (keepVersion && holdsFields(mailbox, open.content, fields)) return undefined;
+        return this.#prepare(mailbox, change, open);
+      });
+    }
+    await this.#found(mailbox, draftId, () => this.#input.shelf.find(mailbox, draftId));
+    // What comes slowly is not waited for while others wait for the draft.
+    const raw = await this.#prepareRaw(change.content);
+    try {
+      return await this.#alone(mailbox, draftId, () => this.#replace(mailbox, draftId, expected, raw));
+    } finally {
+      await this.#input.files.discard(raw);
+    }
+  }
+
+  /** By a whole message; the one before may be one that nobody can parse. */
+  async #replace(
+    mailbox: MailboxName,
+    draftId: string,
+    expected: Expectation | undefined,
+    raw: PreparedFile,
+  ): Promise<Draft> {
+    const { shelf } = this.#input;
+    const found = await shelf.find(mailbox, draftId);
+    expect(found, expected);
+    await shelf.save(mailbox, raw, draftId, found);
+    return this.#opened(mailbox, draftId, (open) => Promise.resolve(describe(open)));
+  }
+
+  /** @throws Problem `not-found`, `precondition-failed` */
+  remove(mailbox: MailboxName, draftId: string, expected?: Expectation): Promise<void> {
+    const { shelf } = this.#input;
+    return this.#alone(mailbox, draftId, async () => {
+      const found = await shelf.find(mailbox, draftId);
+      expect(found, expected);
+      await shelf.remove(mailbox, found);
+    });
+  }
+
+  /** @throws Problem `not-found`, `too-large`, `mailbox-full`, `precondition-failed` */
+  async attach(
+    mailbox: MailboxName,
+    draftId: string,
+    uploads: readonly AttachmentUpload[],
+    { fields, expected }: AlongWith = {},
+  ): Promise<{ readonly draft: Draft; readonly added: readonly Attachment[] }> {
+    await this.#found(mailbox, draftId, () => this.#input.shelf.find(mailbox, draftId));
+    const encoded: PreparedFile[] = [];
+    const labels: AttachmentLabel[] = [];
+    try {
+      for (const upload of uploads) {
+        const label = { attachmentId: uniqueId(), filename: upload.filename, contentType: upload.contentType };
+        labels.push(label);
+        encoded.push(await this.#input.files.prepare(encodeAttachment(label, upload.open())));
+      }
+      const added = encoded.map((file) => ({ open: () => this.#input.files.open(file) }));
+      const draft = await this.#change(mailbox, draftId, expected, (open) => {
+        if (open.content.attachments.length + added.length > most) {
+          throw problem('conflict', `A draft may have ${most} attachments at most.`);
+        }
+        return this.#composeAlong(mailbox, open, fields, [...partsOf(open), ...added]);
+      });
+      const ids = new Set(labels.map(({ attachmentId }) => attachmentId));
+      return { draft, added: draft.content.attachments.filter(({ attachmentId }) => ids.has(attachmentId)) };
+    } finally {
+      await this.#input.files.discard(...encoded);
+    }
+  }
+
+  /** @throws Problem `not-found`, `precondition-failed` */
+  detach(
+    mailbox: MailboxName,
+    draftId: string,
+    attachmentId: string,
+    { fields, expected }: AlongWith = {},
+  ): Promise<Draft> {
+    return this.#change(mailbox, draftId, expected, (open) => {
+      const left = open.content.attachments.filter((part) => part.attachmentId !== attachmentId);
+      if (left.length === open.content.attachments.length) throw noAttachment();
+      return this.#composeAlong(mailbox, open, fields, partsOf(open, left));
+    });
+  }
+
+  /** The decoded bytes of an attachment. @throws Problem `not-found` */
+  async attachment(mailbox: MailboxName, draftId: string, attachmentId: string) {
+    return this.#shown(mailbox, draftId, async ({ file, content, shelved }) => {
+      const found = content.attachments.find((part) => part.attachmentId === attachmentId);
+      if (found === undefined) throw noAttachment();
+      return { ...(await this.#input.reader.partOf(file, found.part)), filename: found.filename, id: shelved.entry.id };
+    });
+  }
+
+  /** Runs while nobody else changes the draft, with its file open. */
+  held<T>(mailbox: MailboxName, draftId: string, task: (open: OpenDraft) => Promise<T>): Promise<T> {
+    return this.#alone(mailbox, draftId, () => this.#opened(mailbox, draftId, task));
+  }
+
+  #change(
+    mailbox: MailboxName,
+    draftId: string,
+    expected: Expectation | undefined,
+    /** Undefined: nothing is to be changed. */
+    prepare: (open: OpenDraft) => Promise<PreparedFile> | undefined,
+  ): Promise<Draft> {
+    const { shelf, files } = this.#input;
+    return this.#alone(mailbox, draftId, async () => {
+      await this.#opened(mailbox, draftId, async (open) => {
+        expect(open.shelved, expected);
+        const prepared = await prepare(open);
+        if (prepared === undefined) return;
+        try {
+          await shelf.save(mailbox, prepared, draftId, open.shelved);
+        } finally {
+          await files.discard(prepared);
+        }
+      });
+      return this.#opened(mailbox, draftId, (open) => Promise.resolve(describe(open)));
+    });
+  }
+
+  #alone<T>(mailbox: MailboxName, draftId: string, task: () => Promise<T>): Promise<T> {
+    return this.#input.turns.take(`${mailbox.domain}/${folderOfLocal(mailbox.user)}/${draftId}`, task);
+  }
+
+  /** To somebody who changes nothing. */
+  #shown<T>(mailbox: MailboxName, draftId: string, task: (open: OpenDraft) => Promise<T>): Promise<T> {
+    return this.#found(mailbox, draftId, () => this.#opened(mailbox, draftId, task));
+  }
+
+  /** What is not there may only be hidden by a change: so it is looked for again when nobody changes the draft. */
+  async #found<T>(mailbox: MailboxName, draftId: string, look: () => Promise<T>): Promise<T> {
+    try {
+      return await look();
+    } catch (error) {
+      if (!isProblem(error) || error.problem !== 'not-found') throw error;
+      return this.#alone(mailbox, draftId, look);
+    }
+  }
+
+  async #opened<T>(mailbox: MailboxName, draftId: string, task: (open: OpenDraft) => Promise<T>): Promise<T> {
+    const { shelf, reader } = this.#input;
+    const shelved = await shelf.find(mailbox, draftId);
+    const file = await reader.open({ mailbox, folder: shelved.folder.name, id: shelved.entry.id });
+    try {
+      return await task({ shelved, file, content: await reader.draft(file) });
+    } finally {
+      await file.handle.close();
+    }
+  }
+
+  #prepare(mailbox: MailboxName, change: DraftChange, open: OpenDraft | undefined): Promise<PreparedFile> {
+    if (change.kind === 'raw') return this.#prepareRaw(change.content);
+    const fields = change.keepHtml === true ? withKeptHtml(change.fields, open?.content) : change.fields;
+    return this.#compose(mailbox, open, fields, open === undefined ? (change.parts ?? []) : partsOf(open));
+  }
+
+  async #prepareRaw(content: AsyncIterable<Buffer>): Promise<PreparedFile> {
+    const prepared = await this.#input.files.prepare(content);
+    if (prepared.size > 0) return prepared;
+    await this.#input.files.discard(prepared);
+    throw problem('bad-request', 'The message is empty.');
+  }
+
+  /** With what the editor shows, if it is sent along. */
+  #composeAlong(
+    mailbox: MailboxName,
+    open: OpenDraft,
+    fields: DraftFields | undefined,
+    parts: readonly PartSource[],
+  ): Promise<PreparedFile> {
+    return this.#compose(mailbox, open, fields && withKeptHtml(fields, open.content), parts);
+  }
+
+  #compose(
+    mailbox: MailboxName,
+    open: OpenDraft | undefined,
+    fields: DraftFields | undefined,
+    parts: readonly PartSource[],
+  ): Promise<PreparedFile> {
+    const { files, now } = this.#input;
+    return files.prepare(composeDraft({ mailbox, before: open?.content, fields, parts, now: now() }));
+  }
+}
+
+function partsOf({ file, content }: OpenDraft, parts = content.attachments): readonly PartSource[] {
+  return partsOfMessage(file, parts);
+}
+
+function noAttachment() {
+  return problem('not-found', 'There is no such attachment of this draft.');
+}

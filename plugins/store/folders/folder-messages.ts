@@ -1,0 +1,118 @@
+import { setImmediate } from 'node:timers/promises';
+import type { Clock } from '../../../core/clock.js';
+import { problem } from '../../../core/problem.js';
+import type { FolderAnswers, FolderQuestion, FolderTask, FolderTotals, Trust } from '../cache/folder-task.js';
+import type { FolderThread } from '../cache/folder-thread.js';
+import type { MailboxFolder } from '../maildir/mailbox-folder.js';
+import type { MessageEntry } from '../maildir/message-entry.js';
+import { describeMessage, type MessageSummary } from '../messages/message-summary.js';
+import type { Page, PageRequest } from '../http/page.js';
+
+/** Which messages. */
+export interface MessageFilter {
+  /** Words that all must occur in subject, sender, recipients, Message-ID or the first words; case does not matter. */
+  readonly q?: string | undefined;
+  readonly unread?: boolean | undefined;
+  readonly flagged?: boolean | undefined;
+  /** Received at or after / before, in milliseconds since 1970. */
+  readonly since?: number | undefined;
+  readonly before?: number | undefined;
+}
+
+export interface ListingRequest extends MessageFilter, PageRequest {
+  readonly order: 'newest' | 'oldest';
+}
+
+export interface Listing extends Page<MessageSummary> {
+  /** False when reading all messages for a search would have taken too long: older ones were not looked at. */
+  readonly searchedAll: boolean;
+  readonly totals: FolderTotals;
+}
+
+export interface Matching {
+  /** Newest first. */
+  readonly ids: readonly string[];
+  readonly unread: number;
+}
+
+export interface Located {
+  readonly byId: ReadonlyMap<string, MessageEntry>;
+  /** Nobody was changing the folder: what is not found is not there. */
+  readonly quiet: boolean;
+}
+
+export interface FolderMessagesInput {
+  readonly thread: Pick<FolderThread, 'ask'>;
+  readonly site: FolderTask['site'];
+  readonly clock: Clock;
+}
+
+/** Milliseconds that a list waits for messages to be read for a search. */
+const patienceMs = 2000;
+const idsAtOnce = 2000;
+
+/**
+ * The one door to what is in folders. What lies behind it is checked against the folder each time it is asked. All reject with
+ * the problem `not-found` when the folder is gone, and `unavailable` when it cannot be read now.
+ */
+export class FolderMessages {
+  readonly #input: FolderMessagesInput;
+
+  constructor(input: FolderMessagesInput) {
+    this.#input = input;
+  }
+
+  totals(folder: MailboxFolder): Promise<FolderTotals> {
+    return this.#ask(folder, { kind: 'totals' });
+  }
+
+  /** @throws Problem `bad-request` for a cursor that is none; check it before */
+  async list(folder: MailboxFolder, request: ListingRequest): Promise<Listing> {
+    const sheet = await this.#ask(folder, { kind: 'page', request: { ...request, patienceMs } });
+    const { items, total, nextCursor, prevCursor, searchedAll, totals } = sheet;
+    const described = items.map((item) => describeMessage(folder, item));
+    return { items: described, total, limit: request.limit, nextCursor, prevCursor, searchedAll, totals };
+  }
+
+  /** All messages that fit, however long it takes. */
+  async matching(folder: MailboxFolder, filter: MessageFilter): Promise<Matching> {
+    const { ids, unread } = await this.#ask(folder, { kind: 'select', filter });
+    const found: string[][] = [];
+    for (const piece of ids) {
+      found.push(Buffer.from(piece).toString('utf8').split('/').slice(0, -1));
+      await setImmediate();
+    }
+    return { ids: found.flat(), unread };
+  }
+
+  /** Where messages are, by their ids; those that are not in the folder are left out. */
+  async locate(folder: MailboxFolder, ids: readonly string[], trust: Trust = 'looked'): Promise<Located> {
+    const byId = new Map<string, MessageEntry>();
+    let quiet = true;
+    for (let start = 0; start === 0 || start < ids.length; start += idsAtOnce) {
+      const piece = ids.slice(start, start + idsAtOnce);
+      const located = await this.#ask(folder, { kind: 'locate', ids: piece, trust: start === 0 ? trust : 'known' });
+      for (const entry of located.entries) if (entry !== null) byId.set(entry.id, entry);
+      quiet &&= located.quiet;
+    }
+    return { byId, quiet };
+  }
+
+  /** Newest first. For folders that are small, or of which few ids have that text. */
+  entries(folder: MailboxFolder, containing = ''): Promise<readonly MessageEntry[]> {
+    return this.#ask(folder, { kind: 'entries', containing });
+  }
+
+  /** In the order of the ids; messages that are gone meanwhile are left out. */
+  async summaries(folder: MailboxFolder, ids: readonly string[]): Promise<readonly MessageSummary[]> {
+    const found = await this.#ask(folder, { kind: 'summaries', ids });
+    return found.map((item) => describeMessage(folder, item));
+  }
+
+  async #ask<Q extends FolderQuestion>({ path }: MailboxFolder, question: Q): Promise<FolderAnswers[Q['kind']]> {
+    const { thread, site, clock } = this.#input;
+    const answer = await thread.ask<Q>({ site, folder: path, question, now: clock.now() });
+    if (answer === null) throw problem('not-found', 'There is no such folder.');
+    return answer;
+  }
+}

@@ -1,0 +1,97 @@
+import type { MailboxName } from '../../../core/contracts/mailboxes.js';
+import { isProblem } from '../../../core/problem.js';
+import type { FolderTotals } from '../cache/folder-task.js';
+import { mapBounded } from '../maildir/concurrency.js';
+import { inbox, parentOf, type SpecialUse, specialUseOf } from './folder-name.js';
+import type { MailboxFolder, MailboxFolders } from '../maildir/mailbox-folder.js';
+
+/** A folder as the tree shows it. */
+export interface FolderSummary {
+  readonly name: string;
+  /** Name of the folder above; null on the first level. */
+  readonly parent: string | null;
+  readonly special: SpecialUse | null;
+  readonly total: number;
+  readonly unread: number;
+  /** Bytes of all messages. */
+  readonly size: number;
+}
+
+export interface FolderProperties {
+  readonly name: string;
+  readonly size: number;
+  readonly total: number;
+  readonly unread: number;
+  /** ISO 8601 received times, or null for an empty folder. */
+  readonly oldest: string | null;
+  readonly newest: string | null;
+  /** Names of the folders one level below. */
+  readonly children: readonly string[];
+}
+
+const foldersAtOnce = 4;
+const specialOrder: readonly (SpecialUse | null)[] = ['inbox', 'drafts', 'sent', 'archive', 'junk', 'trash', null];
+
+/** Counts what is in folders. */
+export class FolderTree {
+  readonly #folders: MailboxFolders;
+
+  constructor(folders: MailboxFolders) {
+    this.#folders = folders;
+  }
+
+  /** INBOX first, then what has a special use, then by name. @throws Problem `not-found` */
+  async list(mailbox: MailboxName): Promise<readonly FolderSummary[]> {
+    const all = [await this.#folders.find(mailbox, inbox), ...(await this.#folders.list(mailbox))];
+    const summaries = await mapBounded(all, foldersAtOnce, (folder) => this.#ifStillThere(folder));
+    return summaries.filter((summary) => summary !== undefined).toSorted(compareFolders);
+  }
+
+  async #ifStillThere(folder: MailboxFolder): Promise<FolderSummary | undefined> {
+    try {
+      return await this.summary(folder);
+    } catch (error) {
+      if (isProblem(error) && error.problem === 'not-found' && folder.name.directory !== '') return undefined;
+      throw error;
+    }
+  }
+
+  async properties(folder: MailboxFolder): Promise<FolderProperties> {
+    const { total, unread, size, oldest, newest } = await this.#folders.messages.totals(folder);
+    const below = await this.#folders.list(folder.mailbox);
+    const children = below.filter(({ name }) => parentOf(name) === folder.name.name).map(({ name }) => name.name);
+    return {
+      name: folder.name.name,
+      size,
+      total,
+      unread,
+      oldest: timeOf(oldest),
+      newest: timeOf(newest),
+      children: children.toSorted(),
+    };
+  }
+
+  /** @throws Problem `not-found` when the folder went away meanwhile */
+  async summary(folder: MailboxFolder): Promise<FolderSummary> {
+    return describeFolder(folder, await this.#folders.messages.totals(folder));
+  }
+}
+
+export function describeFolder({ name }: MailboxFolder, { total, unread, size }: FolderTotals): FolderSummary {
+  return { name: name.name, parent: parentOf(name), special: specialUseOf(name), total, unread, size };
+}
+
+function timeOf(time: number | null): string | null {
+  return time === null ? null : new Date(time).toISOString();
+}
+
+function compareFolders(a: FolderSummary, b: FolderSummary): number {
+  const order = rank(a) - rank(b);
+  return order === 0 ? a.name.localeCompare(b.name, 'en') : order;
+}
+
+/** A folder below `Sent` stands with it. */
+function rank(folder: FolderSummary): number {
+  const top = folder.name.split('.')[0] ?? '';
+  return specialOrder.indexOf(specialUseOf({ postern: 'folder-name', name: top, directory: '' }));
+}

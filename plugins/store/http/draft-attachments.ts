@@ -1,0 +1,141 @@
+import { Readable } from 'node:stream';
+import type { z } from 'zod';
+import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
+import { problem } from '../../../core/problem.js';
+import { attachmentAnswer, draftHref } from '../drafts/draft-model.js';
+import { parseAttachmentLabel } from '../drafts/draft-attachment.js';
+import { tagOf } from '../drafts/draft-name.js';
+import * as schema from '../drafts/draft-query.js';
+import type { AttachmentUpload } from '../drafts/draft.js';
+import { editorAgain } from './draft-again.js';
+import { draftGroup, draftPath, type DraftSite, type DraftWork, expectation, placeOf } from './draft-site.js';
+import { orConflict } from './draft-conflict.js';
+
+const attachmentsPath = `${draftPath}/attachments`;
+const attachmentPath = `${attachmentsPath}/{attachmentId}`;
+
+export function attachmentEndpoints(site: DraftSite): readonly AnyEndpoint[] {
+  return [addEndpoint(site), readEndpoint(site), removeEndpoint(site)];
+}
+
+function addEndpoint(site: DraftSite): AnyEndpoint {
+  return defineEndpoint({
+    method: 'POST',
+    path: attachmentsPath,
+    conditions: ['If-Match'],
+    success: [201],
+    summary: 'Add attachments: one as the body with ?filename=, or several as multipart/form-data',
+    group: draftGroup,
+    access: 'operate',
+    answer: schema.AttachmentsAnswer,
+    params: schema.DraftParams,
+    query: schema.AttachmentsQuery,
+    body: { kind: 'raw', types: ['*/*'] },
+    again: editorAgain(site),
+    cache: 'no-store',
+    handle: ({ params, query, request }) =>
+      attachFiles(site, { params, body: schema.readEditorFields(request.fields), request }, query.filename),
+  });
+}
+
+export async function attachFiles(site: DraftSite, { params, body, request }: DraftWork, filename: string | undefined) {
+  const { mailbox, draftId } = await placeOf(site, params);
+  const identity = site.names.describe(mailbox);
+  const along = { fields: schema.fieldsAlong(body), expected: expectation(request, body?.version) };
+  const uploads = uploadsOf(request, filename);
+  return orConflict(site, { mailbox, identity, draftId, body, request }, async () => {
+    const { draft, added } = await site.drafts.attach(mailbox, draftId, uploads, along);
+    return respond<object>({
+      status: 201,
+      model: { attachments: added.map(attachmentAnswer) },
+      location: draftHref(identity, draftId),
+      etag: draft.tag,
+      notice: added.length === 1 ? 'One file is attached.' : `${added.length} files are attached.`,
+      audit: { action: 'attachments added', selector: draftId, counts: { added: added.length } },
+    });
+  });
+}
+
+function uploadsOf(request: EndpointRequest, filename: string | undefined): readonly AttachmentUpload[] {
+  const { stream, files, contentType } = request;
+  if (stream !== undefined) {
+    return [
+      { ...parseAttachmentLabel(filename ?? 'attachment', contentType), open: () => stream as AsyncIterable<Buffer> },
+    ];
+  }
+  // What a browser sends for a field without a file.
+  const chosen = files.filter((file) => file.filename !== '' || file.size > 0);
+  if (chosen.length === 0) throw problem('invalid', 'Choose a file first.');
+  return chosen.map((file) => ({
+    ...parseAttachmentLabel(file.filename === '' ? 'attachment' : file.filename, file.contentType),
+    open: () => file.open() as AsyncIterable<Buffer>,
+  }));
+}
+
+function readEndpoint(site: DraftSite): AnyEndpoint {
+  return defineEndpoint({
+    method: 'GET',
+    path: attachmentPath,
+    conditions: ['If-None-Match'],
+    summary: 'An attachment of a draft',
+    group: draftGroup,
+    access: 'operate',
+    params: schema.AttachmentParams,
+    query: schema.AttachmentQuery,
+    produces: ['bytes'],
+    cache: 'no-store',
+    async handle({ params }) {
+      const { mailbox, draftId } = await placeOf(site, params);
+      const { bytes, contentType, filename, id } = await site.drafts.attachment(mailbox, draftId, params.attachmentId);
+      return respond<object>({
+        etag: `${tagOf(id)}.${params.attachmentId}`,
+        bytes: {
+          source: {
+            size: bytes.length,
+            open: (start, end) => Readable.from([bytes.subarray(start, end + 1)]),
+          },
+          contentType,
+          filename,
+          disposition: 'attachment',
+        },
+      });
+    },
+  });
+}
+
+function removeEndpoint(site: DraftSite): AnyEndpoint {
+  return defineEndpoint({
+    method: 'DELETE',
+    path: attachmentPath,
+    conditions: ['If-Match'],
+    summary: 'Remove an attachment from a draft',
+    group: draftGroup,
+    access: 'operate',
+    answer: schema.DraftAnswer.pick({ draftId: true, attachments: true }),
+    params: schema.AttachmentParams,
+    body: { kind: 'fields', schema: schema.DraftBody },
+    again: editorAgain(site),
+    cache: 'no-store',
+    handle: (work) => detachFile(site, work),
+  });
+}
+
+interface AttachmentWork extends DraftWork {
+  readonly params: z.output<typeof schema.AttachmentParams>;
+}
+
+export async function detachFile(site: DraftSite, { params, body, request }: AttachmentWork) {
+  const { mailbox, draftId } = await placeOf(site, params);
+  const identity = site.names.describe(mailbox);
+  const along = { fields: schema.fieldsAlong(body), expected: expectation(request, body?.version) };
+  return orConflict(site, { mailbox, identity, draftId, body, request }, async () => {
+    const draft = await site.drafts.detach(mailbox, draftId, params.attachmentId, along);
+    return respond<object>({
+      model: { draftId, attachments: draft.content.attachments.map(attachmentAnswer) },
+      location: draftHref(identity, draftId),
+      etag: draft.tag,
+      notice: 'The attachment is removed.',
+      audit: { action: 'attachment removed', selector: draftId },
+    });
+  });
+}

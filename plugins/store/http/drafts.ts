@@ -1,0 +1,241 @@
+import { z } from 'zod';
+import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
+import { problem } from '../../../core/problem.js';
+import { listDrafts } from '../drafts/draft-list.js';
+import { draftAnswer, draftHref, draftPage, draftsHref, messageHref, placesOf } from '../drafts/draft-model.js';
+import * as schema from '../drafts/draft-query.js';
+import type { DraftChange } from '../drafts/draft.js';
+import { ListQuery, MailboxParams } from './store-query.js';
+import { editorAgain } from './draft-again.js';
+import { attachmentEndpoints, detachFile, attachFiles } from './draft-attachments.js';
+import { orConflict } from './draft-conflict.js';
+import { answerEndpoint } from './reply-endpoint.js';
+import {
+  draftGroup,
+  draftPath,
+  draftsPath,
+  type DraftSite,
+  type DraftWork,
+  expectation,
+  placeOf,
+} from './draft-site.js';
+
+/** Drafts: list, write, attach, send. */
+export function draftEndpoints(site: DraftSite): readonly AnyEndpoint[] {
+  return [
+    ...listEndpoints(site),
+    ...changeEndpoints(site),
+    ...endEndpoints(site),
+    ...attachmentEndpoints(site),
+    formEndpoint(site),
+    answerEndpoint(site),
+  ];
+}
+
+const rawTypes = ['message/rfc822', 'application/octet-stream'];
+
+function listEndpoints(site: DraftSite): readonly AnyEndpoint[] {
+  const { names, drafts } = site;
+  return [
+    defineEndpoint({
+      method: 'GET',
+      path: draftsPath,
+      summary: 'Drafts of a mailbox, newest first',
+      group: draftGroup,
+      access: 'operate',
+      answer: schema.DraftsAnswer,
+      params: MailboxParams,
+      query: ListQuery,
+      view: 'drafts.njk',
+      async handle({ params, query, request }) {
+        const mailbox = await names.parse(params);
+        const page = await listDrafts(site, mailbox, query);
+        if (request.representation !== 'html') return respond<object>({ model: page });
+        const identity = names.describe(mailbox);
+        const items = page.items.map((item) => ({ ...item, href: draftHref(identity, item.draftId) }));
+        return respond<object>({ model: { ...page, items, ...placesOf(identity), listPath: request.listPath } });
+      },
+    }),
+    defineEndpoint({
+      method: 'GET',
+      path: draftPath,
+      conditions: ['If-None-Match'],
+      summary: 'A draft with its fields and attachments',
+      group: draftGroup,
+      access: 'operate',
+      answer: schema.DraftAnswer,
+      params: schema.DraftParams,
+      cache: 'no-store',
+      view: 'draft.njk',
+      async handle({ params, request }) {
+        const { mailbox, draftId } = await placeOf(site, params);
+        const draft = await drafts.read(mailbox, draftId);
+        if (request.representation !== 'html') return respond<object>({ model: draftAnswer(draft), etag: draft.tag });
+        return respond<object>({ model: draftPage(names.describe(mailbox), draft) });
+      },
+    }),
+  ];
+}
+
+function changeEndpoints(site: DraftSite): readonly AnyEndpoint[] {
+  const { names, drafts } = site;
+  return [
+    defineEndpoint({
+      method: 'POST',
+      path: draftsPath,
+      success: [201],
+      summary: 'Begin a draft, from fields or from a raw message',
+      group: draftGroup,
+      access: 'operate',
+      answer: schema.DraftAnswer,
+      params: MailboxParams,
+      body: { kind: 'either', schema: schema.DraftBody, types: rawTypes },
+      idempotent: true,
+      cache: 'no-store',
+      async handle({ params, body, request }) {
+        const mailbox = await names.parse(params);
+        const draft = await drafts.create(mailbox, changeOf(body, request));
+        const location = draftHref(names.describe(mailbox), draft.draftId);
+        const audit = { action: 'draft created', selector: draft.draftId };
+        return respond<object>({ model: draftAnswer(draft), status: 201, location, etag: draft.tag, audit });
+      },
+    }),
+    defineEndpoint({
+      method: 'PUT',
+      path: draftPath,
+      conditions: ['If-Match'],
+      summary: 'Save a draft. Attachments stay, unless a raw message replaces everything',
+      group: draftGroup,
+      access: 'operate',
+      answer: schema.DraftAnswer,
+      params: schema.DraftParams,
+      body: { kind: 'either', schema: schema.DraftBody, types: rawTypes },
+      again: editorAgain(site),
+      cache: 'no-store',
+      handle: (work) => saveDraft(site, work),
+    }),
+  ];
+}
+
+export async function saveDraft(site: DraftSite, { params, body, request }: DraftWork) {
+  const { names, drafts } = site;
+  const { mailbox, draftId } = await placeOf(site, params);
+  const identity = names.describe(mailbox);
+  const expected = expectation(request, body?.version);
+  return orConflict(site, { mailbox, identity, draftId, body, request }, async () => {
+    const draft = await drafts.update(mailbox, draftId, changeOf(body, request), expected);
+    return respond<object>({
+      model: draftAnswer(draft),
+      etag: draft.tag,
+      location: draftHref(identity, draftId),
+      notice: 'Saved.',
+      audit: { action: 'draft saved', selector: draftId },
+    });
+  });
+}
+
+function changeOf(body: schema.DraftInput | undefined, request: EndpointRequest): DraftChange {
+  if (request.stream !== undefined) return { kind: 'raw', content: request.stream as AsyncIterable<Buffer> };
+  const isRaw = rawTypes.some((type) => request.contentType?.toLowerCase().startsWith(type) === true);
+  if (isRaw) throw problem('bad-request', 'The message is empty.');
+  return { kind: 'fields', fields: schema.fieldsOf(body ?? {}), keepHtml: request.representation === 'html' };
+}
+
+function endEndpoints(site: DraftSite): readonly AnyEndpoint[] {
+  const { names, drafts } = site;
+  return [
+    defineEndpoint({
+      method: 'DELETE',
+      path: draftPath,
+      conditions: ['If-Match'],
+      summary: 'Discard a draft',
+      group: draftGroup,
+      access: 'operate',
+      params: schema.DraftParams,
+      confirm: 'Discard this draft, with its attachments? It cannot be brought back.',
+      async handle({ params, request }) {
+        const { mailbox, draftId } = await placeOf(site, params);
+        await drafts.remove(mailbox, draftId, expectation(request, undefined));
+        return respond<object>({
+          model: { draftId },
+          location: draftsHref(names.describe(mailbox)),
+          notice: 'The draft is discarded.',
+          audit: { action: 'draft discarded', selector: draftId },
+        });
+      },
+    }),
+    defineEndpoint({
+      method: 'POST',
+      path: `${draftPath}/send`,
+      conditions: ['If-Match'],
+      success: [202],
+      summary: 'Send a draft. It moves to Sent',
+      group: draftGroup,
+      access: 'operate',
+      answer: schema.SentAnswer,
+      params: schema.DraftParams,
+      body: { kind: 'fields', schema: schema.DraftBody },
+      again: editorAgain(site),
+      idempotent: true,
+      cache: 'no-store',
+      handle: (work) => sendDraft(site, work),
+    }),
+  ];
+}
+
+export async function sendDraft(site: DraftSite, { params, body, request }: DraftWork) {
+  const { mailbox, draftId } = await placeOf(site, params);
+  const identity = site.names.describe(mailbox);
+  const along = { fields: schema.fieldsAlong(body), expected: expectation(request, body?.version) };
+  return orConflict(site, { mailbox, identity, draftId, body, request }, async () => {
+    const { sentId, uid } = await site.sending.send(mailbox, draftId, along, request.remoteAddress);
+    const location = uid === null ? messageHref(identity, 'Sent', sentId) : `/client/queue/${encodeURIComponent(uid)}`;
+    return respond<object>({
+      status: 202,
+      model: { uid, draftId, sentId },
+      location,
+      notice: uid === null ? 'Sent.' : 'Sent: it is in the queue for recipients elsewhere.',
+      audit: { action: 'draft sent', selector: draftId },
+    });
+  });
+}
+
+const operations = /^(?:save|send|attach|remove:(.{1,200}))$/;
+const FormBody = schema.DraftBody.extend({
+  operation: z
+    .string()
+    .regex(operations, 'must be save, send, attach or remove:ID')
+    .default('save')
+    .describe('Of the button: save, send, attach, or remove: with the id of an attachment.'),
+});
+
+/** A file that was chosen is no field for Attach; for the others it is one, as it is when the form comes without its content. */
+function formFields({ fields, files }: EndpointRequest): Readonly<Record<string, unknown>> {
+  const { filename = '' } = files.find((file) => file.filename !== '') ?? {};
+  return fields['operation'] === 'attach' ? fields : { ...fields, files: filename };
+}
+
+/** Browsers such as w3m know no `formaction`: the name and the value of the button say what the form is for. */
+function formEndpoint(site: DraftSite): AnyEndpoint {
+  return defineEndpoint({
+    method: 'POST',
+    path: draftPath,
+    conditions: ['If-Match'],
+    success: [200, 201, 202],
+    summary: 'The form of the editor: what its button says',
+    group: draftGroup,
+    access: 'operate',
+    params: schema.DraftParams,
+    body: { kind: 'either', schema: FormBody, types: ['multipart/form-data'] },
+    again: editorAgain(site),
+    cache: 'no-store',
+    async handle({ params, body, request }) {
+      const { operation, ...fields } = body ?? schema.readFields(FormBody, formFields(request));
+      const work = { params, body: fields, request };
+      const attachmentId = operations.exec(operation)?.[1];
+      if (attachmentId !== undefined) return detachFile(site, { ...work, params: { ...params, attachmentId } });
+      if (operation === 'send') return sendDraft(site, work);
+      return operation === 'attach' ? attachFiles(site, work, undefined) : saveDraft(site, work);
+    },
+  });
+}

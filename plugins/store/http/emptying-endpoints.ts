@@ -1,0 +1,190 @@
+import { z } from 'zod';
+import type { MailboxName } from '../../../core/contracts/mailboxes.js';
+import { counted } from '../../../core/text/counted.js';
+import { type AnyEndpoint, defineEndpoint, respond, type Response } from '../../../core/http/endpoint.js';
+import { ask } from '../../../core/http/question.js';
+import { problem } from '../../../core/problem.js';
+import type { FolderName } from '../folders/folder-name.js';
+import { expectCount, FolderField, preview, previewAnswer, sampleSize } from '../messages/message-selection.js';
+import { domainHref, folderHref, mailboxHref } from './page-model.js';
+import * as schema from './store-query.js';
+import { group, mailboxPath, type StoreSite } from './store-endpoints.js';
+
+const access = 'operate';
+const dryRun = z.boolean().optional().describe('Only count, and show some of them.');
+const expect = z.int().min(0).optional().describe('How many it must be; another number is 409.');
+
+/** Whole folders are marked read, emptied and cleaned up, and whole mailboxes removed. */
+export function emptyingEndpoints(site: StoreSite): readonly AnyEndpoint[] {
+  return [markingAll(site), deletingAll(site), cleaning(site), removing(site)];
+}
+
+function markingAll({ reader, editor, names }: StoreSite): AnyEndpoint {
+  return defineEndpoint({
+    method: 'POST',
+    path: `${mailboxPath}/messages/mark-all-read`,
+    summary: 'Mark every message of a folder read',
+    group,
+    access,
+    params: schema.MailboxParams,
+    body: { kind: 'fields', schema: z.strictObject({ folder: FolderField, expect, dryRun }) },
+    answer: z.object({ updated: z.int(), ...previewAnswer }),
+    async handle({ params, body }) {
+      const mailbox = await names.parse(params);
+      const { folder } = body;
+      const { ids } = await reader.matching(mailbox, folder, { unread: true });
+      expectCount(ids.length, body.expect);
+      if (body.dryRun === true) return respond({ model: { updated: ids.length, dryRun: true } });
+      const { updated } = await editor.messages.mark(mailbox, folder, ids, 'read');
+      return respond({
+        status: 200,
+        model: { updated },
+        location: folderHref(names.describe(mailbox), folder.name),
+        notice: `${counted(updated, 'message')} marked read.`,
+        audit: { action: 'messages.mark-all-read', selector: { folder: folder.name }, counts: { updated } },
+      });
+    },
+  });
+}
+
+function deletingAll(site: StoreSite): AnyEndpoint {
+  const { reader, names } = site;
+  return defineEndpoint({
+    method: 'POST',
+    path: `${mailboxPath}/messages/delete-all`,
+    summary: 'Delete every message of a folder for good',
+    group,
+    access,
+    params: schema.MailboxParams,
+    body: { kind: 'fields', schema: z.strictObject({ folder: FolderField, expect, dryRun }) },
+    answer: z.object({ deleted: z.int(), ...previewAnswer }),
+    async handle({ params, body, request }) {
+      const mailbox = await names.parse(params);
+      const { folder } = body;
+      const { ids, unread } = await reader.matching(mailbox, folder, {});
+      expectCount(ids.length, body.expect);
+      if (body.dryRun === true) return respond({ model: await dryDelete(site, mailbox, folder, ids, 'deleted') });
+      if (!request.confirmed) {
+        return ask(request, {
+          question: `Delete all ${counted(ids.length, 'message')} of ${folder.name} for good? ${counted(unread, 'message')} of them nobody has read.`,
+          fields: { folder: folder.name, expect: String(ids.length) },
+          label: 'Delete all of them',
+          back: folderHref(names.describe(mailbox), folder.name),
+        });
+      }
+      return removeForGood(site, mailbox, folder, ids, { action: 'messages.delete-all', count: 'deleted' });
+    },
+  });
+}
+
+function cleaning(site: StoreSite): AnyEndpoint {
+  const { reader, names, clock } = site;
+  const months = z.int().min(1).max(1200).default(3).describe('Messages that came longer ago are deleted for good.');
+  return defineEndpoint({
+    method: 'POST',
+    path: `${mailboxPath}/messages/cleanup`,
+    summary: 'Delete the old messages of a folder for good',
+    group,
+    access,
+    params: schema.MailboxParams,
+    body: { kind: 'fields', schema: z.strictObject({ folder: FolderField, months, expect, dryRun }) },
+    answer: z.object({ affected: z.int(), ...previewAnswer }),
+    async handle({ params, body, request }) {
+      const mailbox = await names.parse(params);
+      const { folder } = body;
+      const before = monthsBefore(clock.now(), body.months);
+      const { ids } = await reader.matching(mailbox, folder, { before });
+      expectCount(ids.length, body.expect);
+      if (body.dryRun === true) return respond({ model: await dryDelete(site, mailbox, folder, ids, 'affected') });
+      if (!request.confirmed) {
+        const day = new Date(before).toISOString().slice(0, 10);
+        return ask(request, {
+          question: `Delete ${counted(ids.length, 'message')} of ${folder.name} that came before ${day} for good?`,
+          fields: { folder: folder.name, months: String(body.months), expect: String(ids.length) },
+          label: 'Delete them',
+          back: folderHref(names.describe(mailbox), folder.name),
+        });
+      }
+      return removeForGood(site, mailbox, folder, ids, { action: 'messages.cleanup', count: 'affected' });
+    },
+  });
+}
+
+async function dryDelete(
+  { reader }: StoreSite,
+  mailbox: MailboxName,
+  folder: FolderName,
+  ids: readonly string[],
+  count: string,
+): Promise<object> {
+  const { sample } = await preview(reader, mailbox, folder, ids.slice(0, sampleSize));
+  return { [count]: ids.length, dryRun: true, sample };
+}
+
+async function removeForGood(
+  { editor, names }: StoreSite,
+  mailbox: MailboxName,
+  folder: FolderName,
+  ids: readonly string[],
+  { action, count }: { readonly action: string; readonly count: string },
+): Promise<Response<object>> {
+  const { deleted } = await editor.messages.remove(mailbox, folder, ids);
+  return respond<object>({
+    status: 200,
+    model: { [count]: deleted },
+    location: folderHref(names.describe(mailbox), folder.name),
+    notice: `${counted(deleted, 'message')} deleted for good.`,
+    audit: { action, selector: { folder: folder.name }, counts: { deleted } },
+  });
+}
+
+/** The same time of day so many months earlier; on the last day of a shorter month. */
+export function monthsBefore(time: number, months: number): number {
+  const date = new Date(time);
+  const day = date.getUTCDate();
+  date.setUTCDate(1);
+  date.setUTCMonth(date.getUTCMonth() - months);
+  const last = new Date(Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1, 0)).getUTCDate();
+  date.setUTCDate(Math.min(day, last));
+  return date.getTime();
+}
+
+function removing({ reader, editor, names }: StoreSite): AnyEndpoint {
+  return defineEndpoint({
+    method: 'DELETE',
+    path: mailboxPath,
+    summary: 'Remove a mailbox with all its messages for good; its user must be gone',
+    group,
+    access,
+    problems: ['conflict'],
+    params: schema.MailboxParams,
+    answer: z.object({ mailbox: z.string(), folders: z.int(), messages: z.int(), size: z.int() }),
+    async handle({ params, request }) {
+      const name = await names.parse(params);
+      const identity = names.describe(name);
+      const { mailbox } = identity;
+      const refuseUsed = async (): Promise<void> => {
+        if (!(await names.isInUse(name))) return;
+        throw problem('conflict', `${mailbox} is the mailbox of a user. Remove the user first.`);
+      };
+      const folders = await reader.folders(name);
+      await refuseUsed();
+      const messages = folders.reduce((sum, { total }) => sum + total, 0);
+      const size = folders.reduce((sum, folder) => sum + folder.size, 0);
+      if (!request.confirmed) {
+        const what = `${counted(messages, 'message')} in ${counted(folders.length, 'folder')}`;
+        const question = `Delete the mailbox ${mailbox}, with ${what}, for good?`;
+        const back = mailboxHref(identity);
+        return ask(request, { question, fields: { _method: 'DELETE' }, label: 'Delete the mailbox', back });
+      }
+      await editor.mailboxes.remove(name, refuseUsed);
+      return respond({
+        status: 200,
+        model: { mailbox, folders: folders.length, messages, size },
+        location: domainHref(identity.domain),
+        notice: `The mailbox ${mailbox} was deleted, with ${counted(messages, 'message')}.`,
+        audit: { action: 'mailbox.delete', selector: { mailbox }, counts: { folders: folders.length, messages } },
+      });
+    },
+  });
+}

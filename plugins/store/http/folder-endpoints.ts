@@ -1,0 +1,207 @@
+import { z } from 'zod';
+import type { MailboxName } from '../../../core/contracts/mailboxes.js';
+import { counted } from '../../../core/text/counted.js';
+import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
+import { ask } from '../../../core/http/question.js';
+import { problem } from '../../../core/problem.js';
+import type { Condition } from '../folders/folder-editor.js';
+import { folderBelow, type FolderName, levelOf, parentOf, parseFolderName } from '../folders/folder-name.js';
+import { folderHref, mailboxHref } from './page-model.js';
+import { asRead } from './folder-tag.js';
+import * as answer from './store-answer.js';
+import * as schema from './store-query.js';
+import { folderOf, folderPath, group, mailboxPath, type StoreSite } from './store-endpoints.js';
+import { FolderField } from '../messages/message-selection.js';
+
+const Level = z.string().max(250).describe('One level, without a dot.');
+const Parent = FolderField.nullable().optional().describe('Folder above; null, INBOX or absent: the first level.');
+const destinationField = '/destinationParent';
+
+const access = 'operate';
+
+/** Folders are made, renamed, copied, moved and removed. */
+export function folderChangeEndpoints(site: StoreSite): readonly AnyEndpoint[] {
+  return [creation(site), renaming(site), copying(site), moving(site), removal(site)];
+}
+
+function creation(site: StoreSite): AnyEndpoint {
+  const { editor, names } = site;
+  return defineEndpoint({
+    method: 'POST',
+    path: `${mailboxPath}/folders`,
+    success: [201],
+    summary: 'Make a folder',
+    group,
+    access,
+    params: schema.MailboxParams,
+    body: { kind: 'fields', schema: z.strictObject({ name: Level, parent: Parent }) },
+    answer: answer.FolderSummary,
+    async handle({ params, body }) {
+      const mailbox = await names.parse(params);
+      const parent = body.parent ?? null;
+      const name = folderBelow(parent, body.name);
+      await editor.folders.create(mailbox, name, isThere(site, mailbox, parent, '/parent'));
+      return described(site, mailbox, name, { status: 201, action: 'folder.create', notice: `${name.name} was made.` });
+    },
+  });
+}
+
+function renaming(site: StoreSite): AnyEndpoint {
+  const { editor, names } = site;
+  return defineEndpoint({
+    method: 'PATCH',
+    path: folderPath,
+    conditions: ['If-Match'],
+    summary: 'Rename a folder, with those below it',
+    group,
+    access,
+    params: schema.FolderParams,
+    body: { kind: 'fields', schema: z.strictObject({ name: Level }) },
+    answer: answer.FolderSummary,
+    async handle({ params, body, request }) {
+      const mailbox = await names.parse(params);
+      const folder = folderOf(params);
+      const above = parentOf(folder);
+      const name = folderBelow(above === null ? null : parseFolderName(above), body.name);
+      await editor.folders.rename(mailbox, folder, name, asRead(site, mailbox, folder, request));
+      return described(site, mailbox, name, {
+        action: 'folder.rename',
+        notice: `${folder.name} is called ${name.name} now.`,
+      });
+    },
+  });
+}
+
+function copying(site: StoreSite): AnyEndpoint {
+  const { editor, names } = site;
+  const fields = z.strictObject({ destinationParent: Parent, newName: Level.optional() });
+  return defineEndpoint({
+    method: 'POST',
+    path: `${folderPath}/copy`,
+    success: [201],
+    summary: 'Copy a folder with its messages and those below it',
+    group,
+    access,
+    params: schema.FolderParams,
+    body: { kind: 'fields', schema: fields },
+    answer: answer.FolderSummary,
+    async handle({ params, body }) {
+      const mailbox = await names.parse(params);
+      const folder = folderOf(params);
+      const { destinationParent = parentFolder(folder), newName } = body;
+      const renamed = newName !== undefined && newName !== '';
+      const pointer = renamed ? '/newName' : blamed(body);
+      const name = folderBelow(destinationParent, renamed ? newName : levelOf(folder), pointer);
+      await editor.folders.copy(mailbox, folder, name, isThere(site, mailbox, destinationParent, destinationField));
+      return described(site, mailbox, name, {
+        status: 201,
+        action: 'folder.copy',
+        notice: `${folder.name} was copied to ${name.name}.`,
+      });
+    },
+  });
+}
+
+function moving(site: StoreSite): AnyEndpoint {
+  const { editor, names } = site;
+  return defineEndpoint({
+    method: 'POST',
+    path: `${folderPath}/move`,
+    conditions: ['If-Match'],
+    summary: 'Move a folder below another one, or to the first level',
+    group,
+    access,
+    params: schema.FolderParams,
+    body: { kind: 'fields', schema: z.strictObject({ destinationParent: Parent }) },
+    answer: answer.FolderSummary,
+    async handle({ params, body, request }) {
+      const mailbox = await names.parse(params);
+      const folder = folderOf(params);
+      const parent = body.destinationParent ?? null;
+      if (parent?.name === folder.name) throw problem('invalid', 'A folder cannot be moved into itself.');
+      const name = folderBelow(parent, levelOf(folder), blamed(body));
+      await editor.folders.rename(mailbox, folder, name, async () => {
+        await isThere(site, mailbox, parent, destinationField)();
+        await asRead(site, mailbox, folder, request)?.();
+      });
+      return described(site, mailbox, name, { action: 'folder.move', notice: `${folder.name} is ${name.name} now.` });
+    },
+  });
+}
+
+function removal(site: StoreSite): AnyEndpoint {
+  const { editor, names, reader } = site;
+  const query = z.strictObject({
+    recursive: z.boolean().optional().describe('With its messages and the folders below.'),
+  });
+  return defineEndpoint({
+    method: 'DELETE',
+    path: folderPath,
+    conditions: ['If-Match'],
+    summary: 'Remove a folder for good; recursive=true if it is not empty',
+    group,
+    access,
+    params: schema.FolderParams,
+    query,
+    answer: z.object({ name: z.string(), folders: z.int(), messages: z.int(), size: z.int() }),
+    async handle({ params, query: { recursive = false }, request }) {
+      const mailbox = await names.parse(params);
+      const folder = folderOf(params);
+      const home = mailboxHref(names.describe(mailbox));
+      if (!request.confirmed) {
+        const going = (await reader.folders(mailbox)).filter(
+          ({ name }) => name === folder.name || name.startsWith(`${folder.name}.`),
+        );
+        const messages = going.reduce((sum, { total }) => sum + total, 0);
+        const below = going.length > 1 ? ` and ${counted(going.length - 1, 'folder')} below it` : '';
+        const question = `Delete the folder ${folder.name}${below}, with ${counted(messages, 'message')}, for good?`;
+        return ask(request, { question, fields: { _method: 'DELETE' }, label: 'Delete it', back: home });
+      }
+      const condition = asRead(site, mailbox, folder, request);
+      const { count, size, folders } = await editor.folders.remove(mailbox, folder, recursive, condition);
+      return respond({
+        model: { name: folder.name, folders, messages: count, size },
+        location: home,
+        notice: `${folder.name} was deleted, with ${counted(count, 'message')}.`,
+        audit: { action: 'folder.delete', selector: { folder: folder.name }, counts: { folders, messages: count } },
+      });
+    },
+  });
+}
+
+interface Done {
+  /** 200 if absent. */
+  readonly status?: number;
+  readonly action: string;
+  readonly notice: string;
+}
+
+async function described({ reader, names }: StoreSite, mailbox: MailboxName, folder: FolderName, done: Done) {
+  const { action, status = 200, notice } = done;
+  const model = (await reader.folders(mailbox)).find(({ name }) => name === folder.name);
+  const location = folderHref(names.describe(mailbox), folder.name);
+  return respond({ status, notice, model, location, audit: { action, selector: { folder: folder.name } } });
+}
+
+/** Where a folder keeps its own name: what makes that too long or impossible. */
+const blamed = ({ destinationParent }: { readonly destinationParent?: unknown }): string =>
+  destinationParent === undefined ? 'folder' : destinationField;
+
+function parentFolder(folder: FolderName): FolderName | null {
+  const above = parentOf(folder);
+  return above === null ? null : parseFolderName(above);
+}
+
+/** That there is a folder to put something into, or others below it: `invalid` else. */
+function isThere({ reader }: StoreSite, mailbox: MailboxName, parent: FolderName | null, pointer: string): Condition {
+  return async () => {
+    if (parent === null || parent.directory === '') return;
+    const all = await reader.mailboxFolders.list(mailbox);
+    if (!all.some(({ name: { name } }) => name === parent.name || name.startsWith(`${parent.name}.`))) {
+      throw problem('invalid', {
+        detail: `There is no folder ${parent.name} to put it into.`,
+        errors: [{ pointer, message: 'must be a folder of this mailbox' }],
+      });
+    }
+  };
+}

@@ -1,0 +1,79 @@
+import { type Cursor, readCursor, writeCursor } from './cursor.js';
+import type { OrderKey } from '../maildir/message-entry.js';
+
+/** One page of a list, as every list of the interface shows it. */
+export interface Page<T> {
+  readonly items: readonly T[];
+  /** After filters. */
+  readonly total: number;
+  readonly limit: number;
+  readonly nextCursor: string | null;
+  readonly prevCursor: string | null;
+}
+
+export interface PageRequest {
+  readonly limit: number;
+  readonly cursor?: string | undefined;
+}
+
+/**
+ * Cuts a page out of a sorted list.
+ * @param compare the order of `list`
+ * @throws Problem `bad-request` for a cursor that is none
+ */
+export function pageOf<T extends OrderKey>(
+  list: readonly T[],
+  request: PageRequest,
+  compare: (a: OrderKey, b: OrderKey) => number,
+): Page<T> {
+  const keyAt = (index: number): OrderKey => list[index] ?? nothing;
+  const { start, end, ...page } = cutOut({ length: list.length, keyAt, compare }, request);
+  return { ...page, items: list.slice(start, end), total: list.length, limit: request.limit };
+}
+
+const nothing: OrderKey = { receivedAt: 0, id: '' };
+
+/** A sorted list that is somewhere else. */
+export interface SortedList {
+  readonly length: number;
+  readonly keyAt: (index: number) => OrderKey;
+  readonly compare: (a: OrderKey, b: OrderKey) => number;
+}
+
+export interface Cut extends Pick<Page<unknown>, 'nextCursor' | 'prevCursor'> {
+  readonly start: number;
+  readonly end: number;
+}
+
+/** Where a page begins and ends. @throws Problem `bad-request` for a cursor that is none */
+export function cutOut(list: SortedList, request: PageRequest): Cut {
+  const cursor = request.cursor === undefined ? undefined : readCursor(request.cursor);
+  const place = cursor === undefined ? 0 : placeOf(list, cursor);
+  // What was in front of the cursor may be gone: then the first page is the answer, not an empty one.
+  const backwards = cursor?.side === 'before' && place > 0;
+  const start = backwards ? Math.max(0, place - request.limit) : cursor?.side === 'before' ? 0 : place;
+  const end = Math.min(list.length, backwards ? place : start + request.limit);
+  return {
+    start,
+    end,
+    nextCursor: end <= start || end >= list.length ? null : cursorAt('after', list.keyAt(end - 1)),
+    prevCursor: end <= start || start === 0 ? null : cursorAt('before', list.keyAt(start)),
+  };
+}
+
+function cursorAt(side: Cursor['side'], key: OrderKey): string {
+  return writeCursor({ side, receivedAt: key.receivedAt, id: key.id });
+}
+
+/** Index of the first element behind the cursor's side of its message, by bisection. */
+function placeOf({ length, keyAt, compare }: SortedList, cursor: Cursor): number {
+  let low = 0;
+  let high = length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    const order = compare(keyAt(middle), cursor);
+    if (order < 0 || (order === 0 && cursor.side === 'after')) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

@@ -1,0 +1,14 @@
+import { uniqueIdPattern } from '../../../core/disk/id.js';
+import { filesNamed, type OwnEntry, watchFolder } from '../../../core/disk/foreign-folder.js';
+import type { PluginContext } from '../../../core/plugin.js';
+import { isOwnCacheFile } from '../cache/file-sweep.js';
+import { sentNoteNames } from '../drafts/sent-note.js';
+
+/** Tells of what is none of ours in our folders beside the mailboxes. */
+export function watchStoreFolders(data: string, context: PluginContext): void {
+  const cache = { cache: isFolderOfCache, 'cache/folders': isOwnCacheFile };
+  watchFolder('cache', data, cache, context);
+  watchFolder('drafts', data, { drafts: filesNamed(uniqueIdPattern, ...sentNoteNames) }, context);
+}
+
+const isFolderOfCache: OwnEntry = (entry) => entry.isDirectory() && entry.name === 'folders';

@@ -1,0 +1,65 @@
+import { join } from 'node:path';
+import type { MailboxName } from '../../../core/contracts/mailboxes.js';
+import { problem } from '../../../core/problem.js';
+import type { Confinement } from '../../../core/disk/confinement.js';
+import type { FolderMessages } from '../folders/folder-messages.js';
+import { type FolderName, folderOfDirectory } from '../folders/folder-name.js';
+
+/** A folder that was there when it was looked for. */
+export interface MailboxFolder {
+  readonly mailbox: MailboxName;
+  readonly name: FolderName;
+  /** Absolute. */
+  readonly path: string;
+}
+
+/** Finds folders; what is in them is told by `messages`. */
+export class MailboxFolders {
+  readonly messages: FolderMessages;
+  readonly #confinement: Confinement;
+  readonly #pathOf: (mailbox: MailboxName) => string;
+
+  /** @param pathOf absolute path of a mailbox */
+  constructor(confinement: Confinement, messages: FolderMessages, pathOf: (mailbox: MailboxName) => string) {
+    this.#confinement = confinement;
+    this.messages = messages;
+    this.#pathOf = pathOf;
+  }
+
+  get confinement(): Confinement {
+    return this.#confinement;
+  }
+
+  /** Absolute path of the mailbox. @throws Problem `not-found` */
+  async mailbox(mailbox: MailboxName): Promise<string> {
+    if (await this.has(mailbox)) return this.#pathOf(mailbox);
+    throw problem('not-found', 'There is no such mailbox.');
+  }
+
+  has(mailbox: MailboxName): Promise<boolean> {
+    return this.#confinement.hasFolder(this.#pathOf(mailbox));
+  }
+
+  /** @throws Problem `not-found` */
+  async find(mailbox: MailboxName, name: FolderName): Promise<MailboxFolder> {
+    const root = await this.mailbox(mailbox);
+    if (name.directory === '') return { mailbox, name, path: root };
+    const path = join(root, name.directory);
+    if (await this.#confinement.hasFolder(path)) return { mailbox, name, path };
+    const other = (await this.list(mailbox)).find((folder) => folder.name.name === name.name);
+    if (other !== undefined) return other;
+    throw problem('not-found', 'There is no such folder.');
+  }
+
+  /** All folders but INBOX, unsorted; of two directories that show the same name, the one that we would write. */
+  async list(mailbox: MailboxName): Promise<readonly MailboxFolder[]> {
+    const root = await this.mailbox(mailbox);
+    const found = new Map<string, MailboxFolder>();
+    for (const entry of (await this.#confinement.list(root)) ?? []) {
+      const name = entry.isDirectory() ? folderOfDirectory(entry.name) : undefined;
+      if (name === undefined || (found.has(name.name) && !/^[\x20-\x7e]*$/.test(entry.name))) continue;
+      found.set(name.name, { mailbox, name, path: join(root, name.directory) });
+    }
+    return [...found.values()];
+  }
+}

@@ -1,0 +1,119 @@
+import { problem } from '../../../core/problem.js';
+
+/** What the name of a Maildir file says. */
+export interface MessageName {
+  /** The unique name without flags: the message's id, the same wherever it is moved inside of its folder. */
+  readonly id: string;
+  /** Letters behind `:2,`. */
+  readonly flags: string;
+  /** Bytes, from `S=`; undefined when the name does not say. */
+  readonly size: number | undefined;
+  /**
+   * Milliseconds since 1970, from the time in front of a name that Postern gave; undefined for one of another program: its
+   * time may be that of a migration, while the file keeps the received date (INTERNALDATE of IMAP) as its mtime.
+   */
+  readonly receivedAt: number | undefined;
+}
+
+const dot = 46;
+const comma = 44;
+const capitalM = 77;
+const longestTime = 11;
+const longestMicros = 6;
+const longestSize = 15;
+/** As `UniqueNames` makes them, also those of drafts. */
+const ownName = /^\d{1,11}\.M\d+P\d+Q\d+R[0-9a-f]{32}[.D]/;
+
+export function readMessageName(file: string): MessageName {
+  const scan = new NameScan();
+  scan.read(file);
+  const { idLength, flagsAt, size, receivedAt } = scan;
+  return {
+    id: file.slice(0, idLength),
+    flags: flagsAt < 0 ? '' : file.slice(flagsAt),
+    size: Number.isNaN(size) ? undefined : size,
+    receivedAt: Number.isNaN(receivedAt) ? undefined : receivedAt,
+  };
+}
+
+/** The sizes that a unique name tells, as they stand there: `,S=1,W=1`. */
+export function sizesIn(id: string): string {
+  return (id.match(/,[SW]=\d{1,15}(?=,|$)/g) ?? []).join('');
+}
+
+/** Reads one name after the other, and leaves nothing behind that would have to be cleared away: folders have many. */
+export class NameScan {
+  /** Characters of the unique name. */
+  idLength = 0;
+  /** Where the letters behind `:2,` begin; negative when there are none. */
+  flagsAt = -1;
+  /** Bytes; NaN when the name does not say. */
+  size = NaN;
+  /** Milliseconds since 1970; NaN for a name of another program. */
+  receivedAt = NaN;
+
+  read(file: string): void {
+    const colon = file.indexOf(':');
+    this.idLength = colon < 0 ? file.length : colon;
+    this.flagsAt = colon >= 0 && file.startsWith('2,', colon + 1) ? colon + 3 : -1;
+    this.size = sizeIn(file, this.idLength);
+    this.receivedAt = ownName.test(file) ? timeIn(file, this.idLength) : NaN;
+  }
+}
+
+function digitAt(text: string, at: number): number {
+  const digit = text.charCodeAt(at) - 48;
+  return digit >= 0 && digit <= 9 ? digit : -1;
+}
+
+function sizeIn(file: string, end: number): number {
+  const start = file.indexOf(',S=') + 3;
+  if (start < 3 || start >= end) return NaN;
+  let size = 0;
+  let at = start;
+  for (let digit = digitAt(file, at); digit >= 0; digit = digitAt(file, ++at)) size = size * 10 + digit;
+  const digits = at - start;
+  const ends = at === end || file.charCodeAt(at) === comma;
+  return ends && digits > 0 && digits <= longestSize ? size : NaN;
+}
+
+/** `<seconds>`, and behind a dot perhaps `M<microseconds>` among others. */
+function timeIn(file: string, end: number): number {
+  let seconds = 0;
+  let at = 0;
+  for (let digit = digitAt(file, at); digit >= 0; digit = digitAt(file, ++at)) seconds = seconds * 10 + digit;
+  if (at === 0 || at > longestTime) return NaN;
+  return seconds * 1000 + (file.charCodeAt(at) === dot ? microsecondsIn(file, at + 1, end) / 1000 : 0);
+}
+
+function microsecondsIn(file: string, start: number, end: number): number {
+  for (let at = start; at < end; at++) {
+    const code = file.charCodeAt(at);
+    if (code === dot || code === comma) return 0;
+    if (code !== capitalM || digitAt(file, at + 1) < 0) continue;
+    let micros = 0;
+    for (let n = 1; n <= longestMicros; n++) {
+      const digit = digitAt(file, at + n);
+      if (digit < 0) break;
+      micros = micros * 10 + digit;
+    }
+    return micros;
+  }
+  return 0;
+}
+
+/** Controls, characters that cannot be seen or turn the direction of writing, halves of surrogate pairs, separators. */
+const refused = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029/\\:]/u;
+
+/**
+ * Reads a message's id as it stands in a URL or body. It is only ever compared with names that a folder has.
+ * @throws Problem `bad-request`
+ */
+export function parseMessageId(text: string): string {
+  if (text === '' || text.startsWith('.') || refused.test(text) || Buffer.byteLength(text) > 255) {
+    throw problem('bad-request', {
+      detail: 'That is no message id: it is the unique name of the file, without flags.',
+    });
+  }
+  return text;
+}

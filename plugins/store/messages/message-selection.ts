@@ -1,0 +1,174 @@
+import { z } from 'zod';
+import type { MailboxName } from '../../../core/contracts/mailboxes.js';
+import { counted } from '../../../core/text/counted.js';
+import { isProblem, problem } from '../../../core/problem.js';
+import type { MessageFilter } from '../folders/folder-messages.js';
+import { type FolderName, parseFolderName } from '../folders/folder-name.js';
+import { parseMessageId } from '../maildir/message-name.js';
+import { Summary } from '../http/store-answer.js';
+import { FolderQuery } from '../http/store-query.js';
+import type { MessageSummary } from './message-summary.js';
+import type { StoreReader } from './store-reader.js';
+
+/** Bytes of a body that may name as many messages as one call takes. */
+export const selectionBytes = 2 * 1024 * 1024;
+const maxIds = 10_000;
+export const sampleSize = 10;
+
+/** A parser of the store as a schema: what it refuses is 422 with its place. */
+function parsed<T>(parse: (text: string) => T, meaning: string) {
+  return z
+    .string()
+    .max(1000)
+    .transform((text, context): T => {
+      try {
+        return parse(text);
+      } catch (error) {
+        if (!isProblem(error)) throw error;
+        context.addIssue({ code: 'custom', message: error.details.detail ?? 'invalid' });
+        return z.NEVER;
+      }
+    })
+    .describe(meaning);
+}
+
+export const FolderField = parsed(parseFolderName, 'Maildir++ name, levels separated by a dot.');
+
+const filterShape = FolderQuery.pick({ q: true, unread: true, flagged: true, since: true, before: true }).extend({
+  all: z.literal(true).optional().describe('Every message of the folder; stands alone.'),
+});
+
+const Filter = filterShape.superRefine(({ all, q, ...others }, context) => {
+  const criteria = [q === '' ? undefined : q, ...Object.values(others)].filter((value) => value !== undefined).length;
+  if ((all === true) !== criteria > 0) return;
+  const message = all === true ? 'all stands alone' : 'must name a criterion, or all: true';
+  context.addIssue({ code: 'custom', message });
+});
+
+/** What a form has in one field: the query of the folder's list. */
+const WrittenFilter = z
+  .string()
+  .max(2000)
+  .transform((text, context) => {
+    if (text === '') return undefined;
+    const words: Readonly<Record<string, boolean>> = { true: true, false: false };
+    const fields = [...new URLSearchParams(text)].map(([name, value]): [string, string | boolean] => [
+      name,
+      name === 'q' ? value : (words[value] ?? value),
+    ]);
+    const result = Filter.safeParse(Object.fromEntries(fields));
+    if (result.success) return result.data;
+    context.addIssue({ code: 'custom', message: result.error.issues[0]?.message ?? 'invalid' });
+    return z.NEVER;
+  });
+
+/** A filter as a form carries it; what a list has beside it, such as its order, chooses nothing. */
+export function writtenFilter({
+  q,
+  unread,
+  flagged,
+  since,
+  before,
+  all,
+}: MessageFilter & { readonly all?: true | undefined }): string {
+  const fields = { q, unread, flagged, since: momentOf(since), before: momentOf(before), all };
+  const given = Object.entries(fields).filter(([, value]) => value !== undefined && value !== '');
+  return new URLSearchParams(given.map(([name, value]): [string, string] => [name, String(value)])).toString();
+}
+
+const momentOf = (time: number | undefined): string | undefined =>
+  time === undefined ? undefined : new Date(time).toISOString();
+
+/** Which messages: by their ids or by a filter, never both and never neither. */
+export const selectionFields = {
+  messageIds: z
+    .array(parsed(parseMessageId, 'Unique name of a message, without flags.'))
+    .min(1)
+    .optional()
+    .describe(`At most ${maxIds} ids; one that occurs twice counts once.`),
+  filter: z.union([Filter, WrittenFilter]).optional().describe('Messages that fit, instead of ids.'),
+  expect: z.int().min(0).optional().describe('How many must fit the filter; another number is 409.'),
+  dryRun: z.boolean().optional().describe('Only count, and show some of them.'),
+};
+
+interface Chosen {
+  readonly messageIds?: readonly string[] | undefined;
+  readonly filter?: MessageFilter | undefined;
+}
+
+/** For `superRefine` of a body with those fields. */
+export function oneSelector({ messageIds, filter }: Chosen, context: z.RefinementCtx): void {
+  if ((messageIds === undefined) !== (filter === undefined)) return;
+  const message =
+    filter === undefined
+      ? 'select at least one message, by messageIds or a filter'
+      : 'name messageIds or a filter, not both';
+  context.addIssue({ code: 'custom', path: ['messageIds'], message });
+}
+
+/** Messages that were chosen. */
+export interface Selection {
+  readonly ids: readonly string[];
+}
+
+export interface SelectionRequest extends Chosen {
+  readonly expect?: number | undefined;
+}
+
+/** @throws Problem `not-found`, `too-large`, `conflict` when it is another number than expected, `invalid` */
+export async function select(
+  reader: StoreReader,
+  mailbox: MailboxName,
+  folder: FolderName,
+  request: SelectionRequest,
+): Promise<Selection> {
+  const { messageIds, filter = {}, expect } = request;
+  if (messageIds !== undefined) {
+    if (messageIds.length > maxIds) throw problem('too-large', `One call takes ${maxIds} messages at most.`);
+    return { ids: [...new Set(messageIds)] };
+  }
+  const { ids } = await reader.matching(mailbox, folder, filter);
+  expectCount(ids.length, expect);
+  return { ids };
+}
+
+/** @throws Problem `conflict` */
+export function expectCount(count: number, expected: number | undefined): void {
+  if (expected === undefined || expected === count) return;
+  throw problem(
+    'conflict',
+    `You expected ${counted(expected, 'message')}, now there ${count === 1 ? 'is' : 'are'} ${count}. Look again first.`,
+  );
+}
+
+/** What a dry run adds to an answer. */
+export const previewAnswer = {
+  dryRun: z.literal(true).optional(),
+  sample: z.array(Summary).optional().describe(`At most ${sampleSize} of the messages.`),
+};
+
+/** What would be touched. */
+export interface Preview {
+  readonly dryRun: true;
+  readonly count: number;
+  readonly notFound: readonly string[];
+  readonly sample: readonly MessageSummary[];
+}
+
+/** @throws Problem `not-found` */
+export async function preview(
+  reader: StoreReader,
+  mailbox: MailboxName,
+  folder: FolderName,
+  ids: readonly string[],
+): Promise<Preview> {
+  const place = await reader.mailboxFolders.find(mailbox, folder);
+  const { byId } = await reader.mailboxFolders.messages.locate(place, ids);
+  const present = ids.filter((id) => byId.has(id));
+  return {
+    dryRun: true,
+    count: present.length,
+    notFound: ids.filter((id) => !byId.has(id)),
+    sample: await reader.summaries(place, present.slice(0, sampleSize)),
+  };
+}

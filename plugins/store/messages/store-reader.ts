@@ -1,0 +1,254 @@
+import { LRUCache } from 'lru-cache';
+import type { Clock } from '../../../core/clock.js';
+import type { MailboxName } from '../../../core/contracts/mailboxes.js';
+import { problem } from '../../../core/problem.js';
+import { Confinement } from '../../../core/disk/confinement.js';
+import type { FolderTask } from '../cache/folder-task.js';
+import { FolderThread } from '../cache/folder-thread.js';
+import { readCursor } from '../http/cursor.js';
+import { FolderMessages, type ListingRequest, type Matching, type MessageFilter } from '../folders/folder-messages.js';
+import type { FolderName } from '../folders/folder-name.js';
+import { folderVersion } from '../folders/folder-stamp.js';
+import { describeFolder, type FolderProperties, type FolderSummary, FolderTree } from '../folders/folder-tree.js';
+import { isDomain, localOfFolder, mailboxFolder } from '../maildir/mailbox-name.js';
+import { type MailboxFolder, MailboxFolders } from '../maildir/mailbox-folder.js';
+import { type MessageFile, openMessage, readHead } from '../maildir/message-file.js';
+import { isUnparsed, MessageParser, type ParserLimits } from '../mime/message-parser.js';
+import type { MessageSummary } from './message-summary.js';
+import { type MessageView, viewMessage } from './message-view.js';
+import type { DraftContent } from '../drafts/draft-content.js';
+import type { Page } from '../http/page.js';
+import type { HtmlDocument, PartBytes } from '../mime/parse-task.js';
+
+/** A message by where it is. */
+export interface MessagePlace {
+  readonly mailbox: MailboxName;
+  readonly folder: FolderName;
+  readonly id: string;
+}
+
+/** One page of a folder's messages. */
+export interface FolderPage extends Page<MessageSummary> {
+  readonly folder: FolderSummary;
+  /** False when a search stopped at its limit: older messages were not looked at. */
+  readonly searchedAll: boolean;
+}
+
+/** The beginning of a message as it lies on the disk. */
+export interface RawHead {
+  readonly bytes: Buffer;
+  /** There is more. */
+  readonly cut: boolean;
+}
+
+const rawHeadBytes = 256 * 1024;
+/** Rows of pages; each is about a kilobyte. */
+const rowsRemembered = 5000;
+
+export interface StoreReaderInput {
+  /** Absolute, resolved folder of the mailboxes; it exists. */
+  readonly root: string;
+  readonly clock: Clock;
+  readonly parser?: Partial<ParserLimits>;
+  readonly cache?: FolderCacheInput;
+}
+
+export interface FolderCacheInput extends Partial<CacheLimits> {
+  /** One that others use as well, and that somebody else ends. */
+  readonly thread?: FolderThread;
+  /** Absolute path of the folder for the files; without it nothing is kept on the disk. */
+  readonly files?: string;
+}
+
+export interface CacheLimits {
+  /** Bytes of memory for what is known of folders. */
+  readonly memoryBytes: number;
+  /** Bytes of all files. */
+  readonly diskBytes: number;
+  /** Messages; smaller folders are read again after a restart. */
+  readonly keptFrom: number;
+}
+
+export const cacheLimits: CacheLimits = { memoryBytes: 64 * 2 ** 20, diskBytes: 2 ** 30, keptFrom: 200 };
+
+/** The reading side of the store: it changes nothing, and trusts nothing that it reads. */
+export class StoreReader {
+  readonly #confinement: Confinement;
+  readonly #folders: MailboxFolders;
+  /** Pages that were asked for last; a version of a folder has the same ones for ever. */
+  readonly #pages = new LRUCache<string, FolderPage>({
+    maxSize: rowsRemembered,
+    sizeCalculation: ({ items }) => items.length + 1,
+  });
+  readonly #site: FolderTask['site'];
+  readonly #thread: FolderThread;
+  readonly #ownsThread: boolean;
+  readonly #tree: FolderTree;
+  readonly #parser: MessageParser;
+  readonly #clock: Clock;
+
+  private constructor(confinement: Confinement, { clock, parser, cache = {} }: StoreReaderInput) {
+    const { thread = new FolderThread(), files = null, ...limits } = cache;
+    this.#site = { ...cacheLimits, ...limits, root: confinement.root, files };
+    this.#thread = thread;
+    this.#ownsThread = cache.thread === undefined;
+    this.#confinement = confinement;
+    const messages = new FolderMessages({ thread, site: this.#site, clock });
+    this.#folders = new MailboxFolders(confinement, messages, (mailbox) => mailboxFolder(confinement.root, mailbox));
+    this.#tree = new FolderTree(this.#folders);
+    this.#parser = new MessageParser(parser);
+    this.#clock = clock;
+  }
+
+  static async open(input: StoreReaderInput): Promise<StoreReader> {
+    return new StoreReader(await Confinement.of(input.root), input);
+  }
+
+  async close(): Promise<void> {
+    await this.#parser.close();
+    await this.#thread.release(this.#site);
+    if (this.#ownsThread) await this.#thread.close();
+  }
+
+  /** For those who change what is in folders. */
+  get mailboxFolders(): MailboxFolders {
+    return this.#folders;
+  }
+
+  /** Domains that have a folder, sorted. */
+  async domains(): Promise<readonly string[]> {
+    const found = (await this.#confinement.list(this.#confinement.root)) ?? [];
+    return found
+      .filter((entry) => entry.isDirectory() && isDomain(entry.name))
+      .map(({ name }) => name)
+      .sort();
+  }
+
+  /** A domain as a request writes it. @throws Problem `bad-request` */
+  domainOf(written: string): string {
+    const domain = written.toLowerCase();
+    if (!isDomain(domain)) throw problem('bad-request', 'The domain must be a host name in ASCII.');
+    return domain;
+  }
+
+  /** Mailboxes of a domain, sorted; undefined when the domain has no folder. */
+  async mailboxes(domain: string): Promise<readonly MailboxName[] | undefined> {
+    if (!isDomain(domain)) return undefined;
+    const found = await this.#confinement.list(`${this.#confinement.root}/${domain}`);
+    return found
+      ?.filter((entry) => entry.isDirectory())
+      .map((entry) => localOfFolder(entry.name))
+      .filter((user) => user !== undefined)
+      .toSorted()
+      .map((user) => ({ postern: 'mailbox-name', domain, user }));
+  }
+
+  async countMailboxes(): Promise<{ readonly domains: number; readonly mailboxes: number }> {
+    const domains = await this.domains();
+    let mailboxes = 0;
+    for (const domain of domains) mailboxes += (await this.mailboxes(domain))?.length ?? 0;
+    return { domains: domains.length, mailboxes };
+  }
+
+  /** @throws Problem `not-found` */
+  folders(mailbox: MailboxName): Promise<readonly FolderSummary[]> {
+    return this.#tree.list(mailbox);
+  }
+
+  /** @throws Problem `not-found` */
+  async properties(mailbox: MailboxName, folder: FolderName): Promise<FolderProperties> {
+    return this.#tree.properties(await this.#folders.find(mailbox, folder));
+  }
+
+  /** @throws Problem `not-found`, `bad-request` */
+  async list(mailbox: MailboxName, name: FolderName, request: ListingRequest): Promise<FolderPage> {
+    if (request.cursor !== undefined) readCursor(request.cursor);
+    const folder = await this.#folders.find(mailbox, name);
+    const version = await folderVersion(folder.path, this.#clock.now());
+    const key = JSON.stringify([folder.path, version, request]);
+    const known = version === undefined ? undefined : this.#pages.get(key);
+    if (known !== undefined) return known;
+    const { totals, ...listing } = await this.#folders.messages.list(folder, request);
+    const page = { ...listing, folder: describeFolder(folder, totals) };
+    // The folder may have changed since: only what is of that version is remembered.
+    const isThat = version !== undefined && version === (await folderVersion(folder.path, this.#clock.now()));
+    if (isThat && page.searchedAll) this.#pages.set(key, page);
+    return page;
+  }
+
+  /** All messages that fit. @throws Problem `not-found` */
+  async matching(mailbox: MailboxName, name: FolderName, filter: MessageFilter): Promise<Matching> {
+    return this.#folders.messages.matching(await this.#folders.find(mailbox, name), filter);
+  }
+
+  /** In the order of the ids; messages that are gone meanwhile are left out. */
+  summaries(folder: MailboxFolder, ids: readonly string[]): Promise<readonly MessageSummary[]> {
+    return this.#folders.messages.summaries(folder, ids);
+  }
+
+  /** Changes with the folder; undefined while it may be changing. @throws Problem `not-found` */
+  async version(mailbox: MailboxName, name: FolderName): Promise<string | undefined> {
+    const { path } = await this.#folders.find(mailbox, name);
+    return folderVersion(path, this.#clock.now());
+  }
+
+  /** @throws Problem `not-found` */
+  view(place: MessagePlace): Promise<MessageView> {
+    return this.#reading(place, async (file, folder) => {
+      const [summary] = await this.#folders.messages.summaries(folder, [file.entry.id]);
+      if (summary === undefined) throw problem('not-found', 'There is no such message in this folder.');
+      return viewMessage(this.#parser, file, summary);
+    });
+  }
+
+  /** The sanitised HTML body. @throws Problem `not-found`, `unavailable` */
+  html(place: MessagePlace, remote: boolean): Promise<HtmlDocument> {
+    return this.#reading(place, async ({ handle, size }) => {
+      const found = await this.#parser.parse<'html'>({ kind: 'html', fd: handle.fd, size, remote });
+      if (isUnparsed(found)) throw problem('not-found', 'This message could not be parsed; its raw form can be read.');
+      return found;
+    });
+  }
+
+  /** A message that is open, as an editor sees it. @throws Problem `conflict`, `unavailable` */
+  async draft({ handle, size }: MessageFile): Promise<DraftContent> {
+    const found = await this.#parser.parse<'draft'>({ kind: 'draft', fd: handle.fd, size });
+    if (isUnparsed(found)) throw problem('conflict', 'This draft could not be parsed; its raw form can be replaced.');
+    return found;
+  }
+
+  /** One MIME part, decoded. @throws Problem `not-found`, `unavailable` */
+  part(place: MessagePlace, part: string): Promise<PartBytes & { readonly bytes: Uint8Array }> {
+    return this.#reading(place, (file) => this.partOf(file, part));
+  }
+
+  /** The same of a message that is open. */
+  async partOf({ handle, size }: MessageFile, part: string): Promise<PartBytes & { readonly bytes: Uint8Array }> {
+    const found = await this.#parser.parse<'part'>({ kind: 'part', fd: handle.fd, size, part });
+    if (isUnparsed(found)) throw problem('not-found', 'This message could not be parsed; its raw form can be read.');
+    if (found.bytes === null) throw problem('not-found', 'There is no such part in this message.');
+    return { ...found, bytes: found.bytes };
+  }
+
+  /** @throws Problem `not-found` */
+  rawHead(place: MessagePlace): Promise<RawHead> {
+    return this.#reading(place, async (file) => {
+      return { bytes: await readHead(file, rawHeadBytes), cut: file.size > rawHeadBytes };
+    });
+  }
+
+  /** The message, open; the caller closes it. @throws Problem `not-found` */
+  async open({ mailbox, folder, id }: MessagePlace): Promise<MessageFile> {
+    return openMessage(this.#folders, await this.#folders.find(mailbox, folder), id);
+  }
+
+  async #reading<T>(place: MessagePlace, read: (file: MessageFile, folder: MailboxFolder) => Promise<T>): Promise<T> {
+    const folder = await this.#folders.find(place.mailbox, place.folder);
+    const file = await openMessage(this.#folders, folder, place.id);
+    try {
+      return await read(file, folder);
+    } finally {
+      await file.handle.close();
+    }
+  }
+}

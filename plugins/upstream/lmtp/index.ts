@@ -1,0 +1,79 @@
+import { directory } from '../../../core/contracts/directory.js';
+import { configuration } from '../../../core/contracts/server.js';
+import { hostRoutes } from '../../../core/dns/host-routes.js';
+import { definePlugin } from '../../../core/plugin.js';
+import { problem } from '../../../core/problem.js';
+import { LiveTransactions } from '../live-transactions.js';
+import { upstreamSettings } from '../options.js';
+import type { UpstreamSettings } from '../settings.js';
+import { UpstreamCounts } from '../upstream-counts.js';
+import { UpstreamShelf } from '../upstream-shelf.js';
+import { explainUpstream, upstreamHealth } from '../upstream-state.js';
+import { upstreamTarget } from '../upstream-target.js';
+import { asMailbox, lmtpHook, lmtpTarget } from './lmtp-hook.js';
+import { LmtpOptions, type LmtpSettings, type RouteSettings } from './options.js';
+import { RouteTable } from './route-table.js';
+import { lmtpEndpoints } from './routes.js';
+
+/** The longest that anything may be allowed to wait for an answer to RCPT. */
+const longestAnswerMs = 310_000;
+
+/** Domains and users whose mailboxes are on an LMTP server. */
+export const lmtp = definePlugin({
+  name: 'lmtp',
+  options: LmtpOptions,
+  needs: { configuration },
+  uses: { directory },
+  setup({ smtp, http, metrics, health, clock, log, onClose }, { options, configuration, directory }) {
+    const shelf = new UpstreamShelf({ finder: hostRoutes(clock), helloName: configuration.hostname, clock });
+    const live = new LiveTransactions();
+    let table = new RouteTable({ routes: [] });
+    const use = (settings: LmtpSettings): void => {
+      if (directory === undefined) refuseDirectory(settings);
+      table = new RouteTable(settings);
+      shelf.use(new Map(table.routes.map(({ name, settings: route }) => [name, serversOf(route)])));
+    };
+    use(options);
+    onClose(() => shelf.close());
+    const counts = new UpstreamCounts(metrics, shelf, {
+      prefix: 'lmtp',
+      label: 'route',
+      names: () => table.routes.map(({ name }) => name),
+    });
+
+    smtp.on(
+      'rcptTo',
+      { order: 'route', before: ['client-queue', 'users'], timeLimitMs: longestAnswerMs },
+      lmtpHook({ table: () => table, directory, shelf, live, counts, clock }),
+    );
+    smtp.deliverTo(
+      lmtpTarget,
+      upstreamTarget({
+        upstream: (route) => shelf.get(route),
+        live: (transaction, route) => live.find(transaction, route),
+        known: asMailbox,
+        handed: (handed) => counts.handed(handed),
+        log,
+        explain: ({ destination }) => explainUpstream(destination, shelf, 'route'),
+      }),
+    );
+    smtp.watch('ended', ({ transaction }) => live.end(transaction));
+    health.check('lmtp', () => upstreamHealth(shelf, 'route'));
+    http.navigate({ title: 'LMTP', href: '/lmtp', order: 28, role: 'read' });
+    http.mount(lmtpEndpoints({ table: () => table, shelf, counts }));
+    return {
+      reconfigure(changed: LmtpSettings) {
+        use(changed);
+        log.info({ routes: table.routes.length }, 'the routes of lmtp are in force');
+      },
+    };
+  },
+});
+
+const serversOf = ({ tlsVerify: verify, ...route }: RouteSettings): UpstreamSettings =>
+  upstreamSettings({ ...route, verify }, { protocol: 'lmtp' });
+
+function refuseDirectory({ routes }: LmtpSettings): void {
+  if (routes.every(({ verify }) => verify !== 'directory')) return;
+  throw problem('invalid', 'plugins.lmtp.routes: verify "directory" needs a plugin that knows users, such as users.');
+}

@@ -1,0 +1,63 @@
+import { z } from 'zod';
+import { defineEndpoint, type AnyEndpoint } from '../../../core/http/endpoint.js';
+import type { HostState } from '../upstream.js';
+import type { UpstreamCounts } from '../upstream-counts.js';
+import type { UpstreamShelf } from '../upstream-shelf.js';
+import type { LmtpRoute, RouteTable } from './route-table.js';
+
+export interface LmtpSite {
+  readonly table: () => RouteTable;
+  readonly shelf: Pick<UpstreamShelf, 'get'>;
+  readonly counts: Pick<UpstreamCounts, 'of'>;
+}
+
+const Route = z.object({
+  name: z.string(),
+  domains: z.array(z.string()),
+  users: z.array(z.string()),
+  verify: z.string(),
+  tls: z.string(),
+  signsIn: z.boolean(),
+  hosts: z.array(
+    z.object({
+      host: z.string(),
+      port: z.int(),
+      state: z.enum(['closed', 'open', 'half-open']).describe('Of the breaker; `open`: passed over'),
+      why: z.string().nullable(),
+      retryAfter: z.int().describe('Seconds'),
+    }),
+  ),
+  counts: z.object({
+    matched: z.int(),
+    accepted: z.int(),
+    refused: z.int(),
+    deferred: z.int(),
+    messages: z.int(),
+    bytes: z.int(),
+  }),
+});
+
+/** The routes with their counts and servers. */
+export function lmtpEndpoints(site: LmtpSite): readonly AnyEndpoint[] {
+  return [
+    defineEndpoint({
+      method: 'GET',
+      path: '/lmtp',
+      summary: 'Domains and users whose mailboxes are on LMTP servers, with counts',
+      group: 'Proxy',
+      access: 'read',
+      answer: z.object({ routes: z.array(Route) }),
+      view: 'lmtp.njk',
+      cache: 'no-store',
+      handle: () => ({ routes: site.table().routes.map((route) => routeAnswer(route, site)) }),
+    }),
+  ];
+}
+
+function routeAnswer({ name, settings }: LmtpRoute, { shelf, counts }: LmtpSite) {
+  const { domains, users, verify, tls, auth } = settings;
+  const hosts: readonly HostState[] = shelf.get(name)?.states() ?? [];
+  const { matched, accepted, refused, deferred, messages, bytes } = counts.of(name);
+  const counted = { matched, accepted, refused, deferred, messages, bytes };
+  return { name, domains, users, verify, tls, signsIn: auth !== undefined, hosts, counts: counted };
+}

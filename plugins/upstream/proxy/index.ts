@@ -1,0 +1,71 @@
+import { relayQueue } from '../../../core/contracts/relay-queue.js';
+import { configuration } from '../../../core/contracts/server.js';
+import { hostRoutes } from '../../../core/dns/host-routes.js';
+import { definePlugin } from '../../../core/plugin.js';
+import { LiveTransactions } from '../live-transactions.js';
+import { upstreamSettings } from '../options.js';
+import { UpstreamCounts } from '../upstream-counts.js';
+import { UpstreamShelf } from '../upstream-shelf.js';
+import { explainUpstream, upstreamHealth } from '../upstream-state.js';
+import { upstreamTarget } from '../upstream-target.js';
+import { ProxyOptions, type ProxySettings } from './options.js';
+import { proxyHook, proxyTarget } from './proxy-hook.js';
+import { proxyEndpoints } from './routes.js';
+import { RuleBook } from './rule-book.js';
+
+/** The longest that anything may be allowed to wait for an answer to RCPT. */
+const longestAnswerMs = 310_000;
+
+/** Mail that is handed on to other servers while its client waits: their answers are its answers. */
+export const proxy = definePlugin({
+  name: 'proxy',
+  options: ProxyOptions,
+  needs: { configuration },
+  uses: { relayQueue },
+  setup({ smtp, http, metrics, health, clock, log, onClose }, { options, configuration, relayQueue }) {
+    const shelf = new UpstreamShelf({ finder: hostRoutes(clock), helloName: configuration.hostname, clock });
+    const live = new LiveTransactions();
+    let book = new RuleBook({ rules: [] });
+    const use = (settings: ProxySettings): void => {
+      book = new RuleBook(settings);
+      shelf.use(new Map(book.rules.map(({ name, settings: rule }) => [name, upstreamSettings(rule, rule)])));
+      for (const { name } of book.rules.filter((rule) => rule.takesEverything)) {
+        log.warn({ rule: name }, 'this proxy rule has no condition: it relays all mail of everybody');
+      }
+    };
+    use(options);
+    onClose(() => shelf.close());
+    const counts = new UpstreamCounts(metrics, shelf, {
+      prefix: 'proxy',
+      label: 'rule',
+      names: () => book.rules.map(({ name }) => name),
+    });
+
+    smtp.on(
+      'rcptTo',
+      { order: 'route', before: ['client-queue', 'lmtp', 'users'], timeLimitMs: longestAnswerMs },
+      proxyHook({ book: () => book, shelf, live, counts, hasQueue: relayQueue !== undefined, clock }),
+    );
+    smtp.deliverTo(
+      proxyTarget,
+      upstreamTarget({
+        upstream: (rule) => shelf.get(rule),
+        live: (transaction, rule) => live.find(transaction, rule),
+        handed: (handed) => counts.handed(handed),
+        log,
+        explain: ({ destination }) => explainUpstream(destination, shelf, 'rule'),
+      }),
+    );
+    smtp.watch('ended', ({ transaction }) => live.end(transaction));
+    smtp.watch('closed', ({ session }) => shelf.forget(session));
+    health.check('proxy', () => upstreamHealth(shelf, 'rule'));
+    http.navigate({ title: 'Proxy', href: '/proxy', order: 27, role: 'read' });
+    http.mount(proxyEndpoints({ book: () => book, shelf, counts }));
+    return {
+      reconfigure(changed: ProxySettings) {
+        use(changed);
+        log.info({ rules: book.rules.length }, 'the rules of proxy are in force');
+      },
+    };
+  },
+});

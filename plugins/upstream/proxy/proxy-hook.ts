@@ -1,0 +1,67 @@
+import type { Clock } from '../../../core/clock.js';
+import type { Hook, StageInput } from '../../../core/pipeline/hook.js';
+import type { Transaction } from '../../../core/pipeline/transaction.js';
+import type { LiveTransactions } from '../live-transactions.js';
+import { rcptVerdict } from '../rcpt-verdict.js';
+import type { UpstreamCounts } from '../upstream-counts.js';
+import type { UpstreamShelf } from '../upstream-shelf.js';
+import { defer, next, reject, route, type Hop, type Verdict } from '../../../core/pipeline/verdict.js';
+import type { ProxyRule } from './rule.js';
+import { candidateOf } from './rule.js';
+import type { RuleBook } from './rule-book.js';
+
+export const proxyTarget = 'proxy';
+
+export interface ProxyHookInput {
+  readonly book: () => RuleBook;
+  readonly shelf: UpstreamShelf;
+  readonly live: LiveTransactions;
+  readonly counts: UpstreamCounts;
+  /** Whether there is a queue that takes what cannot be sent at once. */
+  readonly hasQueue: boolean;
+  readonly clock: Clock;
+}
+
+type Asked = StageInput['rcptTo'];
+
+/** A recipient that a rule matches is asked for at the server of the rule, and that one's answer is the client's. */
+export function proxyHook(input: ProxyHookInput): Hook<'rcptTo'> {
+  return (asked) => {
+    const { transaction, address } = asked;
+    const rule = input.book().find(candidateOf(transaction, address));
+    const first = firstRule(input.book(), transaction);
+    if (rule === undefined) return first === undefined ? next() : forOthers(input, first, asked);
+    const isSecond = first !== undefined && first.name !== rule.name;
+    if (isSecond && (rule.settings.split === 'defer' || !input.hasQueue)) {
+      return defer(450, '4.5.3', 'Send this recipient in a message of its own');
+    }
+    return ask(input, rule, asked, isSecond);
+  };
+}
+
+/** The rule whose server is in line with the client: it has taken a recipient, and no hook behind it has refused him. */
+function firstRule(book: RuleBook, { recipients }: Transaction): ProxyRule | undefined {
+  const hop = recipients.find((recipient) => recipient.hop?.target === proxyTarget)?.hop;
+  return hop && book.byName(hop.destination);
+}
+
+function forOthers(input: ProxyHookInput, first: ProxyRule, asked: Asked): Verdict | Promise<Verdict> {
+  const { recipients } = first.settings;
+  if (recipients === 'reject') return reject(550, '5.7.1', 'Not in one message with the recipients before');
+  return recipients === 'accept' ? ask(input, first, asked, false) : next();
+}
+
+function ask(input: ProxyHookInput, rule: ProxyRule, asked: Asked, isSecond: boolean): Verdict | Promise<Verdict> {
+  const { transaction } = asked;
+  const hop: Hop = { target: proxyTarget, destination: rule.name };
+  const way: Hop = isSecond ? { target: 'relay', destination: `target:${proxyTarget}`, data: { hop } } : hop;
+  const upstream = input.shelf.get(rule.name);
+  if (upstream === undefined) return defer(451, '4.4.4', 'This rule has no servers');
+  if (transaction.session.dryRun === true) return route(way);
+  const live = input.live.at(transaction, rule.name, upstream);
+  const { counts, clock } = input;
+  return rcptVerdict(live.rcpt(asked.address, asked.dsn), way, {
+    clock,
+    answered: (answer, ms) => counts.answered(rule.name, answer === 'accepted' && isSecond ? 'spooled' : answer, ms),
+  });
+}

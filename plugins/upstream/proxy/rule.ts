@@ -1,0 +1,96 @@
+import { compilePattern } from '../../../core/text/pattern.js';
+import type { Address } from '../../../core/mime/address.js';
+import type { SmtpSession, Transaction } from '../../../core/pipeline/transaction.js';
+import { ipCondition } from './ip-condition.js';
+import { nameOf, type RuleSettings } from './options.js';
+
+export type Direction = 'in' | 'out';
+
+/** What a rule looks at. */
+export interface Candidate {
+  readonly ip: string;
+  /** Empty when the client has not said hello. */
+  readonly ehlo: string;
+  /** Empty for the null reverse-path. */
+  readonly mail: string;
+  readonly rcpt: string;
+  readonly direction: Direction;
+}
+
+type Key = 'direction' | 'ip' | 'ehlo' | 'mail' | 'rcpt';
+
+interface Condition {
+  readonly key: Key;
+  readonly written: string;
+  readonly holds: (candidate: Candidate) => boolean;
+}
+
+/** A rule ready to be asked: all conditions that are given must hold. */
+export class ProxyRule {
+  readonly name: string;
+  readonly settings: RuleSettings;
+  readonly #conditions: readonly Condition[];
+
+  constructor(settings: RuleSettings, index: number) {
+    this.name = nameOf(settings, index);
+    this.settings = settings;
+    this.#conditions = conditionsOf(settings);
+  }
+
+  /** True when it says nothing of whom it is for. */
+  get takesEverything(): boolean {
+    return this.#conditions.length === 0;
+  }
+
+  matches(candidate: Candidate): boolean {
+    return this.#conditions.every(({ holds }) => holds(candidate));
+  }
+
+  /** What does not hold, in words; empty when it matches. */
+  whyNot(candidate: Candidate): readonly string[] {
+    return this.#conditions.filter(({ holds }) => !holds(candidate)).map((one) => sentenceOf(one, candidate));
+  }
+}
+
+function conditionsOf({ ip, ehlo, mail, rcpt, direction }: RuleSettings): readonly Condition[] {
+  const conditions: Condition[] = [];
+  const add = (key: Key, written: string | undefined, holds: (text: string) => boolean): void => {
+    if (written !== undefined) conditions.push({ key, written, holds: (candidate) => holds(candidate[key]) });
+  };
+  add('direction', direction === 'both' ? undefined : direction, (is) => is === direction);
+  if (ip !== undefined) add('ip', ip, ipCondition(ip));
+  for (const [key, written] of [
+    ['rcpt', rcpt],
+    ['mail', mail],
+    ['ehlo', ehlo],
+  ] as const) {
+    if (written === undefined) continue;
+    const pattern = compilePattern(written, { ignoreCase: true });
+    add(key, written, (text) => pattern.matches(text));
+  }
+  return conditions;
+}
+
+const longestShown = 100;
+
+function sentenceOf({ key, written }: Condition, candidate: Candidate): string {
+  const value = candidate[key];
+  const shown = value.length > longestShown ? `${value.slice(0, longestShown)}…` : value;
+  if (key === 'direction') return `The mail goes ${shown}, and the rule is for ${written}.`;
+  return `${key} is ${shown === '' ? 'empty' : shown}, and the rule wants ${written}.`;
+}
+
+export function candidateOf({ session, reversePath }: Transaction, address: Address): Candidate {
+  return {
+    ip: session.remote.address,
+    ehlo: session.hello?.name ?? '',
+    mail: reversePath?.address ?? '',
+    rcpt: address.address,
+    direction: directionOf(session),
+  };
+}
+
+/** Mail of whoever has signed in, and of this server itself, goes out. */
+export function directionOf({ listener, user, internal }: SmtpSession): Direction {
+  return listener.mode === 'submission' || user !== undefined || internal === true ? 'out' : 'in';
+}

@@ -1,0 +1,143 @@
+import { isIP } from 'node:net';
+import type { Clock } from '../../core/clock.js';
+import type { HopFinder, NextHop } from '../../core/dns/next-hop.js';
+import type { CallOptions, ClientIdentity, Destination } from '../../core/smtp/client/destination.js';
+import {
+  clientFailure,
+  isAtMessage,
+  isClientFailure,
+  localFailure,
+  timeoutFailure,
+  type ClientFailure,
+  type FailureKind,
+} from '../../core/smtp/client/failure.js';
+import { openSession } from '../../core/smtp/client/opening.js';
+import { ClientPool } from '../../core/smtp/client/pool.js';
+import type { Lease } from '../../core/smtp/client/pooling.js';
+import type { SmtpSession } from '../../core/pipeline/transaction.js';
+import { Breaker } from './breaker.js';
+import { IdentifiedSessions } from './identified-sessions.js';
+import type { UpstreamSettings } from './settings.js';
+
+export interface UpstreamGround {
+  readonly finder: Pick<HopFinder, 'forHosts'>;
+  readonly helloName: string;
+  readonly clock: Clock;
+}
+
+export interface Call {
+  readonly signal: AbortSignal;
+  /** Whose connection it is, where each client has its own. */
+  readonly client?: { readonly session: SmtpSession; readonly identity: ClientIdentity };
+}
+
+/** One server of an upstream: its addresses, its kept connections, and whether it answers. */
+export class UpstreamHost {
+  readonly name: string;
+  readonly port: number;
+  readonly breaker: Breaker;
+  readonly #settings: UpstreamSettings;
+  readonly #ground: UpstreamGround;
+  readonly #pool: ClientPool;
+  readonly #identified = new IdentifiedSessions();
+  readonly #destinations = new Map<string, Destination>();
+
+  constructor(written: string, settings: UpstreamSettings, ground: UpstreamGround) {
+    const { host, port } = readHost(written);
+    this.name = host;
+    this.port = port ?? settings.port;
+    this.breaker = new Breaker(settings.breaker, ground.clock);
+    this.#settings = settings;
+    this.#ground = ground;
+    const { connections, idleMs } = settings;
+    const limits = { connections: connections * 2, connectionsEach: connections, waiting: 10_000, idleMs };
+    this.#pool = new ClientPool(limits, ground.clock);
+  }
+
+  /** A connection for one message. Rejects with a `ClientFailure`; the breaker knows of it then. */
+  async lease(call: Call): Promise<Lease> {
+    let failure: ClientFailure | undefined;
+    const addresses = await this.#addresses(call.signal);
+    if (isClientFailure(addresses)) failure = addresses;
+    else {
+      for (const hop of addresses) {
+        try {
+          return await this.#leaseAt(this.#destination(hop), call);
+        } catch (error) {
+          if (!isClientFailure(error)) throw error;
+          if (failure === undefined || !isOurs(error)) failure = error;
+          if (call.signal.aborted) break;
+        }
+      }
+    }
+    failure ??= noAddress(this.name);
+    const overdue = call.signal.aborted && failure.kind === 'local' ? timeoutFailure(failure.step) : failure;
+    if (!isOurs(failure)) this.breaker.failed(overdue);
+    throw overdue;
+  }
+
+  /** What came of a message; `undefined` when it was answered to its end. A no is an answer, a 421 is none. */
+  heard(failure: ClientFailure | undefined): void {
+    if (failure === undefined) this.breaker.succeeded('message');
+    else if (brokenKinds.has(failure.kind)) this.breaker.failed(failure);
+    else if (failure.kind === 'capability' || (failure.kind === 'reply' && failure.code !== 421))
+      this.breaker.succeeded(isAtMessage(failure) ? 'message' : 'envelope');
+  }
+
+  /** The connections that were this client's alone are closed. */
+  forget(session: SmtpSession): void {
+    this.#identified.forget(session);
+  }
+
+  async close(): Promise<void> {
+    this.#identified.close();
+    await this.#pool.close();
+  }
+
+  #leaseAt(destination: Destination, { client, signal }: Call): Promise<Lease> {
+    const { deadlines } = this.#settings;
+    if (client === undefined) return this.#pool.lease(destination, { deadlines, signal });
+    const options: CallOptions = { deadlines, signal, identity: client.identity, clock: this.#ground.clock };
+    return this.#identified.lease(client, destination, this.#settings.connections, () =>
+      openSession(destination, options),
+    );
+  }
+
+  async #addresses(signal: AbortSignal): Promise<readonly NextHop[] | ClientFailure> {
+    if (isIP(this.name) !== 0) return [{ host: this.name, address: this.name, preference: 0 }];
+    // The operator has written it: it may lead into the private network.
+    const search = await this.#ground.finder.forHosts([this.name], { allowPrivate: true, signal });
+    if (search.outcome === 'found') return search.hops;
+    const { status, text } = search;
+    return clientFailure({ kind: 'connect', step: 'connect', code: 451, status: temporary(status), text });
+  }
+
+  #destination({ host, address }: NextHop): Destination {
+    const known = this.#destinations.get(address);
+    if (known !== undefined) return known;
+    const { protocol, extensions = true, tls, auth } = this.#settings;
+    const about = { protocol, extensions, tls, helloName: this.#ground.helloName };
+    const made = { address, host, port: this.port, ...about, ...(auth !== undefined && { auth }) };
+    if (this.#destinations.size > 100) this.#destinations.clear();
+    this.#destinations.set(address, made);
+    return made;
+  }
+}
+
+/** `host`, `host:port`, an IPv6 address, `[IPv6 address]:port`. */
+export function readHost(written: string): { readonly host: string; readonly port: number | undefined } {
+  const [, bracketed, name, port] = /^(?:\[([0-9A-Fa-f:.]+)\]|([^:]+))(?::(\d{1,5}))?$/.exec(written) ?? [];
+  const host = bracketed ?? name;
+  if (host === undefined) return { host: written, port: undefined };
+  return { host, port: port === undefined ? undefined : Number(port) };
+}
+
+/** The server did not answer as one that is well does. */
+export const brokenKinds: ReadonlySet<FailureKind> = new Set(['connect', 'timeout', 'closed', 'protocol', 'tls']);
+
+/** Nothing was heard of the server, for it was not called to the end. */
+const isOurs = ({ kind, step }: ClientFailure): boolean => kind === 'local' && step === 'connect';
+
+const temporary = (status: string): string => `4${status.slice(1)}`;
+
+const noAddress = (host: string): ClientFailure => localFailure('hello', `${host} has no address`);

@@ -1,0 +1,132 @@
+import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../core/contracts/delivery-target.js';
+import type { SpooledMessage } from '../../core/spool/spool.js';
+import type { Log } from '../../core/log/log.js';
+import { replyToError } from '../../core/smtp/protocol/reply-text.js';
+import type { Recipient, Transaction } from '../../core/pipeline/transaction.js';
+import type { Hop } from '../../core/pipeline/verdict.js';
+import { outcomesOf } from './answer.js';
+import { sendAnew, type LiveTransaction } from './live-transaction.js';
+import type { Upstream } from './upstream.js';
+
+/** What became of one message at one upstream. */
+export interface Handed {
+  readonly destination: string;
+  readonly outcomes: readonly RecipientOutcome[];
+  /** Of the message. */
+  readonly bytes: number;
+  readonly ms: number;
+}
+
+export interface UpstreamTargetInput {
+  /** By the destination of a hop; undefined when there is none of that name any more. */
+  readonly upstream: (destination: string) => Upstream | undefined;
+  /** The transaction that is open there for this one. */
+  readonly live: (transaction: Transaction, destination: string) => LiveTransaction | undefined;
+  /** As whom the upstream knows the recipient; as he was named if absent. */
+  readonly known?: (recipient: Recipient) => Recipient;
+  readonly handed: (handed: Handed) => void;
+  readonly log: Pick<Log, 'error'>;
+  readonly explain: (hop: Hop) => readonly string[];
+}
+
+/** Hands messages to upstreams in line with their client, or, for those that come from the queue, on their own. */
+export function upstreamTarget(input: UpstreamTargetInput): DeliveryTarget {
+  return {
+    live: true,
+    start: (transaction, recipients) => Promise.resolve(new UpstreamDelivery(input, transaction, recipients)),
+    explain: (hop) => Promise.resolve(input.explain(hop)),
+  };
+}
+
+class UpstreamDelivery implements Delivery {
+  readonly #input: UpstreamTargetInput;
+  readonly #transaction: Transaction;
+  readonly #recipients: readonly Recipient[];
+  #message: SpooledMessage | undefined;
+
+  constructor(input: UpstreamTargetInput, transaction: Transaction, recipients: readonly Recipient[]) {
+    this.#input = input;
+    this.#transaction = transaction;
+    this.#recipients = recipients;
+  }
+
+  body(message: SpooledMessage): Promise<void> {
+    this.#message = message;
+    return Promise.resolve();
+  }
+
+  async commit(): Promise<readonly RecipientOutcome[]> {
+    const message = this.#message;
+    if (message === undefined) throw new Error('there is no message to send');
+    const byRecipient = new Map<Recipient, RecipientOutcome>();
+    for (const [destination, recipients] of byDestination(this.#recipients)) {
+      const outcomes = await this.#tryToHand(destination, recipients, message);
+      recipients.forEach((recipient, index) => {
+        const outcome = outcomes[index];
+        if (outcome !== undefined) byRecipient.set(recipient, { ...outcome, recipient });
+      });
+    }
+    return this.#recipients.map((recipient) => byRecipient.get(recipient) ?? gone(recipient));
+  }
+
+  /** What an upstream has taken cannot be taken back. */
+  abort(): Promise<void> {
+    for (const destination of byDestination(this.#recipients).keys()) {
+      this.#input.live(this.#transaction, destination)?.end();
+    }
+    return Promise.resolve();
+  }
+
+  /** A fault of ours at one upstream is the matter of its recipients alone: another one may have the message already. */
+  async #tryToHand(
+    destination: string,
+    recipients: readonly Recipient[],
+    message: SpooledMessage,
+  ): Promise<readonly RecipientOutcome[]> {
+    try {
+      return await this.#hand(destination, recipients, message);
+    } catch (error) {
+      const { id } = this.#transaction;
+      this.#input.log.error({ transaction: id, destination, err: error }, 'a message could not be handed on');
+      return outcomesOf(recipients, replyToError(error));
+    }
+  }
+
+  async #hand(
+    destination: string,
+    recipients: readonly Recipient[],
+    message: SpooledMessage,
+  ): Promise<readonly RecipientOutcome[]> {
+    const { upstream: find, live: findLive, handed } = this.#input;
+    const live = findLive(this.#transaction, destination);
+    const upstream = live?.upstream ?? find(destination);
+    if (upstream === undefined) return recipients.map(gone);
+    const began = upstream.now();
+    const known = this.#input.known === undefined ? recipients : recipients.map(this.#input.known);
+    const outcomes =
+      live === undefined
+        ? await sendAnew(upstream, this.#transaction, known, message)
+        : await live.deliver(known, message);
+    handed({ destination, outcomes, bytes: message.size - message.traceOffset, ms: upstream.now() - began });
+    return outcomes;
+  }
+}
+
+function byDestination(recipients: readonly Recipient[]): ReadonlyMap<string, readonly Recipient[]> {
+  const groups = new Map<string, Recipient[]>();
+  for (const recipient of recipients) {
+    const destination = recipient.hop?.destination ?? '';
+    const group = groups.get(destination);
+    if (group === undefined) groups.set(destination, [recipient]);
+    else group.push(recipient);
+  }
+  return groups;
+}
+
+const gone = (recipient: Recipient): RecipientOutcome => ({
+  recipient,
+  outcome: 'deferred',
+  code: 451,
+  status: '4.4.4',
+  text: 'Nothing is configured for this recipient any more',
+});

@@ -1,0 +1,156 @@
+import { clientFailure, isClientFailure, timeoutFailure, type ClientFailure } from '../../core/smtp/client/failure.js';
+import type { MessageResult, OutgoingMessage } from '../../core/smtp/client/message.js';
+import type { Lease } from '../../core/smtp/client/pooling.js';
+import type { ClientSession } from '../../core/smtp/client/session.js';
+import { unsent } from '../../core/smtp/client/unsent.js';
+import type { Reply } from '../../core/smtp/protocol/reply.js';
+import type { SmtpSession } from '../../core/pipeline/transaction.js';
+import type { BreakerState } from './breaker.js';
+import type { UpstreamSettings } from './settings.js';
+import { brokenKinds, UpstreamHost, type Call, type UpstreamGround } from './upstream-host.js';
+
+/** A connection whose server has answered MAIL. */
+export interface Begun {
+  readonly lease: Lease;
+  readonly reply: Reply;
+  /** To be told what came of the message, if one was sent. */
+  readonly host: Pick<UpstreamHost, 'heard'>;
+}
+
+/** How it stands with one server. */
+export interface HostState {
+  readonly host: string;
+  readonly port: number;
+  readonly state: BreakerState;
+  /** What the last call came to, if it failed. */
+  readonly why: string | null;
+  /** Seconds until it is tried again; 0 for at once. */
+  readonly retryAfter: number;
+}
+
+type Use<T> = (lease: Lease, host: UpstreamHost) => Promise<T>;
+
+/** Kept connections that may turn out to be dead one after the other. */
+const mostStale = 20;
+
+/** Servers that take the same mail, the first that answers is used. */
+export class Upstream {
+  readonly settings: UpstreamSettings;
+  readonly #hosts: readonly UpstreamHost[];
+  readonly #clock: UpstreamGround['clock'];
+
+  constructor(settings: UpstreamSettings, ground: UpstreamGround) {
+    this.settings = settings;
+    this.#clock = ground.clock;
+    this.#hosts = settings.hosts.map((written) => new UpstreamHost(written, settings, ground));
+  }
+
+  /** Monotonic, in milliseconds. */
+  now(): number {
+    return this.#clock.monotonic();
+  }
+
+  /**
+   * Says MAIL to the first server that answers it. Rejects with a `ClientFailure` when none does, or when the message cannot
+   * go there (`capability`).
+   */
+  begin(mail: (session: ClientSession) => Promise<Reply>, call: Call): Promise<Begun> {
+    return this.#first(call, async (lease, host) => {
+      try {
+        const reply = await mail(lease.session);
+        host.breaker.succeeded('envelope');
+        return { lease, reply, host };
+      } catch (error) {
+        lease.release();
+        throw error;
+      }
+    });
+  }
+
+  /**
+   * A whole message. Never rejects with a `ClientFailure`; a server that goes before it has said anything of the message is replaced.
+   * The signal of the call ends the search for a server alone: what has begun comes to its end.
+   */
+  async send(message: OutgoingMessage, call: Call): Promise<MessageResult> {
+    try {
+      return await this.#first(call, async (lease, host) => {
+        const result = await lease.session.send(message).finally(() => lease.release());
+        const isUntouched = result.bytes === 0 && result.recipients.every(({ outcome }) => outcome === 'failed');
+        if (result.failure !== undefined && isUntouched && isOfConnection(result.failure)) throw result.failure;
+        if (result.failure === undefined && result.bytes === 0) host.breaker.succeeded('envelope');
+        else host.heard(result.failure);
+        return result;
+      });
+    } catch (error) {
+      if (!isClientFailure(error)) throw error;
+      return unsent(message, error, undefined);
+    }
+  }
+
+  states(): readonly HostState[] {
+    return this.#hosts.map(({ name, port, breaker }) => ({
+      host: name,
+      port,
+      state: breaker.state,
+      why: breaker.failure?.text ?? null,
+      retryAfter: Math.ceil(breaker.waitMs / 1000),
+    }));
+  }
+
+  /** The client is gone, and the connections that were its own with it. */
+  forget(session: SmtpSession): void {
+    for (const host of this.#hosts) host.forget(session);
+  }
+
+  /** Kept connections are closed now, those in use when they come back. */
+  async close(): Promise<void> {
+    await Promise.all(this.#hosts.map((host) => host.close()));
+  }
+
+  async #first<T>(call: Call, use: Use<T>): Promise<T> {
+    let failure: ClientFailure | undefined;
+    for (const host of this.#hosts) {
+      if (!host.breaker.admits()) {
+        failure ??= host.breaker.failure;
+        continue;
+      }
+      try {
+        return await this.#at(host, call, use);
+      } catch (error) {
+        if (!isClientFailure(error) || error.kind === 'capability' || call.signal.aborted) throw error;
+        failure = error;
+      }
+    }
+    throw failure ?? noAnswer();
+  }
+
+  /** A kept connection that has died unseen is replaced. */
+  async #at<T>(host: UpstreamHost, call: Call, use: Use<T>): Promise<T> {
+    for (let stale = 0; ; stale += 1) {
+      const lease = await host.lease(call);
+      try {
+        return await use(lease, host);
+      } catch (error) {
+        if (!isClientFailure(error)) throw error;
+        if (error.kind === 'capability') host.breaker.succeeded('envelope');
+        if (lease.reused && stale < mostStale && diedUnseen(error)) continue;
+        // Who has waited for all his time was kept waiting by the server.
+        const failure = call.signal.aborted && error.kind === 'local' ? timeoutFailure(error.step) : error;
+        if (brokenKinds.has(failure.kind)) host.breaker.failed(failure);
+        throw failure;
+      }
+    }
+  }
+}
+
+/** Another server may take the message: this one has not judged it, and does not have it. */
+function isOfConnection({ kind, code, afterDot }: ClientFailure): boolean {
+  return !afterDot && (brokenKinds.has(kind) || (kind === 'reply' && code === 421));
+}
+
+function diedUnseen({ kind, step, code }: ClientFailure): boolean {
+  return step === 'mail' && (kind === 'closed' || (kind === 'reply' && code === 421));
+}
+
+const noAnswer = (): ClientFailure =>
+  clientFailure({ kind: 'connect', step: 'connect', code: 451, status: '4.4.1', text: 'No server answers' });

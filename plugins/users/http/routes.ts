@@ -1,0 +1,246 @@
+import { z } from 'zod';
+import type { Directory } from '../../../core/contracts/directory.js';
+import {
+  defineEndpoint,
+  respond,
+  type Account,
+  type AnyEndpoint,
+  type EndpointRequest,
+} from '../../../core/http/endpoint.js';
+import { namesTag } from '../../../core/http/entity-tag.js';
+import { problem } from '../../../core/problem.js';
+import { longestPassword, shortestPassword } from '../../../core/auth/password-rule.js';
+import { versionOf, type Expectation, type LocalRoster, type Roster, type UserDetails } from '../roster.js';
+import type { SignIns } from '../sign-ins.js';
+import { pageOf, type UserPage } from './user-list.js';
+import { CredentialsBody, NewUserBody, UserAnswer, UserChangeBody } from '../user-schema.js';
+import { partsOf } from '../username.js';
+import type { CountSignIn } from '../users-metrics.js';
+
+/** What is needed to look at users, wherever they come from. */
+export interface LookingParts {
+  readonly roster: Pick<Roster, 'list'>;
+  readonly directory: Pick<Directory, 'source' | 'find'>;
+  readonly domains: () => readonly string[];
+  readonly signIns: SignIns;
+  readonly count: CountSignIn;
+  /** They can be changed here. */
+  readonly editable: boolean;
+}
+
+export interface RouteParts extends LookingParts {
+  readonly roster: LocalRoster;
+}
+
+const group = 'Users';
+const usersOnAPage = 100;
+const UserParams = z.object({ username: z.string().min(1).max(320) });
+const passwordRule = { shortest: shortestPassword, longest: longestPassword };
+
+export function userEndpoints(parts: RouteParts): readonly AnyEndpoint[] {
+  return [...lookingEndpoints(parts), addUser(parts), userPage(parts), changeUser(parts), removeUser(parts)];
+}
+
+export function lookingEndpoints(parts: LookingParts): readonly AnyEndpoint[] {
+  return [listUsers(parts), userExists(parts), authenticate(parts)];
+}
+
+const listUsers = ({ roster, directory, domains, editable }: LookingParts) =>
+  defineEndpoint({
+    method: 'GET',
+    path: '/users',
+    summary: 'Mail users: their names, for admins with details',
+    group,
+    access: 'read',
+    query: z.object({
+      q: z.string().max(320).optional().describe('Part of a name or alias'),
+      limit: z.int().min(1).max(1000).optional().describe('All if absent; pages show 100'),
+      cursor: z.string().max(500).optional(),
+    }),
+    answer: z.object({
+      source: z.string(),
+      count: z.int().describe('Users that the filter leaves'),
+      users: z.array(z.string()),
+      nextCursor: z.string().nullable(),
+      details: z.array(UserAnswer).optional().describe('For role admin'),
+    }),
+    view: 'list.njk',
+    cache: 'no-store',
+    async handle({ query, request }) {
+      const html = request.representation === 'html';
+      const limit = query.limit ?? (html ? usersOnAPage : undefined);
+      const list = pageOf(await roster.list(), { ...query, limit });
+      const admin = isAdmin(request.account);
+      const { source } = directory;
+      if (!html) return listAnswer(source, list, admin);
+      const { q = '' } = query;
+      return {
+        source,
+        list,
+        admin: admin && editable,
+        q,
+        listPath: request.listPath,
+        domains: domains(),
+        passwordRule,
+      };
+    },
+  });
+
+/** Details are for admins: who may see the names need not see who is disabled or has which aliases. */
+function listAnswer(source: string, { items, total, nextCursor }: UserPage, admin: boolean) {
+  const answer = { source, count: total, users: items.map(({ username }) => username), nextCursor };
+  return admin ? { ...answer, details: items } : answer;
+}
+
+const userExists = ({ directory }: LookingParts) =>
+  defineEndpoint({
+    method: 'GET',
+    path: '/users/{username}/exists',
+    summary: 'Whether there is a mail user of that name',
+    group,
+    access: 'read',
+    params: UserParams,
+    answer: z.object({ source: z.string(), username: z.string(), exists: z.boolean() }),
+    cache: 'no-store',
+    handle: async ({ params: { username } }) => ({
+      source: directory.source,
+      username,
+      exists: (await directory.find(username)) !== undefined,
+    }),
+  });
+
+const authenticate = ({ directory, signIns, count }: LookingParts) =>
+  defineEndpoint({
+    method: 'POST',
+    path: '/users/authenticate',
+    summary: 'Check the password of a mail user; 429 after repeated failures',
+    group,
+    access: 'operate',
+    body: { kind: 'fields', schema: CredentialsBody, limit: 16 * 1024 },
+    answer: z.object({ source: z.string(), username: z.string(), authenticated: z.boolean() }),
+    cache: 'no-store',
+    async handle({ body: { username, password }, request }) {
+      const { remoteAddress: address } = request;
+      const result = await signIns.attempt({ username, password, address, exempt: false });
+      count('http', result.outcome);
+      if (result.outcome === 'limited') throw tooManyFailures(result.retryAfter);
+      return { source: directory.source, username, authenticated: result.outcome === 'accepted' };
+    },
+  });
+
+function tooManyFailures(retryAfter: number) {
+  return problem('too-many-requests', {
+    detail: 'Too many failed sign-ins for this user.',
+    headers: { 'Retry-After': String(retryAfter) },
+  });
+}
+
+const addUser = ({ roster }: RouteParts) =>
+  defineEndpoint({
+    method: 'POST',
+    path: '/users',
+    success: [201],
+    summary: 'Add a mail user',
+    group,
+    access: 'admin',
+    body: { kind: 'fields', schema: NewUserBody },
+    answer: UserAnswer,
+    cache: 'no-store',
+    async handle({ body }) {
+      const user = await roster.add({ ...body, password: body.password ?? undefined });
+      const { username } = user;
+      return respond({
+        status: 201,
+        location: pathOf(user),
+        model: user,
+        notice: `${username} was added.`,
+        audit: { action: 'add user', selector: { username }, counts: { added: 1 } },
+      });
+    },
+  });
+
+const userPage = ({ roster, domains }: RouteParts) =>
+  defineEndpoint({
+    method: 'GET',
+    path: '/users/{username}',
+    conditions: ['If-None-Match'],
+    summary: 'One mail user: aliases, quota, state',
+    group,
+    access: 'admin',
+    params: UserParams,
+    answer: UserAnswer,
+    view: 'user.njk',
+    cache: 'no-store',
+    handle: ({ params }) => {
+      const user = roster.get(params.username);
+      return respond({ model: user, etag: versionOf(user) });
+    },
+    page: (user: UserDetails) => ({
+      user,
+      mailbox: `/store/${user.domain}/${encodeURIComponent(partsOf(user.username).local)}`,
+      path: pathOf(user),
+      domains: domains(),
+      passwordRule,
+    }),
+  });
+
+const changeUser = ({ roster }: RouteParts) =>
+  defineEndpoint({
+    method: 'PATCH',
+    path: '/users/{username}',
+    summary: 'Change the password, aliases, quota or state of a mail user; what is not named stays',
+    group,
+    access: 'admin',
+    params: UserParams,
+    body: { kind: 'fields', schema: UserChangeBody },
+    answer: UserAnswer,
+    cache: 'no-store',
+    etag: ({ params }) => versionOf(roster.get(params.username)),
+    async handle({ params, body, request }) {
+      const user = await roster.change(params.username, body, expectation(request));
+      const { username } = user;
+      return respond({
+        status: 200,
+        location: pathOf(user),
+        model: user,
+        etag: versionOf(user),
+        notice: 'password' in body ? `${username} has a new password.` : `${username} was changed.`,
+        audit: { action: 'change user', selector: { username, fields: Object.keys(body) }, counts: { changed: 1 } },
+      });
+    },
+  });
+
+const removeUser = ({ roster }: RouteParts) =>
+  defineEndpoint({
+    method: 'DELETE',
+    path: '/users/{username}',
+    summary: 'Remove a mail user; the mailbox and its messages stay',
+    group,
+    access: 'admin',
+    params: UserParams,
+    answer: z.object({ username: z.string(), removed: z.literal(true) }),
+    cache: 'no-store',
+    confirm:
+      'Remove this user? Nobody can sign in as it and its addresses are refused. The mailbox and its messages stay.',
+    etag: ({ params }) => versionOf(roster.get(params.username)),
+    async handle({ params, request }) {
+      const { username } = roster.get(params.username);
+      await roster.remove(username, expectation(request));
+      return respond({
+        status: 200,
+        location: '/users',
+        model: { username, removed: true },
+        notice: `${username} was removed. The mailbox is still there.`,
+        audit: { action: 'remove user', selector: { username }, counts: { removed: 1 } },
+      });
+    },
+  });
+
+const isAdmin = (account: Account | null): boolean => account?.role === 'admin';
+
+const pathOf = ({ username }: UserDetails): string => `/users/${encodeURIComponent(username)}`;
+
+/** Asked again when the change has its turn: of many at the same moment, one finds the version that all have read. */
+function expectation({ ifMatch }: EndpointRequest): Expectation | undefined {
+  return ifMatch === undefined ? undefined : (user) => namesTag(ifMatch, versionOf(user));
+}

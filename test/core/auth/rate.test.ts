@@ -1,0 +1,110 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import fc from 'fast-check';
+import { AttemptLimiter } from '../../../core/auth/rate.js';
+import { HandClock } from '../../support/hand-clock.js';
+
+function limiterOf({ limit = 3, windowSeconds = 60, maxKeys = 100 } = {}) {
+  const clock = new HandClock();
+  return { clock, limiter: new AttemptLimiter({ limit, windowSeconds, maxKeys, clock }) };
+}
+
+describe('the limiter of attempts', () => {
+  test('lets a key pass that has recorded nothing', () => {
+    assert.equal(limiterOf().limiter.retryAfter('key'), 0);
+  });
+
+  test('makes a key wait once its attempts are used up, and no other key', () => {
+    const { limiter } = limiterOf();
+    limiter.record('key');
+    limiter.record('key');
+    assert.equal(limiter.retryAfter('key'), 0);
+    limiter.record('key');
+    assert.ok(limiter.retryAfter('key') >= 60);
+    assert.equal(limiter.retryAfter('other'), 0);
+  });
+
+  test('lets a key pass when it has waited as long as it was told, and not a second earlier', () => {
+    const { clock, limiter } = limiterOf();
+    for (let n = 0; n < 3; n++) limiter.record('key');
+    const wait = limiter.retryAfter('key');
+    clock.advance(wait - 1);
+    assert.equal(limiter.retryAfter('key'), 1);
+    clock.advance(1);
+    assert.equal(limiter.retryAfter('key'), 0);
+  });
+
+  test('does not start afresh with a new window', () => {
+    const { clock, limiter } = limiterOf({ limit: 10 });
+    limiter.record('key');
+    clock.advance(59);
+    for (let n = 0; n < 9; n++) limiter.record('key');
+    clock.advance(2);
+    assert.ok(limiter.retryAfter('key') > 0);
+  });
+
+  test('forgets everything after two quiet windows', () => {
+    const { clock, limiter } = limiterOf();
+    for (let n = 0; n < 50; n++) limiter.record('key');
+    clock.advance(120);
+    assert.equal(limiter.retryAfter('key'), 0);
+    limiter.record('other');
+    assert.equal(limiter.size, 1);
+  });
+
+  test('says of one attempt in each window that the key has come over the limit by it', () => {
+    const { clock, limiter } = limiterOf();
+    const record = () => limiter.record('key');
+    assert.deepEqual([record(), record(), record(), record()], [false, false, true, false]);
+    clock.advance(59);
+    assert.equal(record(), false);
+    assert.equal(limiter.record('other'), false);
+    clock.advance(1);
+    assert.equal(record(), true);
+    clock.advance(120);
+    assert.deepEqual([record(), record(), record(), record()], [false, false, true, false]);
+  });
+
+  test('forgets a key that has shown that it is honest', () => {
+    const { limiter } = limiterOf({ limit: 1 });
+    limiter.record('key');
+    assert.ok(limiter.retryAfter('key') > 0);
+    limiter.forget('key');
+    assert.equal(limiter.retryAfter('key'), 0);
+  });
+
+  test('remembers no more keys than it may, those that were quiet longest go', () => {
+    const { limiter } = limiterOf({ limit: 1, maxKeys: 2 });
+    limiter.record('one');
+    limiter.record('two');
+    limiter.record('one');
+    limiter.record('three');
+    assert.equal(limiter.size, 2);
+    assert.equal(limiter.retryAfter('two'), 0);
+    assert.ok(limiter.retryAfter('one') > 0);
+    assert.ok(limiter.retryAfter('three') > 0);
+  });
+
+  test('grants a client that does as it is told no more than twice the limit in any window', () => {
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 1, max: 8 }),
+        fc.array(fc.integer({ min: 0, max: 40 }), { maxLength: 200 }),
+        (limit, pauses) => {
+          const { clock, limiter } = limiterOf({ limit });
+          const granted: number[] = [];
+          for (const pause of pauses) {
+            clock.advance(pause);
+            if (limiter.retryAfter('key') > 0) continue;
+            limiter.record('key');
+            granted.push(clock.monotonic());
+          }
+          for (const at of granted) {
+            const within = granted.filter((other) => other >= at && other < at + 60_000);
+            assert.ok(within.length <= 2 * limit);
+          }
+        },
+      ),
+    );
+  });
+});

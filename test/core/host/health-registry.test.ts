@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { HealthRegistry } from '../../../core/host/health-registry.js';
+import type { HealthReport } from '../../../core/host/health.js';
+
+function registry(): { readonly health: HealthRegistry; readonly turn: (ms: number) => void } {
+  let now = Date.UTC(2026, 10, 21, 12);
+  const start = now;
+  const health = new HealthRegistry({ clock: { now: () => now, monotonic: () => now - start } });
+  return { health, turn: (ms) => void (now += ms) };
+}
+
+test('the worst component decides', () => {
+  const { health } = registry();
+  assert.equal(health.status(), 'up');
+  health.check('a', 'one', () => ({ status: 'up' }));
+  health.check('a', 'two', () => ({ status: 'degraded', why: 'slow' }));
+  assert.equal(health.status(), 'degraded');
+  const undo = health.check('b', 'three', () => ({ status: 'down', why: 'gone' }));
+  assert.equal(health.status(), 'down');
+  undo();
+  assert.equal(health.status(), 'degraded');
+});
+
+test('since is the time of the last change of state, not of the last look', () => {
+  const { health, turn } = registry();
+  let report: HealthReport = { status: 'up' };
+  health.check('a', 'disk', () => report);
+  turn(1000);
+  report = { status: 'degraded', why: 'low' };
+  assert.deepEqual(health.components()['disk'], { status: 'degraded', since: '2026-11-21T12:00:01.000Z', why: 'low' });
+  turn(1000);
+  report = { status: 'degraded', why: 'lower' };
+  assert.deepEqual(health.components()['disk'], {
+    status: 'degraded',
+    since: '2026-11-21T12:00:01.000Z',
+    why: 'lower',
+  });
+  assert.equal(health.uptime(), 2);
+});
+
+test('a check that throws or answers nonsense is degraded, and the others are still asked', () => {
+  const { health } = registry();
+  health.check('a', 'broken', () => {
+    throw new Error('/secret/path');
+  });
+  health.check('a', 'nonsense', () => ({ status: 'fine' }) as unknown as HealthReport);
+  health.check('a', 'well', () => ({ status: 'up' }));
+  const { broken, nonsense, well } = health.components();
+  assert.deepEqual([broken?.status, nonsense?.status, well?.status], ['degraded', 'degraded', 'up']);
+  assert.doesNotMatch(broken?.why ?? '', /secret/);
+});
+
+test('a name is taken once, and free again afterwards', () => {
+  const { health } = registry();
+  const undo = health.check('a', 'disk', () => ({ status: 'up' }));
+  assert.throws(() => health.check('b', 'disk', () => ({ status: 'up' })), /plugin b is already checked by a/);
+  undo();
+  health.check('b', 'disk', () => ({ status: 'down' }));
+  undo();
+  assert.equal(health.status(), 'down');
+});

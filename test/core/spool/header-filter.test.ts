@@ -1,0 +1,47 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { HeaderFilter } from '../../../core/spool/header-filter.js';
+
+const message = [
+  'Subject: one\r\n',
+  'X-Spam: a;\r\n\tb\r\n c\r\n',
+  'not a field\r\n',
+  'x-spam : d\r\n',
+  'X-Spammer: stays\r\n',
+  '\r\n',
+  'X-Spam: in the body\r\n\r\nend',
+];
+const expected = [message[0], message[2], message[4], message[5], message[6]].join('');
+
+test('fields go with their continuation lines, wherever the pieces are cut', () => {
+  const bytes = Buffer.from(message.join(''));
+  for (let cut = 0; cut <= bytes.length; cut++) {
+    assert.equal(filtered(['X-SPAM'], [bytes.subarray(0, cut), bytes.subarray(cut)]), expected);
+  }
+  assert.equal(
+    filtered(
+      ['x-spam'],
+      Array.from(bytes, (_, at) => bytes.subarray(at, at + 1)),
+    ),
+    expected,
+  );
+});
+
+test('what ends within a field name, and lines without a colon, stay', () => {
+  for (const text of ['', 'Subj', 'x'.repeat(1000), `${'x'.repeat(1000)}: y\r\n`, '\r\nSubject: body\r\n']) {
+    assert.equal(filtered(['subject'], [Buffer.from(text)]), text);
+    assert.equal(
+      filtered(
+        ['subject'],
+        Array.from(Buffer.from(text), (byte) => Buffer.of(byte)),
+      ),
+      text,
+    );
+  }
+});
+
+function filtered(remove: readonly string[], pieces: readonly Buffer[]): string {
+  const filter = new HeaderFilter(remove);
+  const kept = pieces.flatMap((piece) => filter.push(piece).map((part) => Buffer.from(part)));
+  return Buffer.concat([...kept, filter.end()]).toString();
+}

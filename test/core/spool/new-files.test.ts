@@ -1,0 +1,63 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { suite, test, type TestContext } from 'node:test';
+import { uniqueId } from '../../../core/disk/id.js';
+import { NewFiles, type NewFileKind } from '../../../core/spool/new-files.js';
+import { temporaryFolder } from '../../support/temporary-folder.js';
+import { FaultyFiles } from './faulty-files.js';
+
+/** A file system that looks long for a free inode. */
+class SlowFiles extends FaultyFiles {
+  slow = false;
+
+  override openNow(path: string, flags: string | number, mode?: number): Promise<number> {
+    const until = performance.now() + (this.slow ? 0.4 : 0);
+    while (performance.now() < until);
+    return super.openNow(path, flags, mode);
+  }
+}
+
+async function open(t: TestContext, kind: NewFileKind = 'plain') {
+  const folder = await temporaryFolder(t);
+  const files = new SlowFiles();
+  const state = { crowded: false };
+  const input = { files, kind, crowded: () => state.crowded, freshPath: () => join(folder, uniqueId()) };
+  const fresh = new NewFiles(input);
+  t.after(() => fresh.close());
+  /** How many of so many files a call that blocks has made. */
+  const blocked = async (count: number, wanted: NewFileKind = kind): Promise<number> => {
+    const before = files.openedNow.length;
+    for (let made = 0; made < count; made += 1) await files.close((await fresh.make(wanted)).fd);
+    return files.openedNow.length - before;
+  };
+  return { folder, files, fresh, state, blocked };
+}
+
+suite('new files', () => {
+  test('one that comes alone is made by a call that blocks, whatever becomes of it', async (t) => {
+    const { blocked } = await open(t);
+    assert.equal(await blocked(5, 'plain'), 5);
+    assert.equal(await blocked(5, 'durable'), 5);
+  });
+
+  test('in a crowd nobody waits for a durable file to be made', async (t) => {
+    const { blocked, state } = await open(t, 'durable');
+    state.crowded = true;
+    assert.equal(await blocked(5, 'durable'), 0);
+  });
+
+  test('when the file system takes its time threads make nearly all of them', async (t) => {
+    const { blocked, files } = await open(t);
+    files.slow = true;
+    await blocked(40);
+    assert.ok((await blocked(128)) <= 3);
+  });
+
+  test('one that is to have a name gets it', async (t) => {
+    const { folder, files, fresh } = await open(t);
+    const { path, fd } = await fresh.make('durable', join(folder, 'mine'));
+    assert.equal(path, join(folder, 'mine'));
+    await files.close(fd);
+    await assert.rejects(fresh.make('plain', path), { code: 'EEXIST' });
+  });
+});

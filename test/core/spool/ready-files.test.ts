@@ -1,0 +1,131 @@
+import assert from 'node:assert/strict';
+import { constants } from 'node:fs';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { suite, test, type TestContext } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import { uniqueId } from '../../../core/disk/id.js';
+import { ReadyFiles } from '../../../core/spool/ready-files.js';
+import { temporaryFolder } from '../../support/temporary-folder.js';
+import { until } from '../../support/until.js';
+import { FaultyFiles } from './faulty-files.js';
+import { openGround, received, whole, contentOf } from './spool-ground.js';
+
+const windowMs = 150;
+const flags = constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY;
+
+async function open(t: TestContext) {
+  const folder = await temporaryFolder(t);
+  const files = new FaultyFiles();
+  const ready = new ReadyFiles({ files, freshPath: () => join(folder, uniqueId()), flags, most: 8, windowMs });
+  t.after(() => ready.close());
+  const present = async () => (await readdir(folder)).length;
+  return { folder, files, ready, present };
+}
+
+function want(ready: ReadyFiles, messages: number): void {
+  for (let count = 0; count < messages; count += 1) ready.take();
+}
+
+suite('ready files', () => {
+  test('a busy spool has files ready, never more than it may; a quiet one has none', async (t) => {
+    const { ready, present } = await open(t);
+    want(ready, 200);
+    assert.equal(await present(), 0, 'nothing is made before the need is known');
+    await until('eight are ready', async () => (await present()) === 8 || undefined);
+    await until('they are removed when nobody wants them', async () => (await present()) === 0 || undefined);
+  });
+
+  test('few messages make no files ready', async (t) => {
+    const { ready, present } = await open(t);
+    want(ready, 15);
+    await pause(windowMs * 3);
+    assert.equal(await present(), 0);
+  });
+
+  test('each is taken once, and is empty', async (t) => {
+    const { ready, present, files } = await open(t);
+    want(ready, 200);
+    await until('eight are ready', async () => (await present()) === 8 || undefined);
+    const first = ready.take();
+    const second = ready.take();
+    assert.ok(first !== undefined && second !== undefined);
+    assert.notEqual(first.path, second.path);
+    assert.equal(await files.read(first.fd, Buffer.alloc(1), 0).catch(() => 0), 0);
+    for (const { fd } of [first, second]) await files.close(fd);
+  });
+
+  test('a disk that refuses leaves nothing, and is asked again with the next message', async (t) => {
+    const { ready, present, files } = await open(t);
+    files.order({ call: 'open', code: 'EMFILE' });
+    want(ready, 200);
+    await pause(windowMs * 1.5);
+    assert.equal(await present(), 0);
+    files.order();
+    want(ready, 200);
+    await until('some are ready', async () => (await present()) > 0 || undefined);
+  });
+
+  test('what was ready is gone when it closes, and none is given out afterwards', async (t) => {
+    const { ready, present, files } = await open(t);
+    want(ready, 200);
+    await until('eight are ready', async () => (await present()) === 8 || undefined);
+    await ready.close();
+    assert.equal(await present(), 0);
+    assert.equal(files.opened.size, 0);
+    assert.equal(ready.take(), undefined);
+  });
+
+  for (const durability of ['file', 'log'] as const) {
+    test(`messages of a busy spool take them, and are whole (${durability})`, async (t) => {
+      const ground = await openGround(t, { durability });
+      const names = Array.from({ length: 120 }, (_, index) => `message-${index}`);
+      const spool = join(ground.root, 'spool');
+      const deliver = (wanted: readonly string[]) =>
+        Promise.all(
+          wanted.map(async (name) => {
+            const message = await received(ground.spool);
+            await message.place([{ folder: ground.inbox, name }]);
+            await message.release();
+          }),
+        );
+      await deliver(names.slice(0, 60));
+      await until('files are ready', async () => (await readdir(spool)).length > 0 || undefined);
+      const before = new Set(await readdir(spool));
+      await deliver(names.slice(60));
+      const after = new Set(await readdir(spool));
+      assert.ok(
+        [...before].some((name) => !after.has(name)),
+        'one of them was taken',
+      );
+      for (const name of names) assert.ok((await contentOf(ground, name)).equals(whole), name);
+      await ground.spool.close();
+      assert.deepEqual(await readdir(spool), []);
+      assert.equal(ground.files.opened.size, 0);
+    });
+  }
+
+  test('a write that fails on one of them is a fault of that message alone', async (t) => {
+    const ground = await openGround(t, { durability: 'log' });
+    const deliver = async (name: string) => {
+      const message = await received(ground.spool);
+      try {
+        await message.place([{ folder: ground.inbox, name }]);
+      } finally {
+        await message.release();
+      }
+    };
+    await Promise.all(Array.from({ length: 60 }, (_, index) => deliver(`warm-${index}`)));
+    const spool = join(ground.root, 'spool');
+    await until('files are ready', async () => (await readdir(spool)).length > 0 || undefined);
+    ground.files.order({ call: 'write', code: 'EIO', path: spool });
+    await assert.rejects(deliver('failing'));
+    ground.files.order();
+    await deliver('after');
+    assert.ok((await contentOf(ground, 'after')).equals(whole));
+    const there = await readdir(ground.inbox);
+    assert.ok(!there.includes('failing'));
+    await ground.spool.close();
+    assert.deepEqual(await readdir(spool), []);
+  });
+});

@@ -1,0 +1,49 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { openSpool, type FileSpool, type SpoolOptions } from '../../../core/spool/file-spool.js';
+import { makeFolder } from '../../../core/disk/folder.js';
+import type { SpooledMessage } from '../../../core/spool/spool.js';
+import { temporaryFolder } from '../../support/temporary-folder.js';
+import { FaultyFiles } from './faulty-files.js';
+import { rememberingLog } from './remembering-log.js';
+
+export const returnPath = Buffer.from('Return-Path: <sender@example.org>\r\n');
+export const trace = Buffer.from('Received: from a by b;\r\n\tSat, 21 Nov 2026 00:00:00 +0000\r\n');
+export const message = Buffer.from('Subject: hello\r\nFrom: a@example.org\r\n\r\nA line.\r\n');
+export const whole = Buffer.concat([returnPath, trace, message]);
+/** Larger than what stays in memory. */
+export const largeMessage = Buffer.concat([message, Buffer.alloc(700_001, 'seventeen letters')]);
+
+export interface SpoolGround {
+  /** `spool` is in it, and an empty folder `new`. */
+  readonly root: string;
+  readonly inbox: string;
+  readonly files: FaultyFiles;
+  readonly spool: FileSpool;
+  readonly sentences: readonly string[];
+}
+
+export async function openGround(
+  test: Parameters<typeof temporaryFolder>[0],
+  options: Partial<SpoolOptions> = {},
+): Promise<SpoolGround> {
+  const root = await temporaryFolder(test);
+  const files = new FaultyFiles();
+  const { log, sentences } = rememberingLog();
+  const inbox = join(root, 'new');
+  await makeFolder(inbox);
+  const spool = await openSpool(join(root, 'spool'), { log, files, reserveBytes: 0, ...options });
+  await spool.recover();
+  return { root, inbox, files, spool, sentences };
+}
+
+/** Spools the bytes in pieces, as a peer sends them. */
+export async function received(spool: FileSpool, body: Buffer = message, piece = 10_000): Promise<SpooledMessage> {
+  const writer = await spool.create(returnPath, trace);
+  for (let at = 0; at < body.length; at += piece) await writer.write(body.subarray(at, at + piece));
+  return writer.finish();
+}
+
+export function contentOf(ground: SpoolGround, name: string): Promise<Buffer> {
+  return readFile(join(ground.inbox, name));
+}

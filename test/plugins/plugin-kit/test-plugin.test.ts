@@ -1,0 +1,22 @@
+import assert from 'node:assert/strict';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { test } from 'node:test';
+import { testPlugin } from '../../../plugins/plugin-kit/test-plugin.js';
+import { temporaryFolder } from '../../support/temporary-folder.js';
+
+test('a folder without tests is told, and does not pass for one whose tests are good', async (t) => {
+  const cwd = await temporaryFolder(t);
+  const put = (name: string) => {
+    mkdirSync(dirname(join(cwd, name)), { recursive: true });
+    writeFileSync(join(cwd, name), '');
+  };
+  put('plain/index.js');
+  put('plain/contest.js');
+  put('plain/node_modules/other/index.test.js');
+  await assert.rejects(
+    testPlugin('plain', cwd),
+    /^StartError: plain: there are no tests in it; name one index\.test\.js\.$/,
+  );
+  await assert.rejects(testPlugin('nowhere', cwd), /nowhere: there is no folder/);
+});
