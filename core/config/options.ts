@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
 import { z } from 'zod';
-import { DnsOptions } from '../dns/options.js';
+import { DnsOptions } from '../dns/system-resolver.js';
 import { HttpOptions } from '../http/options.js';
 import { SitePluginOption } from '../host/site-entry.js';
 import { SmtpOptions } from '../smtp/server/options.js';

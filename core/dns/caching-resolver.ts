@@ -1,7 +1,14 @@
 import { LRUCache } from 'lru-cache';
 import { systemClock, type Clock } from '../clock.js';
-import { dnsFailure, isDnsFailure, type DnsFailure } from './failure.js';
-import type { Answer, LookupOptions, MxRecord, Resolver } from './resolver.js';
+import {
+  type Answer,
+  dnsFailure,
+  type DnsFailure,
+  isDnsFailure,
+  type LookupOptions,
+  type MxRecord,
+  type Resolver,
+} from './resolver.js';
 
 export interface CacheLimits {
   /** Bounds for the time that records say, in seconds. */

@@ -1,10 +1,21 @@
 import { randomInt } from 'node:crypto';
 import { isIP } from 'node:net';
-import { normalAddress } from '../net/ip-address.js';
-import { dnsFailure, isDnsFailure, type DnsFailure } from './failure.js';
+import { networkInterfaces } from 'node:os';
+import type { Clock } from '../clock.js';
+import { isLoopbackAddress, normalAddress } from '../net/ip-address.js';
+import { CachingResolver } from './caching-resolver.js';
 import type { HopFinder, HopSearch, NextHop, NoRoute, SearchOptions } from './next-hop.js';
 import { isPrivateAddress } from './private-address.js';
-import type { Answer, LookupOptions, MxRecord, Resolver } from './resolver.js';
+import {
+  type Answer,
+  dnsFailure,
+  type DnsFailure,
+  isDnsFailure,
+  type LookupOptions,
+  type MxRecord,
+  type Resolver,
+} from './resolver.js';
+import { SystemResolver } from './system-resolver.js';
 
 export interface MailRoutesOptions {
   readonly resolver: Resolver;
@@ -247,4 +258,18 @@ function nowhere(domain: string, implicit: boolean, { private: hidden, unanswere
   if (hidden) return forbidden(domain);
   if (implicit) return noRoute('no-address', [550, '5.1.2'], `${domain} has neither mail servers nor an address`);
   return noRoute('no-address', [451, '4.4.4'], `The servers of ${domain} have no address`);
+}
+
+/** Finds servers that an operator has named, by the resolver of the system: none of them is taken for this server itself. */
+export function hostRoutes(clock: Clock): MailRoutes {
+  const resolver = new CachingResolver(new SystemResolver({}), {}, clock);
+  return new MailRoutes({ resolver, ownNames: [], ownAddresses: () => [] });
+}
+
+/** Addresses of this machine's interfaces, without loopback. */
+export function ownAddresses(): readonly string[] {
+  return Object.values(networkInterfaces())
+    .flatMap((interfaces) => interfaces ?? [])
+    .map(({ address }) => normalAddress(address))
+    .filter((address) => !isLoopbackAddress(address));
 }

@@ -1,14 +1,20 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../clock.js';
 import type { LiveConfiguration } from '../config/live.js';
+import type { Dns, DnsAnswer, DnsQuestionOptions, DnsRecords, DnsType } from '../contracts/dns.js';
 import type { Timers } from '../metrics/timers.js';
 import { CachingResolver } from './caching-resolver.js';
-import { DnsLookups } from './lookups.js';
-import type { DnsSettings } from './options.js';
-import type { Resolver } from './resolver.js';
-import { SystemResolver } from './system-resolver.js';
+import { type DnsSettings, SystemResolver } from './system-resolver.js';
+import {
+  dnsFailure,
+  type DnsFailureKind,
+  isDnsFailure,
+  questionAddress,
+  questionName,
+  type Resolver,
+} from './resolver.js';
 
-export interface PluginDnsInput {
+interface PluginDnsInput {
   readonly live: LiveConfiguration;
   readonly clock: Clock;
   readonly timers: Timers;
@@ -35,3 +41,96 @@ export function openPluginDns({ live, clock, timers, resolver }: PluginDnsInput)
 
 const resolverOf = ({ servers }: DnsSettings, clock: Clock): Resolver =>
   new CachingResolver(new SystemResolver({ servers, timeoutMs, tries: 2 }), {}, clock);
+
+interface LookupsInput {
+  readonly resolver: Resolver;
+  readonly timers: Timers;
+  /** How long one question may take in all, in milliseconds. */
+  readonly mostMs?: number;
+}
+
+const usualMostMs = 5000;
+
+type Ask = (name: string, signal: AbortSignal) => Promise<readonly DnsRecords[DnsType][]>;
+
+/** As `node:dns` says it. */
+const codes: Readonly<Record<DnsFailureKind, string>> = {
+  nxdomain: 'ENOTFOUND',
+  nodata: 'ENODATA',
+  servfail: 'ESERVFAIL',
+  timeout: 'ETIMEOUT',
+  aborted: 'ECANCELLED',
+};
+
+/** The DNS for plugins, over the resolver that the server uses. */
+export class DnsLookups implements Dns {
+  readonly #timers: Timers;
+  readonly #mostMs: number;
+  #asks: Readonly<Record<DnsType, Ask>>;
+
+  constructor({ resolver, timers, mostMs = usualMostMs }: LookupsInput) {
+    this.#timers = timers;
+    this.#mostMs = mostMs;
+    this.#asks = asksOf(resolver);
+  }
+
+  /** From now on that one is asked. */
+  use(resolver: Resolver): void {
+    this.#asks = asksOf(resolver);
+  }
+
+  async lookup<T extends DnsType>(name: string, type: T, options: DnsQuestionOptions = {}): Promise<DnsAnswer<T>> {
+    try {
+      // The type of the question says which records these are.
+      return { status: 'found', records: (await this.#ask(name, type, options)) as readonly DnsRecords[T][] };
+    } catch (error) {
+      const kind = isDnsFailure(error) ? error.kind : 'servfail';
+      if (kind === 'nxdomain' || kind === 'nodata') return { status: kind, records: [] };
+      return { status: 'failed', records: [], reason: kind };
+    }
+  }
+
+  readonly resolve: Dns['resolve'] = async (name, type) => {
+    try {
+      return [...(await this.#ask(name, type, {}))];
+    } catch (error) {
+      const kind = isDnsFailure(error) ? error.kind : 'servfail';
+      const code = codes[kind];
+      throw Object.assign(new Error(`query${type} ${code} ${name}`, { cause: error }), {
+        code,
+        hostname: name,
+        syscall: `query${type}`,
+      });
+    }
+  };
+
+  async #ask(name: string, type: string, { signal }: DnsQuestionOptions): Promise<readonly DnsRecords[DnsType][]> {
+    if (!isType(type)) throw new TypeError(`The DNS is asked for A, AAAA, MX, TXT and PTR here, not for ${type}.`);
+    const asked = type === 'PTR' ? questionAddress(name) : questionName(name);
+    if (asked === undefined) throw dnsFailure('nxdomain', `${type} ${name.slice(0, 255)}`);
+    const limit = new AbortController();
+    const given = signal === undefined ? limit.signal : AbortSignal.any([signal, limit.signal]);
+    const cancel = this.#timers.after(this.#mostMs, () => limit.abort());
+    try {
+      return await this.#asks[type](asked, given);
+    } catch (error) {
+      throw limit.signal.aborted ? dnsFailure('timeout', `${type} ${asked}`, error) : error;
+    } finally {
+      cancel();
+    }
+  }
+}
+
+const isType = (type: string): type is DnsType => ['A', 'AAAA', 'MX', 'TXT', 'PTR'].includes(type);
+
+const asksOf = (resolver: Resolver): Readonly<Record<DnsType, Ask>> => ({
+  A: async (name, signal) => (await resolver.resolve4(name, { signal })).records,
+  AAAA: async (name, signal) => (await resolver.resolve6(name, { signal })).records,
+  MX: async (name, signal) =>
+    (await resolver.resolveMx(name, { signal })).records.map(({ exchange, preference }) => ({
+      exchange,
+      priority: preference,
+    })),
+  TXT: async (name, signal) => (await resolver.resolveTxt(name, { signal })).records.map((text) => [text]),
+  PTR: async (address, signal) => (await resolver.resolvePtr(address, { signal })).records,
+});

@@ -1,10 +1,17 @@
 import { Resolver as NodeResolver } from 'node:dns/promises';
 import { isIP, isIPv6 } from 'node:net';
+import { z } from 'zod';
 import { problem } from '../problem.js';
-import { dnsFailure, type DnsFailureKind } from './failure.js';
-import type { Answer, LookupOptions, MxRecord, Resolver } from './resolver.js';
+import {
+  type Answer,
+  dnsFailure,
+  type DnsFailureKind,
+  type LookupOptions,
+  type MxRecord,
+  type Resolver,
+} from './resolver.js';
 
-export interface SystemResolverOptions {
+interface SystemResolverOptions {
   /** Name servers as `192.0.2.1`, `192.0.2.1:5353`, `2001:db8::1` or `[2001:db8::1]:5353`; the system's when empty. */
   readonly servers?: readonly string[];
   /** How long one try may take, and how many there are, for each server. */
@@ -111,7 +118,7 @@ function addresses(found: readonly { readonly address: string; readonly ttl: num
 }
 
 /** Whether a text names a server as `SystemResolverOptions` says. */
-export const isNameServer = (text: string): boolean => placeOf(text) !== undefined;
+const isNameServer = (text: string): boolean => placeOf(text) !== undefined;
 
 /** As node:dns takes it. */
 function serverAddress(text: string): string {
@@ -126,3 +133,19 @@ function placeOf(text: string): string | undefined {
   if (isIP(address) === 0 || Number(port) < 1 || Number(port) > 65_535) return undefined;
   return isIPv6(address) ? `[${address}]:${port}` : `${address}:${port}`;
 }
+
+export const nameServer = z
+  .string()
+  .refine(isNameServer, 'must be an IP address, perhaps with a port: 192.0.2.1, [2001:db8::1]:5353');
+
+/** Whom plugins ask. */
+export const DnsOptions = z.strictObject({
+  servers: z
+    .array(nameServer)
+    .default([])
+    .describe(
+      'Name servers that plugins and the relay queue ask, "192.0.2.1" or "192.0.2.1:5353"; those of the system when empty. Lists of addresses often refuse public ones. The relay queue may have others: plugins.client-queue.resolver.',
+    ),
+});
+
+export type DnsSettings = z.output<typeof DnsOptions>;

@@ -14,7 +14,7 @@ import {
 } from '../../core/contracts/doctor-check.js';
 import { counted } from '../../core/text/counted.js';
 import { faultCode, isMissing } from '../../core/disk/fault.js';
-import { isDnsFailure } from '../../core/dns/failure.js';
+import { isDnsFailure } from '../../core/dns/resolver.js';
 import { SystemResolver } from '../../core/dns/system-resolver.js';
 import { isStartError } from '../../core/cli/start-error.js';
 import { openDestinationControls } from './delivery/destination-controls.js';

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { secret } from '../../core/config/outline.js';
-import { nameServer } from '../../core/dns/options.js';
+import { nameServer } from '../../core/dns/system-resolver.js';
 import { replyCategories } from './delivery/reply-classification.js';
 
 const seconds = (fallback: number, description: string) =>

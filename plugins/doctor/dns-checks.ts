@@ -1,7 +1,7 @@
 import { advice, fine, skipped, trouble, type Finding } from '../../core/contracts/doctor-check.js';
 import type { Dns } from '../../core/contracts/dns.js';
-import { DnsLookups } from '../../core/dns/lookups.js';
-import { ownAddresses } from '../../core/dns/own-addresses.js';
+import { DnsLookups } from '../../core/dns/plugin-dns.js';
+import { ownAddresses } from '../../core/dns/mail-routes.js';
 import { isPrivateAddress } from '../../core/dns/private-address.js';
 import { isLoopbackHost } from '../../core/http/host.js';
 import { normalAddress } from '../../core/net/ip-address.js';

@@ -1,6 +1,6 @@
 import type { ClientIdentity, Destination } from '../../core/smtp/client/destination.js';
 import { localFailure } from '../../core/smtp/client/failure.js';
-import type { Lease } from '../../core/smtp/client/pooling.js';
+import type { Lease } from '../../core/smtp/client/pool.js';
 import type { ClientSession } from '../../core/smtp/client/session.js';
 import type { SmtpSession } from '../../core/pipeline/transaction.js';
 

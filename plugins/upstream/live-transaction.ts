@@ -4,7 +4,7 @@ import type { Address } from '../../core/mime/address.js';
 import type { ClientIdentity } from '../../core/smtp/client/destination.js';
 import { isClientFailure, timeoutFailure, type ClientFailure } from '../../core/smtp/client/failure.js';
 import type { OutgoingRecipient } from '../../core/smtp/client/message.js';
-import type { Lease } from '../../core/smtp/client/pooling.js';
+import type { Lease } from '../../core/smtp/client/pool.js';
 import type { ClientSession } from '../../core/smtp/client/session.js';
 import type { Reply } from '../../core/smtp/protocol/reply.js';
 import type { Recipient, RecipientDsn, SmtpSession, Transaction } from '../../core/pipeline/transaction.js';

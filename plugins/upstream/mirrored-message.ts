@@ -2,8 +2,8 @@ import { buffer } from 'node:stream/consumers';
 import type { Notify } from '../../core/contracts/queue-entry.js';
 import type { SpooledMessage } from '../../core/spool/spool.js';
 import type { Address } from '../../core/mime/address.js';
-import type { Capabilities } from '../../core/smtp/client/capabilities.js';
-import { hasEightBit } from '../../core/smtp/client/data-encoder.js';
+import type { Capabilities } from '../../core/smtp/client/envelope.js';
+import { hasEightBit } from '../../core/smtp/client/content.js';
 import { clientFailure, type ClientFailure } from '../../core/smtp/client/failure.js';
 import type {
   OutgoingContent,

@@ -1,5 +1,4 @@
-import type { ClientDeadlines } from '../../core/smtp/client/deadlines.js';
-import type { ClientCredentials, TlsPolicy } from '../../core/smtp/client/destination.js';
+import type { ClientCredentials, ClientDeadlines, TlsPolicy } from '../../core/smtp/client/destination.js';
 import type { BreakerOptions } from './breaker.js';
 
 /** The servers that stand for one upstream, and how they are spoken with. */

@@ -12,8 +12,7 @@ import {
   type FailureKind,
 } from '../../core/smtp/client/failure.js';
 import { openSession } from '../../core/smtp/client/opening.js';
-import { ClientPool } from '../../core/smtp/client/pool.js';
-import type { Lease } from '../../core/smtp/client/pooling.js';
+import { ClientPool, type Lease } from '../../core/smtp/client/pool.js';
 import type { SmtpSession } from '../../core/pipeline/transaction.js';
 import { Breaker } from './breaker.js';
 import { IdentifiedSessions } from './identified-sessions.js';

@@ -1,8 +1,7 @@
 import { clientFailure, isClientFailure, timeoutFailure, type ClientFailure } from '../../core/smtp/client/failure.js';
-import type { MessageResult, OutgoingMessage } from '../../core/smtp/client/message.js';
-import type { Lease } from '../../core/smtp/client/pooling.js';
+import { type MessageResult, type OutgoingMessage, unsent } from '../../core/smtp/client/message.js';
+import type { Lease } from '../../core/smtp/client/pool.js';
 import type { ClientSession } from '../../core/smtp/client/session.js';
-import { unsent } from '../../core/smtp/client/unsent.js';
 import type { Reply } from '../../core/smtp/protocol/reply.js';
 import type { SmtpSession } from '../../core/pipeline/transaction.js';
 import type { BreakerState } from './breaker.js';

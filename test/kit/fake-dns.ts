@@ -1,8 +1,15 @@
 import type { DnsRecords, DnsType } from '../../core/contracts/dns.js';
-import { dnsFailure, type DnsFailureKind } from '../../core/dns/failure.js';
-import { DnsLookups } from '../../core/dns/lookups.js';
-import { questionAddress, questionName } from '../../core/dns/question.js';
-import type { Answer, LookupOptions, MxRecord, Resolver } from '../../core/dns/resolver.js';
+import {
+  type Answer,
+  dnsFailure,
+  type DnsFailureKind,
+  type LookupOptions,
+  type MxRecord,
+  questionAddress,
+  questionName,
+  type Resolver,
+} from '../../core/dns/resolver.js';
+import { DnsLookups } from '../../core/dns/plugin-dns.js';
 import { systemTimers, type Timers } from '../../core/metrics/timers.js';
 
 /** Why there is no answer. */

@@ -1,8 +1,7 @@
 import { connect as connectSocket, isIP, type Socket } from 'node:net';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
-import type { Channel } from './channel.js';
-import { timerMs } from './deadline.js';
-import { verifies, type Destination } from './destination.js';
+import { type Channel, timerMs } from './channel.js';
+import { type Destination, verifies } from './destination.js';
 import { clientFailure, localFailure, timeoutFailure, type ClientFailure } from './failure.js';
 import type { ClientTls } from './session.js';
 

@@ -62,3 +62,14 @@ export interface SendOptions {
   /** Told of each recipient as soon as it is settled: of LMTP one by one. Must not throw. */
   readonly settled?: (index: number, result: RecipientResult) => void;
 }
+
+/** The result of a message that failed for all its recipients before anything was said of it. */
+export function unsent(
+  { recipients }: OutgoingMessage,
+  failure: ClientFailure,
+  settled: SendOptions['settled'],
+): MessageResult {
+  const results = recipients.map((recipient) => ({ recipient, outcome: 'failed', failure }) as const);
+  results.forEach((result, index) => settled?.(index, result));
+  return { recipients: results, failure, bytes: 0 };
+}

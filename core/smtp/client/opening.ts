@@ -1,16 +1,22 @@
+import { isIPv6 } from 'node:net';
 import { systemClock } from '../../clock.js';
+import { normalAddress } from '../../net/ip-address.js';
 import type { Reply } from '../protocol/reply.js';
-import { noCapabilities, readCapabilities, type Capabilities } from './capabilities.js';
-import { Channel } from './channel.js';
-import { standardDeadlines, type ClientDeadlines } from './deadlines.js';
-import { allowsClearAuth, requiresTls, type CallOptions, type Destination } from './destination.js';
+import { Channel, transcriptEntry } from './channel.js';
+import {
+  allowsClearAuth,
+  type CallOptions,
+  type ClientCredentials,
+  type ClientDeadlines,
+  type ClientIdentity,
+  type Destination,
+  requiresTls,
+  standardDeadlines,
+} from './destination.js';
 import { abortFailure, dial, secure } from './dial.js';
-import { clientFailure, isClientFailure, localFailure, refusal, type ClientFailure } from './failure.js';
-import { identityLine } from './identity.js';
-import { LiveSession } from './live-session.js';
-import type { ClientSession, ClientTls } from './session.js';
-import { signIn } from './sign-in.js';
-import { transcriptEntry } from './transcript.js';
+import { type Capabilities, encodeXtext, noCapabilities, readCapabilities } from './envelope.js';
+import { clientFailure, type ClientFailure, isClientFailure, localFailure, refusal } from './failure.js';
+import { type ClientSession, type ClientTls, LiveSession } from './session.js';
 
 /** What the steps of an opening find out. */
 interface Opening {
@@ -170,4 +176,61 @@ function authenticate(opening: Opening): Promise<ClientFailure | undefined> {
 /** 4.7.4: a security feature that is not supported (RFC 3463 §3.8). */
 function noTls(text: string): ClientFailure {
   return clientFailure({ kind: 'tls', step: 'starttls', code: 451, status: '4.7.4', text });
+}
+
+/** The XCLIENT line with what of the identity the server takes; undefined when that is nothing. */
+function identityLine(identity: ClientIdentity, { xclient }: Capabilities): string | undefined {
+  const attributes = Object.entries(identity)
+    .filter(([name]) => xclient.includes(name))
+    .map(([name, value]) => `${name}=${encodeXtext(name === 'ADDR' ? address(String(value)) : String(value))}`);
+  return attributes.length === 0 ? undefined : `XCLIENT ${attributes.join(' ')}`;
+}
+
+function address(ip: string): string {
+  const normal = normalAddress(ip);
+  return isIPv6(normal) ? `IPV6:${normal}` : normal;
+}
+
+const base64 = (text: string): string => Buffer.from(text).toString('base64');
+const masked = '****';
+
+/** AUTH PLAIN (RFC 4616), else LOGIN. Returns what went wrong, if something did. The caller has seen to TLS. */
+async function signIn(
+  channel: Channel,
+  capabilities: Capabilities,
+  { username, password }: ClientCredentials,
+  ms: number,
+): Promise<ClientFailure | undefined> {
+  if (`${username}${password}`.includes('\0')) return localFailure('auth', 'The credentials hold a NUL');
+  const offered = capabilities.auth;
+  if (offered.includes('PLAIN')) {
+    const line = `AUTH PLAIN ${base64(`\0${username}\0${password}`)}`;
+    return verdict(channel, await channel.ask('auth', line, ms, `AUTH PLAIN ${masked}`));
+  }
+  if (!offered.includes('LOGIN')) return noMechanism();
+  for (const [line, shown] of loginLines(username, password)) {
+    const answer = await channel.ask('auth', line, ms, shown);
+    if (isClientFailure(answer) || answer.code !== 334 || line === base64(password)) return verdict(channel, answer);
+  }
+  return undefined;
+}
+
+function loginLines(username: string, password: string): readonly (readonly [line: string, shown: string])[] {
+  return [
+    ['AUTH LOGIN', 'AUTH LOGIN'],
+    [base64(username), masked],
+    [base64(password), masked],
+  ];
+}
+
+function verdict(channel: Channel, answer: Awaited<ReturnType<Channel['ask']>>): ClientFailure | undefined {
+  if (isClientFailure(answer)) return answer;
+  if (answer.code >= 400) return refusal('auth', answer);
+  if (answer.code < 300) return undefined;
+  return localFailure('auth', `The server asked for more than ${channel.step} has to say`);
+}
+
+function noMechanism(): ClientFailure {
+  const text = 'The server offers no mechanism to sign in that is known here (PLAIN, LOGIN)';
+  return clientFailure({ kind: 'capability', step: 'auth', code: 454, status: '4.7.0', text });
 }

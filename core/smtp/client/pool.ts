@@ -1,21 +1,10 @@
-import { systemClock, type Clock } from '../../clock.js';
-import { destinationKey, type Destination } from './destination.js';
+import { type Clock, systemClock } from '../../clock.js';
+import { type CallOptions, type Destination, destinationKey } from './destination.js';
 import { abortFailure } from './dial.js';
-import { diedUnseen, isClientFailure, type ClientFailure } from './failure.js';
-import type { MessageResult, OutgoingMessage, SendOptions } from './message.js';
+import { type ClientFailure, diedUnseen, isClientFailure, localFailure } from './failure.js';
+import { type MessageResult, type OutgoingMessage, type SendOptions, unsent } from './message.js';
 import { openSession } from './opening.js';
-import { type PoolGroup, PoolGroups } from './pool-group.js';
-import { closedHere, type Idle, type Place, takeKept, tooMany, type Waiter } from './pool-place.js';
-import {
-  type Lease,
-  type LeaseOptions,
-  type PoolLimits,
-  type PoolStatistics,
-  type SessionPool,
-  usualPoolLimits,
-} from './pooling.js';
 import type { ClientSession } from './session.js';
-import { unsent } from './unsent.js';
 
 /** Connections kept by destination: used again newest first, closed when they are old, idle for long, much used, or not in order. */
 export class ClientPool implements SessionPool {
@@ -287,5 +276,142 @@ export class ClientPool implements SessionPool {
 
   #forget(place: Place): void {
     if (place.busy + place.idle.length + place.waiters.size === 0) this.#places.delete(place.key);
+  }
+}
+
+export interface PoolLimits {
+  /** Connections of the whole pool, those in use and those that are kept. */
+  readonly connections: number;
+  /** Of one destination; a lease may ask for less. */
+  readonly connectionsEach: number;
+  /** Who may wait for a connection; more are refused. */
+  readonly waiting: number;
+  /** How long a connection is kept unused, in milliseconds. */
+  readonly idleMs: number;
+  /** Messages after which a connection is not used again. */
+  readonly uses: number;
+  /** Age after which a connection is not used again, in milliseconds. */
+  readonly ageMs: number;
+}
+
+const usualPoolLimits: PoolLimits = {
+  connections: 200,
+  connectionsEach: 20,
+  waiting: 10_000,
+  idleMs: 10_000,
+  uses: 1000,
+  ageMs: 300_000,
+};
+
+export interface PoolStatistics {
+  readonly leased: number;
+  readonly idle: number;
+  readonly waiting: number;
+  /** Since the start: connections made, leases that were served by a kept one, connections that could not be made. */
+  readonly opened: number;
+  readonly reused: number;
+  readonly failed: number;
+}
+
+interface LeaseOptions extends Omit<CallOptions, 'transcript' | 'identity' | 'clock'> {
+  /** At most so many connections to this destination; the pool's limit when absent or higher. */
+  readonly most?: number;
+  /** Destinations that are leased with the same name share `most`, kept connections and all; each stands alone when absent. */
+  readonly group?: string;
+}
+
+/** A connection for one message at a time. */
+export interface Lease {
+  readonly session: ClientSession;
+  /** True when the connection was kept from before: the server may have left meanwhile. */
+  readonly reused: boolean;
+  /** Gives it back; it is kept if it is reusable, else closed. Once. */
+  release(): void;
+}
+
+/** Connections that are kept and used again, by destination (`destinationKey`). */
+export interface SessionPool {
+  /** Rejects with a `ClientFailure`: of opening, `local` when the signal says so or too many wait. */
+  lease(destination: Destination, options?: LeaseOptions): Promise<Lease>;
+  /**
+   * Sends one message over a kept connection or a new one. A kept connection that turns out to be dead before the server had anything
+   * of the message is replaced by a new one. Never rejects.
+   */
+  send(
+    destination: Destination,
+    message: OutgoingMessage,
+    options?: LeaseOptions & SendOptions,
+  ): Promise<MessageResult>;
+  statistics(): PoolStatistics;
+  /** Says QUIT on the kept ones, refuses those who wait, and closes leased ones when they come back. */
+  close(): Promise<void>;
+}
+
+/** Somebody who waits for a connection of his destination. */
+interface Waiter {
+  readonly group: PoolGroup;
+  readonly most: number;
+  readonly proceed: (session: ClientSession | undefined) => void;
+  readonly refuse: (failure: ClientFailure) => void;
+}
+
+/** A kept connection. */
+interface Idle {
+  readonly session: ClientSession;
+  readonly group: PoolGroup;
+  readonly at: number;
+}
+
+/** What the pool knows of one destination; gone with its last connection and waiter. */
+interface Place {
+  readonly key: string;
+  /** Connections that are leased or being made. */
+  busy: number;
+  /** The last one given back is the first one used. */
+  readonly idle: Idle[];
+  readonly waiters: Set<Waiter>;
+}
+
+/** Takes out the oldest of the first place that has one that suits. */
+function takeKept(
+  places: Iterable<Place>,
+  suits: (one: Idle) => boolean,
+  taken: (place: Place, one: Idle) => void,
+): void {
+  for (const place of places) {
+    const index = place.idle.findIndex(suits);
+    const [oldest] = index < 0 ? [] : place.idle.splice(index, 1);
+    if (oldest !== undefined) return taken(place, oldest);
+  }
+}
+
+const closedHere = (): ClientFailure => localFailure('connect', 'No more mail is sent');
+const tooMany = (): ClientFailure => localFailure('connect', 'Too many messages wait for a connection');
+
+/** Connections that share a limit, whatever servers they lead to; gone with the last of them. */
+interface PoolGroup {
+  readonly name: string;
+  /** Leased, or being made. */
+  busy: number;
+  /** Kept, and used by it last. */
+  idle: number;
+  waiting: number;
+}
+
+/** The groups of which a pool knows something. */
+class PoolGroups {
+  readonly #groups = new Map<string, PoolGroup>();
+
+  get(name: string): PoolGroup {
+    const known = this.#groups.get(name);
+    if (known !== undefined) return known;
+    const group = { name, busy: 0, idle: 0, waiting: 0 };
+    this.#groups.set(name, group);
+    return group;
+  }
+
+  /** To be called when something of it has gone. */
+  forget({ name, busy, idle, waiting }: PoolGroup): void {
+    if (busy + idle + waiting === 0) this.#groups.delete(name);
   }
 }

@@ -1,14 +1,20 @@
 import type { Reply } from '../protocol/reply.js';
-import type { Capabilities } from './capabilities.js';
-import type { ClientFailure } from './failure.js';
-import type {
-  MessageResult,
-  OutgoingContent,
-  OutgoingMessage,
-  OutgoingRecipient,
-  OutgoingSender,
-  SendOptions,
+import type { Answer, Channel } from './channel.js';
+import { ContentWriter } from './content.js';
+import type { ClientDeadlines, Destination } from './destination.js';
+import { abortFailure } from './dial.js';
+import { type Capabilities, mailLine, rcptLine } from './envelope.js';
+import { type ClientFailure, type ClientStep, isClientFailure, localFailure, protocolFailure } from './failure.js';
+import {
+  type MessageResult,
+  type OutgoingContent,
+  type OutgoingMessage,
+  type OutgoingRecipient,
+  type OutgoingSender,
+  type SendOptions,
+  unsent,
 } from './message.js';
+import { Transaction } from './transaction.js';
 
 /** TLS as it was agreed. */
 export interface ClientTls {
@@ -81,3 +87,204 @@ export interface ClientSession {
   /** Closes the connection at once. */
   close(): void;
 }
+
+/** What the opening has found out. */
+interface OpenedSession {
+  readonly channel: Channel;
+  readonly destination: Destination;
+  readonly deadlines: ClientDeadlines;
+  readonly greeting: Reply;
+  readonly capabilities: Capabilities;
+  readonly tls: ClientTls | undefined;
+  readonly since: number;
+  /** Taken off the attempt of the first message. */
+  readonly openingMs: number;
+}
+
+/** `ready` for MAIL; `open` from MAIL on; `go` behind 354; `spent` when something was refused: only RSET mends that. */
+type State = 'ready' | 'busy' | 'open' | 'go' | 'spent';
+
+export class LiveSession implements ClientSession {
+  readonly remote: ClientSession['remote'];
+  readonly protocol: 'smtp' | 'lmtp';
+  readonly greeting: Reply;
+  readonly capabilities: Capabilities;
+  readonly tls: ClientTls | undefined;
+  readonly since: number;
+  readonly #channel: Channel;
+  readonly #deadlines: ClientDeadlines;
+  #openingMs: number;
+  #state: State = 'ready';
+  #accepted = 0;
+  #messages = 0;
+
+  constructor(opened: OpenedSession) {
+    const { address, port, host = address, protocol } = opened.destination;
+    this.remote = { host, address, port };
+    this.protocol = protocol;
+    this.greeting = opened.greeting;
+    this.capabilities = opened.capabilities;
+    this.tls = opened.tls;
+    this.since = opened.since;
+    this.#channel = opened.channel;
+    this.#deadlines = opened.deadlines;
+    this.#openingMs = opened.openingMs;
+  }
+
+  get messages(): number {
+    return this.#messages;
+  }
+
+  get reusable(): boolean {
+    return this.#state === 'ready' && this.#channel.failure === undefined;
+  }
+
+  get failure(): ClientFailure | undefined {
+    return this.#channel.failure;
+  }
+
+  async send(message: OutgoingMessage, { signal, settled }: SendOptions = {}): Promise<MessageResult> {
+    if (signal?.aborted === true) return unsent(message, abortFailure('mail'), settled);
+    if (!this.reusable) return unsent(message, this.#channel.failure ?? inUse(), settled);
+    const channel = this.#channel;
+    const aborted = (): void => channel.fail(abortFailure(channel.step));
+    signal?.addEventListener('abort', aborted, { once: true });
+    this.#begin();
+    const ground = { channel, capabilities: this.capabilities, deadlines: this.#deadlines, protocol: this.protocol };
+    const transaction = new Transaction(ground, message, settled);
+    const result = await transaction.run();
+    signal?.removeEventListener('abort', aborted);
+    if (result.bytes > 0) this.#messages += 1;
+    this.#state = transaction.clean ? 'ready' : 'spent';
+    channel.rest();
+    return result;
+  }
+
+  async mail(sender: OutgoingSender, outline: ContentOutline = {}): Promise<Reply> {
+    this.#expectState('mail', 'ready');
+    const line = mailLine(sender, outline, this.capabilities);
+    if (isClientFailure(line)) throw line;
+    this.#begin();
+    this.#accepted = 0;
+    return this.#said(await this.#channel.ask('mail', line, this.#deadlines.mailMs), 'open', 'spent');
+  }
+
+  async rcpt(recipient: OutgoingRecipient): Promise<Reply> {
+    this.#expectState('rcpt', 'open');
+    const line = rcptLine(recipient, this.capabilities);
+    if (isClientFailure(line)) throw line;
+    this.#state = 'busy';
+    const reply = this.#said(await this.#channel.ask('rcpt', line, this.#deadlines.rcptMs), 'open', 'open');
+    if (reply.code < 300) this.#accepted += 1;
+    return reply;
+  }
+
+  async mailWithRcpt(
+    sender: OutgoingSender,
+    recipient: OutgoingRecipient,
+    outline: ContentOutline = {},
+  ): Promise<{ readonly mail: Reply; readonly rcpt: Answer | undefined }> {
+    this.#expectState('mail', 'ready');
+    const second = rcptLine(recipient, this.capabilities);
+    if (!this.capabilities.pipelining || isClientFailure(second)) {
+      return { mail: await this.mail(sender, outline), rcpt: undefined };
+    }
+    const first = mailLine(sender, outline, this.capabilities);
+    if (isClientFailure(first)) throw first;
+    this.#begin();
+    this.#accepted = 0;
+    const { mailMs, rcptMs } = this.#deadlines;
+    this.#channel.write(Buffer.from(`${first}\r\n${second}\r\n`));
+    const answers = [
+      this.#channel.expect('mail', mailMs, first),
+      this.#channel.expect('rcpt', rcptMs, second),
+    ] as const;
+    const mail = this.#said(await answers[0], 'busy', 'busy');
+    const rcpt = await answers[1];
+    this.#state = mail.code < 300 ? 'open' : 'spent';
+    if (mail.code < 300 && !isClientFailure(rcpt) && rcpt.code < 300) this.#accepted = 1;
+    return { mail, rcpt };
+  }
+
+  async data(): Promise<Reply> {
+    this.#expectState('data', 'open');
+    this.#state = 'busy';
+    const reply = this.#said(await this.#channel.ask('data', 'DATA', this.#deadlines.dataMs), 'go', 'spent');
+    if (reply.code !== 354 || this.#accepted > 0) return reply;
+    const failure = protocolFailure('data', 'The server wants a message without recipients');
+    this.#channel.fail(failure);
+    throw failure;
+  }
+
+  async body(content: OutgoingContent, received?: (reply: Reply, index: number) => void): Promise<readonly Reply[]> {
+    this.#expectState('body', 'go');
+    this.#state = 'busy';
+    const channel = this.#channel;
+    const { blockMs, finalMs, finalsMs } = this.#deadlines;
+    const writer = new ContentWriter(channel, this.capabilities, blockMs);
+    if (!(await writer.write(content))) throw channel.failure ?? localFailure('body', 'The message was not written');
+    this.#messages += 1;
+    const shown = `. (${writer.bytes} bytes)`;
+    if (this.protocol === 'lmtp' && finalsMs < Infinity) channel.attempt(finalsMs);
+    const awaited = Array.from({ length: this.protocol === 'lmtp' ? this.#accepted : 1 }, () =>
+      channel.expect('final', finalMs, shown),
+    );
+    const replies: Reply[] = [];
+    let failure: ClientFailure | undefined;
+    for (const [index, one] of awaited.entries()) {
+      const answer = await one;
+      if (isClientFailure(answer)) failure ??= answer;
+      else {
+        replies.push(answer);
+        received?.(answer, index);
+      }
+    }
+    if (failure !== undefined) throw failure;
+    this.#state = this.protocol === 'lmtp' || replies.every(({ code }) => code < 300) ? 'ready' : 'spent';
+    channel.rest();
+    return replies;
+  }
+
+  async rset(): Promise<Reply> {
+    if (this.#state === 'go' || this.#state === 'busy') throw localFailure('rset', 'RSET cannot be said now');
+    const state = this.#state === 'ready' ? 'ready' : 'spent';
+    const reply = this.#said(await this.#channel.ask('rset', 'RSET', this.#deadlines.helloMs), 'ready', state);
+    this.#channel.rest();
+    return reply;
+  }
+
+  async noop(): Promise<Reply> {
+    if (this.#state === 'go' || this.#state === 'busy') throw localFailure('noop', 'NOOP cannot be said now');
+    const state = this.#state;
+    return this.#said(await this.#channel.ask('noop', 'NOOP', this.#deadlines.helloMs), state, state);
+  }
+
+  async quit(): Promise<void> {
+    if (this.#state !== 'go' && this.#state !== 'busy') await this.#channel.ask('quit', 'QUIT', this.#deadlines.quitMs);
+    this.close();
+  }
+
+  close(): void {
+    this.#channel.close();
+  }
+
+  #begin(): void {
+    this.#state = 'busy';
+    this.#channel.attempt(Math.max(0, this.#deadlines.attemptMs - this.#openingMs));
+    this.#openingMs = 0;
+  }
+
+  /** Steps are said one after the other: the next one before the last has its answer is a fault of the caller. */
+  #expectState(step: ClientStep, state: State): void {
+    if (this.#channel.failure !== undefined) throw this.#channel.failure;
+    if (this.#state !== state) throw localFailure(step, `This step cannot be made now (${this.#state})`);
+  }
+
+  #said(answer: Answer, well: State, refused: State): Reply {
+    if (isClientFailure(answer)) throw answer;
+    this.#state = answer.code < 400 ? well : refused;
+    return answer;
+  }
+}
+
+const inUse = (): ClientFailure => localFailure('mail', 'The connection cannot be used for another message');

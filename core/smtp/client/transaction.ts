@@ -1,11 +1,9 @@
 import { isAscii } from '../../mime/character.js';
 import type { Reply } from '../protocol/reply.js';
-import type { Capabilities } from './capabilities.js';
+import { type Capabilities, mailLine, rcptLine } from './envelope.js';
 import type { Answer, Channel } from './channel.js';
-import { ContentWriter } from './content-writer.js';
-import { hasEightBit } from './data-encoder.js';
-import type { ClientDeadlines } from './deadlines.js';
-import { mailLine, rcptLine } from './envelope-line.js';
+import { ContentWriter, hasEightBit } from './content.js';
+import type { ClientDeadlines } from './destination.js';
 import { isClientFailure, localFailure, protocolFailure, refusal, type ClientFailure } from './failure.js';
 import type {
   MessageResult,

@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { compilePattern, type Pattern } from '../../../core/text/pattern.js';
-import type { TranscriptEntry } from '../../../core/smtp/client/transcript.js';
+import type { TranscriptEntry } from '../../../core/smtp/client/channel.js';
 import { at } from './invalid-place.js';
 
 export interface AssertionResult {

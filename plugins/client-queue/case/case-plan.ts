@@ -1,5 +1,5 @@
 import type { HopFinder, NextHop } from '../../../core/dns/next-hop.js';
-import type { TlsPolicy, ClientCredentials } from '../../../core/smtp/client/destination.js';
+import type { ClientCredentials, TlsPolicy } from '../../../core/smtp/client/destination.js';
 import { problem } from '../../../core/problem.js';
 import { DestinationRules, readDestination } from '../delivery/destination-key.js';
 import { domainTls } from '../delivery/domain-tls.js';

@@ -3,7 +3,7 @@ import { problem } from '../../../core/problem.js';
 import type { CallOptions, Destination } from '../../../core/smtp/client/destination.js';
 import { isClientFailure, type ClientFailure } from '../../../core/smtp/client/failure.js';
 import type { ClientSession } from '../../../core/smtp/client/session.js';
-import { Transcript, type TranscriptEntry, writtenReply } from '../../../core/smtp/client/transcript.js';
+import { Transcript, type TranscriptEntry, writtenReply } from '../../../core/smtp/client/channel.js';
 import { checkAssertions, type AssertionResult, type CompiledAssertion } from './assertions.js';
 import type { CasePlan } from './case-plan.js';
 import type { CaseTransaction } from './transactions.js';

@@ -2,7 +2,7 @@ import type { EntryState } from '../../../core/contracts/queue-entry.js';
 import { entryStates } from '../../../core/contracts/queue-entry.js';
 import type { Settlement } from '../../../core/contracts/queue-lease.js';
 import type { PluginContext } from '../../../core/plugin.js';
-import type { PoolStatistics } from '../../../core/smtp/client/pooling.js';
+import type { PoolStatistics } from '../../../core/smtp/client/pool.js';
 
 const attemptSeconds = [0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 1800];
 

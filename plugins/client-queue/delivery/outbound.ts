@@ -8,7 +8,7 @@ import type { HopFinder } from '../../../core/dns/next-hop.js';
 import type { HealthReport } from '../../../core/host/health.js';
 import type { Log } from '../../../core/log/log.js';
 import type { PluginContext } from '../../../core/plugin.js';
-import type { ClientDeadlines } from '../../../core/smtp/client/deadlines.js';
+import type { ClientDeadlines } from '../../../core/smtp/client/destination.js';
 import type { ClientSession } from '../../../core/smtp/client/session.js';
 import { ClientPool } from '../../../core/smtp/client/pool.js';
 import { DeadHosts } from './dead-hosts.js';

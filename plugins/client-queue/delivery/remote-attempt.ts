@@ -1,11 +1,10 @@
 import type { Clock } from '../../../core/clock.js';
 import type { Lease } from '../../../core/contracts/queue-lease.js';
-import type { ClientDeadlines } from '../../../core/smtp/client/deadlines.js';
-import type { Destination as Server } from '../../../core/smtp/client/destination.js';
+import type { ClientDeadlines, Destination as Server } from '../../../core/smtp/client/destination.js';
 import type { ClientFailure } from '../../../core/smtp/client/failure.js';
 import { diedUnseen, isClientFailure } from '../../../core/smtp/client/failure.js';
 import type { MessageResult, OutgoingContent, OutgoingMessage } from '../../../core/smtp/client/message.js';
-import type { SessionPool } from '../../../core/smtp/client/pooling.js';
+import type { SessionPool } from '../../../core/smtp/client/pool.js';
 import type { ClientSession } from '../../../core/smtp/client/session.js';
 import type { Caller, DeadHosts } from './dead-hosts.js';
 import { messageEnd } from './message-end.js';

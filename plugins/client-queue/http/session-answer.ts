@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { SessionResult } from '../case/case-run.js';
-import type { TranscriptEntry } from '../../../core/smtp/client/transcript.js';
+import type { TranscriptEntry } from '../../../core/smtp/client/channel.js';
 
 const outcome = z.enum(['delivered', 'partial', 'failed']);
 

@@ -1,8 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import { roomFor } from '../../../core/disk/cache-room.js';
 import type { Clock } from '../../../core/clock.js';
-import { isDnsFailure } from '../../../core/dns/failure.js';
-import type { Resolver } from '../../../core/dns/resolver.js';
+import { isDnsFailure, type Resolver } from '../../../core/dns/resolver.js';
 import type { Log } from '../../../core/log/log.js';
 import type { ClientQueueSettings } from '../options.js';
 import { parsePolicy, policyId } from './policy.js';

@@ -1,6 +1,6 @@
 import { directory } from '../../../core/contracts/directory.js';
 import { configuration } from '../../../core/contracts/server.js';
-import { hostRoutes } from '../../../core/dns/host-routes.js';
+import { hostRoutes } from '../../../core/dns/mail-routes.js';
 import { definePlugin } from '../../../core/plugin.js';
 import { problem } from '../../../core/problem.js';
 import { LiveTransactions } from '../live-transactions.js';

@@ -1,6 +1,6 @@
 import { relayQueue } from '../../../core/contracts/relay-queue.js';
 import { configuration } from '../../../core/contracts/server.js';
-import { hostRoutes } from '../../../core/dns/host-routes.js';
+import { hostRoutes } from '../../../core/dns/mail-routes.js';
 import { definePlugin } from '../../../core/plugin.js';
 import { LiveTransactions } from '../live-transactions.js';
 import { upstreamSettings } from '../options.js';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { CachingResolver } from '../../../core/dns/caching-resolver.js';
-import { isDnsFailure } from '../../../core/dns/failure.js';
+import { isDnsFailure } from '../../../core/dns/resolver.js';
 import { HandClock } from '../../support/hand-clock.js';
 import { FixedResolver, type FixedName } from './fixed-resolver.js';
 

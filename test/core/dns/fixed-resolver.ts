@@ -1,5 +1,11 @@
-import { dnsFailure, type DnsFailureKind } from '../../../core/dns/failure.js';
-import type { Answer, LookupOptions, MxRecord, Resolver } from '../../../core/dns/resolver.js';
+import {
+  type Answer,
+  dnsFailure,
+  type DnsFailureKind,
+  type LookupOptions,
+  type MxRecord,
+  type Resolver,
+} from '../../../core/dns/resolver.js';
 
 type Given<T> = readonly T[] | DnsFailureKind;
 

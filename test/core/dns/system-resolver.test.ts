@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { isDnsFailure } from '../../../core/dns/failure.js';
+import { isDnsFailure } from '../../../core/dns/resolver.js';
 import { SystemResolver } from '../../../core/dns/system-resolver.js';
 import { isProblem } from '../../../core/problem.js';
 import { DnsServer, type Zone } from '../../support/dns-server.js';

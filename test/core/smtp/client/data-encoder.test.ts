@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { DataEncoder, hasEightBit } from '../../../../core/smtp/client/data-encoder.js';
+import { DataEncoder, hasEightBit } from '../../../../core/smtp/client/content.js';
 import { DataDecoder } from '../../../../core/smtp/server/dot-decoder.js';
 
 function encoded(pieces: readonly Buffer[]): Buffer {

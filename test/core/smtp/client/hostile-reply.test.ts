@@ -3,10 +3,10 @@ import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { standardDeadlines } from '../../../../core/smtp/client/deadlines.js';
+import { standardDeadlines } from '../../../../core/smtp/client/destination.js';
 import { isClientFailure } from '../../../../core/smtp/client/failure.js';
 import { openSession } from '../../../../core/smtp/client/opening.js';
-import { ReplyReader } from '../../../../core/smtp/client/reply-reader.js';
+import { ReplyReader } from '../../../../core/smtp/client/channel.js';
 import { atEnd, type Ending } from '../../../support/ending.js';
 import { destinationOf, message } from './ground.js';
 

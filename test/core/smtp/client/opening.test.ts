@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { Transcript } from '../../../../core/smtp/client/transcript.js';
+import { Transcript } from '../../../../core/smtp/client/channel.js';
 import { selfSigned } from '../../../support/certificate.js';
 import { SmtpSink } from '../../../support/smtp-sink.js';
 import { described, failureOf, message, open, outcomes } from './ground.js';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { ClientDeadlines } from '../../../../core/smtp/client/deadlines.js';
+import type { ClientDeadlines } from '../../../../core/smtp/client/destination.js';
 import { openSession } from '../../../../core/smtp/client/opening.js';
 import { SmtpSink, type Behaviour, type SinkScript, type SinkStep } from '../../../support/smtp-sink.js';
 import type { Ending } from '../../../support/ending.js';

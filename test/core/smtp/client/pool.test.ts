@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ClientPool } from '../../../../core/smtp/client/pool.js';
-import type { PoolLimits } from '../../../../core/smtp/client/pooling.js';
+import { ClientPool, type PoolLimits } from '../../../../core/smtp/client/pool.js';
 import { HandClock } from '../../../support/hand-clock.js';
 import { atEnd, type Ending } from '../../../support/ending.js';
 import { SmtpSink, type SinkScript } from '../../../support/smtp-sink.js';
