@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import { systemClock, type Clock } from '../clock.js';
 import {
-  type Answer,
+  type DnsResponse,
   dnsFailure,
   type DnsFailure,
   isDnsFailure,
@@ -11,16 +11,16 @@ import {
 } from './resolver.js';
 
 export interface CacheLimits {
-  /** Bounds for the time that records say, in seconds. */
+  /** Bounds of a record's time to live, in seconds. */
   readonly leastSeconds: number;
   readonly mostSeconds: number;
-  /** For records whose time is not known. */
+  /** Time to live of records that name none. */
   readonly unknownSeconds: number;
-  /** How long it is remembered that there is no such name or record. */
+  /** How long a missing name or record is remembered. */
   readonly negativeSeconds: number;
-  /** How long it is remembered that nobody could be asked: so short that it only spares the server. */
+  /** How long a failed query is remembered: just long enough to spare the name server. */
   readonly failureSeconds: number;
-  /** Answers of the usual size; one that is larger takes the place of several. */
+  /** Maximum number of answers of the usual size; a larger answer counts as several. */
   readonly entries: number;
 }
 
@@ -34,25 +34,25 @@ export const usualCacheLimits: CacheLimits = {
 };
 
 type Known =
-  | { readonly until: number; readonly answer: Answer<unknown> }
+  | { readonly until: number; readonly answer: DnsResponse<unknown> }
   | { readonly until: number; readonly failure: DnsFailure };
 
 type Question = 'resolveMx' | 'resolve4' | 'resolve6' | 'resolveTxt' | 'resolvePtr';
 
-/** Remembers what another resolver says, and asks it each question once at a time. */
+/** Caches the answers of another resolver and joins equal queries that run at the same time. */
 export class CachingResolver implements Resolver {
   readonly #resolver: Resolver;
   readonly #limits: CacheLimits;
   readonly #clock: Clock;
   readonly #known: LRUCache<string, Known>;
-  /** Asked at this moment. */
+  /** Queries in flight. */
   readonly #asked = new Map<string, Promise<Known>>();
 
   constructor(resolver: Resolver, limits: Partial<CacheLimits> = {}, clock: Clock = systemClock) {
     this.#resolver = resolver;
     this.#limits = { ...usualCacheLimits, ...limits };
     this.#clock = clock;
-    this.#known = new LRUCache({ maxSize: this.#limits.entries, sizeCalculation: placesOf });
+    this.#known = new LRUCache({ maxSize: this.#limits.entries, sizeCalculation: entriesOf });
   }
 
   resolveMx: Resolver['resolveMx'] = (name, options) =>
@@ -70,18 +70,18 @@ export class CachingResolver implements Resolver {
     question: Question,
     name: string,
     { signal, fresh = false }: LookupOptions = {},
-    ask: () => Promise<Answer<T>>,
-  ): Promise<Answer<T>> {
+    ask: () => Promise<DnsResponse<T>>,
+  ): Promise<DnsResponse<T>> {
     const key = `${question} ${name.toLowerCase()}`;
     const known = fresh ? undefined : this.#known.get(key);
     const good = known !== undefined && this.#clock.monotonic() < known.until;
     const found = good ? known : await unlessAborted(this.#ask(key, ask), signal, key);
     if ('failure' in found) throw found.failure;
-    // The key says which question this answers.
-    return found.answer as Answer<T>;
+    // The key names the query, so the answer has its type.
+    return found.answer as DnsResponse<T>;
   }
 
-  #ask(key: string, ask: () => Promise<Answer<unknown>>): Promise<Known> {
+  #ask(key: string, ask: () => Promise<DnsResponse<unknown>>): Promise<Known> {
     const asked = this.#asked.get(key);
     if (asked !== undefined) return asked;
     const asking = this.#learn(key, ask).finally(() => this.#asked.delete(key));
@@ -89,7 +89,7 @@ export class CachingResolver implements Resolver {
     return asking;
   }
 
-  async #learn(key: string, ask: () => Promise<Answer<unknown>>): Promise<Known> {
+  async #learn(key: string, ask: () => Promise<DnsResponse<unknown>>): Promise<Known> {
     const known = await ask().then(
       (answer): Known => ({ until: this.#until(this.#secondsOf(answer)), answer }),
       (error: unknown): Known => {
@@ -101,7 +101,7 @@ export class CachingResolver implements Resolver {
     return known;
   }
 
-  #secondsOf({ ttl }: Answer<unknown>): number {
+  #secondsOf({ ttl }: DnsResponse<unknown>): number {
     const { leastSeconds, mostSeconds, unknownSeconds } = this.#limits;
     return ttl === undefined ? unknownSeconds : Math.min(mostSeconds, Math.max(leastSeconds, ttl));
   }
@@ -116,19 +116,19 @@ export class CachingResolver implements Resolver {
   }
 }
 
-/** Bytes of the memory, about, that one place stands for. */
-const placeBytes = 1000;
+/** Memory that one entry of the cache stands for, in bytes, roughly. */
+const entryBytes = 1000;
 
-/** Name servers of strangers may answer with as much as they like. */
-function placesOf(known: Known): number {
+/** Name servers of other people may send answers of any size. */
+function entriesOf(known: Known): number {
   if ('failure' in known) return 1;
   const bytes = known.answer.records.reduce<number>((sum, record) => sum + 40 + textOf(record).length, 0);
-  return 1 + Math.floor(bytes / placeBytes);
+  return 1 + Math.floor(bytes / entryBytes);
 }
 
 const textOf = (record: unknown): string => (typeof record === 'string' ? record : (record as MxRecord).exchange);
 
-/** The question goes on for those who asked it too. */
+/** The query continues for the other callers that wait for it. */
 function unlessAborted<T>(asking: Promise<T>, signal: AbortSignal | undefined, question: string): Promise<T> {
   if (signal === undefined) return asking;
   if (signal.aborted) return Promise.reject(dnsFailure('aborted', question));

@@ -7,7 +7,7 @@ import { CachingResolver } from './caching-resolver.js';
 import type { HopFinder, HopSearch, NextHop, NoRoute, SearchOptions } from './next-hop.js';
 import { isPrivateAddress } from './private-address.js';
 import {
-  type Answer,
+  type DnsResponse,
   dnsFailure,
   type DnsFailure,
   isDnsFailure,
@@ -19,37 +19,36 @@ import { SystemResolver } from './system-resolver.js';
 
 export interface MailRoutesOptions {
   readonly resolver: Resolver;
-  /** Names by which MX records may mean this server. */
+  /** Names of this server in MX records. */
   readonly ownNames: readonly string[];
-  /** Its own addresses; asked each time, as they may change. Loopback is private, and not meant. */
+  /** Addresses of this server, without loopback; read for each search, since they may change. */
   readonly ownAddresses: () => readonly string[];
-  /** Addresses of one search at most. */
+  /** Maximum number of addresses in a result. */
   readonly mostAddresses?: number;
-  /** A whole number from 0 to below the given one. */
+  /** Returns a whole number from 0 up to, but not including, the given one. */
   readonly random?: (below: number) => number;
 }
 
-/** Servers of a domain that are asked for their addresses. */
-const mostHosts = 10;
-/** Of which so many at a time. */
+/** Maximum number of servers of a domain that are resolved. */
+const maxHosts = 10;
+/** Maximum number of servers that are resolved at the same time. */
 const hostsAtOnce = 3;
 
-/** What the servers of a domain are: a place where its mail goes. */
 interface Servers {
   readonly site: string;
   /** Best first. */
   readonly hosts: readonly { readonly host: string; readonly preference: number }[];
-  /** True when there is no MX record, and the domain itself is its server. */
+  /** True when there is no MX record, so that the domain itself is its server. */
   readonly implicit: boolean;
 }
 
-/** Why hosts were passed over. */
+/** Why hosts were skipped. */
 interface Passed {
   private: boolean;
   unanswered: DnsFailure | undefined;
 }
 
-/** The rules of RFC 5321 §5.1: MX records, best first, those of equal preference shuffled, else the domain itself. */
+/** Finds mail servers by RFC 5321 §5.1: MX records by preference, equal ones shuffled, else the domain itself. */
 export class MailRoutes implements HopFinder {
   readonly #resolver: Resolver;
   readonly #ownNames: ReadonlySet<string>;
@@ -79,10 +78,10 @@ export class MailRoutes implements HopFinder {
     const found = await this.#addresses(allowed, options, passed);
     const hops = this.#withoutOwnAddresses(found).slice(0, this.#most);
     if (hops.length > 0) return { outcome: 'found', site: servers.site, hops };
-    // A better one may be there that nobody tells the address of now.
+    // The better server may be the one that cannot be resolved now.
     return found.length > 0 && passed.unanswered === undefined
       ? loop(domain)
-      : nowhere(domain, servers.implicit, passed);
+      : noServer(domain, servers.implicit, passed);
   }
 
   async forHosts(names: readonly string[], options: SearchOptions = {}): Promise<HopSearch> {
@@ -91,7 +90,7 @@ export class MailRoutes implements HopFinder {
     const found = await this.#addresses(hosts, options, passed);
     const site = siteOf(hosts.map(({ host }) => host));
     if (found.length > 0) return { outcome: 'found', site, hops: found.slice(0, Math.max(this.#most, names.length)) };
-    return nowhere(names.join(', '), false, passed);
+    return noServer(names.join(', '), false, passed);
   }
 
   #forLiteral(domain: string, address: string, { allowPrivate = false }: SearchOptions): HopSearch {
@@ -117,8 +116,8 @@ export class MailRoutes implements HopFinder {
     return { site, hosts, implicit: false };
   }
 
-  /** That a domain does not exist is believed when it is said twice: mail bounces for it. */
-  async #mx(domain: string, { signal }: SearchOptions): Promise<Answer<MxRecord> | DnsFailure> {
+  /** NXDOMAIN makes mail bounce, so it is believed only when a second query confirms it. */
+  async #mx(domain: string, { signal }: SearchOptions): Promise<DnsResponse<MxRecord> | DnsFailure> {
     const known = signal === undefined ? {} : { signal };
     const ask = (options: LookupOptions) => this.#resolver.resolveMx(domain, options).catch(asDnsFailure);
     const first = await ask(known);
@@ -135,7 +134,7 @@ export class MailRoutes implements HopFinder {
     return shuffled;
   }
 
-  /** RFC 5321 §5.1: where we are a server ourselves, only better ones are meant. */
+  /** RFC 5321 §5.1: a server that is itself among the MX hosts uses only those with a better preference. */
   #withoutOwnNames({ hosts, implicit }: Servers): Servers['hosts'] {
     const own = hosts.filter(({ host }) => this.#ownNames.has(host)).map(({ preference }) => preference);
     return implicit && own.length > 0 ? [] : hosts.filter(({ preference }) => preference < Math.min(...own));
@@ -152,7 +151,7 @@ export class MailRoutes implements HopFinder {
 
   async #addresses(hosts: Servers['hosts'], options: SearchOptions, passed: Passed): Promise<readonly NextHop[]> {
     const found: NextHop[] = [];
-    const asked = hosts.slice(0, Math.max(mostHosts, this.#most));
+    const asked = hosts.slice(0, Math.max(maxHosts, this.#most));
     for (let at = 0; at < asked.length && found.length < this.#most; at += hostsAtOnce) {
       const some = asked.slice(at, at + hostsAtOnce);
       const lists = await Promise.all(some.map(({ host }) => this.#addressesOf(host, options, passed)));
@@ -184,14 +183,14 @@ function siteOf(hosts: readonly string[]): string {
   return [...new Set(hosts.map((host) => host.toLowerCase()))].sort().join(',');
 }
 
-/** IPv4 and IPv6 addresses of what the DNS is not asked for: addresses, and localhost (RFC 6761 §6.3). */
+/** IPv4 and IPv6 addresses of hosts that need no query: addresses, and localhost (RFC 6761 §6.3). */
 function withoutAsking(host: string): readonly (readonly string[])[] | undefined {
   if (host === 'localhost') return [['127.0.0.1'], ['::1']];
   const literal = addressIn(host);
   return literal === undefined ? undefined : [[literal]];
 }
 
-const records = (answer: Answer<string>): readonly string[] => answer.records;
+const records = (answer: DnsResponse<string>): readonly string[] => answer.records;
 
 function nothing(error: unknown, passed: Passed): readonly string[] {
   const failure = asDnsFailure(error);
@@ -211,7 +210,7 @@ function alternating(one: readonly string[], other: readonly string[]): readonly
   return all;
 }
 
-/** The IP address that a literal in brackets or a bare address stands for. */
+/** The IP address of a bracketed literal or a bare address. */
 function addressIn(text: string): string | undefined {
   const inner = /^\[(?:ipv6:)?([0-9a-f:.]+)\]$/i.exec(text)?.[1] ?? text;
   return isIP(inner) === 0 ? undefined : normalAddress(inner);
@@ -252,15 +251,18 @@ function unanswered(domain: string, { kind }: DnsFailure): NoRoute {
   return noRoute('dns', [451, '4.4.3'], `The name servers ${what} for ${domain}`);
 }
 
-/** MX records that name hosts without addresses are somebody's mistake, and may be mended; a domain with no record at all takes no mail. */
-function nowhere(domain: string, implicit: boolean, { private: hidden, unanswered: failure }: Passed): NoRoute {
+/**
+ * MX records that name hosts without addresses are a mistake that the domain may mend: temporary. A domain with no
+ * record at all accepts no mail.
+ */
+function noServer(domain: string, implicit: boolean, { private: hidden, unanswered: failure }: Passed): NoRoute {
   if (failure !== undefined) return unanswered(domain, failure);
   if (hidden) return forbidden(domain);
   if (implicit) return noRoute('no-address', [550, '5.1.2'], `${domain} has neither mail servers nor an address`);
   return noRoute('no-address', [451, '4.4.4'], `The servers of ${domain} have no address`);
 }
 
-/** Finds servers that an operator has named, by the resolver of the system: none of them is taken for this server itself. */
+/** Resolves servers that an operator has named, with the system's resolver; none of them counts as this server. */
 export function hostRoutes(clock: Clock): MailRoutes {
   const resolver = new CachingResolver(new SystemResolver({}), {}, clock);
   return new MailRoutes({ resolver, ownNames: [], ownAddresses: () => [] });

@@ -1,23 +1,26 @@
-/** A server that takes the mail of a domain, by one of its addresses. */
+/** One address of a server that accepts mail for a domain. */
 export interface NextHop {
-  /** Name as the MX record or the route has it, or an IP address; for SNI, certificates and what people read. */
+  /** Host name as in the MX record or the route, or an IP address; used for SNI, certificates and display. */
   readonly host: string;
   /** IP address to dial. */
   readonly address: string;
   readonly preference: number;
 }
 
-/** Where to send, best first. */
+/** The servers to try, best first. */
 export interface FoundHops {
   readonly outcome: 'found';
-  /** What domains with the same servers share: the sorted names of all of them. Limits and health belong to it. */
+  /**
+   * The sorted names of all servers of the domain. Domains with the same servers share limits and health under this
+   * key.
+   */
   readonly site: string;
   readonly hops: readonly NextHop[];
-  /** The domain wants its mail under TLS with a certificate good for the host, or not at all (RFC 8461). */
+  /** Deliver only over TLS with a certificate that is valid for the host (RFC 8461). */
   readonly mustVerify?: boolean;
 }
 
-/** Why there is no way. `code`, `status` and `text` can stand in a DSN. */
+/** Why there is no route. `code`, `status` and `text` may be used in a DSN. */
 export interface NoRoute {
   readonly outcome: 'failed';
   readonly reason: 'null-mx' | 'no-domain' | 'no-address' | 'loop' | 'private' | 'dns' | 'policy' | 'aborted';
@@ -32,16 +35,22 @@ export type HopSearch = FoundHops | NoRoute;
 
 export interface SearchOptions {
   readonly signal?: AbortSignal;
-  /** Lets private, loopback and link-local addresses pass. */
+  /** Allows private, loopback and link-local addresses. */
   readonly allowPrivate?: boolean;
-  /** Asked for once the servers of a domain are known: which of them may get its mail (RFC 8461 §5); all of them when undefined. */
+  /**
+   * Called when the servers of a domain are known; returns which of them may receive its mail (RFC 8461 §5), undefined
+   * for all.
+   */
   readonly allowed?: () => Promise<((host: string) => boolean) | undefined>;
 }
 
-/** Finds the servers for a domain (RFC 5321 §5.1). Never rejects. */
+/** Finds the servers of a domain (RFC 5321 §5.1). Never rejects. */
 export interface HopFinder {
   /** `domain` in A-labels, or an address literal in brackets. */
   forDomain(domain: string, options?: SearchOptions): Promise<HopSearch>;
-  /** Servers that a route names: host names or IP addresses, with or without brackets, tried in this order; no MX is asked. */
+  /**
+   * Resolves the hosts of a route, names or IP addresses with or without brackets, in the given order, without MX
+   * lookups.
+   */
   forHosts(hosts: readonly string[], options?: SearchOptions): Promise<HopSearch>;
 }

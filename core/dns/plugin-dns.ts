@@ -14,19 +14,19 @@ import {
   type Resolver,
 } from './resolver.js';
 
-interface PluginDnsInput {
+interface PluginDnsOptions {
   readonly live: LiveConfiguration;
   readonly clock: Clock;
   readonly timers: Timers;
-  /** In place of the name servers of the configuration. */
+  /** Replaces the name servers of the configuration. */
   readonly resolver: Resolver | undefined;
 }
 
-/** Two tries of one server within the time that a lookup has. */
+/** Leaves time for two tries of one server within a lookup. */
 const timeoutMs = 2000;
 
-/** The DNS for plugins. Other name servers come into force with a reload, and what the old ones said is forgotten. */
-export function openPluginDns({ live, clock, timers, resolver }: PluginDnsInput): DnsLookups {
+/** Opens the DNS service for plugins. A reload with other name servers replaces the resolver and its cache. */
+export function openPluginDns({ live, clock, timers, resolver }: PluginDnsOptions): DnsLookups {
   if (resolver !== undefined) return new DnsLookups({ resolver, timers });
   let settings = live.current.settings.dns;
   const lookups = new DnsLookups({ resolver: resolverOf(settings, clock), timers });
@@ -42,18 +42,18 @@ export function openPluginDns({ live, clock, timers, resolver }: PluginDnsInput)
 const resolverOf = ({ servers }: DnsSettings, clock: Clock): Resolver =>
   new CachingResolver(new SystemResolver({ servers, timeoutMs, tries: 2 }), {}, clock);
 
-interface LookupsInput {
+interface DnsLookupOptions {
   readonly resolver: Resolver;
   readonly timers: Timers;
-  /** How long one question may take in all, in milliseconds. */
+  /** Timeout of one query, in milliseconds. */
   readonly mostMs?: number;
 }
 
-const usualMostMs = 5000;
+const defaultTimeoutMs = 5000;
 
 type Ask = (name: string, signal: AbortSignal) => Promise<readonly DnsRecords[DnsType][]>;
 
-/** As `node:dns` says it. */
+/** Error codes of `node:dns`. */
 const codes: Readonly<Record<DnsFailureKind, string>> = {
   nxdomain: 'ENOTFOUND',
   nodata: 'ENODATA',
@@ -62,26 +62,26 @@ const codes: Readonly<Record<DnsFailureKind, string>> = {
   aborted: 'ECANCELLED',
 };
 
-/** The DNS for plugins, over the resolver that the server uses. */
+/** DNS for plugins, on top of the server's resolver. */
 export class DnsLookups implements Dns {
   readonly #timers: Timers;
   readonly #mostMs: number;
   #asks: Readonly<Record<DnsType, Ask>>;
 
-  constructor({ resolver, timers, mostMs = usualMostMs }: LookupsInput) {
+  constructor({ resolver, timers, mostMs = defaultTimeoutMs }: DnsLookupOptions) {
     this.#timers = timers;
     this.#mostMs = mostMs;
     this.#asks = asksOf(resolver);
   }
 
-  /** From now on that one is asked. */
+  /** Replaces the resolver for queries to come. */
   use(resolver: Resolver): void {
     this.#asks = asksOf(resolver);
   }
 
   async lookup<T extends DnsType>(name: string, type: T, options: DnsQuestionOptions = {}): Promise<DnsAnswer<T>> {
     try {
-      // The type of the question says which records these are.
+      // The type of the query is the type of its records.
       return { status: 'found', records: (await this.#ask(name, type, options)) as readonly DnsRecords[T][] };
     } catch (error) {
       const kind = isDnsFailure(error) ? error.kind : 'servfail';

@@ -3,15 +3,18 @@ import { bitsOf, normalAddress } from '../net/ip-address.js';
 import { parseNetworks, type NetworkSet } from '../net/networks.js';
 
 interface SpecialNetworks {
-  /** RFC 6890 and its successors: what is not meant to be reached over the Internet. */
+  /** RFC 6890 and its successors: networks that are not reachable over the Internet. */
   readonly special: NetworkSet;
-  /** In these stands an IPv4 address, behind so many bits: NAT64 (RFC 6052), 6to4 (RFC 3056), IPv4-compatible (RFC 4291). */
+  /**
+   * Networks whose addresses contain an IPv4 address after so many bits: NAT64 (RFC 6052), 6to4 (RFC 3056),
+   * IPv4-compatible (RFC 4291).
+   */
   readonly embedding: readonly { readonly networks: NetworkSet; readonly bits: number }[];
 }
 
 let known: SpecialNetworks | undefined;
 
-/** Made when somebody asks: a start does not wait for it. */
+/** Built on first use, which keeps it out of the start. */
 function specialNetworks(): SpecialNetworks {
   known ??= {
     special: parseNetworks(
@@ -29,7 +32,7 @@ function specialNetworks(): SpecialNetworks {
   return known;
 }
 
-/** True for private, loopback, link-local, multicast and reserved addresses, however they are spelt. */
+/** True for private, loopback, link-local, multicast and reserved addresses in any notation. */
 export function isPrivateAddress(ip: string): boolean {
   const { special, embedding } = specialNetworks();
   const address = normalAddress(ip);

@@ -3,51 +3,51 @@ import { domainToASCII } from 'node:url';
 import { normalAddress } from '../net/ip-address.js';
 
 export interface MxRecord {
-  /** Without a dot at its end; empty for a null MX (RFC 7505). */
+  /** Without a trailing dot; empty for a null MX (RFC 7505). */
   readonly exchange: string;
   readonly preference: number;
 }
 
 export interface LookupOptions {
   readonly signal?: AbortSignal;
-  /** Asks again even if the answer is known. */
+  /** Queries again even if the answer is cached. */
   readonly fresh?: boolean;
 }
 
-/** An answer and for how many seconds it may be kept; undefined where that is not known. */
-export interface Answer<T> {
+/** An answer and its time to live in seconds; undefined where that is unknown. */
+export interface DnsResponse<T> {
   readonly records: readonly T[];
   readonly ttl: number | undefined;
 }
 
 /**
- * Asks the DNS. Names are ASCII without a dot at their end. Every lookup resolves with at least one record or rejects with a
- * `DnsFailure`. Injectable: relay, proxy and checks of senders take whatever fulfils this.
+ * Queries the DNS. Names are ASCII without a trailing dot. Every lookup resolves with at least one record or rejects
+ * with a `DnsFailure`.
  */
 export interface Resolver {
-  resolveMx(name: string, options?: LookupOptions): Promise<Answer<MxRecord>>;
-  resolve4(name: string, options?: LookupOptions): Promise<Answer<string>>;
-  resolve6(name: string, options?: LookupOptions): Promise<Answer<string>>;
+  resolveMx(name: string, options?: LookupOptions): Promise<DnsResponse<MxRecord>>;
+  resolve4(name: string, options?: LookupOptions): Promise<DnsResponse<string>>;
+  resolve6(name: string, options?: LookupOptions): Promise<DnsResponse<string>>;
   /** One element for each record, its strings joined. */
-  resolveTxt(name: string, options?: LookupOptions): Promise<Answer<string>>;
+  resolveTxt(name: string, options?: LookupOptions): Promise<DnsResponse<string>>;
   /** Names of an IP address. */
-  resolvePtr(address: string, options?: LookupOptions): Promise<Answer<string>>;
+  resolvePtr(address: string, options?: LookupOptions): Promise<DnsResponse<string>>;
 }
 
-/** RFC 1035 §2.3.4, in octets of text without the last dot. */
-const longestName = 253;
-/** Not only host names are asked for: `_dmarc`, and what the macros of SPF make (RFC 7208 §7). */
+/** RFC 1035 §2.3.4: octets of a name without its trailing dot. */
+const maxNameLength = 253;
+/** Also allows names that are no host names: `_dmarc`, and those that macros of SPF make (RFC 7208 §7). */
 const label = /^[!-[\]-~]{1,63}$/;
 
-/** The name as the DNS is asked for it: ASCII, lower case, no dot at its end. Undefined for what can be no name. */
+/** The name as it is queried: ASCII, lower case, without a trailing dot. Undefined when it can be no name. */
 export function questionName(text: string): string | undefined {
   const bare = text.endsWith('.') ? text.slice(0, -1) : text;
   const ascii = /[^\0-~]/.test(bare) && !/[\0-\x20\x7f]/.test(bare) ? domainToASCII(bare) : bare.toLowerCase();
-  const isName = ascii.length <= longestName && ascii.split('.').every((one) => label.test(one));
+  const isName = ascii.length <= maxNameLength && ascii.split('.').every((one) => label.test(one));
   return isName ? ascii : undefined;
 }
 
-/** The address that is asked for: written as such, or as its name below `in-addr.arpa` or `ip6.arpa` (RFC 3596 §2.5). */
+/** The IP address of a PTR query, written as such or as a name below `in-addr.arpa` or `ip6.arpa` (RFC 3596 §2.5). */
 export function questionAddress(text: string): string | undefined {
   if (isIP(text) !== 0) return normalAddress(text);
   const [, reversed = '', zone] = /^([0-9a-f.]+)\.(in-addr|ip6)\.arpa\.?$/i.exec(text) ?? [];
@@ -57,7 +57,7 @@ export function questionAddress(text: string): string | undefined {
   return isWhole && isIP(address) !== 0 ? normalAddress(address) : undefined;
 }
 
-/** Why a question has no answer: the name does not exist, it has no such record, or nobody who knows could be asked. */
+/** Why a query has no answer: the name does not exist, it has no such record, or no server answered. */
 export type DnsFailureKind = 'nxdomain' | 'nodata' | 'servfail' | 'timeout' | 'aborted';
 
 export interface DnsFailure extends Error {

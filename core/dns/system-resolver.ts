@@ -3,7 +3,7 @@ import { isIP, isIPv6 } from 'node:net';
 import { z } from 'zod';
 import { problem } from '../problem.js';
 import {
-  type Answer,
+  type DnsResponse,
   dnsFailure,
   type DnsFailureKind,
   type LookupOptions,
@@ -14,10 +14,10 @@ import {
 interface SystemResolverOptions {
   /** Name servers as `192.0.2.1`, `192.0.2.1:5353`, `2001:db8::1` or `[2001:db8::1]:5353`; the system's when empty. */
   readonly servers?: readonly string[];
-  /** How long one try may take, and how many there are, for each server. */
+  /** Timeout of one try, and the number of tries for each server. */
   readonly timeoutMs?: number;
   readonly tries?: number;
-  /** How long one question may take in all. */
+  /** Timeout of a query with all its tries. */
   readonly totalMs?: number;
 }
 
@@ -29,7 +29,10 @@ const kinds: Readonly<Record<string, DnsFailureKind>> = {
   ECANCELLED: 'aborted',
 };
 
-/** Asks name servers over UDP, and over TCP where an answer is truncated. Neither /etc/hosts nor the threads of `dns.lookup` take part. */
+/**
+ * Queries name servers over UDP, and over TCP where an answer is truncated. Uses neither /etc/hosts nor the thread
+ * pool of `dns.lookup`.
+ */
 export class SystemResolver implements Resolver {
   readonly #resolver: NodeResolver;
   readonly #totalMs: number;
@@ -41,7 +44,7 @@ export class SystemResolver implements Resolver {
     if (servers.length > 0) this.#resolver.setServers(servers.map(serverAddress));
   }
 
-  resolveMx(name: string, options?: LookupOptions): Promise<Answer<MxRecord>> {
+  resolveMx(name: string, options?: LookupOptions): Promise<DnsResponse<MxRecord>> {
     return this.#ask(`MX ${name}`, options, async () =>
       withoutTtl(
         (await this.#resolver.resolveMx(name)).map(({ exchange, priority }) => ({
@@ -52,29 +55,33 @@ export class SystemResolver implements Resolver {
     );
   }
 
-  resolve4(name: string, options?: LookupOptions): Promise<Answer<string>> {
+  resolve4(name: string, options?: LookupOptions): Promise<DnsResponse<string>> {
     return this.#ask(`A ${name}`, options, async () => addresses(await this.#resolver.resolve4(name, { ttl: true })));
   }
 
-  resolve6(name: string, options?: LookupOptions): Promise<Answer<string>> {
+  resolve6(name: string, options?: LookupOptions): Promise<DnsResponse<string>> {
     return this.#ask(`AAAA ${name}`, options, async () =>
       addresses(await this.#resolver.resolve6(name, { ttl: true })),
     );
   }
 
-  resolveTxt(name: string, options?: LookupOptions): Promise<Answer<string>> {
+  resolveTxt(name: string, options?: LookupOptions): Promise<DnsResponse<string>> {
     return this.#ask(`TXT ${name}`, options, async () =>
       withoutTtl((await this.#resolver.resolveTxt(name)).map((pieces) => pieces.join(''))),
     );
   }
 
-  resolvePtr(address: string, options?: LookupOptions): Promise<Answer<string>> {
+  resolvePtr(address: string, options?: LookupOptions): Promise<DnsResponse<string>> {
     return this.#ask(`PTR ${address}`, options, async () =>
       withoutTtl((await this.#resolver.reverse(address)).map(bare)),
     );
   }
 
-  #ask<T>(question: string, options: LookupOptions | undefined, ask: () => Promise<Answer<T>>): Promise<Answer<T>> {
+  #ask<T>(
+    question: string,
+    options: LookupOptions | undefined,
+    ask: () => Promise<DnsResponse<T>>,
+  ): Promise<DnsResponse<T>> {
     const signal = options?.signal;
     if (signal?.aborted === true) return Promise.reject(dnsFailure('aborted', question));
     return new Promise((resolve, reject) => {
@@ -101,7 +108,7 @@ export class SystemResolver implements Resolver {
   }
 }
 
-/** What is not known to be the name's own fault is the server's. */
+/** Every other error is a failure of the server. */
 function kindOf(error: unknown): DnsFailureKind {
   const code = (error as NodeJS.ErrnoException | undefined)?.code ?? '';
   return kinds[code] ?? 'servfail';
@@ -109,18 +116,18 @@ function kindOf(error: unknown): DnsFailureKind {
 
 const bare = (name: string): string => name.toLowerCase().replace(/\.$/, '');
 
-function withoutTtl<T>(records: readonly T[]): Answer<T> {
+function withoutTtl<T>(records: readonly T[]): DnsResponse<T> {
   return { records, ttl: undefined };
 }
 
-function addresses(found: readonly { readonly address: string; readonly ttl: number }[]): Answer<string> {
+function addresses(found: readonly { readonly address: string; readonly ttl: number }[]): DnsResponse<string> {
   return { records: found.map(({ address }) => address), ttl: Math.min(...found.map(({ ttl }) => ttl)) };
 }
 
-/** Whether a text names a server as `SystemResolverOptions` says. */
+/** Whether a text names a server in a form that `SystemResolverOptions` allows. */
 const isNameServer = (text: string): boolean => placeOf(text) !== undefined;
 
-/** As node:dns takes it. */
+/** The form that node:dns expects. */
 function serverAddress(text: string): string {
   const place = placeOf(text);
   if (place !== undefined) return place;
@@ -138,7 +145,7 @@ export const nameServer = z
   .string()
   .refine(isNameServer, 'must be an IP address, perhaps with a port: 192.0.2.1, [2001:db8::1]:5353');
 
-/** Whom plugins ask. */
+/** Name servers that plugins query. */
 export const DnsOptions = z.strictObject({
   servers: z
     .array(nameServer)

@@ -1,5 +1,5 @@
 import { clientFailure, isClientFailure, timeoutFailure, type ClientFailure } from '../../core/smtp/client/failure.js';
-import { type MessageResult, type OutgoingMessage, unsent } from '../../core/smtp/client/message.js';
+import { type MessageResult, type OutgoingMessage, failedResult } from '../../core/smtp/client/message.js';
 import type { Lease } from '../../core/smtp/client/pool.js';
 import type { ClientSession } from '../../core/smtp/client/session.js';
 import type { Reply } from '../../core/smtp/protocol/reply.js';
@@ -82,7 +82,7 @@ export class Upstream {
       });
     } catch (error) {
       if (!isClientFailure(error)) throw error;
-      return unsent(message, error, undefined);
+      return failedResult(message, error, undefined);
     }
   }
 

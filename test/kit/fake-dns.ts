@@ -1,6 +1,6 @@
 import type { DnsRecords, DnsType } from '../../core/contracts/dns.js';
 import {
-  type Answer,
+  type DnsResponse,
   dnsFailure,
   type DnsFailureKind,
   type LookupOptions,
@@ -79,23 +79,23 @@ export class FakeDns implements Resolver {
     this.#timers = timers;
   }
 
-  resolveMx(name: string, options?: LookupOptions): Promise<Answer<MxRecord>> {
+  resolveMx(name: string, options?: LookupOptions): Promise<DnsResponse<MxRecord>> {
     return this.#ask(name, 'MX', options, mxOf);
   }
 
-  resolve4(name: string, options?: LookupOptions): Promise<Answer<string>> {
+  resolve4(name: string, options?: LookupOptions): Promise<DnsResponse<string>> {
     return this.#ask(name, 'A', options, textOf);
   }
 
-  resolve6(name: string, options?: LookupOptions): Promise<Answer<string>> {
+  resolve6(name: string, options?: LookupOptions): Promise<DnsResponse<string>> {
     return this.#ask(name, 'AAAA', options, textOf);
   }
 
-  resolveTxt(name: string, options?: LookupOptions): Promise<Answer<string>> {
+  resolveTxt(name: string, options?: LookupOptions): Promise<DnsResponse<string>> {
     return this.#ask(name, 'TXT', options, textOf);
   }
 
-  resolvePtr(address: string, options?: LookupOptions): Promise<Answer<string>> {
+  resolvePtr(address: string, options?: LookupOptions): Promise<DnsResponse<string>> {
     return this.#ask(address, 'PTR', options, textOf);
   }
 
@@ -104,7 +104,7 @@ export class FakeDns implements Resolver {
     type: DnsType,
     options: LookupOptions | undefined,
     recordOf: (written: string | DnsRecords['MX']) => T,
-  ): Promise<Answer<T>> {
+  ): Promise<DnsResponse<T>> {
     const key = keyOf(`${name} ${type}`);
     this.questions.push(key);
     for (const wake of this.#waiting.get(key) ?? []) wake();

@@ -12,7 +12,7 @@ import {
   timeoutFailure,
 } from './failure.js';
 
-/** What a step got. Never rejected with, so that steps that were sent ahead need nobody who listens. */
+/** Result of a step. A failure is a value, not a rejection, so that pipelined steps need no handler each. */
 export type Answer = Reply | ClientFailure;
 
 interface Awaited {
@@ -23,15 +23,18 @@ interface Awaited {
   readonly settle: (answer: Answer) => void;
 }
 
-/** Behind a 421 a server closes at once; one that has answers for other recipients left may say each of them so much later. */
-const partingMs = 10_000;
+/**
+ * A server closes the connection right after a 421. One that still sends the replies of other recipients gets this
+ * long for each.
+ */
+const repliesAfter421Ms = 10_000;
 
 const ignore = (): void => undefined;
 
 /**
- * The wire to one server: commands go out, and each reply goes to the oldest command that waits for one. A reply that came when
- * nobody can have asked for it breaks the connection, together with what else came with it: a peer that is out of step would
- * make one message's answer that of another.
+ * The connection to one server. Commands are sent, and each reply goes to the oldest command that waits for one. A
+ * reply without a command breaks the connection and discards everything that came with it: a server that is out of
+ * step would assign one message's reply to another.
  */
 export class Channel {
   readonly #clock: Clock;
@@ -41,12 +44,12 @@ export class Channel {
   #socket: Socket;
   #detach: () => void;
   #awaited: Awaited[] = [];
-  /** Index of the oldest that waits; those in front of it are settled. */
+  /** Index of the oldest waiting command; those before it have their reply. */
   #first = 0;
   #step: ClientStep = 'greeting';
   #failure: ClientFailure | undefined;
-  /** The 421 to one of several that wait: theirs too, if nothing else comes for them. */
-  #parting: ClientFailure | undefined;
+  /** A 421 that answered one of several waiting commands; it answers the others too when no more replies come. */
+  #goodbye: ClientFailure | undefined;
   #wake: () => void = ignore;
   #broken = (cause?: Error): ClientFailure => closedFailure(this.#step, cause);
   #failed: () => void = ignore;
@@ -67,7 +70,7 @@ export class Channel {
     return this.#failure;
   }
 
-  /** What is being done, for failures. */
+  /** The current step, for failures. */
   get step(): ClientStep {
     return this.#step;
   }
@@ -76,17 +79,17 @@ export class Channel {
     this.#deadline.attempt(ms);
   }
 
-  /** Sends one line and awaits its reply. `shown` stands for it in the transcript. */
+  /** Sends one line and awaits its reply. The transcript shows `shown` in place of the line. */
   ask(step: ClientStep, line: string, ms: number, shown = line): Promise<Answer> {
     if (this.#failure === undefined) this.#socket.write(`${line}\r\n`);
     return this.expect(step, ms, shown);
   }
 
-  /** Awaits a reply to what was written before; each is awaited before anything can have been read since. */
+  /** Awaits the reply to something already written. Call it before any of the reply can have been read. */
   expect(step: ClientStep, ms: number, shown = ''): Promise<Answer> {
-    // What began to arrive before the question was put is no answer to it.
-    if (this.#reader.midway && this.#awaited.length === this.#first) {
-      this.fail(this.#reader.partsMidway ? closedFailure(this.#step) : protocolFailure(this.#step, unasked));
+    // Bytes that arrived before the command was sent do not answer it.
+    if (this.#reader.incomplete && this.#awaited.length === this.#first) {
+      this.fail(this.#reader.incompleteGoodbye ? closedFailure(this.#step) : protocolFailure(this.#step, unasked));
     }
     const failure = this.#failure;
     if (failure !== undefined) return Promise.resolve(failure);
@@ -97,7 +100,7 @@ export class Channel {
     });
   }
 
-  /** What is written until `uncork` goes out together. */
+  /** Collects writes until `uncork`. */
   cork(): void {
     this.#socket.cork();
   }
@@ -110,18 +113,18 @@ export class Channel {
     return this.#failure === undefined && this.#socket.write(bytes);
   }
 
-  /** Names what is done while no reply is awaited; it must be over in so many milliseconds. */
+  /** Sets the current step, and its timeout, while no reply is awaited. */
   perform(step: ClientStep, ms: number): void {
     this.#step = step;
     this.#deadline.step(ms);
   }
 
-  /** Resolves when the socket has room again, or the connection has failed. */
+  /** Resolves when the socket's buffer has drained, or the connection has failed. */
   drain(): Promise<void> {
     return this.#socket.writableNeedDrain ? this.#pause() : Promise.resolve();
   }
 
-  /** Resolves when the connection has failed; the last one that asked is told. */
+  /** Resolves when the connection has failed. Only the latest caller is notified. */
   failed(): Promise<void> {
     if (this.#failure !== undefined) return Promise.resolve();
     return new Promise((resolve) => {
@@ -129,20 +132,20 @@ export class Channel {
     });
   }
 
-  /** Nothing is under way: no deadline holds. */
+  /** Clears all deadlines while nothing is in progress. */
   rest(): void {
     this.#deadline.step(Infinity);
     this.#deadline.attempt(Infinity);
   }
 
-  /** Breaks the connection; whoever waits gets the failure. The first failure counts. */
+  /** Breaks the connection; waiting commands receive the failure. Only the first failure counts. */
   fail(failure: ClientFailure): void {
     if (this.#failure !== undefined) return;
     if (this.#awaited.length === 0) this.#record({ step: this.#step, payload: '', ms: 0 }, failure);
-    this.#end(this.#parting ?? failure);
+    this.#end(this.#goodbye ?? failure);
   }
 
-  /** Ends the connection on purpose. */
+  /** Closes the connection deliberately. */
   close(): void {
     if (this.#failure === undefined) this.#end(localFailure(this.#step, 'The connection was closed here'));
   }
@@ -161,10 +164,11 @@ export class Channel {
   }
 
   /**
-   * Puts another socket on top of its own: one that does TLS. Resolves when that is ready, or the connection has failed.
+   * Replaces the socket by one layered on top of it, for TLS. Resolves when that is ready, or the connection has
+   * failed.
    *
    * @param make gets the present socket and a function to call when the new one is ready
-   * @param broken what it is called when it does not become ready
+   * @param broken makes the failure when the new socket does not become ready
    */
   async replace(
     make: (plain: Socket, ready: () => void) => Socket,
@@ -195,7 +199,7 @@ export class Channel {
     socket.on('data', data).on('end', end).on('close', end).on('error', error).on('drain', drain);
     return () => {
       socket.off('data', data).off('end', end).off('close', end).off('error', error).off('drain', drain);
-      // A socket may fail once more after it was given up.
+      // A destroyed socket may emit one more error.
       socket.on('error', ignore);
     };
   }
@@ -208,44 +212,47 @@ export class Channel {
     const replies = read.filter((one): one is Reply => !('malformed' in one));
     const goodbye =
       replies.length === asked + 1 && isGoodbye(replies.at(-1), this.#step, asked) ? replies.pop() : undefined;
-    const midway = malformed === undefined && this.#reader.midway && replies.length === asked;
-    if (replies.length > asked || (midway && !this.#maySpeak(asked))) return this.#lost(unasked);
+    const midway = malformed === undefined && this.#reader.incomplete && replies.length === asked;
+    if (replies.length > asked || (midway && !this.#mayBeUnasked(asked))) return this.#failProtocol(unasked);
     for (const reply of replies) {
       if (this.#failure === undefined) this.#accept(reply);
     }
-    const parting = this.#failure === undefined && this.#awaited.length === 0 ? this.#parting : undefined;
+    const parting = this.#failure === undefined && this.#awaited.length === 0 ? this.#goodbye : undefined;
     if (parting !== undefined) this.#end(parting);
     if (goodbye !== undefined) this.fail(refusal(this.#step, goodbye));
-    if (malformed !== undefined) this.#lost(`The server sent ${malformed}`);
+    if (malformed !== undefined) this.#failProtocol(`The server sent ${malformed}`);
   }
 
-  #lost(text: string): void {
+  #failProtocol(text: string): void {
     this.fail(protocolFailure(this.#step, text));
   }
 
-  /** A refusal may begin to arrive while the message is being sent, and a goodbye at any time; TLS begins without a word. */
-  #maySpeak(asked: number): boolean {
-    return (this.#step === 'body' && asked === 0) || (this.#reader.partsMidway && this.#step !== 'starttls');
+  /**
+   * A refusal may start to arrive while the message is being sent, and a 421 at any time; nothing may precede a TLS
+   * handshake.
+   */
+  #mayBeUnasked(asked: number): boolean {
+    return (this.#step === 'body' && asked === 0) || (this.#reader.incompleteGoodbye && this.#step !== 'starttls');
   }
 
-  /** Replies that come behind a 421 to the dot are those of other recipients (RFC 2033 §4.2). */
+  /** In LMTP, replies that follow a 421 to the final dot belong to the other recipients (RFC 2033 §4.2). */
   #accept(reply: Reply): void {
     const one = this.#awaited[this.#first];
     if (one === undefined) return;
     const parting = reply.code === 421 ? refusal(one.step, reply) : undefined;
     if (parting !== undefined && one.step !== 'final') return this.fail(parting);
-    if (!answers(one.step, reply.code)) return this.#lost(`The server answered ${reply.code} out of turn`);
-    this.#parting ??= parting;
-    this.#answered(one, parting ?? reply);
+    if (!answers(one.step, reply.code)) return this.#failProtocol(`The server answered ${reply.code} out of turn`);
+    this.#goodbye ??= parting;
+    this.#complete(one, parting ?? reply);
   }
 
-  #answered(one: Awaited, answer: Answer): void {
+  #complete(one: Awaited, answer: Answer): void {
     this.#first += 1;
     if (this.#first === this.#awaited.length) {
       this.#awaited = [];
       this.#first = 0;
       this.#deadline.step(Infinity);
-      // Whatever happens from here on, that message is settled.
+      // The message has its result: later failures belong to the next one.
       if (one.step === 'final') this.#step = 'mail';
     } else this.#awaitFirst();
     this.#settle(one, answer, false);
@@ -255,7 +262,7 @@ export class Channel {
     const one = this.#awaited[this.#first];
     if (one === undefined) return;
     this.#step = one.step;
-    this.#deadline.step(this.#parting === undefined ? one.ms : Math.min(one.ms, partingMs));
+    this.#deadline.step(this.#goodbye === undefined ? one.ms : Math.min(one.ms, repliesAfter421Ms));
   }
 
   #settle(one: Awaited, answer: Answer, followsFailure: boolean): void {
@@ -274,30 +281,33 @@ export class Channel {
 
 const unasked = 'The server spoke without being asked';
 
-/** What may be said unasked: 421 at any time (RFC 5321 §3.8), and a refusal while the message is still being sent. */
+/**
+ * Replies that may come without a command: 421 at any time (RFC 5321 §3.8), and a refusal while the message is being
+ * sent.
+ */
 function isGoodbye(reply: Reply | undefined, step: ClientStep, asked: number): boolean {
   if (reply === undefined) return false;
   return reply.code === 421 || (asked === 0 && step === 'body' && reply.code >= 400);
 }
 
-/** Which codes can answer a step at all. */
+/** Reply codes that are valid for a step. */
 function answers(step: ClientStep, code: number): boolean {
   if (code >= 400) return true;
   if (step === 'data') return code === 354;
   return code < 300 || (step === 'auth' && code === 334);
 }
 
-/** What is kept of a line; RFC 5321 §4.5.3.1.5 allows 512 octets, some servers say more. */
+/** Bytes of a line that are kept. RFC 5321 §4.5.3.1.5 allows 512 octets; some servers send more. */
 const maxLineBytes = 4096;
-/** What is kept of a reply: there may be a thousand of them for one message, and they are kept until it is settled. */
+/** Lines of a reply that are kept. One message may have a thousand replies in memory. */
 const maxLines = 256;
 const maxBytes = 16 * 1024;
-/** What is read of a reply. The code is in the first three digits, so the text may be cut; an endless reply is none. */
+/** Bytes of a reply that are read. The text may be cut, since the code comes first; an endless reply is malformed. */
 const maxReadBytes = 1024 * 1024;
 const LF = 10;
 const CR = 13;
 
-/** What came is no reply. */
+/** Bytes that are no reply, and why. */
 interface Malformed {
   readonly malformed: string;
 }
@@ -307,7 +317,7 @@ const enhanced = /^([245]\.[0-9]{1,3}\.[0-9]{1,3})(?: |$)/;
 const unprintable = /[\p{C}\p{Zl}\p{Zp}\ufffd]/gu;
 const printableAscii = /^[ -~]*$/;
 
-/** Cuts the server's bytes into replies (RFC 5321 §4.2.1), however they were segmented. Bounded in every direction. */
+/** Splits the server's bytes into replies (RFC 5321 §4.2.1), independent of segmentation and bounded in memory. */
 export class ReplyReader {
   #rest: Buffer | undefined;
   #code = 0;
@@ -315,18 +325,18 @@ export class ReplyReader {
   #bytes = 0;
   #readBytes = 0;
 
-  /** True while a reply has begun and not ended. */
-  get midway(): boolean {
+  /** True while a reply is incomplete. */
+  get incomplete(): boolean {
     return this.#rest !== undefined || this.#lines.length > 0;
   }
 
-  /** True when the reply that has begun is a 421, or can become one. */
-  get partsMidway(): boolean {
+  /** True when the incomplete reply is a 421 or may become one. */
+  get incompleteGoodbye(): boolean {
     const code = this.#lines.length > 0 ? String(this.#code) : (this.#rest?.toString('latin1', 0, 3) ?? '');
-    return this.midway && '421'.startsWith(code);
+    return this.incomplete && '421'.startsWith(code);
   }
 
-  /** The replies that are whole with this chunk. After something malformed there is nothing more. */
+  /** The replies that this chunk completes. Nothing follows a malformed one. */
   read(chunk: Buffer): readonly (Reply | Malformed)[] {
     const bytes = this.#rest === undefined ? chunk : Buffer.concat([this.#rest, chunk]);
     this.#rest = undefined;
@@ -342,7 +352,7 @@ export class ReplyReader {
     const left = bytes.length - from;
     if (this.#readBytes + left > maxReadBytes) return [...found, endless];
     if (left > maxLineBytes) {
-      // The head of the line is enough, however much comes before its end.
+      // Only the beginning of the line matters, however long it is.
       this.#readBytes += left - maxLineBytes;
       this.#rest = Buffer.from(bytes.subarray(from, from + maxLineBytes));
     } else if (left > 0) this.#rest = bytes.subarray(from);
@@ -373,7 +383,7 @@ export class ReplyReader {
 
 const endless: Malformed = { malformed: `a reply of more than ${maxReadBytes} bytes` };
 
-/** Text for people: what could break out of a line becomes `?`. */
+/** Replaces control characters by `?`, so that the text stays on one line. */
 function readable(bytes: Buffer): string {
   const text = bytes.toString('latin1');
   return printableAscii.test(text) ? text : bytes.toString('utf8').replace(unprintable, '?');
@@ -388,8 +398,8 @@ function assembled(code: number, lines: readonly string[]): Reply {
 }
 
 /**
- * The one timer of a connection. A deadline that is put off leaves the timer as it is, and what is left is waited for when it
- * fires: so steps that take turns all day cost no timers.
+ * All deadlines of a connection on one timer. Extending a deadline leaves the timer alone; when it fires early, it is
+ * armed again for the rest.
  */
 class Deadline {
   readonly #clock: Clock;
@@ -404,13 +414,13 @@ class Deadline {
     this.#passed = passed;
   }
 
-  /** The present step must be over in so many milliseconds; Infinity for nothing to wait for. */
+  /** Sets the timeout of the current step in milliseconds; Infinity for none. */
   step(ms: number): void {
     this.#stepAt = this.#clock.monotonic() + ms;
     this.#arm();
   }
 
-  /** Everything up to the end of the attempt must be over in so many milliseconds. */
+  /** Sets the timeout of the whole attempt in milliseconds. */
   attempt(ms: number): void {
     this.#attemptAt = this.#clock.monotonic() + ms;
     this.#arm();
@@ -429,7 +439,7 @@ class Deadline {
     if (at >= this.#timerAt) return;
     clearTimeout(this.#timer);
     this.#timerAt = at;
-    // The socket keeps the process alive, a deadline need not.
+    // Only the socket keeps the process alive.
     this.#timer = setTimeout(() => this.#fire(), timerMs(at - this.#clock.monotonic())).unref();
   }
 
@@ -443,23 +453,23 @@ class Deadline {
   }
 }
 
-/** What `setTimeout` takes: a longer time would fire at once. */
+/** Maximum of `setTimeout`: it fires at once for longer times. */
 export const timerMs = (ms: number): number => Math.min(2 ** 31 - 1, Math.max(0, ms));
 
-/** One step of the dialogue as it is shown; without credentials. */
+/** One step of the dialogue for display, without credentials. */
 export interface TranscriptEntry {
   readonly step: ClientStep;
   /** The verb: `EHLO`, `MAIL`, `.`; empty for the connection and its greeting. */
   readonly command: string;
-  /** The line as it was sent, credentials masked; of the message its size alone. */
+  /** The line as sent, credentials masked; of a message only its size. */
   readonly payload: string;
-  /** The reply as it came, its lines joined by LF. */
+  /** The server's reply, lines joined by LF. */
   readonly response: string | undefined;
   readonly error: string | undefined;
   readonly ms: number;
 }
 
-/** Keeps what was said, up to a bound. */
+/** Records the dialogue, up to a maximum number of entries. */
 export class Transcript {
   readonly #entries: TranscriptEntry[] = [];
   readonly #most: number;
@@ -469,12 +479,12 @@ export class Transcript {
     this.#most = most;
   }
 
-  /** In the order in which the replies came. */
+  /** In the order of the replies. */
   get entries(): readonly TranscriptEntry[] {
     return this.#entries;
   }
 
-  /** Steps that found no room. */
+  /** Number of steps beyond the maximum, which are not recorded. */
   get left(): number {
     return this.#left;
   }
@@ -485,7 +495,7 @@ export class Transcript {
   }
 }
 
-/** As it came, its lines joined by LF. */
+/** The reply as received, lines joined by LF. */
 export function writtenReply({ code, status, lines }: Reply): string {
   const front = status === null ? String(code) : `${code} ${status}`;
   return lines.map((line) => `${front} ${line}`).join('\n');
@@ -497,7 +507,7 @@ interface SaidStep {
   readonly ms: number;
 }
 
-/** The entry of a step that got a reply, a failure, or both. */
+/** The transcript entry of a step with its reply, its failure, or both. */
 export function transcriptEntry(said: SaidStep, reply: Reply | undefined, failure?: ClientFailure): TranscriptEntry {
   const { step, payload, ms } = said;
   const command = /^[A-Z.]*/.exec(payload)?.[0] ?? '';

@@ -4,10 +4,10 @@ import type { Channel } from './channel.js';
 import { localFailure } from './failure.js';
 import type { OutgoingContent } from './message.js';
 
-/** What may wait to be sent at a time, and what one block deadline is for. */
+/** Maximum bytes in the socket's buffer; also the size of a block for `blockMs`. */
 const blockBytes = 64 * 1024;
 
-/** Writes the text of a message and its dot as fast as the server takes it. */
+/** Writes a message and its final dot as fast as the server accepts them. */
 export class ContentWriter {
   readonly #channel: Channel;
   readonly #blockMs: number;
@@ -20,14 +20,15 @@ export class ContentWriter {
     this.#sevenBit = !capabilities.eightBitMime;
   }
 
-  /** Bytes of the message that were written. */
+  /** Bytes of the message written so far. */
   get bytes(): number {
     return this.#encoder.taken;
   }
 
   /**
-   * Resolves with true when the dot is written: then a reply is to be expected at once. With false when the channel has failed.
-   * A stream that fails, or an 8-bit byte for a 7-bit server, breaks the connection without a dot: the server forgets the message.
+   * Resolves with true when the final dot is written, with false when the channel has failed.
+   * A failing stream, or an 8-bit byte for a server without 8BITMIME, breaks the connection before the dot, so that
+   * the server discards the message.
    */
   write({ source, eightBit }: OutgoingContent): boolean | Promise<boolean> {
     const watch = this.#sevenBit && eightBit !== false;
@@ -56,7 +57,7 @@ export class ContentWriter {
     return this.#end();
   }
 
-  /** The chunks, but none any more once the channel has failed, even if the source never gives another. */
+  /** Yields the chunks of the source until the channel fails, even if the source hangs. */
   async *#untilFailure(source: AsyncIterable<Uint8Array> | Iterable<Uint8Array>): AsyncGenerator<Uint8Array> {
     const iterator = Symbol.asyncIterator in source ? source[Symbol.asyncIterator]() : source[Symbol.iterator]();
     const failed = this.#channel.failed().then(() => undefined);
@@ -66,7 +67,7 @@ export class ContentWriter {
       if (next.done === true) return;
       yield next.value;
     }
-    // What is stuck in its source cannot be waited for.
+    // A hanging source cannot be awaited.
     void Promise.resolve(iterator.return?.()).catch(() => undefined);
   }
 
@@ -90,21 +91,20 @@ const LF = 10;
 const DOT = 46;
 
 /**
- * Makes the text that follows 354 (RFC 5321 §4.5.2): a dot in front of each line that begins with one, and every CR or LF that
- * stands alone made a CRLF. Text that needs no change passes through without a copy. The result depends on the bytes alone,
- * never on how they were cut.
+ * Encodes the text that follows 354 (RFC 5321 §4.5.2): stuffs dots and turns every bare CR or LF into CRLF. Text that
+ * needs no change is not copied. The result does not depend on how the input is chunked.
  */
 export class DataEncoder {
   #last = LF;
   #eightBit = false;
   #taken = 0;
 
-  /** Bytes that went in. */
+  /** Bytes read. */
   get taken(): number {
     return this.#taken;
   }
 
-  /** True once a byte beyond ASCII was seen. */
+  /** True once a byte beyond ASCII was read. */
   get eightBit(): boolean {
     return this.#eightBit;
   }
@@ -116,13 +116,16 @@ export class DataEncoder {
     return this.#rewritten(chunk, at);
   }
 
-  /** What ends the text: the CRLF that it lacks, and the dot. */
+  /** The end of the message: a CRLF if it lacks one, and the final dot. */
   end(): Buffer {
     if (this.#last === LF) return dotLine;
     return this.#last === CR ? lfDotLine : crlfDotLine;
   }
 
-  /** How far the chunk can stay as it is: to its end when every CR and LF is of a CRLF, and no line begins with a dot. Line by line, not byte by byte. */
+  /**
+   * Number of leading bytes that need no change: all of them when each CR and LF belongs to a CRLF and no line begins
+   * with a dot. Scans line by line.
+   */
   #unchangedLength(chunk: Buffer): number {
     const end = changeIn(chunk, this.#last);
     if (end > 0) this.#last = chunk[end - 1] ?? LF;
@@ -131,7 +134,7 @@ export class DataEncoder {
   }
 
   #rewritten(chunk: Buffer, from: number): Buffer {
-    // The worst that can come of one byte is two, and a CR of before may want its LF.
+    // Each byte becomes two at worst, and a CR at the end of the previous chunk may need its LF.
     const output = Buffer.allocUnsafeSlow(from + 2 * (chunk.length - from) + 1);
     let length = chunk.copy(output, 0, 0, from);
     let last = this.#last;
@@ -154,7 +157,7 @@ export class DataEncoder {
   }
 }
 
-/** Where the first byte is that cannot follow the one before it as it is; the length when there is none. */
+/** Position of the first byte that cannot follow the one before it unchanged; the length when there is none. */
 function changeIn(chunk: Buffer, before: number): number {
   const first = chunk[0];
   if (first === undefined) return 0;
@@ -168,7 +171,7 @@ function changeIn(chunk: Buffer, before: number): number {
     const cr = chunk.indexOf(CR, at);
     const lf = chunk.indexOf(LF, at);
     if (lf >= 0 && (cr < 0 || lf < cr)) return lf;
-    // A CR at the very end waits for what follows.
+    // A CR at the end of the chunk waits for the next chunk.
     if (cr < 0 || cr === chunk.length - 1) return chunk.length;
     if (lf !== cr + 1) return cr + 1;
     at = lf + 1;

@@ -4,30 +4,32 @@ import { isLoopbackAddress } from '../../net/ip-address.js';
 import type { Transcript } from './channel.js';
 
 /**
- * `never` speaks in clear; `opportunistic` uses STARTTLS if it is offered and works, without looking at the certificate, else
- * clear; `require` gives up without STARTTLS; `implicit` starts with TLS (RFC 8314). Credentials turn `opportunistic` into
- * `require`.
+ * `never`: clear text. `opportunistic`: STARTTLS if offered and working, without verifying the certificate, else clear
+ * text. `require`: fails without STARTTLS. `implicit`: TLS from the first byte (RFC 8314). Credentials turn
+ * `opportunistic` into `require`.
  */
 export type TlsMode = 'never' | 'opportunistic' | 'require' | 'implicit';
 
 export interface TlsPolicy {
   readonly mode: TlsMode;
-  /** Whether the certificate must be good for `servername`. True by default; `opportunistic` never looks. */
+  /** Whether the certificate must be valid for `servername`. Default true; ignored by `opportunistic`. */
   readonly verify?: boolean;
-  /** For SNI and the certificate; `host` by default. */
+  /** For SNI and the certificate; default `host`. */
   readonly servername?: string;
-  /** PEM of certificates to trust in place of the system's. */
+  /** PEM of the trusted certificates, in place of the system's. */
   readonly ca?: string;
 }
 
 export interface ClientCredentials {
   readonly username: string;
   readonly password: string;
-  /** `loopback` allows them in clear to 127.0.0.0/8 and ::1. */
+  /** `loopback` allows credentials in clear text to 127.0.0.0/8 and ::1. */
   readonly plaintext?: 'never' | 'loopback';
 }
 
-/** What a proxy tells of its client (XCLIENT). Unknown attributes are left out; those that the server does not offer too. */
+/**
+ * Attributes of the original client for XCLIENT. Unknown ones, and those that the server does not offer, are not sent.
+ */
 export interface ClientIdentity {
   readonly ADDR?: string;
   readonly PORT?: number;
@@ -37,32 +39,32 @@ export interface ClientIdentity {
   readonly LOGIN?: string;
 }
 
-/** One server to talk to, and how. Two with the same values may share connections. */
+/** One server and how to talk to it. Equal destinations may share connections. */
 export interface Destination {
-  /** IP address to dial; names are resolved before (`core/dns`), so that what was checked is what is dialled. */
+  /** IP address to dial. Names are resolved beforehand (`core/dns`), so that the checked address is the dialled one. */
   readonly address: string;
   readonly port: number;
-  /** Name of the server, for SNI, certificates and what people read; the address by default. */
+  /** Name of the server for SNI, certificates and display; default the address. */
   readonly host?: string;
-  /** Local IP address to call from. */
+  /** Local IP address of the connection. */
   readonly localAddress?: string;
   readonly protocol: 'smtp' | 'lmtp';
-  /** False: it is greeted with HELO, and nothing beyond RFC 821 is asked of it. */
+  /** False: greets with HELO and uses nothing beyond RFC 821. */
   readonly extensions?: boolean;
   readonly tls: TlsPolicy;
   readonly auth?: ClientCredentials;
-  /** How we introduce ourselves: a domain or an address literal. */
+  /** Our name in EHLO: a domain or an address literal. */
   readonly helloName: string;
 }
 
-/** What belongs to one call alone. */
+/** Options of one call. */
 export interface CallOptions {
-  /** `standardDeadlines` where absent. */
+  /** Default `standardDeadlines`. */
   readonly deadlines?: Partial<ClientDeadlines>;
   readonly signal?: AbortSignal;
   /** Records the dialogue. */
   readonly transcript?: Transcript;
-  /** Sent by XCLIENT where the server offers it, behind TLS and in front of AUTH. */
+  /** Sent by XCLIENT where the server offers it, after TLS and before AUTH. */
   readonly identity?: ClientIdentity;
   readonly clock?: Clock;
 }
@@ -70,7 +72,7 @@ export interface CallOptions {
 const keys = new WeakMap<Destination, string>();
 const secret = randomBytes(16);
 
-/** What makes two destinations one for the pool. Passwords are part of it, but cannot be read from it. */
+/** Pool key of a destination. Depends on the password without revealing it. */
 export function destinationKey(destination: Destination): string {
   const known = keys.get(destination);
   if (known !== undefined) return known;
@@ -83,14 +85,14 @@ export function destinationKey(destination: Destination): string {
   return made;
 }
 
-/** Whether TLS must be agreed: credentials never go in clear, except to this machine where that is allowed. */
+/** Whether TLS is mandatory: credentials never go in clear text, except to this machine where that is allowed. */
 export function requiresTls(destination: Destination): boolean {
   const { tls, auth } = destination;
   if (tls.mode === 'require' || tls.mode === 'implicit') return true;
   return auth !== undefined && !allowsClearAuth(destination);
 }
 
-/** Whether the certificate must be good. */
+/** Whether the certificate must be verified. */
 export function verifies(destination: Destination): boolean {
   const { tls } = destination;
   return tls.verify !== false && (tls.mode === 'implicit' || requiresTls(destination));
@@ -101,8 +103,8 @@ export function allowsClearAuth({ auth, address }: Destination): boolean {
 }
 
 /**
- * How long each step may take, in milliseconds. Absolute: bytes that trickle in do not put a deadline off. Each holds for one
- * reply, `blockMs` for every 64 KiB of the message, `attemptMs` for everything from the dial to the last reply of one message.
+ * Timeouts in milliseconds, absolute: bytes that trickle in do not extend them. Each covers one reply, `blockMs` 64
+ * KiB of the message, `attemptMs` everything from the dial to the last reply of one message.
  */
 export interface ClientDeadlines {
   readonly connectMs: number;
@@ -118,9 +120,9 @@ export interface ClientDeadlines {
   /** The reply to DATA. */
   readonly dataMs: number;
   readonly blockMs: number;
-  /** The reply to the last dot; of LMTP each of them. */
+  /** The reply to the final dot; in LMTP each of them. */
   readonly finalMs: number;
-  /** All replies of LMTP to the last dot together. */
+  /** All LMTP replies to the final dot together. */
   readonly finalsMs: number;
   readonly quitMs: number;
   readonly attemptMs: number;
@@ -129,7 +131,7 @@ export interface ClientDeadlines {
 const second = 1000;
 const minute = 60 * second;
 
-/** RFC 5321 §4.5.3.2 where it says something; QUIT is a courtesy. */
+/** RFC 5321 §4.5.3.2 where it names a value. */
 export const standardDeadlines: ClientDeadlines = {
   connectMs: 30 * second,
   greetingMs: 5 * minute,

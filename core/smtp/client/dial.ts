@@ -5,7 +5,7 @@ import { type Destination, verifies } from './destination.js';
 import { clientFailure, localFailure, timeoutFailure, type ClientFailure } from './failure.js';
 import type { ClientTls } from './session.js';
 
-/** What cuts an opening short. */
+/** The failure of an aborted attempt. */
 export interface DialLimits {
   readonly ms: number;
   readonly signal: AbortSignal | undefined;
@@ -39,7 +39,7 @@ export function abortFailure(step: ClientFailure['step']): ClientFailure {
   return localFailure(step, 'The attempt was stopped here');
 }
 
-/** What of the system's words helps an operator; codes alone, no addresses of ours. */
+/** The error code of the system; never our addresses. */
 const reasons: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'Connection refused',
   EHOSTUNREACH: 'The host cannot be reached',
@@ -48,7 +48,7 @@ const reasons: Readonly<Record<string, string>> = {
   ECONNRESET: 'The server reset the connection',
 };
 
-/** Without a descriptor or a local address it is our own fault. */
+/** A missing file descriptor or local address is a local fault. */
 const ours: ReadonlySet<string> = new Set([
   'EMFILE',
   'ENFILE',
@@ -67,8 +67,8 @@ function connectFailure(cause: NodeJS.ErrnoException): ClientFailure {
 }
 
 /**
- * Turns the channel's connection into TLS. Resolves when the handshake is done, undefined when the channel has failed: then it
- * holds the failure.
+ * Upgrades the channel's connection to TLS. Resolves when the handshake is done; undefined when the channel has
+ * failed, which then holds the failure.
  */
 export async function secure(channel: Channel, destination: Destination, ms: number): Promise<ClientTls | undefined> {
   const { tls, address, host = address } = destination;
@@ -78,7 +78,7 @@ export async function secure(channel: Channel, destination: Destination, ms: num
     const socket = connectTls({
       socket: plain,
       host: name,
-      // SNI names no addresses (RFC 6066 §3).
+      // SNI takes no IP addresses (RFC 6066 §3).
       servername: isIP(name) === 0 ? name : '',
       rejectUnauthorized: verifies(destination),
       minVersion: 'TLSv1.2',
@@ -99,7 +99,7 @@ function agreement(socket: TLSSocket): ClientTls {
   return { protocol: socket.getProtocol() ?? 'TLS', cipher: socket.getCipher().name, verified: socket.authorized };
 }
 
-/** 4.7.5: a cryptographic failure (RFC 3463 §3.8); trying again may find another certificate. */
+/** 4.7.5: a cryptographic failure (RFC 3463 §3.8); a later attempt may find another certificate. */
 function tlsFailure(step: ClientFailure['step'], cause: unknown): ClientFailure {
   const reason = cause instanceof Error ? (cause as NodeJS.ErrnoException).code : undefined;
   const text = `TLS could not be agreed${reason === undefined ? '' : ` (${reason})`}`;

@@ -6,7 +6,7 @@ import { clientFailure, type ClientFailure, type ClientStep, localFailure } from
 import type { OutgoingRecipient, OutgoingSender } from './message.js';
 import type { ContentOutline } from './session.js';
 
-/** What the server offers (RFC 5321 §4.1.1.1). */
+/** Extensions that the server offers (RFC 5321 §4.1.1.1). */
 export interface Capabilities {
   readonly pipelining: boolean;
   readonly eightBitMime: boolean;
@@ -16,15 +16,15 @@ export interface Capabilities {
   readonly enhancedStatusCodes: boolean;
   /** Undefined: SIZE is not offered; 0: offered without a limit (RFC 1870). */
   readonly size: number | undefined;
-  /** Upper case names of mechanisms. */
+  /** Mechanisms in upper case. */
   readonly auth: readonly string[];
-  /** Upper case names of attributes; empty where XCLIENT is not offered. */
+  /** Attributes in upper case; empty where XCLIENT is not offered. */
   readonly xclient: readonly string[];
-  /** Every keyword, upper case, with what follows it. */
+  /** Every keyword in upper case, with its parameters. */
   readonly keywords: ReadonlyMap<string, string>;
 }
 
-/** Of the reply to EHLO or LHLO; its first line is a greeting. */
+/** Reads the reply to EHLO or LHLO; its first line is a greeting. */
 export function readCapabilities(reply: Reply): Capabilities {
   const keywords = new Map<string, string>();
   for (const line of reply.lines.slice(1)) {
@@ -32,13 +32,13 @@ export function readCapabilities(reply: Reply): Capabilities {
     if (keyword === '') continue;
     const key = keyword.toUpperCase();
     const before = keywords.get(key);
-    // AUTH is given twice by servers that know the old form AUTH=LOGIN.
+    // Servers that support the old form AUTH=LOGIN list AUTH twice.
     keywords.set(key, before === undefined ? rest.trim() : `${before} ${rest.trim()}`);
   }
   return describe(keywords);
 }
 
-/** Of a server that was greeted with HELO. */
+/** Capabilities of a server that was greeted with HELO. */
 export const noCapabilities: Capabilities = describe(new Map());
 
 function describe(keywords: ReadonlyMap<string, string>): Capabilities {
@@ -62,7 +62,7 @@ function describe(keywords: ReadonlyMap<string, string>): Capabilities {
   });
 }
 
-/** What most addresses are; nothing in it can end the path or the line. */
+/** Matches most addresses; nothing in it can end the path or the line. */
 const usualAddress = /^[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,252}@[A-Za-z0-9.-]{1,255}$/;
 /** RFC 5321 §4.1.2 `esmtp-param`. */
 const parameter = /^[A-Za-z0-9][A-Za-z0-9-]*(?:=[!-<>-~]+)?$/;
@@ -70,7 +70,7 @@ const mostParameters = 50;
 const ret: ReadonlySet<string> = new Set(['FULL', 'HDRS']);
 const notify: ReadonlySet<string> = new Set(['NEVER', 'SUCCESS', 'FAILURE', 'DELAY']);
 
-/** The MAIL line; or why this server cannot be given the message: then nothing need be sent at all. */
+/** The MAIL line, or the reason why this server cannot accept the message. */
 export function mailLine(sender: OutgoingSender, needs: ContentOutline, offered: Capabilities): string | ClientFailure {
   const address = sender.address === null ? '' : wireAddress('mail', sender.address);
   if (typeof address !== 'string') return address;
@@ -86,7 +86,7 @@ export function mailLine(sender: OutgoingSender, needs: ContentOutline, offered:
   return withParameters(line, sender.parameters);
 }
 
-/** The RCPT line; or why this recipient cannot be named to this server. */
+/** The RCPT line, or the reason why this server cannot accept the recipient. */
 export function rcptLine(recipient: OutgoingRecipient, offered: Capabilities): string | ClientFailure {
   const address = wireAddress('rcpt', recipient.address);
   if (typeof address !== 'string') return address;
@@ -106,7 +106,7 @@ function missing(address: string, needs: ContentOutline, offered: Capabilities):
   if (needs.internationalHeader === true && !offered.smtputf8) {
     return lacking('mail', 554, '5.6.9', 'The server does not take header fields in UTF-8 (SMTPUTF8)');
   }
-  // A limit of 0 is none (RFC 1870 §4).
+  // A limit of 0 means no limit (RFC 1870 §4).
   const limit = offered.size ?? 0;
   if (needs.size !== undefined && limit > 0 && needs.size > limit) {
     return lacking('mail', 552, '5.3.4', `The message has ${needs.size} bytes, and the server takes ${limit}`);
@@ -114,7 +114,7 @@ function missing(address: string, needs: ContentOutline, offered: Capabilities):
   return undefined;
 }
 
-/** RFC 6152 §3: an 8-bit message cannot go to a server that takes 7 bits. */
+/** RFC 6152 §3: an 8-bit message cannot be sent to a 7-bit server. */
 export function noEightBit(step: ClientStep = 'mail'): ClientFailure {
   return lacking(step, 554, '5.6.3', 'The message has 8-bit text, and the server does not take it (8BITMIME)');
 }
@@ -156,7 +156,7 @@ function withParameters(line: string, given: readonly string[] | undefined): str
   return given === undefined || given.length === 0 ? line : `${line} ${given.join(' ')}`;
 }
 
-/** RFC 3461 §4: what is no printable ASCII, and `+` and `=`, becomes `+` and two hexadecimal digits. */
+/** xtext of RFC 3461 §4: everything but printable ASCII, and `+` and `=`, becomes `+` and two hexadecimal digits. */
 export function encodeXtext(text: string): string {
   if (/^[!-*,-<>-~]*$/.test(text)) return text;
   let encoded = '';

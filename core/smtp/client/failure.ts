@@ -1,6 +1,6 @@
 import type { Reply } from '../protocol/reply.js';
 
-/** Where in the session something went wrong. `body` is the text behind 354, `final` the reply to the last dot. */
+/** Where in the session the failure occurred. `body` is the text after 354, `final` the reply to the final dot. */
 export type ClientStep =
   | 'connect'
   | 'greeting'
@@ -18,32 +18,33 @@ export type ClientStep =
   | 'quit';
 
 /**
- * What went wrong:
- * `reply` the server answered 4yz or 5yz; `connect` nobody took the call; `timeout` a deadline passed; `protocol` what came is
- * no SMTP, or came at the wrong time; `tls` no TLS, or not a good one; `closed` the connection ended; `capability` the server
- * does not offer what the message needs; `local` it is our own fault: the caller's stream, an abort, a bad address.
+ * Kind of failure:
+ * `reply` the server answered 4yz or 5yz; `connect` no connection; `timeout` a deadline passed; `protocol` bytes that
+ * are no SMTP, or an unexpected reply; `tls` no TLS or an invalid certificate; `closed` the connection ended;
+ * `capability` the server lacks an extension that the message needs; `local` our own fault: the caller's stream, an
+ * abort, an invalid address.
  */
 export type FailureKind = 'reply' | 'connect' | 'timeout' | 'protocol' | 'tls' | 'closed' | 'capability' | 'local';
 
-/** Branded data, known by `isClientFailure`; an `Error` so that it can be thrown. `code`, `status` and `text` can stand in a DSN. */
+/** A branded `Error`; test with `isClientFailure`. `code`, `status` and `text` may be used in a DSN. */
 export interface ClientFailure extends Error {
   readonly postern: 'client-failure';
   readonly kind: FailureKind;
   readonly step: ClientStep;
-  /** What the server said, where it said something readable. */
+  /** The server's reply, if it sent a valid one. */
   readonly reply?: Reply;
-  /** SMTP reply code: the server's own, else the one that describes the failure. */
+  /** SMTP reply code: the server's, else one that describes the failure. */
   readonly code: number;
-  /** Enhanced status code (RFC 3463): the server's own, else the one that describes the failure. */
+  /** Enhanced status code (RFC 3463): the server's, else one that describes the failure. */
   readonly status: string;
-  /** One line: the server's own text, or a sentence. */
+  /** One line: the server's text, or a sentence. */
   readonly text: string;
   /**
-   * True when trying this server again is in vain. Only a 5yz and a missing capability are; another server of the domain may
-   * greet us better.
+   * True when retrying this server is useless: only for 5yz and a missing capability. Another server of the domain may
+   * still accept.
    */
   readonly permanent: boolean;
-  /** True when the last dot had been sent and its reply is unknown: the server may have the message. */
+  /** True when the final dot was sent and its reply is unknown: the server may have the message. */
   readonly afterDot: boolean;
 }
 
@@ -60,7 +61,7 @@ export interface FailureDetails {
   readonly cause?: unknown;
 }
 
-/** Not permanent and not behind the dot, unless the details say so. */
+/** Temporary and before the final dot, unless the details say otherwise. */
 export function clientFailure(details: FailureDetails): ClientFailure {
   const { kind, step, code, status, text, reply, permanent = false, afterDot = false, cause } = details;
   const error = new Error(`${step}: ${text}`, cause === undefined ? undefined : { cause });
@@ -75,8 +76,8 @@ export function isClientFailure(value: unknown): value is ClientFailure {
 const temporarySteps: ReadonlySet<ClientStep> = new Set(['starttls', 'auth', 'xclient', 'rset', 'noop', 'quit']);
 
 /**
- * The server has answered 4yz or 5yz. What is refused of our sign-in or of TLS is a matter of configuration, and temporary; a
- * plain 552 to RCPT means too many recipients (RFC 5321 §4.5.3.1.10).
+ * The server answered 4yz or 5yz. A refused AUTH or STARTTLS is a matter of configuration, hence temporary; a plain
+ * 552 to RCPT means too many recipients (RFC 5321 §4.5.3.1.10).
  */
 export function refusal(step: ClientStep, reply: Reply): ClientFailure {
   const { code, lines } = reply;
@@ -115,13 +116,16 @@ export function localFailure(step: ClientStep, text: string, cause?: unknown): C
   return clientFailure({ kind: 'local', step, code: 451, status: '4.3.0', text, afterDot: step === 'final', cause });
 }
 
-/** The connection was gone before the server had answered anything: closed, or with the 421 of a server that left meanwhile. */
-export function diedUnseen(failure: ClientFailure | undefined): boolean {
+/**
+ * The connection died before the server answered anything: closed, or with the 421 of a server that left while it was
+ * idle.
+ */
+export function diedIdle(failure: ClientFailure | undefined): boolean {
   if (failure === undefined || failure.step !== 'mail') return false;
   return failure.kind === 'closed' || (failure.kind === 'reply' && failure.code === 421);
 }
 
-/** Behind the envelope. */
+/** True for failures after the envelope. */
 export function isAtMessage({ step }: ClientFailure): boolean {
   return messageSteps.has(step);
 }

@@ -1,7 +1,10 @@
 import type { Reply } from '../protocol/reply.js';
 import type { ClientFailure } from './failure.js';
 
-/** Parameters of MAIL. Each is sent only where the server offers its extension; what the message needs and is not offered fails. */
+/**
+ * Parameters of MAIL. Each is sent only where the server offers its extension; a missing extension that the message
+ * needs is a failure.
+ */
 export interface OutgoingSender {
   /** `local@domain`, or null for the null reverse-path. */
   readonly address: string | null;
@@ -9,7 +12,7 @@ export interface OutgoingSender {
   readonly ret?: 'FULL' | 'HDRS';
   /** RFC 3461, decoded. */
   readonly envid?: string;
-  /** Further parameters as they are written, `KEY` or `KEY=value`; sent whether they are offered or not. */
+  /** Further parameters, `KEY` or `KEY=value`, sent unconditionally. */
   readonly parameters?: readonly string[];
 }
 
@@ -20,19 +23,21 @@ export interface OutgoingRecipient {
   readonly notify?: readonly ('NEVER' | 'SUCCESS' | 'FAILURE' | 'DELAY')[];
   /** RFC 3461, decoded, with its type: `rfc822;ann@example.org`. */
   readonly orcpt?: string;
-  /** As with the sender. */
+  /** As for the sender. */
   readonly parameters?: readonly string[];
 }
 
-/** From the first header field to the end, with CRLF line ends. Bare CR or LF are sent as CRLF; dots are stuffed here. */
+/**
+ * From the first header field to the end, with CRLF line ends. Bare CR or LF are sent as CRLF, and dots are stuffed.
+ */
 export interface OutgoingContent {
-  /** Small messages as one buffer are fastest. A stream is read once; it is destroyed when the transaction fails. */
+  /** A small message is fastest as one buffer. A stream is read once and destroyed when the transaction fails. */
   readonly source: Buffer | (() => AsyncIterable<Uint8Array>);
-  /** In bytes; for SIZE (RFC 1870). Of a buffer its length by default. */
+  /** In bytes, for SIZE (RFC 1870). Default for a buffer: its length. */
   readonly size?: number;
-  /** Whether there are bytes beyond ASCII. Undefined: found out while sending, where the server has no 8BITMIME. */
+  /** Whether there are bytes beyond ASCII. Undefined: detected while sending, where the server has no 8BITMIME. */
   readonly eightBit?: boolean;
-  /** Whether header fields hold UTF-8 (RFC 6531); addresses are looked at here. */
+  /** Whether header fields contain UTF-8 (RFC 6531); addresses are checked here. */
   readonly internationalHeader?: boolean;
 }
 
@@ -43,15 +48,15 @@ export interface OutgoingMessage {
   readonly content: OutgoingContent;
 }
 
-/** What became of one recipient. */
+/** The result for one recipient. */
 export type RecipientResult =
   | { readonly recipient: OutgoingRecipient; readonly outcome: 'delivered'; readonly reply: Reply }
   | { readonly recipient: OutgoingRecipient; readonly outcome: 'failed'; readonly failure: ClientFailure };
 
 export interface MessageResult {
-  /** One for each recipient of the message, in their order. */
+  /** One for each recipient of the message, in order. */
   readonly recipients: readonly RecipientResult[];
-  /** What ended the transaction for all that were open; undefined when each recipient has a reply of its own. */
+  /** The failure that ended the transaction for all open recipients; undefined when each has a reply of its own. */
   readonly failure: ClientFailure | undefined;
   /** Bytes of the message that were sent, without stuffed dots. */
   readonly bytes: number;
@@ -59,12 +64,12 @@ export interface MessageResult {
 
 export interface SendOptions {
   readonly signal?: AbortSignal;
-  /** Told of each recipient as soon as it is settled: of LMTP one by one. Must not throw. */
+  /** Called once for each recipient as soon as its result is known; in LMTP one by one. Must not throw. */
   readonly settled?: (index: number, result: RecipientResult) => void;
 }
 
-/** The result of a message that failed for all its recipients before anything was said of it. */
-export function unsent(
+/** Result of a message that failed for all recipients before any command was sent. */
+export function failedResult(
   { recipients }: OutgoingMessage,
   failure: ClientFailure,
   settled: SendOptions['settled'],

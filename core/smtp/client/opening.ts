@@ -18,7 +18,7 @@ import { type Capabilities, encodeXtext, noCapabilities, readCapabilities } from
 import { clientFailure, type ClientFailure, isClientFailure, localFailure, refusal } from './failure.js';
 import { type ClientSession, type ClientTls, LiveSession } from './session.js';
 
-/** What the steps of an opening find out. */
+/** State of an opening. */
 interface Opening {
   readonly channel: Channel;
   readonly destination: Destination;
@@ -32,10 +32,11 @@ interface Opening {
 const helloName = /^(?:[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[A-Za-z0-9:.]+\])$/;
 
 /**
- * Dials, reads the greeting, says EHLO or LHLO (HELO where EHLO is refused), starts TLS, tells who the client is and signs in, as the
- * destination wants it. Where TLS is opportunistic and the handshake fails, it dials once more and stays in clear.
+ * Dials, reads the greeting, sends EHLO or LHLO (HELO where EHLO is refused), starts TLS, sends XCLIENT and
+ * authenticates, as the destination demands. Where opportunistic TLS fails in the handshake, it dials again and stays
+ * in clear text.
  *
- * Rejects with a `ClientFailure`; then nothing is left open.
+ * Rejects with a `ClientFailure` and leaves nothing open.
  */
 export async function openSession(destination: Destination, options: CallOptions = {}): Promise<ClientSession> {
   if (!helloName.test(destination.helloName) || destination.helloName.length > 255) {
@@ -58,7 +59,7 @@ async function attempt(destination: Destination, options: CallOptions): Promise<
   try {
     const socket = await dial(destination, { ms: Math.min(deadlines.connectMs, deadlines.attemptMs), signal });
     const channel = new Channel(socket, clock, transcript);
-    return await introduce({ channel, destination, options, deadlines, since });
+    return await openChannel({ channel, destination, options, deadlines, since });
   } catch (error) {
     if (!isClientFailure(error)) throw error;
     const ms = Math.round(clock.monotonic() - since);
@@ -67,7 +68,7 @@ async function attempt(destination: Destination, options: CallOptions): Promise<
   }
 }
 
-async function introduce(
+async function openChannel(
   given: Pick<Opening, 'channel' | 'destination' | 'options' | 'deadlines'> & { readonly since: number },
 ): Promise<LiveSession | ClientFailure> {
   const { channel, deadlines, since } = given;
@@ -77,7 +78,7 @@ async function introduce(
   const opening: Opening = { ...given, greeting: noReply, capabilities: noCapabilities, tls: undefined };
   channel.attempt(Math.max(0, deadlines.attemptMs - (channel.clock.monotonic() - since)));
   if (signal?.aborted === true) aborted();
-  const failure = await run(opening).catch((error: unknown) =>
+  const failure = await runSteps(opening).catch((error: unknown) =>
     localFailure(channel.step, 'The call failed here', error),
   );
   signal?.removeEventListener('abort', aborted);
@@ -91,7 +92,7 @@ async function introduce(
 
 const noReply: Reply = { code: 0, status: null, lines: [] };
 
-async function run(opening: Opening): Promise<ClientFailure | undefined> {
+async function runSteps(opening: Opening): Promise<ClientFailure | undefined> {
   const { destination, options } = opening;
   return (
     (destination.tls.mode === 'implicit' ? await encrypt(opening) : undefined) ??
@@ -126,7 +127,7 @@ async function hello(opening: Opening): Promise<ClientFailure | undefined> {
     opening.capabilities = readCapabilities(answer);
     return undefined;
   }
-  // RFC 5321 §3.2: a server that does not know EHLO may know HELO.
+  // RFC 5321 §3.2: a server without EHLO may have HELO.
   if (verb === 'LHLO' || answer.code < 500) return refusal('hello', answer);
   return plainHello(opening);
 }
@@ -148,12 +149,12 @@ async function startTls(opening: Opening): Promise<ClientFailure | undefined> {
   const answer = await channel.ask('starttls', 'STARTTLS', deadlines.tlsMs);
   if (isClientFailure(answer)) return answer;
   if (answer.code >= 400) return required ? refusal('starttls', answer) : undefined;
-  // What was said in clear counts no more (RFC 3207 §4.2).
+  // Capabilities from before TLS are void (RFC 3207 §4.2).
   opening.capabilities = noCapabilities;
   return (await encrypt(opening)) ?? (await hello(opening));
 }
 
-/** Behind XCLIENT the session begins anew. */
+/** XCLIENT starts the session anew. */
 async function identify(opening: Opening): Promise<ClientFailure | undefined> {
   const { channel, options, deadlines, capabilities } = opening;
   const line = options.identity && identityLine(options.identity, capabilities);
@@ -178,7 +179,7 @@ function noTls(text: string): ClientFailure {
   return clientFailure({ kind: 'tls', step: 'starttls', code: 451, status: '4.7.4', text });
 }
 
-/** The XCLIENT line with what of the identity the server takes; undefined when that is nothing. */
+/** The XCLIENT line with the attributes that the server accepts; undefined when there are none. */
 function identityLine(identity: ClientIdentity, { xclient }: Capabilities): string | undefined {
   const attributes = Object.entries(identity)
     .filter(([name]) => xclient.includes(name))
@@ -194,7 +195,7 @@ function address(ip: string): string {
 const base64 = (text: string): string => Buffer.from(text).toString('base64');
 const masked = '****';
 
-/** AUTH PLAIN (RFC 4616), else LOGIN. Returns what went wrong, if something did. The caller has seen to TLS. */
+/** AUTH PLAIN (RFC 4616), else LOGIN. Returns the failure, if any. The caller ensures TLS. */
 async function signIn(
   channel: Channel,
   capabilities: Capabilities,

@@ -1,17 +1,20 @@
 import { type Clock, systemClock } from '../../clock.js';
 import { type CallOptions, type Destination, destinationKey } from './destination.js';
 import { abortFailure } from './dial.js';
-import { type ClientFailure, diedUnseen, isClientFailure, localFailure } from './failure.js';
-import { type MessageResult, type OutgoingMessage, type SendOptions, unsent } from './message.js';
+import { type ClientFailure, diedIdle, isClientFailure, localFailure } from './failure.js';
+import { type MessageResult, type OutgoingMessage, type SendOptions, failedResult } from './message.js';
 import { openSession } from './opening.js';
 import type { ClientSession } from './session.js';
 
-/** Connections kept by destination: used again newest first, closed when they are old, idle for long, much used, or not in order. */
+/**
+ * Pool of connections by destination. Reuses the newest first; closes those that are too old, idle for too long, used
+ * too often, or broken.
+ */
 export class ClientPool implements SessionPool {
   readonly #limits: PoolLimits;
   readonly #clock: Clock;
   readonly #open: typeof openSession;
-  readonly #places = new Map<string, Place>();
+  readonly #entries = new Map<string, PoolEntry>();
   readonly #groups = new PoolGroups();
   #sweep: NodeJS.Timeout | undefined;
   #closed = false;
@@ -23,7 +26,7 @@ export class ClientPool implements SessionPool {
   #failed = 0;
 
   constructor(limits: Partial<PoolLimits> = {}, clock: Clock = systemClock, open: typeof openSession = openSession) {
-    this.#limits = { ...usualPoolLimits, ...limits };
+    this.#limits = { ...defaultPoolLimits, ...limits };
     this.#clock = clock;
     this.#open = open;
   }
@@ -34,14 +37,14 @@ export class ClientPool implements SessionPool {
   }
 
   async lease(destination: Destination, options: LeaseOptions = {}): Promise<Lease> {
-    const place = this.#place(destination);
+    const place = this.#entryOf(destination);
     const group = this.#groups.get(options.group ?? place.key);
-    const kept = await this.#turn(place, group, options);
+    const kept = await this.#awaitConnection(place, group, options);
     if (kept !== undefined) {
       this.#reused += 1;
-      return this.#lent(place, group, kept, true);
+      return this.#leaseOf(place, group, kept, true);
     }
-    return this.#lent(place, group, await this.#make(place, group, destination, options), false);
+    return this.#leaseOf(place, group, await this.#openSession(place, group, destination, options), false);
   }
 
   async send(
@@ -53,7 +56,7 @@ export class ClientPool implements SessionPool {
       return await this.#sendBy(await this.lease(destination, options), destination, message, options);
     } catch (error) {
       if (!isClientFailure(error)) throw error;
-      return unsent(message, error, options.settled);
+      return failedResult(message, error, options.settled);
     }
   }
 
@@ -61,14 +64,16 @@ export class ClientPool implements SessionPool {
     this.#closed = true;
     clearTimeout(this.#sweep);
     const leaving: Promise<void>[] = [];
-    for (const { waiters, idle } of this.#places.values()) {
+    for (const { waiters, idle } of this.#entries.values()) {
       for (const waiter of waiters) waiter.refuse(closedHere());
-      for (const one of idle.splice(0)) leaving.push(this.#dropped(one).quit());
+      for (const one of idle.splice(0)) leaving.push(this.#removeIdle(one).quit());
     }
     await Promise.all(leaving);
   }
 
-  /** A kept connection may have died unseen: nothing of the message has gone out, so it is tried once more on a new one. */
+  /**
+   * An idle connection may have died unnoticed: none of the message was sent, so it is tried once more on a new one.
+   */
   async #sendBy(
     lease: Lease,
     destination: Destination,
@@ -77,31 +82,36 @@ export class ClientPool implements SessionPool {
   ): Promise<MessageResult> {
     const { signal, settled } = options;
     const tell: SendOptions['settled'] = (index, result) => {
-      const mayBeRetried = lease.reused && result.outcome === 'failed' && diedUnseen(result.failure);
+      const mayBeRetried = lease.reused && result.outcome === 'failed' && diedIdle(result.failure);
       if (!mayBeRetried) settled?.(index, result);
     };
     const sent = lease.session.send(message, { settled: tell, ...(signal && { signal }) });
     const result = await sent.finally(() => lease.release());
-    if (!lease.reused || !diedUnseen(result.failure)) return result;
-    const place = this.#place(destination);
+    if (!lease.reused || !diedIdle(result.failure)) return result;
+    const place = this.#entryOf(destination);
     this.#discardIdle(place);
     return this.#sendBy(await this.lease(destination, options), destination, message, options);
   }
 
-  #place(destination: Destination): Place {
+  #entryOf(destination: Destination): PoolEntry {
     const key = destinationKey(destination);
-    const known = this.#places.get(key);
+    const known = this.#entries.get(key);
     if (known !== undefined) return known;
-    const place: Place = { key, busy: 0, idle: [], waiters: new Set() };
-    this.#places.set(key, place);
+    const place: PoolEntry = { key, busy: 0, idle: [], waiters: new Set() };
+    this.#entries.set(key, place);
     return place;
   }
 
-  /** Resolves when it is the caller's turn: with a kept connection, or undefined when he may make one. Counts him as busy. */
-  #turn(place: Place, group: PoolGroup, { most = Infinity, signal }: LeaseOptions): Promise<ClientSession | undefined> {
+  /** Resolves with an idle connection, or undefined when the caller may open one, and counts the caller as busy. */
+  #awaitConnection(
+    place: PoolEntry,
+    group: PoolGroup,
+    { most = Infinity, signal }: LeaseOptions,
+  ): Promise<ClientSession | undefined> {
     if (this.#closed) return this.#refused(place, group, closedHere());
     if (signal?.aborted === true) return this.#refused(place, group, abortFailure('connect'));
-    if (group.waiting === 0 && this.#admits(group, most)) return Promise.resolve(this.#begin(place, group, most));
+    if (group.waiting === 0 && this.#admits(group, most))
+      return Promise.resolve(this.#takeOrReserve(place, group, most));
     if (this.#waiting >= this.#limits.waiting) return this.#refused(place, group, tooMany());
     return new Promise((resolve, reject) => {
       const leave = (): void => {
@@ -128,7 +138,7 @@ export class ClientPool implements SessionPool {
     });
   }
 
-  #refused(place: Place, group: PoolGroup, failure: ClientFailure): Promise<never> {
+  #refused(place: PoolEntry, group: PoolGroup, failure: ClientFailure): Promise<never> {
     this.#forget(place);
     this.#groups.forget(group);
     return Promise.reject(failure);
@@ -140,15 +150,20 @@ export class ClientPool implements SessionPool {
     this.#groups.forget(group);
   }
 
-  /** A kept connection, or room for a new one. */
-  #begin(place: Place, group: PoolGroup, most: number): ClientSession | undefined {
+  /** An idle connection, or permission to open one. */
+  #takeOrReserve(place: PoolEntry, group: PoolGroup, most: number): ClientSession | undefined {
     this.#count(place, group, 1);
     const kept = this.#takeIdle(place);
     if (kept === undefined) this.#makeRoom(group, most);
     return kept;
   }
 
-  async #make(place: Place, group: PoolGroup, destination: Destination, options: LeaseOptions): Promise<ClientSession> {
+  async #openSession(
+    place: PoolEntry,
+    group: PoolGroup,
+    destination: Destination,
+    options: LeaseOptions,
+  ): Promise<ClientSession> {
     const { deadlines, signal } = options;
     const call = { clock: this.#clock, ...(deadlines && { deadlines }), ...(signal && { signal }) };
     try {
@@ -162,7 +177,7 @@ export class ClientPool implements SessionPool {
     }
   }
 
-  #lent(place: Place, group: PoolGroup, session: ClientSession, reused: boolean): Lease {
+  #leaseOf(place: PoolEntry, group: PoolGroup, session: ClientSession, reused: boolean): Lease {
     let out = true;
     const release = (): void => {
       if (!out) return;
@@ -180,22 +195,22 @@ export class ClientPool implements SessionPool {
     return !this.#closed && session.reusable && session.messages < uses && young;
   }
 
-  #keep(place: Place, group: PoolGroup, session: ClientSession): void {
+  #keep(place: PoolEntry, group: PoolGroup, session: ClientSession): void {
     place.idle.push({ session, group, at: this.#clock.monotonic() });
     group.idle += 1;
     this.#idle += 1;
     this.#sweep ??= setTimeout(() => this.#sweepIdle(), this.#limits.idleMs).unref();
   }
 
-  /** Takes note that a connection is kept no more. */
-  #dropped({ session, group }: Idle): ClientSession {
+  /** Accounts for an idle connection that is leaving. */
+  #removeIdle({ session, group }: Idle): ClientSession {
     this.#idle -= 1;
     group.idle -= 1;
     this.#groups.forget(group);
     return session;
   }
 
-  #leave(place: Place, group: PoolGroup): void {
+  #leave(place: PoolEntry, group: PoolGroup): void {
     const wasFull = this.#busy >= this.#limits.connections;
     this.#count(place, group, -1);
     this.#serve(place);
@@ -204,19 +219,19 @@ export class ClientPool implements SessionPool {
     this.#groups.forget(group);
   }
 
-  /** Those who wait here, as far as there is something for them. */
-  #serve(place: Place): void {
+  /** Serves as many waiters of this destination as possible. */
+  #serve(place: PoolEntry): void {
     for (const waiter of place.waiters) {
       const { group, most } = waiter;
-      if (this.#admits(group, most)) waiter.proceed(this.#begin(place, group, most));
+      if (this.#admits(group, most)) waiter.proceed(this.#takeOrReserve(place, group, most));
       else if (group.name === place.key) return;
     }
   }
 
-  /** Room that has come about here may be room for another destination. */
-  #serveOthers(place: Place): void {
+  /** Freed capacity may serve another destination. */
+  #serveOthers(place: PoolEntry): void {
     if (this.#waiting === 0) return;
-    for (const other of this.#places.values()) {
+    for (const other of this.#entries.values()) {
       if (this.#busy >= this.#limits.connections) return;
       if (other !== place && other.waiters.size > 0) this.#serve(other);
     }
@@ -226,37 +241,37 @@ export class ClientPool implements SessionPool {
     return this.#busy < this.#limits.connections && busy < Math.min(most, this.#limits.connectionsEach);
   }
 
-  /** The newest that is still in order. */
-  #takeIdle(place: Place): ClientSession | undefined {
+  /** The newest idle connection that is usable. */
+  #takeIdle(place: PoolEntry): ClientSession | undefined {
     for (let one = place.idle.pop(); one !== undefined; one = place.idle.pop()) {
-      const session = this.#dropped(one);
+      const session = this.#removeIdle(one);
       if (this.#keeps(session)) return session;
       void session.quit();
     }
     return undefined;
   }
 
-  #discardIdle(place: Place): void {
-    for (const one of place.idle.splice(0)) this.#dropped(one).close();
+  #discardIdle(place: PoolEntry): void {
+    for (const one of place.idle.splice(0)) this.#removeIdle(one).close();
   }
 
-  /** For the connection that is about to be made others are given up that are only kept. */
+  /** Closes idle connections to make room for a new one. */
   #makeRoom(group: PoolGroup, most: number): void {
-    const discard = (place: Place, one: Idle): void => {
-      void this.#dropped(one).quit();
+    const discard = (place: PoolEntry, one: Idle): void => {
+      void this.#removeIdle(one).quit();
       this.#forget(place);
     };
     const isOurs = (one: Idle): boolean => one.group === group;
-    if (group.idle > 0 && group.busy + group.idle > most) takeKept(this.#places.values(), isOurs, discard);
-    if (this.#busy + this.#idle > this.#limits.connections) takeKept(this.#places.values(), () => true, discard);
+    if (group.idle > 0 && group.busy + group.idle > most) takeIdleWhere(this.#entries.values(), isOurs, discard);
+    if (this.#busy + this.#idle > this.#limits.connections) takeIdleWhere(this.#entries.values(), () => true, discard);
   }
 
   #sweepIdle(): void {
     this.#sweep = undefined;
     const now = this.#clock.monotonic();
-    for (const place of this.#places.values()) {
+    for (const place of this.#entries.values()) {
       while (place.idle[0] !== undefined && this.#isStale(place.idle[0], now)) {
-        void this.#dropped(place.idle[0]).quit();
+        void this.#removeIdle(place.idle[0]).quit();
         place.idle.shift();
       }
       this.#forget(place);
@@ -268,33 +283,33 @@ export class ClientPool implements SessionPool {
     return !session.reusable || now - at >= this.#limits.idleMs || now - session.since >= this.#limits.ageMs;
   }
 
-  #count(place: Place, group: PoolGroup, by: 1 | -1): void {
+  #count(place: PoolEntry, group: PoolGroup, by: 1 | -1): void {
     place.busy += by;
     group.busy += by;
     this.#busy += by;
   }
 
-  #forget(place: Place): void {
-    if (place.busy + place.idle.length + place.waiters.size === 0) this.#places.delete(place.key);
+  #forget(place: PoolEntry): void {
+    if (place.busy + place.idle.length + place.waiters.size === 0) this.#entries.delete(place.key);
   }
 }
 
 export interface PoolLimits {
-  /** Connections of the whole pool, those in use and those that are kept. */
+  /** Connections of the whole pool, in use and idle. */
   readonly connections: number;
-  /** Of one destination; a lease may ask for less. */
+  /** Connections of one destination; a lease may ask for less. */
   readonly connectionsEach: number;
-  /** Who may wait for a connection; more are refused. */
+  /** Maximum number of waiting callers; more are refused. */
   readonly waiting: number;
-  /** How long a connection is kept unused, in milliseconds. */
+  /** How long an unused connection is kept, in milliseconds. */
   readonly idleMs: number;
-  /** Messages after which a connection is not used again. */
+  /** Messages after which a connection is closed. */
   readonly uses: number;
-  /** Age after which a connection is not used again, in milliseconds. */
+  /** Age at which a connection is closed, in milliseconds. */
   readonly ageMs: number;
 }
 
-const usualPoolLimits: PoolLimits = {
+const defaultPoolLimits: PoolLimits = {
   connections: 200,
   connectionsEach: 20,
   waiting: 10_000,
@@ -307,35 +322,35 @@ export interface PoolStatistics {
   readonly leased: number;
   readonly idle: number;
   readonly waiting: number;
-  /** Since the start: connections made, leases that were served by a kept one, connections that could not be made. */
+  /** Since the start: connections opened, leases served by an idle one, failed openings. */
   readonly opened: number;
   readonly reused: number;
   readonly failed: number;
 }
 
 interface LeaseOptions extends Omit<CallOptions, 'transcript' | 'identity' | 'clock'> {
-  /** At most so many connections to this destination; the pool's limit when absent or higher. */
+  /** Maximum connections to this destination; the pool's limit when absent or higher. */
   readonly most?: number;
-  /** Destinations that are leased with the same name share `most`, kept connections and all; each stands alone when absent. */
+  /** Destinations leased with the same name share `most`, idle connections included; default the destination alone. */
   readonly group?: string;
 }
 
 /** A connection for one message at a time. */
 export interface Lease {
   readonly session: ClientSession;
-  /** True when the connection was kept from before: the server may have left meanwhile. */
+  /** True when the connection was idle before: the server may have closed it. */
   readonly reused: boolean;
-  /** Gives it back; it is kept if it is reusable, else closed. Once. */
+  /** Returns the connection; reusable ones are kept. Call it once. */
   release(): void;
 }
 
-/** Connections that are kept and used again, by destination (`destinationKey`). */
+/** Reusable connections by destination (`destinationKey`). */
 export interface SessionPool {
-  /** Rejects with a `ClientFailure`: of opening, `local` when the signal says so or too many wait. */
+  /** Rejects with a `ClientFailure`: that of the opening, or `local` when aborted or when too many wait. */
   lease(destination: Destination, options?: LeaseOptions): Promise<Lease>;
   /**
-   * Sends one message over a kept connection or a new one. A kept connection that turns out to be dead before the server had anything
-   * of the message is replaced by a new one. Never rejects.
+   * Sends one message over an idle or a new connection. An idle connection that proves dead before the server had
+   * anything of the message is replaced. Never rejects.
    */
   send(
     destination: Destination,
@@ -343,11 +358,11 @@ export interface SessionPool {
     options?: LeaseOptions & SendOptions,
   ): Promise<MessageResult>;
   statistics(): PoolStatistics;
-  /** Says QUIT on the kept ones, refuses those who wait, and closes leased ones when they come back. */
+  /** Sends QUIT on idle connections, refuses waiters, and closes leased connections when they return. */
   close(): Promise<void>;
 }
 
-/** Somebody who waits for a connection of his destination. */
+/** A caller that waits for a connection. */
 interface Waiter {
   readonly group: PoolGroup;
   readonly most: number;
@@ -355,28 +370,27 @@ interface Waiter {
   readonly refuse: (failure: ClientFailure) => void;
 }
 
-/** A kept connection. */
 interface Idle {
   readonly session: ClientSession;
   readonly group: PoolGroup;
   readonly at: number;
 }
 
-/** What the pool knows of one destination; gone with its last connection and waiter. */
-interface Place {
+/** State of one destination; removed with its last connection and waiter. */
+interface PoolEntry {
   readonly key: string;
-  /** Connections that are leased or being made. */
+  /** Leased or opening. */
   busy: number;
-  /** The last one given back is the first one used. */
+  /** The connection returned last is reused first. */
   readonly idle: Idle[];
   readonly waiters: Set<Waiter>;
 }
 
-/** Takes out the oldest of the first place that has one that suits. */
-function takeKept(
-  places: Iterable<Place>,
+/** Removes the oldest matching connection of the first destination that has one. */
+function takeIdleWhere(
+  places: Iterable<PoolEntry>,
   suits: (one: Idle) => boolean,
-  taken: (place: Place, one: Idle) => void,
+  taken: (place: PoolEntry, one: Idle) => void,
 ): void {
   for (const place of places) {
     const index = place.idle.findIndex(suits);
@@ -388,17 +402,16 @@ function takeKept(
 const closedHere = (): ClientFailure => localFailure('connect', 'No more mail is sent');
 const tooMany = (): ClientFailure => localFailure('connect', 'Too many messages wait for a connection');
 
-/** Connections that share a limit, whatever servers they lead to; gone with the last of them. */
+/** Connections that share a limit across destinations; removed with the last of them. */
 interface PoolGroup {
   readonly name: string;
-  /** Leased, or being made. */
+  /** Leased or opening. */
   busy: number;
-  /** Kept, and used by it last. */
+  /** Idle connections that it used last. */
   idle: number;
   waiting: number;
 }
 
-/** The groups of which a pool knows something. */
 class PoolGroups {
   readonly #groups = new Map<string, PoolGroup>();
 
@@ -410,7 +423,7 @@ class PoolGroups {
     return group;
   }
 
-  /** To be called when something of it has gone. */
+  /** Call it after a count went down. */
   forget({ name, busy, idle, waiting }: PoolGroup): void {
     if (busy + idle + waiting === 0) this.#groups.delete(name);
   }

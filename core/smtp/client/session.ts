@@ -12,30 +12,30 @@ import {
   type OutgoingRecipient,
   type OutgoingSender,
   type SendOptions,
-  unsent,
+  failedResult,
 } from './message.js';
 import { Transaction } from './transaction.js';
 
-/** TLS as it was agreed. */
+/** The negotiated TLS. */
 export interface ClientTls {
   readonly protocol: string;
   readonly cipher: string;
-  /** The certificate is good for the name. */
+  /** The certificate is valid for the name. */
   readonly verified: boolean;
 }
 
-/** What MAIL must know of the message before it comes. */
+/** Facts about the message that MAIL needs before the content. */
 export interface ContentOutline extends Omit<OutgoingContent, 'source'> {
-  /** A recipient is international, so the server must be told (RFC 6531 §3.4). */
+  /** A recipient has an internationalized address (RFC 6531 §3.4). */
   readonly internationalRecipient?: boolean;
 }
 
 /**
- * A connection to one server that has been greeted, and where that was asked for encrypted and signed in (`openSession`).
+ * A connection to one server, greeted and, where demanded, encrypted and authenticated (`openSession`).
  *
- * Either `send` does a whole transaction, or the steps do it one by one; each step awaits the one before. A step resolves
- * with the reply, whatever its code is, and rejects with a `ClientFailure` when there is none, or when it is a 421, with which the
- * server leaves: then the connection is closed.
+ * Either `send` runs a whole transaction, or the caller takes the steps one by one, each after the one before. A step
+ * resolves with the reply, whatever its code, and rejects with a `ClientFailure` when there is none, or when it is a
+ * 421; then the connection is closed.
  */
 export interface ClientSession {
   readonly remote: { readonly host: string; readonly address: string; readonly port: number };
@@ -43,52 +43,50 @@ export interface ClientSession {
   readonly greeting: Reply;
   readonly capabilities: Capabilities;
   readonly tls: ClientTls | undefined;
-  /** Messages that were sent to their end, whatever the answer was. */
+  /** Messages sent to their end, whatever the reply. */
   readonly messages: number;
   /** Monotonic time of the connection, in milliseconds. */
   readonly since: number;
-  /**
-   * True when another transaction may be begun: none is open, nothing has gone wrong, and the server has said nothing that it was not
-   * asked.
-   */
+  /** True when another transaction may begin: none is open, nothing failed, and no unexpected reply came. */
   readonly reusable: boolean;
-  /** What ended the connection, if something did. */
+  /** The failure that ended the connection, if any. */
   readonly failure: ClientFailure | undefined;
 
   /**
-   * MAIL, RCPT, DATA, the message: in as few writes as the server allows. Never rejects. Afterwards the session is `reusable`,
-   * or good for nothing but `quit`.
+   * MAIL, RCPT, DATA and the message in as few writes as the server allows. Never rejects. Afterwards the session is
+   * `reusable` or only fit for `quit`.
    */
   send(message: OutgoingMessage, options?: SendOptions): Promise<MessageResult>;
 
-  /** Rejects with a `capability` failure, the connection unharmed, when the message cannot go there. */
+  /** Rejects with a `capability` failure and keeps the connection when this server cannot accept the message. */
   mail(sender: OutgoingSender, outline?: ContentOutline): Promise<Reply>;
   rcpt(recipient: OutgoingRecipient): Promise<Reply>;
   /**
-   * MAIL and the first RCPT, in one write where the server allows that (RFC 2920). Rejects as `mail` does; what became of RCPT, after
-   * a MAIL that was accepted or not, is an answer. Undefined when RCPT is still to be said.
+   * MAIL and the first RCPT, in one write where the server supports it (RFC 2920). Rejects as `mail` does. The result
+   * of RCPT is a value; undefined when RCPT must still be sent.
    */
   mailWithRcpt(
     sender: OutgoingSender,
     recipient: OutgoingRecipient,
     outline?: ContentOutline,
   ): Promise<{ readonly mail: Reply; readonly rcpt: Reply | ClientFailure | undefined }>;
-  /** 354 when the message may follow. */
+  /** Resolves with 354 when the message may follow. */
   data(): Promise<Reply>;
   /**
-   * The message and its dot, behind a 354: the one reply of SMTP, or the replies of LMTP, one for each RCPT that got 2yz, in their order.
-   * `received` gets each as it comes; those it got count, when the promise rejects.
+   * The message and its final dot, after 354. Resolves with the one reply of SMTP, or with those of LMTP, one for each
+   * accepted RCPT in order. `received` is called with each reply as it comes; those calls are valid even when the
+   * promise rejects.
    */
   body(content: OutgoingContent, received?: (reply: Reply, index: number) => void): Promise<readonly Reply[]>;
   rset(): Promise<Reply>;
   noop(): Promise<Reply>;
-  /** Says QUIT if that is possible and closes the connection. Never rejects. */
+  /** Sends QUIT if possible and closes the connection. Never rejects. */
   quit(): Promise<void>;
   /** Closes the connection at once. */
   close(): void;
 }
 
-/** What the opening has found out. */
+/** Result of the opening. */
 interface OpenedSession {
   readonly channel: Channel;
   readonly destination: Destination;
@@ -97,11 +95,11 @@ interface OpenedSession {
   readonly capabilities: Capabilities;
   readonly tls: ClientTls | undefined;
   readonly since: number;
-  /** Taken off the attempt of the first message. */
+  /** Deducted from the timeout of the first message. */
   readonly openingMs: number;
 }
 
-/** `ready` for MAIL; `open` from MAIL on; `go` behind 354; `spent` when something was refused: only RSET mends that. */
+/** `ready` for MAIL; `open` after MAIL; `go` after 354; `spent` after a refusal, until RSET. */
 type State = 'ready' | 'busy' | 'open' | 'go' | 'spent';
 
 export class LiveSession implements ClientSession {
@@ -144,8 +142,8 @@ export class LiveSession implements ClientSession {
   }
 
   async send(message: OutgoingMessage, { signal, settled }: SendOptions = {}): Promise<MessageResult> {
-    if (signal?.aborted === true) return unsent(message, abortFailure('mail'), settled);
-    if (!this.reusable) return unsent(message, this.#channel.failure ?? inUse(), settled);
+    if (signal?.aborted === true) return failedResult(message, abortFailure('mail'), settled);
+    if (!this.reusable) return failedResult(message, this.#channel.failure ?? inUse(), settled);
     const channel = this.#channel;
     const aborted = (): void => channel.fail(abortFailure(channel.step));
     signal?.addEventListener('abort', aborted, { once: true });
@@ -166,7 +164,7 @@ export class LiveSession implements ClientSession {
     if (isClientFailure(line)) throw line;
     this.#begin();
     this.#accepted = 0;
-    return this.#said(await this.#channel.ask('mail', line, this.#deadlines.mailMs), 'open', 'spent');
+    return this.#expectReply(await this.#channel.ask('mail', line, this.#deadlines.mailMs), 'open', 'spent');
   }
 
   async rcpt(recipient: OutgoingRecipient): Promise<Reply> {
@@ -174,7 +172,7 @@ export class LiveSession implements ClientSession {
     const line = rcptLine(recipient, this.capabilities);
     if (isClientFailure(line)) throw line;
     this.#state = 'busy';
-    const reply = this.#said(await this.#channel.ask('rcpt', line, this.#deadlines.rcptMs), 'open', 'open');
+    const reply = this.#expectReply(await this.#channel.ask('rcpt', line, this.#deadlines.rcptMs), 'open', 'open');
     if (reply.code < 300) this.#accepted += 1;
     return reply;
   }
@@ -199,7 +197,7 @@ export class LiveSession implements ClientSession {
       this.#channel.expect('mail', mailMs, first),
       this.#channel.expect('rcpt', rcptMs, second),
     ] as const;
-    const mail = this.#said(await answers[0], 'busy', 'busy');
+    const mail = this.#expectReply(await answers[0], 'busy', 'busy');
     const rcpt = await answers[1];
     this.#state = mail.code < 300 ? 'open' : 'spent';
     if (mail.code < 300 && !isClientFailure(rcpt) && rcpt.code < 300) this.#accepted = 1;
@@ -209,7 +207,7 @@ export class LiveSession implements ClientSession {
   async data(): Promise<Reply> {
     this.#expectState('data', 'open');
     this.#state = 'busy';
-    const reply = this.#said(await this.#channel.ask('data', 'DATA', this.#deadlines.dataMs), 'go', 'spent');
+    const reply = this.#expectReply(await this.#channel.ask('data', 'DATA', this.#deadlines.dataMs), 'go', 'spent');
     if (reply.code !== 354 || this.#accepted > 0) return reply;
     const failure = protocolFailure('data', 'The server wants a message without recipients');
     this.#channel.fail(failure);
@@ -248,7 +246,7 @@ export class LiveSession implements ClientSession {
   async rset(): Promise<Reply> {
     if (this.#state === 'go' || this.#state === 'busy') throw localFailure('rset', 'RSET cannot be said now');
     const state = this.#state === 'ready' ? 'ready' : 'spent';
-    const reply = this.#said(await this.#channel.ask('rset', 'RSET', this.#deadlines.helloMs), 'ready', state);
+    const reply = this.#expectReply(await this.#channel.ask('rset', 'RSET', this.#deadlines.helloMs), 'ready', state);
     this.#channel.rest();
     return reply;
   }
@@ -256,7 +254,7 @@ export class LiveSession implements ClientSession {
   async noop(): Promise<Reply> {
     if (this.#state === 'go' || this.#state === 'busy') throw localFailure('noop', 'NOOP cannot be said now');
     const state = this.#state;
-    return this.#said(await this.#channel.ask('noop', 'NOOP', this.#deadlines.helloMs), state, state);
+    return this.#expectReply(await this.#channel.ask('noop', 'NOOP', this.#deadlines.helloMs), state, state);
   }
 
   async quit(): Promise<void> {
@@ -274,13 +272,13 @@ export class LiveSession implements ClientSession {
     this.#openingMs = 0;
   }
 
-  /** Steps are said one after the other: the next one before the last has its answer is a fault of the caller. */
+  /** The caller must await each step before the next one. */
   #expectState(step: ClientStep, state: State): void {
     if (this.#channel.failure !== undefined) throw this.#channel.failure;
     if (this.#state !== state) throw localFailure(step, `This step cannot be made now (${this.#state})`);
   }
 
-  #said(answer: Answer, well: State, refused: State): Reply {
+  #expectReply(answer: Answer, well: State, refused: State): Reply {
     if (isClientFailure(answer)) throw answer;
     this.#state = answer.code < 400 ? well : refused;
     return answer;

@@ -15,8 +15,7 @@ import type {
 } from './message.js';
 import type { ContentOutline } from './session.js';
 
-/** What a transaction runs on. */
-export interface TransactionGround {
+export interface TransactionContext {
   readonly channel: Channel;
   readonly capabilities: Capabilities;
   readonly deadlines: ClientDeadlines;
@@ -25,24 +24,24 @@ export interface TransactionGround {
 
 /** One message from MAIL to its last reply, in as few writes as the server allows (RFC 2920). */
 export class Transaction {
-  readonly #ground: TransactionGround;
+  readonly #context: TransactionContext;
   readonly #message: OutgoingMessage;
   readonly #settled: SendOptions['settled'];
   readonly #results: (RecipientResult | undefined)[];
-  /** Indexes of those whose RCPT got 2yz. */
+  /** Indexes of the recipients whose RCPT got 2yz. */
   readonly #accepted: number[] = [];
   #failure: ClientFailure | undefined;
   #bytes = 0;
   #clean = false;
 
-  constructor(ground: TransactionGround, message: OutgoingMessage, settled: SendOptions['settled']) {
-    this.#ground = ground;
+  constructor(ground: TransactionContext, message: OutgoingMessage, settled: SendOptions['settled']) {
+    this.#context = ground;
     this.#message = message;
     this.#settled = settled;
     this.#results = message.recipients.map(() => undefined);
   }
 
-  /** True when another may follow: nothing was refused to this one as a whole, and every reply was read. */
+  /** True when another transaction may follow: this one was not refused as a whole, and every reply was read. */
   get clean(): boolean {
     return this.#clean;
   }
@@ -51,15 +50,15 @@ export class Transaction {
     const rcptLines = this.#rcptLines();
     const line = this.#mailLine();
     if (isClientFailure(line)) this.#failAll(line);
-    // Those that cannot be named to this server are settled already.
+    // Recipients that this server cannot accept have their result already.
     this.#clean = isClientFailure(line) || rcptLines.every((one) => one === undefined);
-    if (!this.#clean && !isClientFailure(line)) await this.#speak(line, rcptLines);
+    if (!this.#clean && !isClientFailure(line)) await this.#runCommands(line, rcptLines);
     return this.#result();
   }
 
   #rcptLines(): readonly (string | undefined)[] {
     return this.#message.recipients.map((recipient, index) => {
-      const line = rcptLine(recipient, this.#ground.capabilities);
+      const line = rcptLine(recipient, this.#context.capabilities);
       if (!isClientFailure(line)) return line;
       this.#fail(index, line);
       return undefined;
@@ -68,88 +67,88 @@ export class Transaction {
 
   #mailLine(): string | ClientFailure {
     const { sender, recipients, content } = this.#message;
-    const { capabilities } = this.#ground;
+    const { capabilities } = this.#context;
     const internationalRecipient = capabilities.smtputf8 && recipients.some(({ address }) => !isAscii(address));
     return mailLine(sender, { ...outlineOf(content, capabilities), internationalRecipient }, capabilities);
   }
 
-  async #speak(mail: string, rcptLines: readonly (string | undefined)[]): Promise<void> {
-    const { pipelining } = this.#ground.capabilities;
-    const data = pipelining ? await this.#ahead(mail, rcptLines) : await this.#inTurn(mail, rcptLines);
-    if (data !== undefined) await this.#content(data);
+  async #runCommands(mail: string, rcptLines: readonly (string | undefined)[]): Promise<void> {
+    const { pipelining } = this.#context.capabilities;
+    const data = pipelining ? await this.#pipelined(mail, rcptLines) : await this.#oneByOne(mail, rcptLines);
+    if (data !== undefined) await this.#sendContent(data);
   }
 
-  /** Everything up to DATA in one write; the reply to DATA comes out if the message may follow. */
-  async #ahead(mail: string, rcptLines: readonly (string | undefined)[]): Promise<Reply | undefined> {
-    const { channel, deadlines } = this.#ground;
+  /** Everything up to DATA in one write. Resolves with the reply to DATA if the message may follow. */
+  async #pipelined(mail: string, rcptLines: readonly (string | undefined)[]): Promise<Reply | undefined> {
+    const { channel, deadlines } = this.#context;
     channel.cork();
     const mailAnswer = channel.ask('mail', mail, deadlines.mailMs);
     const rcptAnswers = rcptLines.map((line) => line && channel.ask('rcpt', line, deadlines.rcptMs));
     const dataAnswer = channel.ask('data', 'DATA', deadlines.dataMs);
     channel.uncork();
-    const begun = this.#begun(await mailAnswer);
+    const begun = this.#acceptedMail(await mailAnswer);
     for (const [index, answer] of rcptAnswers.entries()) {
-      if (answer !== undefined && answer !== '') this.#hear(index, await answer, begun);
+      if (answer !== undefined && answer !== '') this.#recordRcpt(index, await answer, begun);
     }
-    return this.#mayFollow(await dataAnswer);
+    return this.#contentExpected(await dataAnswer);
   }
 
-  async #inTurn(mail: string, rcptLines: readonly (string | undefined)[]): Promise<Reply | undefined> {
-    const { channel, deadlines } = this.#ground;
-    if (!this.#begun(await channel.ask('mail', mail, deadlines.mailMs))) return undefined;
+  async #oneByOne(mail: string, rcptLines: readonly (string | undefined)[]): Promise<Reply | undefined> {
+    const { channel, deadlines } = this.#context;
+    if (!this.#acceptedMail(await channel.ask('mail', mail, deadlines.mailMs))) return undefined;
     for (const [index, line] of rcptLines.entries()) {
-      if (line !== undefined) this.#hear(index, await channel.ask('rcpt', line, deadlines.rcptMs), true);
+      if (line !== undefined) this.#recordRcpt(index, await channel.ask('rcpt', line, deadlines.rcptMs), true);
       if (channel.failure !== undefined) return undefined;
     }
     if (this.#accepted.length === 0) return undefined;
-    return this.#mayFollow(await channel.ask('data', 'DATA', deadlines.dataMs));
+    return this.#contentExpected(await channel.ask('data', 'DATA', deadlines.dataMs));
   }
 
-  #begun(answer: Answer): boolean {
+  #acceptedMail(answer: Answer): boolean {
     if (!isClientFailure(answer) && answer.code < 300) return true;
     this.#failAll(asFailure('mail', answer));
     return false;
   }
 
-  /** Behind a refused MAIL the answers to RCPT say nothing. */
-  #hear(index: number, answer: Answer, begun: boolean): void {
+  /** After a refused MAIL the replies to RCPT mean nothing. */
+  #recordRcpt(index: number, answer: Answer, begun: boolean): void {
     if (isClientFailure(answer)) this.#failAll(answer);
     else if (!begun) return;
     else if (answer.code < 300) this.#accepted.push(index);
     else this.#fail(index, refusal('rcpt', answer));
   }
 
-  #mayFollow(answer: Answer): Reply | undefined {
-    const { channel } = this.#ground;
+  #contentExpected(answer: Answer): Reply | undefined {
+    const { channel } = this.#context;
     if (isClientFailure(answer) || answer.code !== 354) {
-      // Where nobody was accepted, each has a reply of his own.
+      // Where no recipient was accepted, each has its own reply.
       if (this.#accepted.length > 0 || isClientFailure(answer)) this.#failAll(asFailure('data', answer));
       return undefined;
     }
     if (this.#accepted.length > 0) return answer;
-    // The server wants a message that it has no recipient for: a dot might make it deliver an empty one.
+    // The server expects a message without a recipient: a final dot might make it deliver an empty one.
     channel.fail(protocolFailure('data', 'The server wants a message without recipients'));
     return undefined;
   }
 
-  async #content(go: Reply): Promise<void> {
-    const { channel, capabilities, deadlines, protocol } = this.#ground;
+  async #sendContent(go: Reply): Promise<void> {
+    const { channel, capabilities, deadlines, protocol } = this.#context;
     const writer = new ContentWriter(channel, capabilities, deadlines.blockMs);
     const written = writer.write(this.#message.content);
     const whole = typeof written === 'boolean' ? written : await written;
     this.#bytes = writer.bytes;
     if (!whole) return this.#failAll(channel.failure ?? localFailure('body', `Nothing follows ${go.code}`));
     const shown = `. (${writer.bytes} bytes)`;
-    if (protocol === 'lmtp') return this.#each(shown);
+    if (protocol === 'lmtp') return this.#lmtpReplies(shown);
     const answer = await channel.expect('final', deadlines.finalMs, shown);
     if (isClientFailure(answer) || answer.code >= 400) return this.#failAll(asFailure('final', answer));
     this.#clean = true;
     for (const index of this.#accepted) this.#deliver(index, answer);
   }
 
-  /** RFC 2033 §4.2: one reply for each accepted RCPT, in their order. */
-  async #each(shown: string): Promise<void> {
-    const { channel, deadlines } = this.#ground;
+  /** RFC 2033 §4.2: one reply for each accepted RCPT, in order. */
+  async #lmtpReplies(shown: string): Promise<void> {
+    const { channel, deadlines } = this.#context;
     if (deadlines.finalsMs < Infinity) channel.attempt(deadlines.finalsMs);
     const answers = this.#accepted.map(() => channel.expect('final', deadlines.finalMs, shown));
     for (const [at, index] of this.#accepted.entries()) {
@@ -173,7 +172,7 @@ export class Transaction {
     if (recipient !== undefined) this.#settle(index, { recipient, outcome: 'failed', failure });
   }
 
-  /** What happens to the transaction happens to all that are not settled. */
+  /** A failure of the transaction is one of every recipient without a result. */
   #failAll(failure: ClientFailure): void {
     this.#failure ??= failure;
     for (let index = 0; index < this.#results.length; index += 1) {
@@ -197,7 +196,7 @@ export class Transaction {
   }
 }
 
-/** With what can be known of a buffer without being told. */
+/** The outline of the content, completed from a buffer. */
 export function outlineOf(content: OutgoingContent, { eightBitMime }: Capabilities): ContentOutline {
   const { source, ...outline } = content;
   if (!Buffer.isBuffer(source)) return outline;

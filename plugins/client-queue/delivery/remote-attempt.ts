@@ -2,7 +2,7 @@ import type { Clock } from '../../../core/clock.js';
 import type { Lease } from '../../../core/contracts/queue-lease.js';
 import type { ClientDeadlines, Destination as Server } from '../../../core/smtp/client/destination.js';
 import type { ClientFailure } from '../../../core/smtp/client/failure.js';
-import { diedUnseen, isClientFailure } from '../../../core/smtp/client/failure.js';
+import { diedIdle, isClientFailure } from '../../../core/smtp/client/failure.js';
 import type { MessageResult, OutgoingContent, OutgoingMessage } from '../../../core/smtp/client/message.js';
 import type { SessionPool } from '../../../core/smtp/client/pool.js';
 import type { ClientSession } from '../../../core/smtp/client/session.js';
@@ -116,7 +116,7 @@ class RemoteAttempt {
         const result = await session.send(message);
         sessions.delete(session);
         leased.release();
-        if (leased.reused && stale < mostStale && diedUnseen(result.failure)) continue;
+        if (leased.reused && stale < mostStale && diedIdle(result.failure)) continue;
         this.#read(result, session, server);
         return true;
       } catch (error) {

@@ -1,5 +1,5 @@
 import {
-  type Answer,
+  type DnsResponse,
   dnsFailure,
   type DnsFailureKind,
   type LookupOptions,
@@ -26,30 +26,35 @@ export class FixedResolver implements Resolver {
     this.names = names;
   }
 
-  resolveMx(name: string, options?: LookupOptions): Promise<Answer<MxRecord>> {
+  resolveMx(name: string, options?: LookupOptions): Promise<DnsResponse<MxRecord>> {
     return this.#answer('MX', name, this.names[name]?.mx, options).then(({ ttl, records }) => ({
       ttl,
       records: records.map(([preference, exchange]) => ({ preference, exchange })),
     }));
   }
 
-  resolve4(name: string, options?: LookupOptions): Promise<Answer<string>> {
+  resolve4(name: string, options?: LookupOptions): Promise<DnsResponse<string>> {
     return this.#answer('A', name, this.names[name]?.a, options);
   }
 
-  resolve6(name: string, options?: LookupOptions): Promise<Answer<string>> {
+  resolve6(name: string, options?: LookupOptions): Promise<DnsResponse<string>> {
     return this.#answer('AAAA', name, this.names[name]?.aaaa, options);
   }
 
-  resolveTxt(name: string, options?: LookupOptions): Promise<Answer<string>> {
+  resolveTxt(name: string, options?: LookupOptions): Promise<DnsResponse<string>> {
     return this.#answer('TXT', name, this.names[name]?.txt, options);
   }
 
-  resolvePtr(name: string): Promise<Answer<string>> {
+  resolvePtr(name: string): Promise<DnsResponse<string>> {
     return this.#answer('PTR', name, undefined);
   }
 
-  #answer<T>(type: string, name: string, given: Given<T> | undefined, options?: LookupOptions): Promise<Answer<T>> {
+  #answer<T>(
+    type: string,
+    name: string,
+    given: Given<T> | undefined,
+    options?: LookupOptions,
+  ): Promise<DnsResponse<T>> {
     this.questions.push(`${type} ${name}${options?.fresh === true ? ' fresh' : ''}`);
     const kind = typeof given === 'string' ? given : name in this.names ? 'nodata' : 'nxdomain';
     if (given === undefined || typeof given === 'string') return Promise.reject(dnsFailure(kind, `${type} ${name}`));
