@@ -12,8 +12,8 @@ import {
 
 export interface CacheLimits {
   /** Bounds of a record's time to live, in seconds. */
-  readonly leastSeconds: number;
-  readonly mostSeconds: number;
+  readonly minSeconds: number;
+  readonly maxSeconds: number;
   /** Time to live of records that name none. */
   readonly unknownSeconds: number;
   /** How long a missing name or record is remembered. */
@@ -24,9 +24,9 @@ export interface CacheLimits {
   readonly entries: number;
 }
 
-export const usualCacheLimits: CacheLimits = {
-  leastSeconds: 5,
-  mostSeconds: 3600,
+export const defaultCacheLimits: CacheLimits = {
+  minSeconds: 5,
+  maxSeconds: 3600,
   unknownSeconds: 300,
   negativeSeconds: 60,
   failureSeconds: 5,
@@ -50,7 +50,7 @@ export class CachingResolver implements Resolver {
 
   constructor(resolver: Resolver, limits: Partial<CacheLimits> = {}, clock: Clock = systemClock) {
     this.#resolver = resolver;
-    this.#limits = { ...usualCacheLimits, ...limits };
+    this.#limits = { ...defaultCacheLimits, ...limits };
     this.#clock = clock;
     this.#known = new LRUCache({ maxSize: this.#limits.entries, sizeCalculation: entriesOf });
   }
@@ -102,8 +102,8 @@ export class CachingResolver implements Resolver {
   }
 
   #secondsOf({ ttl }: DnsResponse<unknown>): number {
-    const { leastSeconds, mostSeconds, unknownSeconds } = this.#limits;
-    return ttl === undefined ? unknownSeconds : Math.min(mostSeconds, Math.max(leastSeconds, ttl));
+    const { minSeconds, maxSeconds, unknownSeconds } = this.#limits;
+    return ttl === undefined ? unknownSeconds : Math.min(maxSeconds, Math.max(minSeconds, ttl));
   }
 
   #secondsOfFailure({ kind }: DnsFailure): number {

@@ -24,7 +24,7 @@ export interface MailRoutesOptions {
   /** Addresses of this server, without loopback; read for each search, since they may change. */
   readonly ownAddresses: () => readonly string[];
   /** Maximum number of addresses in a result. */
-  readonly mostAddresses?: number;
+  readonly maxAddresses?: number;
   /** Returns a whole number from 0 up to, but not including, the given one. */
   readonly random?: (below: number) => number;
 }
@@ -56,11 +56,11 @@ export class MailRoutes implements HopFinder {
   readonly #most: number;
   readonly #random: (below: number) => number;
 
-  constructor({ resolver, ownNames, ownAddresses, mostAddresses = 5, random = randomInt }: MailRoutesOptions) {
+  constructor({ resolver, ownNames, ownAddresses, maxAddresses = 5, random = randomInt }: MailRoutesOptions) {
     this.#resolver = resolver;
     this.#ownNames = new Set(ownNames.map((name) => name.toLowerCase()));
     this.#ownAddresses = ownAddresses;
-    this.#most = mostAddresses;
+    this.#most = maxAddresses;
     this.#random = random;
   }
 

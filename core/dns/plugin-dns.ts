@@ -46,7 +46,7 @@ interface DnsLookupOptions {
   readonly resolver: Resolver;
   readonly timers: Timers;
   /** Timeout of one query, in milliseconds. */
-  readonly mostMs?: number;
+  readonly maxMs?: number;
 }
 
 const defaultTimeoutMs = 5000;
@@ -65,12 +65,12 @@ const codes: Readonly<Record<DnsFailureKind, string>> = {
 /** DNS for plugins, on top of the server's resolver. */
 export class DnsLookups implements Dns {
   readonly #timers: Timers;
-  readonly #mostMs: number;
+  readonly #maxMs: number;
   #asks: Readonly<Record<DnsType, Ask>>;
 
-  constructor({ resolver, timers, mostMs = defaultTimeoutMs }: DnsLookupOptions) {
+  constructor({ resolver, timers, maxMs = defaultTimeoutMs }: DnsLookupOptions) {
     this.#timers = timers;
-    this.#mostMs = mostMs;
+    this.#maxMs = maxMs;
     this.#asks = asksOf(resolver);
   }
 
@@ -110,7 +110,7 @@ export class DnsLookups implements Dns {
     if (asked === undefined) throw dnsFailure('nxdomain', `${type} ${name.slice(0, 255)}`);
     const limit = new AbortController();
     const given = signal === undefined ? limit.signal : AbortSignal.any([signal, limit.signal]);
-    const cancel = this.#timers.after(this.#mostMs, () => limit.abort());
+    const cancel = this.#timers.after(this.#maxMs, () => limit.abort());
     try {
       return await this.#asks[type](asked, given);
     } catch (error) {

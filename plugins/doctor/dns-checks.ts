@@ -11,7 +11,7 @@ import type { CoreCheck, Patient } from './patient.js';
 
 const answerMs = 5000;
 const mostDomains = 30;
-const mostAddresses = 4;
+const maxAddresses = 4;
 /** RFC 6761, RFC 6762, RFC 8375, and what people use without asking. */
 const localNames =
   /(?:^|\.)(?:localhost|local|localdomain|internal|intranet|lan|home\.arpa|corp|home|test|example|invalid)$/i;
@@ -29,7 +29,7 @@ async function dns(patient: Patient): Promise<readonly Finding[]> {
   if (!outside) return [skipped('Every SMTP listener is for this machine only: the DNS does not matter yet.')];
   const { hostname } = configuration;
   const domains = configuration.domains.filter(isPublicName).slice(0, mostDomains);
-  const lookups: Dns = new DnsLookups({ resolver, timers: systemTimers, mostMs: answerMs });
+  const lookups: Dns = new DnsLookups({ resolver, timers: systemTimers, maxMs: answerMs });
   const broken = await resolverFinding(lookups, [...domains, hostname].find(isPublicName));
   if (broken?.state === 'problem') return [broken];
   const addresses = isPublicName(hostname) ? await addressesOf(lookups, hostname) : [];
@@ -74,14 +74,14 @@ async function hostFindings(lookups: Dns, hostname: string, addresses: readonly 
   }
   const own = ownAddresses().map(normalAddress);
   const mine = addresses.some((address) => own.includes(address));
-  const list = addresses.slice(0, mostAddresses).join(', ');
+  const list = addresses.slice(0, maxAddresses).join(', ');
   const host = mine
     ? fine(`${hostname} (hostname) has the address ${list}, which is of this machine.`)
     : advice(
         `${hostname} (hostname) has the address ${list}, and no interface here has it.`,
         'Behind a router that translates addresses that is as it should be; else mend the record.',
       );
-  const open = addresses.filter((address) => !isPrivateAddress(address)).slice(0, mostAddresses);
+  const open = addresses.filter((address) => !isPrivateAddress(address)).slice(0, maxAddresses);
   return [host, ...(await Promise.all(open.map((address) => reverse(lookups, hostname, address))))];
 }
 

@@ -63,10 +63,10 @@ function describe(keywords: ReadonlyMap<string, string>): Capabilities {
 }
 
 /** Matches most addresses; nothing in it can end the path or the line. */
-const usualAddress = /^[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,252}@[A-Za-z0-9.-]{1,255}$/;
+const plainAddress = /^[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,252}@[A-Za-z0-9.-]{1,255}$/;
 /** RFC 5321 §4.1.2 `esmtp-param`. */
 const parameter = /^[A-Za-z0-9][A-Za-z0-9-]*(?:=[!-<>-~]+)?$/;
-const mostParameters = 50;
+const maxParameters = 50;
 const ret: ReadonlySet<string> = new Set(['FULL', 'HDRS']);
 const notify: ReadonlySet<string> = new Set(['NEVER', 'SUCCESS', 'FAILURE', 'DELAY']);
 
@@ -129,7 +129,7 @@ function lacking(step: ClientStep, code: number, status: string, text: string): 
 }
 
 function wireAddress(step: ClientStep, address: string): string | ClientFailure {
-  if (usualAddress.test(address)) return address;
+  if (plainAddress.test(address)) return address;
   // RFC 5321 §4.5.1: the one mailbox that needs no domain.
   if (step === 'rcpt' && address.toLowerCase() === 'postmaster') return address;
   try {
@@ -146,7 +146,7 @@ function orcpt(text: string): string {
 }
 
 function refusedParameters(step: ClientStep, given: readonly string[] | undefined): ClientFailure | undefined {
-  if (given === undefined || (given.length <= mostParameters && given.every((one) => parameter.test(one)))) {
+  if (given === undefined || (given.length <= maxParameters && given.every((one) => parameter.test(one)))) {
     return undefined;
   }
   return localFailure(step, 'A parameter is not KEY or KEY=value');

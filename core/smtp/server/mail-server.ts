@@ -90,14 +90,14 @@ export class MailServer extends SMTPServer {
   }
 
   /** Cuts handshakes of implicit TLS that take too long, whatever trickles in. */
-  checkHandshakes(nowMs: number, mostSeconds: number): void {
+  checkHandshakes(nowMs: number, maxSeconds: number): void {
     for (const socket of this.#pendingSince.keys()) {
       if (!this._pendingSockets.has(socket)) this.#pendingSince.delete(socket);
     }
     for (const [socket, top] of this._pendingSockets) {
       const since = this.#pendingSince.get(socket);
       if (since === undefined) this.#pendingSince.set(socket, nowMs);
-      else if (nowMs - since > mostSeconds * 1000) top.destroy();
+      else if (nowMs - since > maxSeconds * 1000) top.destroy();
     }
   }
 }

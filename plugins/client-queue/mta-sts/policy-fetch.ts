@@ -18,7 +18,7 @@ const path = '/.well-known/mta-sts.txt';
 /** As RFC 8461 §3.3 suggests. */
 const mostBytes = 64 * 1024;
 /** Addresses of the policy host that are tried. */
-const mostAddresses = 2;
+const maxAddresses = 2;
 
 /**
  * The policy file of a domain, from its policy host over HTTPS with a certificate that is good for that name; nothing is followed elsewhere
@@ -36,7 +36,7 @@ async function ask(domain: string, ground: PolicyFetchGround): Promise<string> {
   const host = `mta-sts.${domain}`;
   const addresses = await addressesOf(host, ground);
   let failure: unknown = new Error(`${host} has no address that may be called`);
-  for (const address of addresses.slice(0, mostAddresses)) {
+  for (const address of addresses.slice(0, maxAddresses)) {
     try {
       return await get(host, address, ground);
     } catch (error) {

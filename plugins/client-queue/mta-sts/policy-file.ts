@@ -2,13 +2,13 @@ import { z } from 'zod';
 import { writeFileAtomic } from '../../../core/disk/atomic.js';
 import { unlessMissing } from '../../../core/disk/fault.js';
 import { readRegularText } from '../../../core/disk/regular-file.js';
-import { mostSeconds } from './policy.js';
+import { maxSeconds } from './policy.js';
 
 const Kept = z.strictObject({
   id: z.string(),
   mode: z.enum(['enforce', 'testing', 'none']),
   mx: z.array(z.string()),
-  maxAge: z.int().min(0).max(mostSeconds),
+  maxAge: z.int().min(0).max(maxSeconds),
   fetchedAt: z.number().min(0).max(8.64e15),
 });
 const Stored = z.strictObject({ policies: z.record(z.string(), z.unknown()) });

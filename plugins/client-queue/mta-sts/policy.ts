@@ -8,7 +8,7 @@ export interface StsPolicy {
 }
 
 /** A year (RFC 8461 §3.2). */
-export const mostSeconds = 31_557_600;
+export const maxSeconds = 31_557_600;
 /** A life that is shorter would be over before a renewal that has failed once is tried again. */
 const leastSeconds = 900;
 const mostServers = 200;
@@ -41,7 +41,7 @@ export function parsePolicy(text: string): StsPolicy | undefined {
   }
   const mode = modes.find((one) => one === single.get('mode'));
   const age = single.get('max_age') ?? '';
-  const maxAge = /^\d{1,10}$/.test(age) ? Math.max(leastSeconds, Math.min(Number(age), mostSeconds)) : undefined;
+  const maxAge = /^\d{1,10}$/.test(age) ? Math.max(leastSeconds, Math.min(Number(age), maxSeconds)) : undefined;
   if (single.get('version') !== 'STSv1' || mode === undefined || maxAge === undefined) return undefined;
   if (mode === 'none') return { mode, mx: [], maxAge };
   const servers = new Set(mx.filter((name) => serverName.test(name)));

@@ -24,10 +24,10 @@ const zone: Zone = {
   'silent.example': { silent: true },
 };
 
-async function lookups(t: Ending, mostMs = 5000) {
+async function lookups(t: Ending, maxMs = 5000) {
   const server = await DnsServer.start(t, zone);
   const system = new SystemResolver({ servers: [server.address], timeoutMs: 2000, tries: 1 });
-  return { server, dns: new DnsLookups({ resolver: new CachingResolver(system), timers: systemTimers, mostMs }) };
+  return { server, dns: new DnsLookups({ resolver: new CachingResolver(system), timers: systemTimers, maxMs }) };
 }
 
 describe('a lookup', () => {
