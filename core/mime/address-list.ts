@@ -1,4 +1,4 @@
-import { decodeWords } from './words.js';
+import { decodeWords } from './encoded-words.js';
 
 /** A mailbox for display. `address` is what was written, and need not be one that mail can be sent to. */
 export interface DisplayAddress {

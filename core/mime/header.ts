@@ -11,7 +11,7 @@ export interface HeaderLimits {
 
 export const headerLimits: HeaderLimits = { fields: 2000, valueBytes: 256 * 1024, blockBytes: 4 * 1024 * 1024 };
 
-export interface HeaderField {
+interface HeaderField {
   /** As written. */
   readonly name: string;
   /** The name in lower case. */
@@ -69,7 +69,7 @@ interface Scanned {
 }
 
 /** Given the start of a line, says whether the block ends in front of it although no empty line was seen. */
-export type Interruption = (lineStart: number) => boolean;
+type Interruption = (lineStart: number) => boolean;
 
 const never: Interruption = () => false;
 
@@ -158,4 +158,29 @@ function unfold(text: string): string {
     .replace(/\r?\n/g, '')
     .replace(/\p{Cc}/gu, ' ')
     .trim();
+}
+
+/** RFC 5322 §3.3, in UTC: `Sat, 21 Nov 2026 00:43:14 +0000`. */
+export function mailDate(date: Date): string {
+  return date.toUTCString().replace('GMT', '+0000');
+}
+
+/** Bytes of a header that are looked through for it; nearly all are shorter. */
+const LOOKED_THROUGH = 65_536;
+/** RFC 5322 §3.6.4 as people write it: in brackets, on the line of the name or the next. */
+const pattern = /(?:^|\n)message-id[ \t]*:[ \t]*(?:\r?\n[ \t]+)?(<[^\s<>]{1,250}>)/i;
+
+/**
+ * The Message-ID of a header block, with its brackets; undefined when there is none that can be searched for. A look for
+ * this one field costs less than a scan of all.
+ *
+ * @param head from the first header field; a body behind it is not looked at
+ */
+export function messageIdOf(head: Buffer): string | undefined {
+  const text = head.toString('latin1', 0, LOOKED_THROUGH);
+  const found = pattern.exec(text);
+  if (found?.[1] === undefined) return undefined;
+  const end = text.search(/\r?\n\r?\n/);
+  if (end !== -1 && found.index > end) return undefined;
+  return Buffer.from(found[1], 'latin1').toString('utf8');
 }

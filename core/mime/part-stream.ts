@@ -1,5 +1,5 @@
-import { scanHeader, type HeaderBlock } from './header.js';
-import { describePart, type PartDescription } from './part-description.js';
+import { type HeaderBlock, scanHeader } from './header.js';
+import { describePart, type PartDescription } from './content-type.js';
 
 /** A part whose header has been read. */
 export interface StreamedPart {

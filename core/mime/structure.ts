@@ -1,9 +1,8 @@
-import { BoundarySearch } from './boundary-search.js';
-import { type HeaderBlock, type HeaderLimits, headerLimits, scanHeader } from './header.js';
-import { describePart, type PartDescription } from './part-description.js';
+import { type HeaderBlock, headerLimits, type HeaderLimits, scanHeader } from './header.js';
+import { describePart, type PartDescription } from './content-type.js';
 
 /** Bounds of a MIME tree; a message above them is shown as far as it was read. */
-export interface StructureLimits {
+interface StructureLimits {
   readonly depth: number;
   readonly parts: number;
   readonly header: HeaderLimits;
@@ -163,4 +162,131 @@ function partNumber(parent: OpenPart | undefined, part: OpenPart): string {
 /** The part of that number, if it is one that has a body of its own. */
 export function findPart(structure: Structure, number: string): Part | undefined {
   return structure.parts.find((part) => part.part === number);
+}
+
+/** A boundary line (RFC 2046 §5.1.1) of a multipart that is open. */
+interface BoundaryLine {
+  /** The level that was given to `open`. */
+  readonly level: number;
+  /** Where the part in front of it ends: the line end before the boundary belongs to the boundary. */
+  readonly contentEnd: number;
+  /** Behind the line. */
+  readonly next: number;
+  /** `--boundary--`: the multipart ends here. */
+  readonly closing: boolean;
+}
+
+/** A boundary, its dashes and some blanks. */
+const slack = 80;
+
+/** Finds the boundary lines of all open multiparts in one pass; each line costs one look-up, however many are open. */
+class BoundarySearch {
+  readonly #bytes: Buffer;
+  /** Levels of the multiparts that use that boundary, the innermost last. */
+  readonly #levels = new Map<string, number[]>();
+  readonly #stack: { readonly level: number; readonly boundary: string }[] = [];
+  #longest = 0;
+
+  constructor(bytes: Buffer) {
+    this.#bytes = bytes;
+  }
+
+  get any(): boolean {
+    return this.#stack.length > 0;
+  }
+
+  open(level: number, boundary: string): void {
+    // Lines are compared as bytes, and headers were read as UTF-8.
+    const key = Buffer.from(boundary, 'utf8').toString('latin1');
+    this.#stack.push({ level, boundary: key });
+    this.#levels.set(key, [...(this.#levels.get(key) ?? []), level]);
+    this.#longest = Math.max(this.#longest, key.length);
+  }
+
+  /** The multipart at `level` has seen its end, as have all below. */
+  close(level: number): void {
+    this.closeBelow(level - 1);
+  }
+
+  /** Forgets the multiparts deeper than `level`. */
+  closeBelow(level: number): void {
+    for (let last = this.#stack.at(-1); last !== undefined && last.level > level; last = this.#stack.at(-1)) {
+      this.#stack.pop();
+      const levels = this.#levels.get(last.boundary);
+      levels?.pop();
+      if (levels?.length === 0) this.#levels.delete(last.boundary);
+    }
+  }
+
+  next(from: number): BoundaryLine | undefined {
+    if (!this.any) return undefined;
+    let at = this.#lineStart(from);
+    while (at >= 0) {
+      const line = this.#match(at);
+      if (line !== undefined) return line;
+      const found = this.#bytes.indexOf('\n--', at, 'latin1');
+      at = found < 0 ? -1 : found + 1;
+    }
+    return undefined;
+  }
+
+  isBoundary(lineStart: number): boolean {
+    return this.any && this.#match(lineStart) !== undefined;
+  }
+
+  /** `from` itself if a line begins there, else the next line that begins with dashes. */
+  #lineStart(from: number): number {
+    if (from === 0 || this.#bytes[from - 1] === 0x0a) return from;
+    const found = this.#bytes.indexOf('\n--', from, 'latin1');
+    return found < 0 ? -1 : found + 1;
+  }
+
+  #match(at: number): BoundaryLine | undefined {
+    if (this.#bytes[at] !== 0x2d || this.#bytes[at + 1] !== 0x2d) return undefined;
+    const limit = Math.min(this.#bytes.length, at + 2 + this.#longest + slack);
+    let end = at + 2;
+    while (end < limit && this.#bytes[end] !== 0x0a) end++;
+    if (end === limit && limit < this.#bytes.length) return undefined;
+    const text = this.#bytes.toString('latin1', at + 2, end).trimEnd();
+    const open = this.#levels.get(text)?.at(-1);
+    const level = open ?? (text.endsWith('--') ? this.#levels.get(text.slice(0, -2))?.at(-1) : undefined);
+    if (level === undefined) return undefined;
+    return {
+      level,
+      contentEnd: this.#contentEnd(at),
+      next: Math.min(end + 1, this.#bytes.length),
+      closing: open === undefined,
+    };
+  }
+
+  #contentEnd(at: number): number {
+    const newline = at > 0 && this.#bytes[at - 1] === 0x0a ? at - 1 : at;
+    return newline < at && newline > 0 && this.#bytes[newline - 1] === 0x0d ? newline - 1 : newline;
+  }
+}
+
+/** Header field that names an attachment of a draft, so that it keeps its id when parts come and go. */
+export const attachmentField = 'X-Postern-Attachment';
+
+/**
+ * What a reader calls an attachment: a leaf that is neither text to read nor an image that the HTML shows. A forwarded
+ * message counts as one, and what is inside of it does not.
+ */
+export function isAttachment(part: Part): boolean {
+  if (part.disposition === 'attachment') return true;
+  if (part.contentType.startsWith('multipart/')) return false;
+  if (part.contentType === 'message/rfc822' || part.contentType === 'message/global') return true;
+  if (part.contentType.startsWith('text/')) return part.filename !== undefined && part.contentType !== 'text/plain';
+  return !(part.cid !== undefined && part.contentType.startsWith('image/'));
+}
+
+/** The leaves and forwarded messages of the message itself, in order, without what lies inside of forwarded messages. */
+export function ownParts(structure: Structure): readonly Part[] {
+  const own: Part[] = [];
+  const visit = [structure.root];
+  for (let part = visit.pop(); part !== undefined; part = visit.pop()) {
+    if (part.boundary === undefined) own.push(part);
+    else visit.push(...part.children.toReversed());
+  }
+  return own;
 }

@@ -3,7 +3,7 @@ import { entryStates } from '../../core/contracts/queue-entry.js';
 import type { RelayQueue } from '../../core/contracts/relay-queue.js';
 import type { Catalogue } from '../../core/contracts/server.js';
 import { uniqueIdPattern } from '../../core/disk/id.js';
-import { parseAddress, type Address } from '../../core/mime/address.js';
+import { type Address, parseAddress } from '../../core/mime/address.js';
 import { isProblem } from '../../core/problem.js';
 
 /** A page that says something about what was asked for. */

@@ -2,7 +2,7 @@ import type { Clock } from '../../core/clock.js';
 import { uniqueId } from '../../core/disk/id.js';
 import { parseAddress } from '../../core/mime/address.js';
 import { parseAddressList } from '../../core/mime/address-list.js';
-import { mailDate } from '../../core/mime/mail-date.js';
+import { mailDate } from '../../core/mime/header.js';
 import { isProblem } from '../../core/problem.js';
 import type { Hook } from '../../core/pipeline/hook.js';
 import type { ReceivedMessage } from '../../core/pipeline/transaction.js';

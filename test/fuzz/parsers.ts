@@ -7,7 +7,7 @@ import { scanHeader } from '../../core/mime/header.js';
 import { snippetOf } from '../../plugins/store/mime/snippet.js';
 import { readStructure } from '../../core/mime/structure.js';
 import { summarise } from '../../plugins/store/mime/summary.js';
-import { decodeWords } from '../../core/mime/words.js';
+import { decodeWords } from '../../core/mime/encoded-words.js';
 import { isProblem } from '../../core/problem.js';
 import type { FuzzTarget } from './target.js';
 

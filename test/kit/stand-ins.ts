@@ -1,7 +1,6 @@
 import { directory, type Directory, type MailUser } from '../../core/contracts/directory.js';
 import { mailboxes } from '../../core/contracts/mailboxes.js';
-import type { Address } from '../../core/mime/address.js';
-import { parseAddress } from '../../core/mime/address.js';
+import { type Address, parseAddress } from '../../core/mime/address.js';
 import { definePlugin, type Plugin } from '../../core/plugin.js';
 import type { Service } from '../../core/host/service.js';
 import { accept, next, reject, route } from '../../core/pipeline/verdict.js';

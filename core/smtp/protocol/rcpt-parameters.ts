@@ -1,7 +1,5 @@
-import { asciiUpperCase } from '../../mime/character.js';
+import { asciiUpperCase, embedded, hasForbiddenCharacter, isAscii } from '../../mime/character.js';
 import type { Notify } from '../../contracts/queue-entry.js';
-import { hasForbiddenCharacter, isAscii } from '../../mime/character.js';
-import { embedded } from '../../mime/embedded-character.js';
 import { decodeXtext } from './command.js';
 import { replies } from './replies.js';
 import type { RecipientDsn } from '../../pipeline/transaction.js';

@@ -1,6 +1,6 @@
 import { asStorageProblem } from '../../disk/fault.js';
 import type { SpooledMessage, SpoolWriter } from '../../spool/spool.js';
-import { messageIdOf } from '../../mime/message-id.js';
+import { messageIdOf } from '../../mime/header.js';
 import { maxLineOctets } from '../../mime/transfer-encoding.js';
 import type { Answer } from './answer.js';
 import type { DeliveryResult } from '../../pipeline/chain.js';

@@ -1,6 +1,6 @@
 import { isIPv6 } from 'node:net';
 import { isProblem } from '../../problem.js';
-import { makeAddress, parsePath, type Address, type Domain } from '../../mime/address.js';
+import { type Address, type Domain, makeAddress, parsePath } from '../../mime/address.js';
 import { whenDecided, type Answer } from './answer.js';
 import type { Decision } from '../../pipeline/chain.js';
 import { parsePathCommand, type PathCommand } from '../protocol/command.js';

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import { parseDomain, type Domain } from '../../mime/address.js';
+import { type Domain, parseDomain } from '../../mime/address.js';
 import type { SmtpSettings } from './options.js';
 import { readTlsMaterial, type TlsMaterial } from '../../net/tls-material.js';
 

@@ -1,5 +1,4 @@
-import { scanHeader } from '../../mime/header.js';
-import { mailDate } from '../../mime/mail-date.js';
+import { mailDate, scanHeader } from '../../mime/header.js';
 import type { Address } from '../../mime/address.js';
 import type { SmtpSession, Transaction } from '../../pipeline/transaction.js';
 

@@ -1,5 +1,5 @@
 import { uniqueId } from '../../../core/disk/id.js';
-import { mailDate } from '../../../core/mime/mail-date.js';
+import { mailDate } from '../../../core/mime/header.js';
 import { problem } from '../../../core/problem.js';
 import { CaseEnvelope, type CaseDefinition } from './definition.js';
 

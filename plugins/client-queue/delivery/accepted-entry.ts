@@ -2,7 +2,7 @@ import type { NewEntry, NewRecipient, RecordedReply } from '../../../core/contra
 import type { SpooledMessage } from '../../../core/spool/spool.js';
 import { isAscii } from '../../../core/mime/character.js';
 import { scanHeader } from '../../../core/mime/header.js';
-import { decodeWords } from '../../../core/mime/words.js';
+import { decodeWords } from '../../../core/mime/encoded-words.js';
 import type { Recipient, Transaction } from '../../../core/pipeline/transaction.js';
 import { readDestination } from './destination-key.js';
 

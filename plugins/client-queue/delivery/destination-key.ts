@@ -1,5 +1,4 @@
-import { parseDomain } from '../../../core/mime/address.js';
-import { parseAddressLiteral } from '../../../core/mime/domain.js';
+import { parseAddressLiteral, parseDomain } from '../../../core/mime/address.js';
 import { isProblem } from '../../../core/problem.js';
 import { type NamedServers, readNamedServers } from './named-servers.js';
 import { parseSite } from './site-key.js';

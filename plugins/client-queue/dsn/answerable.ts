@@ -1,5 +1,5 @@
 import type { NewEntry } from '../../../core/contracts/queue-entry.js';
-import { scanHeader, type HeaderBlock } from '../../../core/mime/header.js';
+import { type HeaderBlock, scanHeader } from '../../../core/mime/header.js';
 
 /** Mail that has passed so many servers goes round in circles. */
 const mostHops = 50;

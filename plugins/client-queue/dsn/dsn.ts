@@ -1,8 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { isIP } from 'node:net';
-import { isAscii } from '../../../core/mime/character.js';
-import { embedded } from '../../../core/mime/embedded-character.js';
-import { mailDate } from '../../../core/mime/mail-date.js';
+import { embedded, isAscii } from '../../../core/mime/character.js';
+import { mailDate } from '../../../core/mime/header.js';
 import { explainStatus } from './status-explanation.js';
 
 /** What is told of one recipient (RFC 3464 §2.3). */

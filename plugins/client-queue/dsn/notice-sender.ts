@@ -3,7 +3,7 @@ import type { Entry, Notice, QueuedRecipient } from '../../../core/contracts/que
 import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
 import type { SubmissionService } from '../../../core/contracts/submission.js';
 import type { Log } from '../../../core/log/log.js';
-import { parseAddress, type Address } from '../../../core/mime/address.js';
+import { type Address, parseAddress } from '../../../core/mime/address.js';
 import { isProblem } from '../../../core/problem.js';
 import type { Hop } from '../../../core/pipeline/verdict.js';
 import { queueNotes } from '../delivery/accepted-entry.js';

@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import { parseAddressList } from '../../../core/mime/address-list.js';
 import { scanHeader } from '../../../core/mime/header.js';
-import { decodeWords } from '../../../core/mime/words.js';
+import { decodeWords } from '../../../core/mime/encoded-words.js';
 
 /** What a message that was set aside says of itself; its envelope is lost. */
 export interface QuarantinedMessage {

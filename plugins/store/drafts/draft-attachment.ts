@@ -1,5 +1,4 @@
-import { parseParameters } from '../../../core/mime/content-type.js';
-import { safeFilename } from '../../../core/mime/part-description.js';
+import { parseParameters, safeFilename } from '../../../core/mime/content-type.js';
 import { problem } from '../../../core/problem.js';
 import type { AttachmentUpload } from './draft.js';
 

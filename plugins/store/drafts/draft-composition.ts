@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { makeAddress } from '../../../core/mime/address.js';
 import type { DisplayAddress } from '../../../core/mime/address-list.js';
 import { composeMessage, type RawPart } from '../mime/compose.js';
-import { mailDate } from '../../../core/mime/mail-date.js';
+import { mailDate } from '../../../core/mime/header.js';
 import { type Correspondent, correspondent } from '../mime/recipient.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';

@@ -1,10 +1,9 @@
-import { attachmentField, ownParts } from '../../../core/mime/attachment.js';
+import { attachmentField, ownParts, type Part, readStructure, type Structure } from '../../../core/mime/structure.js';
 import { addressesIn, type DisplayAddress } from '../../../core/mime/address-list.js';
 import { decodeCharset } from '../../../core/mime/charset.js';
 import { decodedSize, decodeTransfer } from '../../../core/mime/decode.js';
 import { type HeaderBlock, scanHeader } from '../../../core/mime/header.js';
 import { readableParts } from '../mime/readable-part.js';
-import { type Part, readStructure, type Structure } from '../../../core/mime/structure.js';
 import { dateOf, subjectOf } from '../mime/summary.js';
 import { readBody } from '../mime/message-text.js';
 

@@ -3,7 +3,7 @@ import type { SubmissionService } from '../../../core/contracts/submission.js';
 import { HeaderFilter } from '../../../core/spool/header-filter.js';
 import { type Address, makeAddress } from '../../../core/mime/address.js';
 import { writeCorrespondent } from '../mime/recipient.js';
-import { mailDate } from '../../../core/mime/mail-date.js';
+import { mailDate } from '../../../core/mime/header.js';
 import type { Log } from '../../../core/log/log.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import { type DraftFields, holdsFields, newMessageId, ownerOf, readRange, sendable } from './draft-composition.js';

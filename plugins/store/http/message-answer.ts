@@ -1,5 +1,5 @@
 import type { DisplayAddress } from '../../../core/mime/address-list.js';
-import { mailDate } from '../../../core/mime/mail-date.js';
+import { mailDate } from '../../../core/mime/header.js';
 import { type Correspondent, correspondent, writeCorrespondent } from '../mime/recipient.js';
 import { plainText } from '../mime/snippet.js';
 import { isProblem } from '../../../core/problem.js';

@@ -1,6 +1,6 @@
 import type { Directory } from '../../../core/contracts/directory.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
-import { quoteLocalPart } from '../../../core/mime/local-part.js';
+import { quoteLocalPart } from '../../../core/mime/address.js';
 import type { Log } from '../../../core/log/log.js';
 import { mailboxNameOf } from './mailbox-name.js';
 import type { MaildirTree } from './maildir.js';

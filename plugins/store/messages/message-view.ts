@@ -1,6 +1,6 @@
 import { addressesIn, type DisplayAddress } from '../../../core/mime/address-list.js';
 import { type HeaderBlock, scanHeader } from '../../../core/mime/header.js';
-import { decodeWords } from '../../../core/mime/words.js';
+import { decodeWords } from '../../../core/mime/encoded-words.js';
 import { type MessageFile, readHead } from '../maildir/message-file.js';
 import { turns } from '../cache/turn.js';
 import { isUnparsed, type MessageParser, type Unparsed } from '../mime/message-parser.js';

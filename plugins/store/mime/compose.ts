@@ -1,5 +1,5 @@
 import type MimeNode from 'nodemailer/lib/mime-node';
-import { attachmentField } from '../../../core/mime/attachment.js';
+import { attachmentField } from '../../../core/mime/structure.js';
 import type { Correspondent } from './recipient.js';
 
 /** A part that is there already, from its first header field to its end, as it shall stand in the message. */

@@ -1,7 +1,13 @@
-import { isAttachment, ownParts } from '../../../core/mime/attachment.js';
+import {
+  findPart,
+  isAttachment,
+  ownParts,
+  type Part,
+  readStructure,
+  type Structure,
+} from '../../../core/mime/structure.js';
 import { decodedSize, decodeTransfer } from '../../../core/mime/decode.js';
 import { readableParts } from './readable-part.js';
-import { findPart, type Part, readStructure, type Structure } from '../../../core/mime/structure.js';
 import { readDraft } from '../drafts/draft-content.js';
 import { htmlDocument, maxHtmlLength, sanitiseHtml } from './html-body.js';
 import { readBody } from './message-text.js';

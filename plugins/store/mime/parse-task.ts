@@ -1,4 +1,4 @@
-import type { PartDescription } from '../../../core/mime/part-description.js';
+import type { PartDescription } from '../../../core/mime/content-type.js';
 import type { DraftContent } from '../drafts/draft-content.js';
 
 /** What a parse worker is asked. The file is open in this process; the worker reads the descriptor and nothing else. */

@@ -1,5 +1,4 @@
-import { isAttachment } from '../../../core/mime/attachment.js';
-import type { Part, Structure } from '../../../core/mime/structure.js';
+import { isAttachment, type Part, type Structure } from '../../../core/mime/structure.js';
 
 /** The parts that make up what a person reads. */
 export interface ReadableParts {

@@ -1,5 +1,5 @@
 import { problem, type Problem } from '../../../core/problem.js';
-import { parseAddress, type Address } from '../../../core/mime/address.js';
+import { type Address, parseAddress } from '../../../core/mime/address.js';
 
 /** A mailbox to write to: an address that mail can be sent to, and perhaps a name beside it. */
 export interface Correspondent {

@@ -1,9 +1,8 @@
 import { type DisplayAddress, parseAddressList } from '../../../core/mime/address-list.js';
-import { isAttachment, ownParts } from '../../../core/mime/attachment.js';
+import { isAttachment, ownParts, readStructure, structureLimits } from '../../../core/mime/structure.js';
 import type { HeaderBlock } from '../../../core/mime/header.js';
 import { snippetOf } from './snippet.js';
-import { readStructure, structureLimits } from '../../../core/mime/structure.js';
-import { decodeWords } from '../../../core/mime/words.js';
+import { decodeWords } from '../../../core/mime/encoded-words.js';
 
 /** What a list shows of a message: read from the beginning of its file. */
 export interface Summary {

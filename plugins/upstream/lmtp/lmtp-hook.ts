@@ -1,6 +1,6 @@
 import type { Clock } from '../../../core/clock.js';
 import type { Directory, MailUser } from '../../../core/contracts/directory.js';
-import { parseAddress, type Address } from '../../../core/mime/address.js';
+import { type Address, parseAddress } from '../../../core/mime/address.js';
 import { isProblem } from '../../../core/problem.js';
 import type { Hook, StageInput } from '../../../core/pipeline/hook.js';
 import type { Recipient } from '../../../core/pipeline/transaction.js';

@@ -1,4 +1,4 @@
-import { parseAddress, parseDomain, type Address } from '../../../core/mime/address.js';
+import { type Address, parseAddress, parseDomain } from '../../../core/mime/address.js';
 import { nameOf, type LmtpSettings, type RouteSettings } from './options.js';
 
 export interface LmtpRoute {

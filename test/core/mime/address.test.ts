@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { parseAddress, parseDomain, type Address } from '../../../core/mime/address.js';
+import { type Address, parseAddress, parseDomain } from '../../../core/mime/address.js';
 import { isProblem } from '../../../core/problem.js';
 
 const longest = 'l'.repeat(252);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { messageIdOf } from '../../../core/mime/message-id.js';
+import { messageIdOf } from '../../../core/mime/header.js';
 
 const of = (...lines: readonly string[]): string | undefined => messageIdOf(Buffer.from(lines.join('\r\n')));
 

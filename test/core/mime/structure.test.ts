@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
-import { isAttachment } from '../../../core/mime/attachment.js';
+import { findPart, isAttachment, readStructure, structureLimits } from '../../../core/mime/structure.js';
 import { readableParts } from '../../../plugins/store/mime/readable-part.js';
-import { findPart, readStructure, structureLimits } from '../../../core/mime/structure.js';
 
 const lines = (...all: readonly string[]) => Buffer.from(all.map((line) => `${line}\r\n`).join(''));
 const outline = (bytes: Buffer) => readStructure(bytes).parts.map(({ part, contentType }) => `${part} ${contentType}`);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { buffer } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
 import { simpleParser } from 'mailparser';
-import { encodedMessage, planEncoding, type EncodingGoal } from '../../../core/mime/transfer-encoding.js';
+import { encodedMessage, type EncodingGoal, planEncoding } from '../../../core/mime/transfer-encoding.js';
 
 const crlf = (text: string): Buffer => Buffer.from(text.replaceAll('\n', '\r\n'));
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
-import { decodeWords } from '../../../core/mime/words.js';
+import { decodeWords } from '../../../core/mime/encoded-words.js';
 
 suite('encoded words', () => {
   const cases: readonly (readonly [string, string])[] = [
