@@ -6,22 +6,22 @@ export interface DisplayAddress {
   readonly address: string;
 }
 
-/** Most mailboxes that are taken from the fields of one name. */
+/** Maximum number of mailboxes read from the fields of one name. */
 const maxAddresses = 10_000;
 const maxTextLength = 2000;
-/** `@one.example,@two.example:` in front of an address (RFC 5322 §4.4), which nobody follows any more. */
+/** An obsolete source route before the address, `@one.example,@two.example:` (RFC 5322 §4.4). */
 const sourceRoute = /^@(?:\[[^\]]*\]|[^[:"])*:(?=.*@)/s;
 
 /**
- * The mailboxes of a `From`, `To`, … field (RFC 5322 §3.4), for display, also in obsolete forms (§4.4). Groups give their members,
- * at any depth; comments name a bare address, as in `user@example.com (Name)`. A quoted local part keeps its quotes. Broken
- * input gives what can be seen in it. Linear, never throws.
+ * The mailboxes of a `From`, `To`, … field (RFC 5322 §3.4) for display, obsolete forms (§4.4) included. Groups yield
+ * their members at any depth; a comment names a bare address, as in `user@example.com (Name)`. A quoted local part
+ * keeps its quotes. Malformed input yields what is readable. Linear, never throws.
  */
 export function parseAddressList(text: string): readonly DisplayAddress[] {
   return [...addressesIn([text])];
 }
 
-/** The mailboxes of several fields, one after the other: there may be so many that others need a turn in between. */
+/** The mailboxes of several fields in order. Yields to the event loop between fields. */
 export function* addressesIn(fields: Iterable<string>): Generator<DisplayAddress> {
   let count = 0;
   for (const text of fields) {
@@ -36,17 +36,17 @@ export function* addressesIn(fields: Iterable<string>): Generator<DisplayAddress
   }
 }
 
-/** Reads one mailbox after the other; every character is looked at a few times at most. */
+/** Reads one mailbox after the other in linear time. */
 class Scanner {
   readonly #text: string;
   readonly #lastClosing: number;
   #at = 0;
-  /** Where the mailbox begins. */
+  /** Start of the mailbox. */
   #start = 0;
   #phrase = '';
   #comment = '';
   #angle: string | undefined;
-  /** An `@` was seen outside of quotes, comments and brackets. */
+  /** An `@` outside of quotes, comments and brackets was read. */
   #isAddress = false;
 
   constructor(text: string) {
@@ -80,7 +80,7 @@ class Scanner {
     if (character === '"') this.#phrase += this.#inside(endOfQuoted);
     else if (character === '(') this.#comment += this.#inside(endOfComment);
     else if (character === '<') this.#angle = this.#bracketed();
-    // The display name of a group ends here; `a:b@c` without blanks is no group but junk, and is kept.
+    // End of a group's display name. `a:b@c` without blanks is malformed, not a group, and is kept.
     else if (character === ':' && this.#angle === undefined && !this.#isAddress) this.#begin();
     else {
       this.#isAddress ||= character === '@';
@@ -88,7 +88,7 @@ class Scanner {
     }
   }
 
-  /** What a quoted string or a comment says. */
+  /** Text of a quoted string or a comment. */
   #inside(endOf: (text: string, from: number) => number): string {
     const from = this.#at;
     const end = endOf(this.#text, from - 1);
@@ -119,7 +119,7 @@ class Scanner {
   }
 }
 
-/** Index behind the closing quote; -1 when it is missing. */
+/** Index after the closing quote; -1 when it is missing. */
 function endOfQuoted(text: string, open: number): number {
   for (let at = open + 1; at < text.length; at++) {
     if (text[at] === '\\') at++;
@@ -128,7 +128,7 @@ function endOfQuoted(text: string, open: number): number {
   return -1;
 }
 
-/** Index behind a comment, -1 when it has no end. A counter instead of recursion, for they nest as deep as the sender likes. */
+/** Index after a comment; -1 when it has no end. Counts instead of recursing, since senders choose the depth. */
 function endOfComment(text: string, open: number): number {
   let depth = 0;
   for (let at = open; at < text.length; at++) {
@@ -139,7 +139,7 @@ function endOfComment(text: string, open: number): number {
   return -1;
 }
 
-/** Index of the first `>` outside of quotes and comments; where those do not end, of the first at all. */
+/** Index of the first `>` outside of quotes and comments; of the first at all where those have no end. */
 function closingBracket(text: string, from: number): number {
   const near = text.slice(from, from + maxTextLength);
   for (let at = 0; at < near.length; at++) {
@@ -153,7 +153,7 @@ function closingBracket(text: string, from: number): number {
   return text.indexOf('>', from);
 }
 
-/** Without comments, a source route, and the blanks around dots and `@`. What stands in quotes stays as it is. */
+/** Removes comments, a source route, and blanks around dots and `@`, outside of quotes. */
 function bareAddress(written: string): string {
   const text = clip(written);
   let out = '';

@@ -13,13 +13,13 @@ export interface Address {
   readonly international: boolean;
 }
 
-/** Longest spelling that is looked at: a quoted local part of 252 octets, all escaped, and a domain of 255. */
+/** Maximum length of a written address: a quoted local part of 252 octets, all escaped, and a domain of 255. */
 const maxLength = 1024;
 
 /**
- * The one parser of mailbox addresses: `local@domain`, without brackets, name or comment (RFC 5321 §4.1.2, RFC 6531 §3.3).
- * The domain comes out in lower case A-labels, the local part as it was, quoted only where that is needed. `%` and `!` in a
- * local part are characters like others. Throws `invalid`. Linear.
+ * The one parser of mailbox addresses: `local@domain` without brackets, display name or comment (RFC 5321 §4.1.2, RFC
+ * 6531 §3.3). The domain becomes lower case A-labels; the local part stays, quoted only where needed. `%` and `!` in a
+ * local part have no special meaning. Throws `invalid`. Linear.
  */
 export function parseAddress(text: string): Address {
   if (text.length > maxLength) throw invalid('The address is too long.');
@@ -35,7 +35,7 @@ export function parseAddress(text: string): Address {
   );
 }
 
-/** The address of two parts that have been parsed. */
+/** The address of a parsed local part and domain. */
 export function makeAddress(local: LocalPart, domain: Domain): Address {
   return Object.freeze({
     local,
@@ -45,7 +45,7 @@ export function makeAddress(local: LocalPart, domain: Domain): Address {
   });
 }
 
-/** Index of the `@` behind the local part; a quoted one may hold others. */
+/** Index of the `@` after the local part; a quoted one may contain others. */
 function endOfLocalPart(text: string): number {
   if (!text.startsWith('"')) return text.indexOf('@');
   for (let at = 1; at < text.length; at += 1) {
@@ -59,24 +59,24 @@ function invalid(detail: string): Problem {
   return problem('invalid', detail);
 }
 
-/** The argument of MAIL and RCPT behind `FROM:` and `TO:`, split. */
+/** The parts of the argument of MAIL and RCPT after `FROM:` and `TO:`. */
 export interface PathArgument {
-  /** With its brackets; for `parsePath`. */
+  /** With brackets, as `parsePath` takes it. */
   readonly path: string;
-  /** Esmtp parameters, without blanks at the ends. */
+  /** ESMTP parameters, trimmed. */
   readonly rest: string;
-  /** False when the path as written needs SMTPUTF8, be it for its domain alone (RFC 6531 §3.4). */
+  /** False when the path needs SMTPUTF8, even if only for its domain (RFC 6531 §3.4). */
   readonly ascii: boolean;
 }
 
-/** Source routes are limited by the command line; this bounds those who call with text from elsewhere. */
+/** Bounds the source route where no command line does. */
 const maxPathLength = 4096;
 
 /**
- * Finds the end of the path in the argument of MAIL or RCPT: a quoted local part may hold `>` and blanks. Blanks in front of
- * the path are taken, as common clients send them. Throws `invalid`.
+ * Finds the end of the path in the argument of MAIL or RCPT: a quoted local part may contain `>` and blanks. Accepts
+ * blanks before the path, which common clients send. Throws `invalid`.
  *
- * @param lenient whether an address without brackets, up to the first blank, is a path too
+ * @param lenient also accepts an address without brackets, up to the first blank
  */
 export function parsePathArgument(argument: string, lenient = false): PathArgument {
   const written = argument.trimStart();
@@ -90,11 +90,11 @@ export function parsePathArgument(argument: string, lenient = false): PathArgume
 }
 
 /**
- * Reverse-path or forward-path (RFC 5321 §4.1.2) with its brackets. A source route is read and ignored (§3.6.1, appendix C).
- * Throws `invalid`.
+ * Parses a reverse-path or forward-path with its brackets (RFC 5321 §4.1.2). A source route is checked and ignored
+ * (§3.6.1, appendix C). Throws `invalid`.
  *
- * @param bareDomain the domain of `<postmaster>`, which RCPT may name without one (§4.5.1); if absent it is refused
- * @returns null for `<>`, which only MAIL takes
+ * @param bareDomain the domain of `<postmaster>`, which RCPT may name without one (§4.5.1); absent: refused
+ * @returns null for `<>`, which only MAIL accepts
  */
 export function parsePath(path: string, bareDomain?: Domain): Address | null {
   if (path.length > maxPathLength || !path.startsWith('<') || endOfPath(path) !== path.length) {
@@ -118,7 +118,7 @@ function withoutSourceRoute(text: string): string {
   return text.slice(colon + 1);
 }
 
-/** Index behind the closing bracket, or -1. */
+/** Index after the closing bracket, or -1. */
 function endOfPath(text: string): number {
   if (!text.startsWith('<')) return -1;
   let quoted = false;
@@ -131,12 +131,12 @@ function endOfPath(text: string): number {
   return -1;
 }
 
-/** A local part in its decoded form (no quoting); case and Unicode form as received (RFC 5321 §2.3.11). */
+/** A decoded (unquoted) local part; case and Unicode form as received (RFC 5321 §2.3.11). */
 export type LocalPart = string & { readonly brand: 'LocalPart' };
 
 /**
- * In octets of the decoded form: the path limit of 256 (RFC 5321 §4.5.3.1.3) without brackets, `@` and a domain of one
- * letter. The 64 octets of §4.5.3.1.1 are what a server must take at least; VERP and SRS make longer ones.
+ * In octets when decoded: the path limit of 256 (RFC 5321 §4.5.3.1.3) without brackets, `@` and a domain of one
+ * letter. The 64 octets of §4.5.3.1.1 are a minimum that servers must accept; VERP and SRS use more.
  */
 const maxLocalPartBytes = 252;
 /** RFC 5322 §3.2.3 `dot-atom-text`, widened by RFC 6531 §3.3. */
@@ -145,7 +145,7 @@ const dotAtom =
 /** RFC 5321 §4.1.2 `Quoted-string`: any printable character or space, `"` and `\` behind a backslash. */
 const quotedString = /^"(?:[ !#-[\]-~\u0080-\u{10ffff}]|\\[ -~])*"$/u;
 
-/** Dot-atom or quoted string. Control and invisible characters are refused before. Throws `invalid`. */
+/** Decodes a dot-atom or quoted string. The caller has refused control and invisible characters. Throws `invalid`. */
 function parseLocalPart(text: string): LocalPart {
   const local = decode(text);
   if (Buffer.byteLength(local) > maxLocalPartBytes) {
@@ -154,7 +154,7 @@ function parseLocalPart(text: string): LocalPart {
   return local as LocalPart;
 }
 
-/** As it is where that is a dot-atom, else as a quoted string. */
+/** Unchanged if a dot-atom, else as a quoted string. */
 export function quoteLocalPart(local: LocalPart): string {
   return dotAtom.test(local) ? local : `"${local.replace(/["\\]/g, '\\$&')}"`;
 }
@@ -165,21 +165,22 @@ function decode(text: string): string {
   throw problem('invalid', 'The local part must be dot-separated words, or in double quotes.');
 }
 
-/** A domain name in lower case A-labels without a dot at its end, or, in an address, an address literal in brackets. */
+/** A domain name in lower case A-labels without a trailing dot, or, in an address, an address literal in brackets. */
 export type Domain = string & { readonly brand: 'Domain' };
 
 /** RFC 5321 §4.5.3.1.2, in octets. */
 const maxDomainLength = 255;
 /** RFC 1035 §2.3.4, RFC 5890 §2.3.1: letters, digits and inner hyphens, at most 63. */
 const label = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
-/** What programs take for an IPv4 address: no top level domain has only digits (RFC 3696 §2). */
+/** Labels that software reads as part of an IPv4 address: no top level domain is numeric (RFC 3696 §2). */
 const numericLabel = /^(?:[0-9]+|0x[0-9a-f]*)$/;
-/** The ASCII that may stand in a domain before it is normalised. Everything else would be mapped or decoded. */
+/** Characters allowed before normalisation. All others would be mapped or decoded. */
 const plainAscii = /^[A-Za-z0-9.\u0080-\u{10ffff}-]+$/u;
 
 /**
- * A domain name (RFC 5321 §4.1.2 `Domain`), U-labels made A-labels (RFC 5890). A dot at the end, an empty or overlong label,
- * an underscore, a bare IP address and characters that would only be mapped to others are refused with `invalid`.
+ * Parses a domain name (RFC 5321 §4.1.2 `Domain`) and turns U-labels into A-labels (RFC 5890). Throws `invalid` for a
+ * trailing dot, an empty or overlong label, an underscore, a bare IP address, and characters that would only be mapped
+ * to others.
  */
 export function parseDomain(text: string): Domain {
   const name = asciiName(text);
@@ -189,7 +190,7 @@ export function parseDomain(text: string): Domain {
   return name;
 }
 
-/** IPv4 or IPv6 address literal in brackets (RFC 5321 §4.1.3); comes out in canonical form. Throws `invalid`. */
+/** Parses an IPv4 or IPv6 address literal in brackets (RFC 5321 §4.1.3) into canonical form. Throws `invalid`. */
 export function parseAddressLiteral(text: string): Domain {
   const inner = text.endsWith(']') ? text.slice(1, -1) : '';
   if (isIPv4(inner)) return `[${inner}]` as Domain;
@@ -198,7 +199,7 @@ export function parseAddressLiteral(text: string): Domain {
   throw problem('invalid', 'An address literal is [192.0.2.1] or [IPv6:2001:db8::1].');
 }
 
-/** The name in lower case with its U-labels made A-labels; not yet checked for letters, digits and hyphens. */
+/** Lower case with U-labels as A-labels; letters, digits and hyphens are not checked yet. */
 function asciiName(text: string): string | undefined {
   if (text.length > maxDomainLength || hasForbiddenCharacter(text) || !plainAscii.test(text)) return undefined;
   if (isAscii(text) && !/xn--/i.test(text)) return text.toLowerCase();
@@ -206,7 +207,7 @@ function asciiName(text: string): string | undefined {
   return labels.includes(undefined) ? undefined : labels.join('.');
 }
 
-/** Undefined for a label that does not come back: something in it was mapped to something else, so it is no U-label. */
+/** Undefined for a label that does not survive a round trip: a character in it was mapped, so it is no U-label. */
 function asciiLabel(one: string): string | undefined {
   if (!isAscii(one)) {
     const name = domainToASCII(one);
@@ -215,7 +216,7 @@ function asciiLabel(one: string): string | undefined {
   return one.startsWith('xn--') && !isALabel(one) ? undefined : one;
 }
 
-/** Newer releases of Node leave an A-label that stands for nothing as it is; older ones make it empty. */
+/** For an A-label that encodes nothing, newer releases of Node return it unchanged, older ones an empty string. */
 function isALabel(one: string): boolean {
   const decoded = domainToUnicode(one);
   return !isAscii(decoded) && domainToASCII(decoded) === one;

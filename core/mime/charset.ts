@@ -4,10 +4,10 @@ import { TextDecoder } from 'node:util';
 const known = new Map<string, TextDecoder>();
 const maxKnown = 100;
 const lenientUtf8 = new TextDecoder('utf-8');
-/** What windows-1252 has in the place of the controls 0x80 to 0x9f; the platform's decoder gives the controls. */
+/** Windows-1252 for 0x80 to 0x9f; the platform's decoder returns control characters. */
 const westernSigns = '€\x81‚ƒ„…†‡ˆ‰Š‹Œ\x8dŽ\x8f\x90‘’“”•–—˜™š›œ\x9džŸ';
 
-/** Labels that say nothing, or are often a lie: what is in them is found by looking. */
+/** Labels that mean little or are often wrong: the charset is detected instead. */
 const vague = new Set([
   '',
   'us-ascii',
@@ -21,8 +21,8 @@ const vague = new Set([
 ]);
 
 /**
- * Text of `bytes` in that charset. An unknown, missing or lying label is met by UTF-8 when the bytes are UTF-8, else by
- * windows-1252, which knows every byte. Never throws.
+ * Decodes `bytes` from a charset. For an unknown, missing or wrong label: UTF-8 when the bytes are UTF-8, else
+ * windows-1252, which defines every byte. Never throws.
  */
 export function decodeCharset(bytes: Uint8Array, label = ''): string {
   const decoder = decoderOf(effectiveCharset(bytes, label));
@@ -39,7 +39,7 @@ function decodeWestern(bytes: Uint8Array): string {
   return text.replace(/[\u0080-\u009f]/g, (sign) => westernSigns[sign.charCodeAt(0) - 0x80] ?? sign);
 }
 
-/** The label that the text is really in: the given one if it means something, else what the bytes look like. */
+/** The charset to decode with: the label if it is meaningful, else the detected one. */
 export function effectiveCharset(bytes: Uint8Array, label: string): string {
   const wanted = label.trim().toLowerCase();
   if (!vague.has(wanted)) return decoderOf(wanted) === undefined ? guess(bytes, false) : wanted;
@@ -50,9 +50,9 @@ function guess(bytes: Uint8Array, claimsUtf8: boolean): 'utf-8' | 'windows-1252'
   return isUtf8(bytes) || (claimsUtf8 && isMostlyUtf8(bytes)) ? 'utf-8' : 'windows-1252';
 }
 
-/** A character that is cut off by the end of the bytes is no fault, if there are others in front of it. */
+/** A character cut off at the end is no error if other multi-byte characters precede it. */
 function isUtf8(bytes: Uint8Array): boolean {
-  // A decoder is made in as much time as all the rest of a short message takes.
+  // Creating a decoder costs as much as the rest of a short message.
   if (isWholeUtf8(bytes)) return true;
   try {
     const decoder = new TextDecoder('utf-8', { fatal: true });

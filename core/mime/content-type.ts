@@ -2,11 +2,11 @@ import { decodeCharset } from './charset.js';
 import { decodeEscapes, decodeWords } from './encoded-words.js';
 import type { HeaderBlock } from './header.js';
 
-/** A value with parameters: `Content-Type` (RFC 2045 §5.1), `Content-Disposition` (RFC 2183). */
+/** A header value with parameters: `Content-Type` (RFC 2045 §5.1), `Content-Disposition` (RFC 2183). */
 interface ParameterisedValue {
   /** In lower case, without parameters. */
   readonly value: string;
-  /** By lower case name, decoded (RFC 2231, and RFC 2047 as senders use it against the rules). */
+  /** By lower case name, decoded (RFC 2231, and RFC 2047, which senders use although it is not allowed here). */
   readonly parameters: ReadonlyMap<string, string>;
 }
 
@@ -14,7 +14,7 @@ const maxParameters = 1000;
 const maxLength = 64 * 1024;
 const maxSections = 200;
 
-/** Never throws; linear. Of a repeated parameter the first one counts. */
+/** Never throws; linear. The first of repeated parameters counts. */
 export function parseParameters(text: string): ParameterisedValue {
   const bounded = text.length > maxLength ? text.slice(0, maxLength) : text;
   const parts = split(bounded);
@@ -28,7 +28,7 @@ export function parseParameters(text: string): ParameterisedValue {
   return { value: (parts[0] ?? '').trim().toLowerCase(), parameters: assemble(raw) };
 }
 
-/** Pieces between semicolons; quotes are taken off, comments dropped. */
+/** Splits at semicolons, removes quotes and comments. */
 function split(text: string): readonly string[] {
   const pieces: string[] = [];
   let piece = '';
@@ -98,14 +98,14 @@ function join(list: readonly Section[]): string {
   return decodeCharset(Buffer.concat(pieces), charset);
 }
 
-/** Behind `charset'language'`, or 0 if that is not there. */
+/** Index after `charset'language'`, or 0 without one. */
 function valueStart(text: string): number {
   const first = text.indexOf("'");
   const second = first < 0 ? -1 : text.indexOf("'", first + 1);
   return second < 0 ? 0 : second + 1;
 }
 
-/** What the header of a MIME part says of it. */
+/** The header of a MIME part. */
 export interface PartDescription {
   /** `type/subtype` in lower case, without parameters. */
   readonly contentType: string;
@@ -118,14 +118,14 @@ export interface PartDescription {
   /** Only of a multipart. */
   readonly boundary: string | undefined;
   readonly disposition: 'inline' | 'attachment' | undefined;
-  /** Last component only, without control and direction characters; never to be used as a path. */
+  /** Last path component without control and direction characters; must not be used as a path. */
   readonly filename: string | undefined;
   /** Content-ID without its angle brackets. */
   readonly cid: string | undefined;
 }
 
 const token = /^[a-z0-9!#$&^_.+-]{1,100}\/[a-z0-9!#$&^_.+-]{1,100}$/;
-/** RFC 2046 §5.1.1 allows 70; others write more. */
+/** RFC 2046 §5.1.1 allows 70; some senders use more. */
 const maxBoundary = 2048;
 
 export function describePart(header: HeaderBlock, fallback: 'text/plain' | 'message/rfc822'): PartDescription {
@@ -148,7 +148,7 @@ export function describePart(header: HeaderBlock, fallback: 'text/plain' | 'mess
   };
 }
 
-/** RFC 2045 §5.2: what cannot be read is plain text; a bare `text` is meant as such, anything else is just bytes. */
+/** RFC 2045 §5.2: a malformed type is plain text, and so is a bare `text`; any other unknown type is binary. */
 function unreadable(value: string): string {
   return value === '' || value.startsWith('text') ? 'text/plain' : 'application/octet-stream';
 }
@@ -160,7 +160,7 @@ function encodingOf(value: string | undefined): string {
 
 function dispositionOf(value: string): PartDescription['disposition'] {
   if (value === '') return undefined;
-  // RFC 2183 §2.8: what is not known is an attachment.
+  // RFC 2183 §2.8: an unknown disposition is an attachment.
   return value === 'inline' ? 'inline' : 'attachment';
 }
 
@@ -169,7 +169,7 @@ function cidOf(value: string | undefined): string | undefined {
   return cid === '' ? undefined : cid;
 }
 
-/** Controls, and characters that turn the direction of writing (`exe.jpg` that ends in `.exe`) or cannot be seen. */
+/** Control characters, and those that are invisible or change the writing direction (`exe.jpg` that ends in `.exe`). */
 const unseen = /[\p{Cc}\p{Cf}\u2028\u2029]/gu;
 
 export function safeFilename(written: string | undefined): string | undefined {
@@ -180,7 +180,7 @@ export function safeFilename(written: string | undefined): string | undefined {
   return name === '' || name === '.' || name === '..' ? undefined : wellFormed(name);
 }
 
-/** Half of a surrogate pair, left by the cut above, breaks what encodes URLs. */
+/** A lone surrogate, left by the cut above, breaks URL encoding. */
 function wellFormed(text: string): string {
   return Buffer.from(text, 'utf8').toString('utf8');
 }

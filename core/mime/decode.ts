@@ -1,5 +1,6 @@
 /**
- * Content-Transfer-Encoding (RFC 2045 §6). An unknown encoding leaves the bytes as they are. Never throws; linear.
+ * Decodes a Content-Transfer-Encoding (RFC 2045 §6). An unknown encoding leaves the bytes unchanged. Never throws;
+ * linear.
  */
 export function decodeTransfer(bytes: Buffer, encoding: string): Buffer {
   switch (encoding.trim().toLowerCase()) {
@@ -12,7 +13,7 @@ export function decodeTransfer(bytes: Buffer, encoding: string): Buffer {
   }
 }
 
-/** How many bytes `decodeTransfer` gives, without making them. */
+/** Size of the result of `decodeTransfer` without computing it. */
 export function decodedSize(bytes: Buffer, encoding: string): number {
   switch (encoding.trim().toLowerCase()) {
     case 'base64':
@@ -31,7 +32,9 @@ const digits = new Uint8Array(256).fill(255);
 for (let i = 0; i < alphabet.length; i++) digits[alphabet.charCodeAt(i)] = i;
 digits[pad] = 64;
 
-/** Tolerant: junk is skipped, padding in the middle (joined pieces) starts afresh, a cut end is used as far as it goes. */
+/**
+ * Tolerant: skips junk, restarts after padding in the middle (joined pieces), uses a truncated end as far as possible.
+ */
 export function decodeBase64(bytes: Buffer): Buffer {
   const out = Buffer.allocUnsafe(Math.ceil((bytes.length * 3) / 4));
   let length = 0;
@@ -74,11 +77,11 @@ function base64Size(bytes: Buffer): number {
   return size;
 }
 
-/** RFC 2045 §6.7. A `=` that starts nothing stands for itself; blanks at the end of a line are dropped. */
+/** RFC 2045 §6.7. A `=` without an escape is literal; blanks at the end of a line are dropped. */
 export function decodeQuotedPrintable(bytes: Buffer): Buffer {
   const out = Buffer.allocUnsafe(bytes.length);
   let length = 0;
-  /** End of what may not be trimmed: encoded blanks are content. */
+  /** Position up to which nothing is trimmed: encoded blanks are content. */
   let kept = 0;
   for (let i = 0; i < bytes.length;) {
     const byte = bytes[i] ?? 0;
@@ -101,10 +104,13 @@ export function decodeQuotedPrintable(bytes: Buffer): Buffer {
   return out.subarray(0, length);
 }
 
-/** Length of `*blank [CR] LF` at `at`, the rest of a soft line break; at the end of the data nothing is enough. 0 if it is none. */
+/**
+ * Length of `*blank [CR] LF` at `at`, the rest of a soft line break; the end of the data counts as one. 0 if there is
+ * none.
+ */
 function softBreak(bytes: Buffer, at: number): number {
   let i = at;
-  // RFC 2045 has lines of 76 characters; more blanks than that are no transport padding.
+  // RFC 2045 lines have 76 characters; more blanks are not transport padding.
   while (i < bytes.length && i - at < 80 && isBlank(bytes[i])) i++;
   if (i >= bytes.length) return Math.max(1, i - at);
   if (bytes[i] === 0x0d && bytes[i + 1] === 0x0a) return i + 2 - at;

@@ -1,7 +1,7 @@
 import { decodeCharset } from './charset.js';
 import { decodeBase64, hexDigit } from './decode.js';
 
-/** Longest value that is searched for encoded words, in characters; the rest is kept as it is. */
+/** Maximum length of a value in which encoded words are decoded, in characters; the rest is kept unchanged. */
 const maxLength = 64 * 1024;
 
 const encodedWord = /=\?([^?\s]{1,60})\?([BbQq])\?([^?]*)\?=/g;
@@ -12,8 +12,8 @@ interface Run {
 }
 
 /**
- * Decodes encoded words (RFC 2047) in a header value. Blanks between two of them vanish, and neighbours of one charset are
- * joined before they are decoded, since senders cut characters in two. Never throws; linear.
+ * Decodes encoded words (RFC 2047) in a header value. Blanks between two of them are removed, and neighbours of one
+ * charset are joined before decoding, since senders split characters. Never throws; linear.
  */
 export function decodeWords(text: string): string {
   if (!text.includes('=?')) return text;
@@ -67,7 +67,7 @@ export function decodeEscapes(bytes: Buffer, escape: number, underscoreIsBlank: 
   return out.subarray(0, length);
 }
 
-/** An encoded word may hold line ends and NULs; no header value ever does. */
+/** An encoded word may decode to line ends and NULs, which no header value contains. */
 function printable(text: string): string {
   return text.replace(/\p{Cc}/gu, ' ');
 }

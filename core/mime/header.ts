@@ -1,11 +1,11 @@
 import { decodeCharset } from './charset.js';
 
-/** Bounds of a header block; what is above them is counted or cut, never an error. */
+/** Bounds of a header block. Excess is counted or cut, never an error. */
 export interface HeaderLimits {
   readonly fields: number;
-  /** Bytes of one field's value that are looked at. */
+  /** Maximum bytes of one field's value. */
   readonly valueBytes: number;
-  /** Bytes of the whole block that are looked at. */
+  /** Maximum bytes of the whole block. */
   readonly blockBytes: number;
 }
 
@@ -16,21 +16,21 @@ interface HeaderField {
   readonly name: string;
   /** The name in lower case. */
   readonly key: string;
-  /** Of the first byte of the name. */
+  /** Offset of the first byte of the name. */
   readonly offset: number;
   readonly valueOffset: number;
-  /** Behind the line end of the last line. */
+  /** Offset after the line end of the last line. */
   readonly end: number;
 }
 
-/** A scanned header block (RFC 5322 §2.2); values are decoded when asked for. */
+/** A scanned header block (RFC 5322 §2.2); values are decoded on demand. */
 export class HeaderBlock {
   readonly fields: readonly HeaderField[];
-  /** Where the body begins: behind the empty line, or the end of what was given. */
+  /** Start of the body: after the empty line, or the end of the input. */
   readonly bodyOffset: number;
-  /** False when the empty line was not found: the block was cut, or the message has no body. */
+  /** False without an empty line: the block is truncated, or the message has no body. */
   readonly complete: boolean;
-  /** Fields above the limit. */
+  /** Number of fields above the limit. */
   readonly dropped: number;
   readonly #bytes: Buffer;
   readonly #limits: HeaderLimits;
@@ -44,7 +44,7 @@ export class HeaderBlock {
     this.dropped = scanned.dropped;
   }
 
-  /** Unfolded value of the first field of that name (lower case), or undefined. Encoded words are left as they are. */
+  /** Unfolded value of the first field of that name (lower case), or undefined. Encoded words are not decoded. */
   first(key: string): string | undefined {
     const field = this.fields.find((one) => one.key === key);
     return field === undefined ? undefined : this.value(field);
@@ -68,14 +68,14 @@ interface Scanned {
   readonly dropped: number;
 }
 
-/** Given the start of a line, says whether the block ends in front of it although no empty line was seen. */
+/** Given the start of a line, decides whether the block ends before it although no empty line was seen. */
 type Interruption = (lineStart: number) => boolean;
 
 const never: Interruption = () => false;
 
 /**
- * Scans the header block that begins at `start`. Lines may end in CRLF or LF. A line that is no field (no colon, blanks in
- * the name, an mbox `From ` line) is passed over together with its continuation lines. Linear, never throws.
+ * Scans the header block that begins at `start`. Lines end in CRLF or LF. A line that is no field (no colon, blanks in
+ * the name, an mbox `From ` line) is skipped with its continuation lines. Linear, never throws.
  */
 export function scanHeader(
   bytes: Buffer,
@@ -114,7 +114,7 @@ function emptyLineLength(bytes: Buffer, at: number): number {
   return bytes[at] === 0x0d && bytes[at + 1] === 0x0a ? 2 : 0;
 }
 
-/** Behind the last line of the field that begins at `at`, its continuation lines included. */
+/** Offset after the last line of the field at `at`, continuation lines included. */
 function fieldEnd(bytes: Buffer, at: number, stop: number): number {
   let end = at;
   do {
@@ -132,7 +132,7 @@ function fieldAt(bytes: Buffer, offset: number, end: number): HeaderField | unde
   const last = Math.min(end, offset + maxNameBytes);
   while (colon < last && isNameByte(bytes[colon])) colon++;
   const nameEnd = colon;
-  // "Subject : x" is obsolete syntax (RFC 5322 §4.5) and still seen.
+  // "Subject : x" is obsolete syntax (RFC 5322 §4.5) that is still in use.
   while (colon < last && (bytes[colon] === 0x20 || bytes[colon] === 0x09)) colon++;
   if (nameEnd === offset || bytes[colon] !== 0x3a) return undefined;
   const name = bytes.toString('latin1', offset, nameEnd);
@@ -143,7 +143,7 @@ function isNameByte(byte: number | undefined): boolean {
   return byte !== undefined && byte > 0x20 && byte < 0x7f && byte !== 0x3a;
 }
 
-/** The body of a message whose header block is longer than the limit. */
+/** Finds the body of a message whose header block exceeds the limit. */
 function bodyBehind(bytes: Buffer, from: number): number {
   const crlf = bytes.indexOf('\r\n\r\n', from - 3, 'latin1');
   const lf = bytes.indexOf('\n\n', from - 1, 'latin1');
@@ -152,7 +152,7 @@ function bodyBehind(bytes: Buffer, from: number): number {
   return lf < 0 || crlf < lf ? crlf + 4 : lf + 2;
 }
 
-/** Folding (RFC 5322 §2.2.3) is taken out, other control characters become blanks. */
+/** Removes folding (RFC 5322 §2.2.3); other control characters become blanks. */
 function unfold(text: string): string {
   return text
     .replace(/\r?\n/g, '')
@@ -165,16 +165,16 @@ export function mailDate(date: Date): string {
   return date.toUTCString().replace('GMT', '+0000');
 }
 
-/** Bytes of a header that are looked through for it; nearly all are shorter. */
+/** Bytes of the header that are searched; nearly all are shorter. */
 const LOOKED_THROUGH = 65_536;
-/** RFC 5322 §3.6.4 as people write it: in brackets, on the line of the name or the next. */
+/** RFC 5322 §3.6.4 as commonly written: in brackets, on the line of the name or the next. */
 const pattern = /(?:^|\n)message-id[ \t]*:[ \t]*(?:\r?\n[ \t]+)?(<[^\s<>]{1,250}>)/i;
 
 /**
- * The Message-ID of a header block, with its brackets; undefined when there is none that can be searched for. A look for
- * this one field costs less than a scan of all.
+ * The Message-ID of a header block, with brackets; undefined when there is none that can be searched for. Cheaper than
+ * scanning all fields.
  *
- * @param head from the first header field; a body behind it is not looked at
+ * @param head starts at the first header field; a body after it is ignored
  */
 export function messageIdOf(head: Buffer): string | undefined {
   const text = head.toString('latin1', 0, LOOKED_THROUGH);

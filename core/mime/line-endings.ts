@@ -1,8 +1,8 @@
 import { problem } from '../problem.js';
 
 /**
- * Makes every line end CRLF, bare CR and bare LF too, as messages get it that come by SMTP. The result does not depend on
- * how the bytes were cut.
+ * Turns every line end, bare CR and bare LF included, into CRLF. The result does not depend on how the input is
+ * chunked.
  */
 export class LineEndings {
   #returned = false;

@@ -1,44 +1,44 @@
 import { type HeaderBlock, scanHeader } from './header.js';
 import { describePart, type PartDescription } from './content-type.js';
 
-/** A part whose header has been read. */
+/** A part whose header was read. */
 export interface StreamedPart {
-  /** Counted from 0, in the order of the message, containers included. */
+  /** Counts from 0 in the order of the message, containers included. */
   readonly number: number;
   readonly description: PartDescription;
   readonly header: HeaderBlock;
-  /** Its body is other parts: a multipart, or a message that is not encoded. */
+  /** Contains other parts: a multipart, or a message that is not encoded. */
   readonly isContainer: boolean;
-  /** It begins a message: the whole one, or an attached one. */
+  /** The root, or an attached message. */
   readonly isMessage: boolean;
-  /** It lies inside of a multipart/signed: any change of it breaks the signature. */
+  /** Inside of a multipart/signed, where any change breaks the signature. */
   readonly isSigned: boolean;
 }
 
-/** All pieces in a row are the message, byte for byte. */
+/** The concatenated pieces are the message, byte for byte. */
 export type Piece =
-  /** A whole header block with its empty line; without that where a boundary or the end cuts it short. */
+  /** A header block with its empty line, which is missing where a boundary or the end truncates the block. */
   | { readonly kind: 'header'; readonly bytes: Buffer; readonly part: StreamedPart }
-  /** A line, or a piece of a very long one, of a part that is no container. */
+  /** A line, or a piece of a very long one, of a leaf part. */
   | { readonly kind: 'body'; readonly bytes: Buffer }
-  /** The same of a preamble or epilogue. */
+  /** A line, or a piece of one, of a preamble or epilogue. */
   | { readonly kind: 'between'; readonly bytes: Buffer; readonly isSigned: boolean }
   | { readonly kind: 'boundary'; readonly bytes: Buffer };
 
-/** A longer line comes in pieces. */
+/** Longer lines are split. */
 const maxLineBytes = 64 * 1024;
 const maxHeaderBytes = 4 * 1024 * 1024;
 const maxDepth = 100;
 const maxParts = 10_000;
-/** A boundary, its dashes and some blanks. */
+/** Maximum length of a boundary line. */
 const maxBoundaryLine = 2200;
 
 const empty: Buffer = Buffer.alloc(0);
 
-/** Splits a message that comes in chunks into the parts of its MIME tree (RFC 2046). Keeps a line or a header block at a time. */
+/** Splits a streamed message into the parts of its MIME tree (RFC 2046). Buffers one line or one header block. */
 export class PartStream {
   readonly #open: { readonly boundary: string; readonly isSigned: boolean; readonly isDigest: boolean }[] = [];
-  /** The innermost multipart of each boundary, by its level. */
+  /** The innermost multipart of each boundary, by level. */
   #levels = new Map<string, number>();
   #place: 'header' | 'body' | 'between' = 'header';
   #beginsMessage = true;
@@ -49,7 +49,7 @@ export class PartStream {
   #inLine = false;
   #overLimit = false;
 
-  /** There are more parts, or larger headers, than are looked at: the pieces since then may belong to other parts. */
+  /** A limit on parts or header size was exceeded: later pieces may be assigned to the wrong part. */
   get overLimit(): boolean {
     return this.#overLimit;
   }
@@ -102,7 +102,7 @@ export class PartStream {
   }
 
   #crossBoundary(bytes: Buffer): Piece {
-    // A header that ended here may have opened another multipart of that boundary.
+    // The header that ended here may have opened another multipart with that boundary.
     const { level = 0, isClosing = true } = this.#boundaryOf(bytes) ?? {};
     this.#open.length = isClosing ? level : level + 1;
     this.#indexBoundaries();
@@ -138,7 +138,7 @@ export class PartStream {
     if (this.#overLimit) this.#place = 'body';
     else if (boundary !== undefined) {
       this.#open.push({
-        // Lines are compared as bytes, and headers were read as UTF-8.
+        // Lines are compared as bytes, while headers were decoded as UTF-8.
         boundary: Buffer.from(boundary).toString('latin1'),
         isSigned: contentType === 'multipart/signed',
         isDigest: contentType === 'multipart/digest',
@@ -150,6 +150,6 @@ export class PartStream {
   }
 }
 
-/** RFC 2045 §6.2: the body is there as it is. */
+/** RFC 2045 §6.2: an identity encoding. */
 export const isIdentity = (encoding: string): boolean =>
   encoding === '7bit' || encoding === '8bit' || encoding === 'binary';

@@ -1,7 +1,7 @@
 import { type HeaderBlock, headerLimits, type HeaderLimits, scanHeader } from './header.js';
 import { describePart, type PartDescription } from './content-type.js';
 
-/** Bounds of a MIME tree; a message above them is shown as far as it was read. */
+/** Bounds of a MIME tree; beyond them a message is shown as far as it was read. */
 interface StructureLimits {
   readonly depth: number;
   readonly parts: number;
@@ -17,7 +17,7 @@ export interface Part extends PartDescription {
   readonly depth: number;
   readonly headerOffset: number;
   readonly bodyOffset: number;
-  /** Behind the last byte of the body; the line end in front of a boundary belongs to the boundary. */
+  /** Offset after the last byte of the body; the line end before a boundary belongs to the boundary. */
   readonly end: number;
   readonly children: readonly Part[];
 }
@@ -25,9 +25,9 @@ export interface Part extends PartDescription {
 export interface Structure {
   readonly header: HeaderBlock;
   readonly root: Part;
-  /** The root and all below, in the order of the message. */
+  /** The root and all parts below it, in the order of the message. */
   readonly parts: readonly Part[];
-  /** A limit was met: what is deeper or later is inside of the last part. */
+  /** A limit was reached: deeper or later parts are inside of the last part. */
   readonly truncated: boolean;
 }
 
@@ -37,8 +37,8 @@ interface OpenPart extends Part {
 }
 
 /**
- * Reads the MIME tree of a message. Tolerates what is seen: missing end boundaries, boundaries used twice, text behind the
- * end, parts without a header. One pass, no recursion, never throws.
+ * Reads the MIME tree of a message. Tolerates missing end boundaries, reused boundaries, text after the end, and parts
+ * without a header. One pass, no recursion, never throws.
  */
 export function readStructure(bytes: Buffer, limits: StructureLimits = structureLimits): Structure {
   return new StructureReader(bytes, limits).read();
@@ -49,7 +49,7 @@ class StructureReader {
   readonly #limits: StructureLimits;
   readonly #search: BoundarySearch;
   readonly #parts: OpenPart[] = [];
-  /** The chain of parts that are still open, the root first. */
+  /** The open parts, the root first. */
   readonly #open: OpenPart[] = [];
   #truncated = false;
 
@@ -89,7 +89,7 @@ class StructureReader {
     return part === undefined ? at : this.#descend(part);
   }
 
-  /** Opens the part that begins at `at`, below the last open one. */
+  /** Opens the part at `at` below the last open one. */
   #begin(at: number): HeaderBlock {
     const parent = this.#open.at(-1);
     const header = scanHeader(this.#bytes, at, this.#limits.header, (line) => this.#search.isBoundary(line));
@@ -110,7 +110,7 @@ class StructureReader {
     return header;
   }
 
-  /** Goes into a part that holds others; answers where to go on. */
+  /** Enters a container; returns where to continue. */
   #descend(part: OpenPart): number {
     let at = part.bodyOffset;
     let inner = part;
@@ -132,7 +132,7 @@ class StructureReader {
     return may;
   }
 
-  /** Ends every open part that lies deeper than `level`. */
+  /** Closes every open part deeper than `level`. */
   #closeTo(level: number, end: number): void {
     while (this.#open.length > level) {
       const part = this.#open.pop();
@@ -142,7 +142,7 @@ class StructureReader {
   }
 }
 
-/** Only what is not encoded can be looked into (RFC 2046 §5.2.1 forbids the rest). */
+/** Encoded containers cannot be entered; RFC 2046 §5.2.1 forbids most of them. */
 function isMessage(part: Part): boolean {
   return (
     (part.contentType === 'message/rfc822' || part.contentType === 'message/global') &&
@@ -159,30 +159,33 @@ function partNumber(parent: OpenPart | undefined, part: OpenPart): string {
   return `${prefix}${parent.children.length + 1}`;
 }
 
-/** The part of that number, if it is one that has a body of its own. */
+/** The part with that number, if it has a body of its own. */
 export function findPart(structure: Structure, number: string): Part | undefined {
   return structure.parts.find((part) => part.part === number);
 }
 
 /** A boundary line (RFC 2046 §5.1.1) of a multipart that is open. */
 interface BoundaryLine {
-  /** The level that was given to `open`. */
+  /** Level given to `open`. */
   readonly level: number;
-  /** Where the part in front of it ends: the line end before the boundary belongs to the boundary. */
+  /** End of the part before it; the line end before the boundary belongs to the boundary. */
   readonly contentEnd: number;
-  /** Behind the line. */
+  /** Offset after the line. */
   readonly next: number;
-  /** `--boundary--`: the multipart ends here. */
+  /** `--boundary--`: end of the multipart. */
   readonly closing: boolean;
 }
 
-/** A boundary, its dashes and some blanks. */
+/** Maximum length of a boundary line. */
 const slack = 80;
 
-/** Finds the boundary lines of all open multiparts in one pass; each line costs one look-up, however many are open. */
+/**
+ * Finds the boundary lines of all open multiparts in one pass; the cost of a line does not depend on how many are
+ * open.
+ */
 class BoundarySearch {
   readonly #bytes: Buffer;
-  /** Levels of the multiparts that use that boundary, the innermost last. */
+  /** Levels of the multiparts with that boundary, the innermost last. */
   readonly #levels = new Map<string, number[]>();
   readonly #stack: { readonly level: number; readonly boundary: string }[] = [];
   #longest = 0;
@@ -196,14 +199,14 @@ class BoundarySearch {
   }
 
   open(level: number, boundary: string): void {
-    // Lines are compared as bytes, and headers were read as UTF-8.
+    // Lines are compared as bytes, while headers were decoded as UTF-8.
     const key = Buffer.from(boundary, 'utf8').toString('latin1');
     this.#stack.push({ level, boundary: key });
     this.#levels.set(key, [...(this.#levels.get(key) ?? []), level]);
     this.#longest = Math.max(this.#longest, key.length);
   }
 
-  /** The multipart at `level` has seen its end, as have all below. */
+  /** Marks the multipart at `level`, and all below it, as ended. */
   close(level: number): void {
     this.closeBelow(level - 1);
   }
@@ -265,12 +268,12 @@ class BoundarySearch {
   }
 }
 
-/** Header field that names an attachment of a draft, so that it keeps its id when parts come and go. */
+/** Header field that identifies an attachment of a draft, so that its id is stable when other parts change. */
 export const attachmentField = 'X-Postern-Attachment';
 
 /**
- * What a reader calls an attachment: a leaf that is neither text to read nor an image that the HTML shows. A forwarded
- * message counts as one, and what is inside of it does not.
+ * An attachment is a leaf that is neither displayed text nor an image shown by the HTML, or a forwarded message as a
+ * whole.
  */
 export function isAttachment(part: Part): boolean {
   if (part.disposition === 'attachment') return true;
@@ -280,7 +283,7 @@ export function isAttachment(part: Part): boolean {
   return !(part.cid !== undefined && part.contentType.startsWith('image/'));
 }
 
-/** The leaves and forwarded messages of the message itself, in order, without what lies inside of forwarded messages. */
+/** The leaves and forwarded messages of the message in order, without the content of forwarded messages. */
 export function ownParts(structure: Structure): readonly Part[] {
   const own: Part[] = [];
   const visit = [structure.root];

@@ -1,25 +1,25 @@
 import { isAscii, isUtf8 } from 'node:buffer';
 import { isIdentity, PartStream, type Piece, type StreamedPart } from './part-stream.js';
 
-/** What the message must become: without bytes beyond ASCII (RFC 6152 §3), or without lines over 998 octets (RFC 5321 §4.5.3.1.6). */
+/** Target of a conversion: no bytes beyond ASCII (RFC 6152 §3), or no lines over 998 octets (RFC 5321 §4.5.3.1.6). */
 export type EncodingGoal = '7bit' | 'short-lines';
 
 /** RFC 5321 §4.5.3.1.6, without its CRLF. */
 export const maxLineOctets = 998;
 
-/** What is changed of a part. */
+/** The change of one part. */
 interface PartChange {
   readonly encoder?: 'quoted-printable' | 'base64' | 'repair-quoted-printable' | 'wrap-base64';
   /** The new Content-Transfer-Encoding. */
   readonly label?: 'quoted-printable' | 'base64' | '7bit';
-  /** For text whose type is not written. */
+  /** For text without a Content-Type. */
   readonly charset?: 'utf-8' | 'unknown-8bit';
   readonly isFolded?: boolean;
 }
 
 type EncodingPlan =
   | { readonly outcome: 'as-it-is' }
-  /** `reason` is the end of a sentence. */
+  /** `reason` completes a sentence. */
   | { readonly outcome: 'impossible'; readonly reason: string }
   | { readonly outcome: 'encode'; readonly changes: ReadonlyMap<number, PartChange>; readonly dropsBetween: boolean };
 
@@ -27,7 +27,7 @@ type Source = AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
 
 const signed = 'a signed part would have to be changed';
 
-/** Finds out what must be changed of a message; reads it once, and keeps a line or a header at a time. */
+/** Plans the changes of a message; reads it once, buffering a line or a header at a time. */
 export async function planEncoding(message: Source, goal: EncodingGoal): Promise<EncodingPlan> {
   const planner = new Planner(goal);
   const stream = new PartStream();
@@ -40,7 +40,7 @@ export async function planEncoding(message: Source, goal: EncodingGoal): Promise
   return planner.plan();
 }
 
-/** The message as planned; the same bytes that the plan was made for must come. */
+/** The message with the planned changes; takes the same bytes as the plan. */
 export async function* encodedMessage(
   message: Source,
   plan: EncodingPlan & { readonly outcome: 'encode' },
@@ -135,7 +135,7 @@ class Planner {
   }
 }
 
-/** Undefined where the part may not, or cannot, be encoded. */
+/** Undefined where the part must not or cannot be encoded. */
 function changeOf({ description, header }: StreamedPart, body: TextMeasure): PartChange | undefined {
   const { contentType, encoding } = description;
   if (encoding === 'quoted-printable') return { encoder: 'repair-quoted-printable' };
@@ -237,13 +237,13 @@ function changedHeader({ header, isMessage }: StreamedPart, bytes: Buffer, chang
   return Buffer.concat([folded(fields), Buffer.from('\r\n')]);
 }
 
-/** With the lines folded that are too long (RFC 5322 §2.2.3); undefined where one has no blank for it. */
+/** Folds overlong lines (RFC 5322 §2.2.3); undefined where one has no blank to fold at. */
 function foldedHeader(bytes: Buffer): Buffer | undefined {
   const lines: string[] = [];
   for (const line of bytes.toString('latin1').split('\r\n')) {
     let rest = line;
     while (rest.length > maxLineOctets) {
-      // Behind a blank at the begin of the line something must stand: a line of blanks alone would end the header for some.
+      // A line of blanks alone would end the header for some readers.
       const at = Math.max(rest.lastIndexOf(' ', maxLineOctets), rest.lastIndexOf('\t', maxLineOctets));
       if (rest.slice(0, Math.max(0, at)).trim() === '' || rest.slice(at).trim() === '') return undefined;
       lines.push(rest.slice(0, at));
@@ -254,10 +254,13 @@ function foldedHeader(bytes: Buffer): Buffer | undefined {
   return Buffer.from(lines.join('\r\n'), 'latin1');
 }
 
-/** Makes the body of a part something else, chunk by chunk. */
+/** Re-encodes the body of a part, chunk by chunk. */
 interface LineEncoder {
   write(bytes: Buffer): Buffer;
-  /** @param isLast whether the message ends here; else a boundary follows, and the line end in front of it is no content */
+  /**
+   * @param isLast whether the message ends here; otherwise a boundary follows, and the line end before it is no
+   * content
+   */
   end(isLast: boolean): Buffer;
 }
 
@@ -271,18 +274,18 @@ const nothing: Buffer = Buffer.alloc(0);
 const needsEscape = (byte: number): boolean =>
   byte > 126 || byte === EQUALS || (byte < SPACE && byte !== TAB && byte !== LF && byte !== CR);
 
-/** RFC 2045 §6.7. Line ends stay line ends. */
+/** RFC 2045 §6.7. Line ends are kept. */
 class QuotedPrintableEncoder implements LineEncoder {
   readonly #isEncoded: boolean;
   #column = 0;
-  /** It is written in another way at the end of a line. */
+  /** A blank that is encoded differently at the end of a line. */
   #blank: number | undefined;
-  /** A CR may be that of a line end. */
+  /** A CR that may belong to a line end. */
   #hasCr = false;
   #output: Buffer = nothing;
   #length = 0;
 
-  /** @param isEncoded the text is quoted-printable already, and has lines or bytes that are not allowed there */
+  /** @param isEncoded the input is quoted-printable already, with lines or bytes that are not allowed */
   constructor(isEncoded = false) {
     this.#isEncoded = isEncoded;
   }
@@ -313,7 +316,7 @@ class QuotedPrintableEncoder implements LineEncoder {
     return this.#output.subarray(0, this.#length);
   }
 
-  /** What was held back was not the end of a line. */
+  /** The pending bytes were not the end of a line. */
   #release(): void {
     if (this.#blank !== undefined) this.#put(this.#blank);
     this.#blank = undefined;
@@ -328,13 +331,13 @@ class QuotedPrintableEncoder implements LineEncoder {
     this.#hasCr = false;
   }
 
-  /** Blanks at the end of a line of quoted-printable are no content. */
+  /** Blanks at the end of a quoted-printable line are no content. */
   #escapeBlank(): void {
     if (this.#blank !== undefined && !this.#isEncoded) this.#escape(this.#blank);
     this.#blank = undefined;
   }
 
-  /** @param width how much of the line must be free for it: the `=` of an escape is followed by its two digits */
+  /** @param width room needed on the line: the `=` of an escape is followed by its two digits */
   #put(byte: number, width = 1): void {
     this.#makeRoom(width);
     this.#append(byte);
@@ -382,7 +385,7 @@ function rowsOf(bytes: Buffer): Buffer {
   return Buffer.from(rows.join(''), 'latin1');
 }
 
-/** Base64 whose lines are too long: readers pass over line ends (RFC 2045 §6.8). */
+/** Base64 with overlong lines: readers ignore line ends (RFC 2045 §6.8). */
 class Base64Wrapper implements LineEncoder {
   #column = 0;
 
