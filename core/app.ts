@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { PluginHost } from './host/boot.js';
 import { lend } from './host/lent-service.js';
-import type { Clock } from './clock.js';
+import { type Clock, systemTimers, type Timers } from './clock.js';
 import { LiveConfiguration } from './config/live.js';
 import type { LoadedConfiguration } from './config/load.js';
 import { dns } from './contracts/dns.js';
@@ -42,7 +42,6 @@ import { Pipeline } from './pipeline/pipeline.js';
 import { PipelineDelivery } from './pipeline/local-delivery.js';
 import type { HookObserver } from './pipeline/stage-run.js';
 import { PipelineSubmission, type SubmissionInput } from './pipeline/submission.js';
-import { systemTimers, type Timers } from './metrics/timers.js';
 import { refuseUnsafeStart } from './host/unsafe-start.js';
 import { placesOf } from './watchdog/plugin-places.js';
 import { unwatched } from './watchdog/unwatched.js';
@@ -80,11 +79,11 @@ export interface AppInput {
   /** What a service manager handed over; none if absent. */
   readonly sockets?: InheritedSockets;
   /** For tests. */
-  readonly instead?: Instead;
+  readonly overrides?: TestOverrides;
 }
 
 /** What a test puts in the place of the world around the server. */
-export interface Instead {
+export interface TestOverrides {
   readonly timers?: Timers;
   /** Answers what plugins ask of the DNS. */
   readonly resolver?: Resolver;
@@ -114,8 +113,8 @@ export interface App {
 
 /** Wires the services, starts the plugins and opens nothing yet. What had started is closed when something fails. */
 export async function createApp(input: AppInput): Promise<App> {
-  const { clock, instead = {} } = input;
-  const { timers = systemTimers, resolver } = instead;
+  const { clock, overrides = {} } = input;
+  const { timers = systemTimers, resolver } = overrides;
   const { settings, data, hostname } = input.configuration;
   const { log } = input.log;
   const live = new LiveConfiguration(input.configuration, log);
@@ -128,7 +127,7 @@ export async function createApp(input: AppInput): Promise<App> {
   const closeSpool = watchOver(spool, health);
   const audit = openAudit(input);
   const http = openHttp(input, metrics, audit, health);
-  const smtp = openSmtp(input, { spool, pipeline, metrics, health: instead.listenerHealth ?? health });
+  const smtp = openSmtp(input, { spool, pipeline, metrics, health: overrides.listenerHealth ?? health });
   const reload = new Reload({ ...input, live, plugins: () => plugins, following, http, audit, smtp, log });
   const plugins = new PluginHost({
     program: input.configuration,
@@ -150,7 +149,7 @@ export async function createApp(input: AppInput): Promise<App> {
     contextOf: contextFactory({ data, log, clock, timers, metrics, health, pipeline, http }),
     ...hosting,
   });
-  live.askPlugins((next) => plugins.waiting(next));
+  live.setWaitingPlugins((next) => plugins.waiting(next));
 
   async function close(): Promise<void> {
     life.end(live.current.settings.shutdownSeconds * 1000);
@@ -259,12 +258,12 @@ function explainingOf(live: LiveConfiguration, pipeline: Pipeline, clock: Clock)
 
 /** Where mail goes through, with what follows the plugins in it. Throws a start error when one must not be missing. */
 function openPipeline(
-  { configuration, log: { log }, clock, instead }: AppInput,
+  { configuration, log: { log }, clock, overrides }: AppInput,
   parts: Pick<FollowingInput, 'live' | 'health' | 'host'>,
 ) {
   const faults = new PluginFaults(clock);
   const failed: FaultSink = (plugin, where, error) => faults.record(plugin, where, error);
-  const pipeline = new Pipeline({ log, clock, failed, ...instead });
+  const pipeline = new Pipeline({ log, clock, failed, ...overrides });
   const memory = new SiteMemory(configuration.data, log);
   refuseUnsafeStart(configuration, memory);
   const following = new PluginFollowing({ ...parts, pipeline, memory, faults, log });

@@ -10,9 +10,9 @@ import { othersMay, takeDataFolder } from './disk/data-folder.js';
 import { openAccounts, type OpenedAccounts } from './http/accounts.js';
 import { InheritedSockets } from './net/inherited-sockets.js';
 import { version } from './host/installation.js';
-import { openLog, type OpenedLog } from './log/log.js';
+import { type OpenedLog, openLog } from './log/log.js';
 import { supplyOf } from './host/plugin-supply.js';
-import { programName } from './cli/program-name.js';
+import { programName, type CommandEnvironment } from './cli/command.js';
 import { loadSitePlugins } from './host/site-plugins.js';
 import { Watchdog } from './watchdog/watchdog.js';
 import { welcome } from './cli/welcome.js';
@@ -21,13 +21,6 @@ export { builtIns };
 
 export interface StartOptions extends Overrides {
   readonly verbose?: boolean;
-}
-
-/** Where the words of a command go to and its settings come from: the process, or a test. */
-export interface Surroundings {
-  readonly cwd: string;
-  readonly env: Readonly<Record<string, string | undefined>>;
-  readonly print: (text: string) => void;
 }
 
 /** A server that has said that it is ready. */
@@ -41,7 +34,7 @@ export interface RunningServer {
 /** Reads and checks the configuration for this place. */
 export function configure(
   overrides: Overrides,
-  { cwd, env }: Surroundings,
+  { cwd, env }: CommandEnvironment,
   layers?: readonly LayerFile[],
   loadPlugins = loadSitePlugins,
 ): Promise<LoadedConfiguration> {
@@ -55,7 +48,7 @@ export function configure(
 }
 
 /** Starts the server: configuration, data folder, log, accounts, plugins, listeners, in that order. */
-export async function start(options: StartOptions, surroundings: Surroundings): Promise<RunningServer> {
+export async function start(options: StartOptions, surroundings: CommandEnvironment): Promise<RunningServer> {
   const configuration = await configure(options, surroundings);
   const { data, settings } = configuration;
   const opened: (() => Promise<void>)[] = [];
@@ -112,7 +105,7 @@ export async function start(options: StartOptions, surroundings: Surroundings): 
 }
 
 /** What a service manager handed over, each for somebody. Throws a start error. */
-function socketsFor({ http, smtp }: LoadedConfiguration['settings'], { env }: Surroundings): InheritedSockets {
+function socketsFor({ http, smtp }: LoadedConfiguration['settings'], { env }: CommandEnvironment): InheritedSockets {
   const sockets = new InheritedSockets(env, process.pid);
   sockets.refuseUnclaimed([http, ...smtp.listeners]);
   return sockets;
@@ -128,7 +121,7 @@ interface Announcement {
   readonly accounts: OpenedAccounts;
   readonly log: OpenedLog;
   readonly options: StartOptions;
-  readonly surroundings: Surroundings;
+  readonly surroundings: CommandEnvironment;
 }
 
 function announce(app: App, { configuration, accounts, log, options, surroundings }: Announcement): void {
@@ -156,7 +149,7 @@ const addressOf = (listener: { readonly host: string; readonly port: number } | 
   listener === undefined ? 'none' : `${listener.host}:${listener.port}`;
 
 /** Commands as this person would type them, with the same folder and file. */
-function commandPrinter({ config, data }: StartOptions, surroundings: Surroundings): (words: string) => string {
+function commandPrinter({ config, data }: StartOptions, surroundings: CommandEnvironment): (words: string) => string {
   const program = programName(surroundings);
   const places = [
     ...(config === undefined ? [] : ['--config', config]),

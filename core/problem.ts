@@ -6,7 +6,7 @@ import type { AuditNote } from './http/endpoint.js';
  *
  * A problem is branded data, recognised by `isProblem`, never by `instanceof`.
  */
-export interface ProblemClass {
+interface ProblemClass {
   readonly title: string;
   /** HTTP status (RFC 9110 §15). */
   readonly http: number;
@@ -87,4 +87,25 @@ export function isProblem(value: unknown): value is Problem {
 
 export function classOf(value: Problem): ProblemClass {
   return problems[value.problem] ?? problems.internal;
+}
+
+/** Why the server cannot start or a command cannot run, as a sentence that says what to do. Shown without a stack. */
+export interface StartError extends Error {
+  readonly postern: 'start-error';
+}
+
+export function startError(sentence: string, cause?: unknown): StartError {
+  return Object.assign(new Error(sentence, { cause }), { name: 'StartError', postern: 'start-error' } as const);
+}
+
+export function isStartError(value: unknown): value is StartError {
+  return value instanceof Error && (value as Partial<StartError>).postern === 'start-error';
+}
+
+/** What an operator can act on is a sentence; only a fault of the program itself shows its stack. */
+export function sentenceOf(error: unknown): string {
+  if (isProblem(error))
+    return [...new Set([error.message, ...(error.details.errors ?? []).map(({ message }) => message)])].join('\n');
+  if (isStartError(error)) return error.message;
+  return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }

@@ -1,4 +1,4 @@
-import { coreCommands, type BuiltInCommand } from '../core/cli/commands.js';
+import { type BuiltInCommand, coreCommands } from '../core/cli/command-line.js';
 import { doctorCommands } from './doctor/index.js';
 import { pluginKitCommands } from './plugin-kit/index.js';
 

@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { randomBytes, scrypt, timingSafeEqual, type ScryptOptions } from 'node:crypto';
-import { FairQueue } from './fair-queue.js';
+import { randomBytes, scrypt, type ScryptOptions, timingSafeEqual } from 'node:crypto';
 import { clientNetworks } from '../net/ip-address.js';
+import { FairQueue } from './fair-queue.js';
 
 /**
  * Passwords are kept as `scrypt$N$r$p$salt$hash` (RFC 7914), salt and hash in base64url without padding.
@@ -32,38 +32,38 @@ const client = new AsyncLocalStorage<readonly [protocol: string, ...networks: st
 const queue = new FairQueue({ atOnce: 2, maxWaitingPerClient: 32, maxWaiting: 256, retryAfterSeconds: 5 });
 
 /** Salt of the hash that nobody has. */
-const nobody = randomBytes(saltBytes);
+const dummySalt = randomBytes(saltBytes);
 
 /** Hashes that `work` asks for count for the client at this address. */
-export function onBehalfOf<T>(protocol: 'http' | 'smtp', address: string, work: () => Promise<T>): Promise<T> {
+export function forClient<T>(protocol: 'http' | 'smtp', address: string, work: () => Promise<T>): Promise<T> {
   return client.run([protocol, ...clientNetworks(address)], work);
 }
 
 /** A hash that is asked for now waits for nobody. */
 export const canHashNow = (): boolean => queue.idle;
 
-function inTurn<T>(work: () => Promise<T>): Promise<T> {
+function queued<T>(work: () => Promise<T>): Promise<T> {
   return queue.run(client.getStore() ?? ['local'], work);
 }
 
 /** Throws the problem `unavailable` when too many others wait. */
 export async function hashPassword(password: string): Promise<string> {
   const salt = randomBytes(saltBytes);
-  const hash = await inTurn(() => derive(password, salt, hashBytes, cost));
+  const hash = await queued(() => derive(password, salt, hashBytes, cost));
   return ['scrypt', cost.N, cost.r, cost.p, salt.toString('base64url'), hash.toString('base64url')].join('$');
 }
 
 /** A string that is no hash of ours matches nothing, and takes as long. Throws `unavailable` when too many others wait. */
 export async function verifyPassword(password: string, stored: string): Promise<boolean> {
   const parsed = parseHash(stored);
-  if (parsed === undefined) return verifyNobody(password);
-  const given = await inTurn(() => derive(password, parsed.salt, parsed.hash.length, parsed));
+  if (parsed === undefined) return verifyUnknownUser(password);
+  const given = await queued(() => derive(password, parsed.salt, parsed.hash.length, parsed));
   return timingSafeEqual(given, parsed.hash);
 }
 
 /** Does the work of a verification for a user that is not there, so that the time does not tell. */
-export async function verifyNobody(password: string): Promise<false> {
-  await inTurn(() => derive(password, nobody, hashBytes, cost));
+export async function verifyUnknownUser(password: string): Promise<false> {
+  await queued(() => derive(password, dummySalt, hashBytes, cost));
   return false;
 }
 
@@ -98,3 +98,50 @@ function derive(password: string, salt: Buffer, length: number, { N, r, p }: Cos
     });
   });
 }
+
+/**
+ * What a new password must be, after NIST SP 800-63B §3.1.1: long enough, and not the first thing that somebody would try.
+ * No rules of composition and no expiry: they make people choose worse.
+ */
+export const minPasswordCharacters = 10;
+/** Characters; far above what people type, far below what costs us something. */
+export const maxPasswordCharacters = 256;
+
+/** What is left of the lists of common passwords when everything short, repeated or in sequence is out. */
+const common = new Set(
+  (
+    'password password1 password12 password123 passwordpassword passw0rd123 p@ssw0rd123 qwertyuiop qwerty12345 qwerty123456 ' +
+    'iloveyou12 iloveyou123 letmein123 letmein1234 welcome123 welcome1234 admin12345 administrator changeme123 changeme1234 ' +
+    'football123 baseball123 sunshine123 princess123 superman123 dragon12345 monkey12345 trustno1trustno1 1q2w3e4r5t ' +
+    '1qaz2wsx3edc q1w2e3r4t5 zaq12wsxcde3 asdfghjkl123 postmaster postmaster1 postmaster123'
+  ).split(' '),
+);
+
+const sequences = ['01234567890123456789', 'abcdefghijklmnopqrstuvwxyz', 'qwertyuiopasdfghjklzxcvbnm'];
+
+/** What is wrong with a new password, or undefined; the sentence never quotes it. */
+export function passwordComplaint(given: string, username: string): string | undefined {
+  const password = given.normalize('NFC');
+  const length = Array.from(password).length;
+  if (length < minPasswordCharacters) return `The password must have at least ${minPasswordCharacters} characters.`;
+  if (length > maxPasswordCharacters) return `The password may have at most ${maxPasswordCharacters} characters.`;
+  if (/\p{Cc}/u.test(password)) return 'The password must not hold control characters.';
+  if (isGuessable(password.toLowerCase(), username)) {
+    return 'This password is among the first that somebody would try. Choose another, for example four words.';
+  }
+  return undefined;
+}
+
+function isGuessable(password: string, username: string): boolean {
+  const [local = ''] = username.split('@');
+  if (password === username || password === local || password === `${local}${local}`) return true;
+  if (common.has(password) || isRepetition(password)) return true;
+  return sequences.some((sequence) => sequence.includes(password) || reversed(sequence).includes(password));
+}
+
+/** The same one to three characters over and over. */
+function isRepetition(password: string): boolean {
+  return /^(.{1,3}?)\1+$/su.test(password);
+}
+
+const reversed = (text: string): string => Array.from(text).toReversed().join('');

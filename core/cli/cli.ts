@@ -1,11 +1,10 @@
-import { readCommandLine, type CommandLine } from './arguments.js';
+import { type CommandLine, findCommand, readCommandLine } from './command-line.js';
 import { builtInCommands } from '../../plugins/commands.js';
-import { findCommand } from './commands.js';
 import { version } from '../host/installation.js';
-import type { Surroundings } from '../main.js';
-import { sentenceOf } from '../text/sentence.js';
+import type { CommandEnvironment } from './command.js';
+import { sentenceOf } from '../problem.js';
 
-const surroundings: Surroundings = {
+const surroundings: CommandEnvironment = {
   cwd: process.cwd(),
   env: process.env,
   print: (text) => void process.stdout.write(`${text}\n`),
@@ -41,6 +40,6 @@ async function run(line: CommandLine): Promise<number> {
 }
 
 async function help(): Promise<void> {
-  const [{ usage }, { builtIns }] = await Promise.all([import('./usage.js'), import('../main.js')]);
+  const [{ usage }, { builtIns }] = await Promise.all([import('./command-line.js'), import('../main.js')]);
   surroundings.print(usage(builtInCommands, builtIns));
 }

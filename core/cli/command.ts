@@ -1,4 +1,4 @@
-import type { CommandFlag } from './arguments.js';
+import type { CommandFlag } from './command-line.js';
 import type { Clock } from '../clock.js';
 
 /**
@@ -70,3 +70,14 @@ export type OwnerCall = (
   path: string,
   body?: unknown,
 ) => Promise<OwnerAnswer>;
+
+/** Environment of a CLI command: working directory, variables, output. The process, or a test. */
+export interface CommandEnvironment {
+  readonly cwd: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly print: (text: string) => void;
+}
+
+/** How an operator calls the command: in a checkout, and wherever npm runs it, with npx. */
+export const programName = ({ env }: Pick<CommandEnvironment, 'env'>): string =>
+  env['npm_lifecycle_event'] === undefined ? 'postern' : 'npx postern';

@@ -1,7 +1,7 @@
 import { ownerUsername } from '../http/accounts.js';
 import type { OwnerCall } from './command.js';
 import { readLock } from '../disk/lock.js';
-import { startError } from './start-error.js';
+import { startError } from '../problem.js';
 
 /** The way to the process that owns the data folder; undefined when there is none. An answer may take `patienceMs`. */
 export async function ownerOf(data: string, patienceMs = 30_000): Promise<OwnerCall | undefined> {

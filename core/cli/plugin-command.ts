@@ -1,15 +1,19 @@
 import type { CommandInput } from './command.js';
-import type { CommandLine } from './arguments.js';
+import type { CommandLine } from './command-line.js';
 import { systemClock } from '../clock.js';
 import type { LoadedConfiguration } from '../config/load.js';
 import { shareDataFolder } from '../disk/data-folder.js';
-import { configure, type Surroundings } from '../main.js';
+import { configure } from '../main.js';
+import type { CommandEnvironment } from './command.js';
 import type { Plugin, PluginCommand } from '../plugin.js';
-import { startError } from './start-error.js';
+import { startError } from '../problem.js';
 import { ProcessTerminal } from './terminal.js';
 
 /** Runs the command that a plugin of the configuration knows by the first word. @throws start error when none does */
-export async function runPluginCommand({ words, options, flags }: CommandLine, place: Surroundings): Promise<void> {
+export async function runPluginCommand(
+  { words, options, flags }: CommandLine,
+  place: CommandEnvironment,
+): Promise<void> {
   const [name = '', ...args] = words;
   const configuration = await configure(options, place);
   for (const plugin of configuration.plugins) {

@@ -1,15 +1,15 @@
 import { inspect } from 'node:util';
 import { StrayErrors } from '../host/stray-errors.js';
-import { start, type RunningServer, type StartOptions, type Surroundings } from '../main.js';
-import { isProblem } from '../problem.js';
+import { start, type RunningServer, type StartOptions } from '../main.js';
+import type { CommandEnvironment } from './command.js';
+import { isProblem, sentenceOf } from '../problem.js';
 import { redactText } from '../log/redact.js';
-import { sentenceOf } from '../text/sentence.js';
 
 /**
  * `postern start`: runs until SIGTERM or SIGINT, heard from the first moment on; a second signal does not wait for sessions.
  * SIGHUP, which would end a process that does not listen to it, brings a changed configuration into force.
  */
-export async function serve(options: StartOptions, surroundings: Surroundings): Promise<never> {
+export async function serve(options: StartOptions, surroundings: CommandEnvironment): Promise<never> {
   const signalled = nextSignal();
   let reload = (): Promise<void> => Promise.resolve();
   process.on('SIGHUP', () => void reload());
@@ -36,7 +36,7 @@ function followStrays(): StrayErrors {
   return strays;
 }
 
-async function reloadBySignal({ app }: RunningServer, { print }: Surroundings): Promise<void> {
+async function reloadBySignal({ app }: RunningServer, { print }: CommandEnvironment): Promise<void> {
   try {
     const { changed, restartRequired, failed } = await app.reloading.reload({ by: 'SIGHUP', unasked: true });
     const broken = failed.length === 0 ? '' : `; failed again: ${listOf(failed.map(({ plugin }) => plugin))}`;

@@ -1,5 +1,7 @@
 import { createInterface, type Interface } from 'node:readline';
 import { Writable } from 'node:stream';
+import { hashPassword, passwordComplaint } from '../auth/password.js';
+import { startError } from '../problem.js';
 import type { Terminal } from './command.js';
 
 /** Over the standard streams. A question to a person waits on the terminal; otherwise each takes the next line of the input. */
@@ -62,5 +64,28 @@ export class ProcessTerminal implements Terminal {
     });
     reader.on('SIGINT', () => process.kill(process.pid, 'SIGINT'));
     return reader;
+  }
+}
+
+/** A person types it twice; from a pipe it is one line. Empty for none. */
+export async function askNewPassword(terminal: Terminal): Promise<string> {
+  const password = await terminal.askSecret('Password: ');
+  if (terminal.interactive && password !== '' && (await terminal.askSecret('The same again: ')) !== password) {
+    throw startError('The two passwords differ: nothing was changed.');
+  }
+  return password;
+}
+
+/** `postern password hash`: a `passwordHash` for an account of the configuration. */
+export async function newPasswordHash(): Promise<string> {
+  const terminal = new ProcessTerminal();
+  try {
+    const password = await askNewPassword(terminal);
+    if (password === '') throw startError('No password was given.');
+    const complaint = passwordComplaint(password, '');
+    if (complaint !== undefined) throw startError(complaint);
+    return await hashPassword(password);
+  } finally {
+    terminal.close();
   }
 }

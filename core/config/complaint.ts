@@ -1,4 +1,5 @@
-import type { z } from 'zod';
+import { z } from 'zod';
+import { type InvalidPlace, startError, type StartError } from '../problem.js';
 import type { ConfigFile } from './file.js';
 import { childOutline, knownKeys, type Outline } from './outline.js';
 import { alreadyThere, joinPath, type KeyPath, type Place } from './positions.js';
@@ -54,7 +55,10 @@ function unknownKey(
   return { key, sentence: `unknown key; ${hint}`, place: nearest(key, places) };
 }
 
-export function repetitions({ path: file, repeated }: Pick<ConfigFile, 'path' | 'repeated'>): readonly Complaint[] {
+export function repeatedKeyComplaints({
+  path: file,
+  repeated,
+}: Pick<ConfigFile, 'path' | 'repeated'>): readonly Complaint[] {
   return repeated.map(({ path, position, first }) => ({
     key: path.reduce<KeyPath>(joinPath, ''),
     sentence: `${alreadyThere(first)}.`,
@@ -88,7 +92,47 @@ function distance(a: string, b: string): number {
 }
 
 /** `postern.json5:3:5: smtp.listeners.0.prot: unknown key; did you mean port?` */
-export function printComplaint({ key, place, sentence }: Complaint, file: string | null): string {
+function printComplaint({ key, place, sentence }: Complaint, file: string | null): string {
   const at = place === undefined ? (file === null ? '' : `${file}: `) : `${place.file}:${place.line}:${place.column}: `;
   return `${at}${key === '' ? '' : `${key}: `}${sentence}`;
+}
+
+/** A configuration that was not taken: its sentence for a terminal, and its mistakes one by one. */
+interface Refusal extends StartError {
+  readonly places: readonly InvalidPlace[];
+}
+
+export function configurationError(complaints: readonly Complaint[], file: string | null): Refusal {
+  const places = complaints.map((complaint) => ({
+    pointer: pointerOf(complaint.key),
+    message: printComplaint(complaint, file),
+  }));
+  return Object.assign(startError(places.map(({ message }) => message).join('\n')), { places });
+}
+
+/** The mistakes that a start error tells; one that knows no keys is one mistake of the whole. */
+export function invalidPlacesOf(error: StartError, key: KeyPath = ''): readonly InvalidPlace[] {
+  return 'places' in error ? (error as Refusal).places : [{ pointer: pointerOf(key), message: error.message }];
+}
+
+/** RFC 6901. */
+const pointerOf = (key: KeyPath): string =>
+  key === ''
+    ? ''
+    : `/${key
+        .split('.')
+        .map((step) => step.replaceAll('~', '~0').replaceAll('/', '~1'))
+        .join('/')}`;
+
+/**
+ * As `safeParse`, without the program that it writes for a schema: what is checked once is checked sooner by hand. A schema that throws, or that
+ * wants to be asked asynchronously, is a mistake like any other.
+ */
+export function checkAgainst<S extends z.ZodType>(schema: S, value: unknown): z.ZodSafeParseResult<z.output<S>> {
+  try {
+    return schema.safeParse(value, { jitless: true });
+  } catch (error) {
+    const why = `its schema cannot check it: ${error instanceof Error ? error.message : String(error)}`;
+    return z.custom<z.output<S>>(() => false, why).safeParse(value);
+  }
 }

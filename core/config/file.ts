@@ -1,9 +1,9 @@
 import { readFileSync, statSync } from 'node:fs';
 import JSON5 from 'json5';
-import { startError } from '../cli/start-error.js';
+import { startError } from '../problem.js';
 import { positionsOf, repeatedKeys, type KeyPath, type Position, type RepeatedKey } from './positions.js';
 
-const largest = 1024 * 1024;
+const maxCharacters = 1024 * 1024;
 
 /** A configuration file as it was read. */
 export interface ConfigFile {
@@ -22,7 +22,7 @@ export function readConfigFile(path: string): ConfigFile {
 
 /** The same for a text that was read elsewhere; `path` names it in complaints. */
 export function parseConfigFile(path: string, text: string): ConfigFile {
-  if (text.length > largest) throw tooLarge(path);
+  if (text.length > maxCharacters) throw tooLarge(path);
   const content = parse(path, text);
   if (typeof content !== 'object' || content === null || Array.isArray(content)) {
     throw startError(`${path}: the configuration must be an object: { hostname: 'mail.example.org', … }`);
@@ -42,8 +42,8 @@ function keysIn(path: string, text: string): Pick<ConfigFile, 'positions' | 'rep
 function readText(path: string): string {
   try {
     // A file that is far too large is not even read.
-    const text = statSync(path).size > 4 * largest ? undefined : readFileSync(path, 'utf8');
-    if (text !== undefined && text.length <= largest) return text;
+    const text = statSync(path).size > 4 * maxCharacters ? undefined : readFileSync(path, 'utf8');
+    if (text !== undefined && text.length <= maxCharacters) return text;
   } catch (cause) {
     const missing = (cause as NodeJS.ErrnoException).code === 'ENOENT';
     throw startError(
@@ -55,7 +55,7 @@ function readText(path: string): string {
 }
 
 const tooLarge = (path: string): Error =>
-  startError(`${path}: a configuration file may have ${largest} characters at most.`);
+  startError(`${path}: a configuration file may have ${maxCharacters} characters at most.`);
 
 function parse(path: string, text: string): unknown {
   try {

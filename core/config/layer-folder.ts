@@ -8,7 +8,7 @@ import { nodeFiles } from '../disk/file-layer.js';
 import { writeDurable } from '../disk/atomic.js';
 import { folderSyncOf } from '../disk/folder.js';
 import { uniqueId, uniqueIdPattern } from '../disk/id.js';
-import { startError } from '../cli/start-error.js';
+import { startError } from '../problem.js';
 
 /** Where in the data folder the layers lie. */
 export const layerFolderName = 'config';

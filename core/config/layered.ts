@@ -3,16 +3,16 @@ import type { ConfigFile } from './file.js';
 import { joinPath, type KeyPath, type Place } from './positions.js';
 
 /** Several configuration files as one. */
-export interface LayeredContent {
+export interface MergedLayers {
   readonly content: Readonly<Record<string, unknown>>;
   readonly places: ReadonlyMap<KeyPath, Place>;
 }
 
 /** Keys that only the operator's own file sets: where data lies, which code runs, and where layers come from. */
-const ownKeys: readonly KeyPath[] = ['data', 'sitePlugins', 'plugins.config.sync'];
+const operatorKeys: readonly KeyPath[] = ['data', 'sitePlugins', 'plugins.config.sync'];
 
 /** Lays files over each other, the lowest first: objects are merged, everything else is replaced. */
-export function layered(files: readonly ConfigFile[]): LayeredContent {
+export function mergeLayers(files: readonly ConfigFile[]): MergedLayers {
   const places = new Map<KeyPath, Place>();
   let content: Readonly<Record<string, unknown>> = {};
   for (const file of files) {
@@ -51,8 +51,8 @@ const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** What a layer may not say. */
-export function presumptions({ content, positions, path }: ConfigFile): readonly Complaint[] {
-  return ownKeys
+export function forbiddenKeyComplaints({ content, positions, path }: ConfigFile): readonly Complaint[] {
+  return operatorKeys
     .filter((key) => valueAt(content, key) !== undefined)
     .map((key) => {
       const position = positions.get(key);

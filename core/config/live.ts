@@ -1,16 +1,17 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Configuration, ConfigurationFile, Difference, EffectiveValue, WatchedCode } from '../contracts/server.js';
-import type { Log } from '../log/log.js';
 import { codeOf } from '../host/site-code.js';
 import { siteEntry } from '../host/site-entry.js';
 import { within } from '../host/time-limit.js';
+import type { HttpSettings } from '../http/options.js';
+import type { Log } from '../log/log.js';
 import type { LoadedConfiguration } from './load.js';
-import { masked } from './masked.js';
+import { maskedValue } from './masking.js';
 import type { KeyPath } from './positions.js';
-import { differingKeys, waitsForRestart } from './restart.js';
 
 type Watcher = () => void | Promise<void>;
 
-const mostWatchingMs = 60_000;
+const watcherTimeoutMs = 60_000;
 
 /** The configuration of a running server: the values in force, beside those that it started with. */
 export class LiveConfiguration implements Configuration {
@@ -94,7 +95,7 @@ export class LiveConfiguration implements Configuration {
   }
 
   /** The plugins are started behind the configuration; from then on it can tell of whom a restart is needed. */
-  askPlugins(waiting: (next: LoadedConfiguration) => { has(name: string): boolean }): void {
+  setWaitingPlugins(waiting: (next: LoadedConfiguration) => { has(name: string): boolean }): void {
     this.#waiting = waiting;
   }
 
@@ -103,15 +104,15 @@ export class LiveConfiguration implements Configuration {
   }
 
   /** Tells all watchers; the first that throws, or does not end, ends it. */
-  async tell(): Promise<void> {
-    for (const watcher of this.#watchers) await ask(watcher);
+  async notify(): Promise<void> {
+    for (const watcher of this.#watchers) await runWatcher(watcher);
   }
 
   /** Tells all watchers that the old values are back; what they throw is logged. */
-  async tellBack(): Promise<void> {
+  async notifyRollback(): Promise<void> {
     for (const watcher of this.#watchers) {
       try {
-        await ask(watcher);
+        await runWatcher(watcher);
       } catch (error) {
         this.#log.error({ err: error }, 'a watcher of the configuration could not go back to the old values');
       }
@@ -139,10 +140,50 @@ export class LiveConfiguration implements Configuration {
 }
 
 /** Nobody else is reloaded as long as one takes. */
-async function ask(watcher: Watcher): Promise<void> {
+async function runWatcher(watcher: Watcher): Promise<void> {
   const told = Promise.resolve(watcher());
-  await within(mostWatchingMs, told, `a watcher of the configuration has not ended after ${mostWatchingMs / 1000} s`);
+  await within(
+    watcherTimeoutMs,
+    told,
+    `a watcher of the configuration has not ended after ${watcherTimeoutMs / 1000} s`,
+  );
 }
 
 const byKey = (configuration: LoadedConfiguration): ReadonlyMap<KeyPath, EffectiveValue> =>
-  new Map(configuration.effective().map((entry) => [entry.key, masked(entry)]));
+  new Map(configuration.effective().map((entry) => [entry.key, maskedValue(entry)]));
+
+/** What the server reads once, when it starts; with everything below. */
+const readAtStart: readonly KeyPath[] = [
+  'hostname',
+  'data',
+  'durability',
+  'log',
+  'http.host',
+  'http.port',
+  'http.socket',
+  'http.limits.headerBytes',
+];
+
+/** Whether a change of that key waits for a restart. @param plugins those of whom only a restart changes anything */
+function waitsForRestart(key: KeyPath, plugins: { has(name: string): boolean }): boolean {
+  const [first, second = ''] = key.split('.');
+  if (first === 'plugins') return plugins.has(second);
+  return readAtStart.some((fixed) => key === fixed || key.startsWith(`${fixed}.`));
+}
+
+/** The new settings, and the old ones where only a restart can change them. */
+export function httpInForce(started: LoadedConfiguration, next: LoadedConfiguration): HttpSettings {
+  const { host, port, socket, limits } = started.settings.http;
+  return {
+    ...next.settings.http,
+    host,
+    port,
+    socket,
+    limits: { ...next.settings.http.limits, headerBytes: limits.headerBytes },
+  };
+}
+
+/** Keys whose values differ, in the order of the newer side. */
+function differingKeys(old: ReadonlyMap<KeyPath, unknown>, now: ReadonlyMap<KeyPath, unknown>): readonly KeyPath[] {
+  return [...new Set([...now.keys(), ...old.keys()])].filter((key) => !isDeepStrictEqual(old.get(key), now.get(key)));
+}

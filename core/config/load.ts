@@ -10,17 +10,15 @@ import { siteEntry, type SiteEntry } from '../host/site-entry.js';
 import { parseNetworks } from '../net/networks.js';
 import { placeText, sharedPlaces, type Place } from '../net/shared-place.js';
 import { isProblem, problem } from '../problem.js';
-import { complaintsOf, repetitions, type Complaint } from './complaint.js';
+import { checkAgainst, type Complaint, complaintsOf, configurationError, repeatedKeyComplaints } from './complaint.js';
 import { effectiveValues, leavesOf, type Origins } from './effective.js';
 import { parseConfigFile, readConfigFile, type ConfigFile } from './file.js';
 import { LayerFolder } from './layer-folder.js';
-import { layered, namesLayers, presumptions, type LayeredContent } from './layered.js';
-import { maskedText } from './masked-text.js';
+import { mergeLayers, namesLayers, forbiddenKeyComplaints, type MergedLayers } from './layered.js';
+import { maskedText } from './masking.js';
 import { ServerOptions, type ServerSettings } from './options.js';
 import { outlineOf, type Outline } from './outline.js';
 import { joinPath, type KeyPath } from './positions.js';
-import { refusal } from './refusal.js';
-import { checkAgainst } from './schema-check.js';
 import { resolveSecrets } from './secrets.js';
 
 /** What the command line may say of the configuration. */
@@ -59,8 +57,8 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
   const folder = file === undefined ? input.cwd : dirname(file.path);
   const layers = layersBelow(file, input);
   const files = file === undefined ? [] : [...layers, file];
-  const complaints: Complaint[] = files.flatMap(repetitions);
-  const { content, places } = layered(files);
+  const complaints: Complaint[] = files.flatMap(repeatedKeyComplaints);
+  const { content, places } = mergeLayers(files);
   const overrides = new Map<KeyPath, { origin: Origin; where: string | null }>();
 
   const checkPart = <S extends z.ZodType>(schema: S, value: unknown, base: KeyPath): z.output<S> | undefined => {
@@ -80,8 +78,9 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
 
   const settings = checkPart(ServerOptions, content, '');
   // What a layer may not say is not even looked at: it might name code.
-  const presumed = layers.flatMap(presumptions);
-  if (settings === undefined || presumed.length > 0) throw refusal([...presumed, ...complaints], file?.path ?? null);
+  const presumed = layers.flatMap(forbiddenKeyComplaints);
+  if (settings === undefined || presumed.length > 0)
+    throw configurationError([...presumed, ...complaints], file?.path ?? null);
   const { plugins, site, unloaded } = await input.plugins(settings.sitePlugins.map(siteEntry), folder);
   const running = plugins.filter((plugin) => settings.plugins[plugin.name] !== false);
   // Options of code that could not be loaded belong to nobody yet.
@@ -98,7 +97,7 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
   attempt(() => relayNetworksOf(settings), 'smtp.relayNetworks', complaints, places);
   const overridden = withAbsoluteFolders(override(settings, input.overrides, overrides), folder);
   complaints.push(...sharedPlaceComplaints(overridden, places));
-  if (complaints.length > 0) throw refusal(complaints, file?.path ?? null);
+  if (complaints.length > 0) throw configurationError(complaints, file?.path ?? null);
 
   if (!places.has('hostname')) overrides.set('hostname', { origin: 'generated', where: 'operating system' });
   const data = dataFolder(settings.data, folder, input);
@@ -216,7 +215,7 @@ function relayNetworksOf({ smtp }: ServerSettings): void {
   );
 }
 
-function sharedPlaceComplaints({ http, smtp }: ServerSettings, places: LayeredContent['places']): readonly Complaint[] {
+function sharedPlaceComplaints({ http, smtp }: ServerSettings, places: MergedLayers['places']): readonly Complaint[] {
   const listeners = smtp.listeners.map((listener, index) => ({
     ...listener,
     key: joinPath('smtp.listeners', index),
@@ -235,7 +234,7 @@ function sharedPlaceComplaints({ http, smtp }: ServerSettings, places: LayeredCo
 function unknownPlugins(
   settings: ServerSettings,
   plugins: readonly Plugin[],
-  places: LayeredContent['places'],
+  places: MergedLayers['places'],
 ): readonly Complaint[] {
   const known = plugins.map((plugin) => plugin.name);
   return Object.keys(settings.plugins)
@@ -254,7 +253,7 @@ function attempt<T>(
   parse: () => T,
   key: KeyPath,
   complaints: Complaint[],
-  places: LayeredContent['places'],
+  places: MergedLayers['places'],
 ): T | undefined {
   try {
     return parse();

@@ -8,7 +8,7 @@ import { makeFolder } from './folder.js';
 import { isUnwritable } from './fault.js';
 import { lockFolder, lockFolderSoon, type FolderLock } from './lock.js';
 import { refuseFile } from './refuse-file.js';
-import { isStartError, startError } from '../cli/start-error.js';
+import { isStartError, startError } from '../problem.js';
 
 /** Rights in a file mode that nobody but the owner should have. */
 export const othersMay = 0o077;

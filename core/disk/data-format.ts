@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { openDocument } from './document.js';
 import { version } from '../host/installation.js';
-import { startError } from '../cli/start-error.js';
+import { startError } from '../problem.js';
 
 /** Raised when what is on the disk changes so that an older version could not go on with it; see docs/upgrading.md. */
 export const dataFormat = 1;

@@ -1,6 +1,6 @@
 import { Low, type Adapter } from 'lowdb';
 import { z } from 'zod';
-import { startError } from '../cli/start-error.js';
+import { startError } from '../problem.js';
 import { writeFileAtomic, type AtomicOptions } from './atomic.js';
 import { asStorageProblem, faultCode, isMissing } from './fault.js';
 import { readRegularText } from './regular-file.js';

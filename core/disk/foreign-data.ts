@@ -1,4 +1,4 @@
-import { auditName } from '../log/audit-path.js';
+import { auditName, logFileName } from '../log/file.js';
 import type { Clock } from '../clock.js';
 import { isOwnLayerEntry, layerFolderName } from '../config/layer-folder.js';
 import { uniqueIdPattern } from './id.js';
@@ -7,7 +7,6 @@ import { filesNamed, foreignInFolders, type OwnFolders, whatIsForeignIn } from '
 import type { HealthRegistry } from '../host/health-registry.js';
 import { keptAnswerNames } from '../http/idempotency.js';
 import type { Log } from '../log/log.js';
-import { logFileName } from '../log/file.js';
 
 /** What may lie in the data folder itself: documents, the lock, what begins with a dot, and folders of plugins. */
 const ownFile = /^(?:\..*|.*\.json|postern\.lock.*)$/;

@@ -1,5 +1,5 @@
 import type { Clock } from '../clock.js';
-import { counted } from '../text/counted.js';
+import { pluralize } from '../text/format.js';
 import type { HealthReport } from '../host/health.js';
 import type { Log } from '../log/log.js';
 
@@ -58,7 +58,7 @@ export class ForeignEntries {
     if (clock.monotonic() >= this.#nextLook) void this.look();
     const names = this.#found.slice(0, namedInHealth).map((name) => JSON.stringify(name.slice(0, 100)));
     const more = count > namedInHealth ? ` and ${count - namedInHealth} more` : '';
-    const found = counted(count, `${what.one}, and is`, `${what.several}, and are`);
+    const found = pluralize(count, `${what.one}, and is`, `${what.several}, and are`);
     return { status: 'degraded', why: `${found} left alone: ${names.join(', ')}${more}.` };
   }
 }

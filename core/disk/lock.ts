@@ -2,7 +2,7 @@ import { readFile, readlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { z } from 'zod';
 import { systemClock } from '../clock.js';
-import { startError } from '../cli/start-error.js';
+import { startError } from '../problem.js';
 import { writeDurable, writeFileAtomic } from './atomic.js';
 import { faultCode, isMissing, isTaken, isUnwritable } from './fault.js';
 import { nodeFiles as files } from './file-layer.js';

@@ -1,5 +1,5 @@
 import { stat } from 'node:fs/promises';
-import { startError } from '../cli/start-error.js';
+import { startError } from '../problem.js';
 
 /**
  * For what we cannot do without, and would neither remove nor move away.

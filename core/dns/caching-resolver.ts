@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import { systemClock, type Clock } from '../clock.js';
+import { type Clock, systemClock } from '../clock.js';
 import {
   type DnsResponse,
   dnsFailure,

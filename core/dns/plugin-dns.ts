@@ -1,8 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Clock } from '../clock.js';
+import type { Clock, Timers } from '../clock.js';
 import type { LiveConfiguration } from '../config/live.js';
 import type { Dns, DnsAnswer, DnsQuestionOptions, DnsRecords, DnsType } from '../contracts/dns.js';
-import type { Timers } from '../metrics/timers.js';
 import { CachingResolver } from './caching-resolver.js';
 import { type DnsSettings, SystemResolver } from './system-resolver.js';
 import {

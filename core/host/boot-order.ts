@@ -1,7 +1,7 @@
 import type { Plugin } from '../plugin.js';
 import { indispensable, tokensOf, type Program } from './plugin-program.js';
 import type { Service, Services } from './service.js';
-import { startError, type StartError } from '../cli/start-error.js';
+import { startError, type StartError } from '../problem.js';
 
 /** Plugins in the order in which they can start: whoever provides a service stands in front of whoever needs it. */
 export function bootOrder(plugins: readonly Plugin[], coreServices: readonly Service<unknown>[]): readonly Plugin[] {

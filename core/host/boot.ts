@@ -10,11 +10,10 @@ import { describePlugin, indispensable, tokensOf, type Program } from './plugin-
 import { notStarted, placedSentence, refusedOptions, refusedPlugin } from './plugin-refusal.js';
 import { exchanged, type PresentPlugins } from './present-plugins.js';
 import { setUpPlugin, type SetupInput } from './plugin-setup.js';
-import { problem } from '../problem.js';
+import { isStartError, problem } from '../problem.js';
 import type { RunningPlugin } from './running-plugin.js';
 import type { Service } from './service.js';
 import { SettlingPlugins } from './settling-plugins.js';
-import { isStartError } from '../cli/start-error.js';
 
 export interface HostInput extends SetupInput {
   readonly program: Program;

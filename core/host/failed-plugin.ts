@@ -5,7 +5,7 @@ import type { SiteOrigin } from './plugin-program.js';
 import { placedSentence } from './plugin-refusal.js';
 import type { SiteEntry } from './site-entry.js';
 import type { UnloadedSite } from './site-plugins.js';
-import { isStartError } from '../cli/start-error.js';
+import { isStartError } from '../problem.js';
 
 /** A plugin of the site that is left out. */
 export interface FailedPlugin {

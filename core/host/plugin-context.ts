@@ -1,4 +1,4 @@
-import type { Clock } from '../clock.js';
+import { type Clock, repeat, type Timers } from '../clock.js';
 import type { HealthRegistry } from './health-registry.js';
 import type { HttpShell } from '../http/shell.js';
 import type { Log } from '../log/log.js';
@@ -9,7 +9,6 @@ import type { ContextFactory } from './running-plugin.js';
 import type { Hook, HookOptions, Stage } from '../pipeline/hook.js';
 import type { Pipeline } from '../pipeline/pipeline.js';
 import { placeOf } from './site-plugins.js';
-import { repeat, type Timers } from '../metrics/timers.js';
 import { markOf, runAs } from '../watchdog/running-code.js';
 
 /** The parts of the server that a plugin reaches through its context. */

@@ -2,10 +2,9 @@ import { dirname } from 'node:path';
 import type { Plugin } from '../plugin.js';
 import { placeBelow } from './error-place.js';
 import type { SiteOrigin } from './plugin-program.js';
-import { isProblem, problem, type Problem } from '../problem.js';
+import { isProblem, isStartError, problem, type Problem, startError, type StartError } from '../problem.js';
 import { redactText } from '../log/redact.js';
 import type { SiteEntry } from './site-entry.js';
-import { isStartError, startError, type StartError } from '../cli/start-error.js';
 
 export const sentenceOf = (error: unknown): string =>
   redactText(error instanceof Error ? error.message : String(error));

@@ -1,7 +1,7 @@
 import type { Plugin } from '../plugin.js';
 import { tokensOf, type Program, type SiteOrigin } from './plugin-program.js';
 import type { LoadedSite } from './site-plugins.js';
-import { startError, type StartError } from '../cli/start-error.js';
+import { startError, type StartError } from '../problem.js';
 
 /** All plugins that there are, whether or not they are switched on. */
 export type PluginSupply = Omit<Program, 'options'>;

@@ -1,10 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import type { PluginHost } from './boot.js';
 import type { Clock } from '../clock.js';
-import type { LiveConfiguration } from '../config/live.js';
+import { httpInForce, type LiveConfiguration } from '../config/live.js';
 import type { LoadedConfiguration } from '../config/load.js';
-import { placesOf } from '../config/refusal.js';
-import { httpInForce } from '../config/restart.js';
+import { invalidPlacesOf } from '../config/complaint.js';
 import type {
   Difference,
   LastReload,
@@ -20,10 +19,9 @@ import { refuseOpenDoor } from '../http/open-door.js';
 import type { HttpShell } from '../http/shell.js';
 import type { Log } from '../log/log.js';
 import type { PluginFollowing } from './plugin-following.js';
-import { classOf, isProblem, problem } from '../problem.js';
+import { classOf, isProblem, isStartError, problem } from '../problem.js';
 import { redactText } from '../log/redact.js';
 import type { PreparedSettings, SmtpEngine } from '../smtp/server/engine.js';
-import { isStartError } from '../cli/start-error.js';
 
 export interface ReloadParts {
   readonly live: LiveConfiguration;
@@ -133,8 +131,8 @@ export class Reload implements Reloading {
       undo.push(() => live.use(old));
       const change = await plugins.bring(next, () => live.use(old));
       undo.push(() => change.undo());
-      undo.push(() => live.tellBack());
-      await live.tell();
+      undo.push(() => live.notifyRollback());
+      await live.notify();
       if (layers !== undefined) undo.push(await layers.keep());
       undo.push(accounts.commit());
       undo.push(views());
@@ -223,7 +221,7 @@ function checked<T>(key: string, check: () => T): T {
 /** What stopped a start stops a reload, with the same sentences. */
 function asInvalid(error: unknown, key: string): unknown {
   if (!isStartError(error)) return error;
-  const errors = placesOf(error, key).map(({ pointer, message }) => ({ pointer, message: redactText(message) }));
+  const errors = invalidPlacesOf(error, key).map(({ pointer, message }) => ({ pointer, message: redactText(message) }));
   const [first] = errors;
   const more = errors.length > 1 ? ` (and ${errors.length - 1} more)` : '';
   return problem('invalid', { detail: `${first?.message ?? ''}${more}`, errors, cause: error });

@@ -3,7 +3,7 @@ import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, extname, join, resolve } from 'node:path';
-import { startError } from '../cli/start-error.js';
+import { startError } from '../problem.js';
 
 /** Where the code of a site plugin lies. */
 export interface SitePlace {

@@ -10,7 +10,7 @@ import type { SiteEntry } from './site-entry.js';
 import { filesOf, findSitePlugin, type SiteFiles, type SitePlace } from './site-files.js';
 import { importVersion } from './site-modules.js';
 import { rememberSitePlace } from './site-places.js';
-import { isStartError, startError } from '../cli/start-error.js';
+import { isStartError, startError } from '../problem.js';
 import { within } from './time-limit.js';
 
 /** The code behind one element of `sitePlugins`. */

@@ -1,6 +1,6 @@
 import { indispensable, type Program } from './plugin-program.js';
 import type { SiteMemory } from './site-memory.js';
-import { startError } from '../cli/start-error.js';
+import { startError } from '../problem.js';
 
 /**
  * Refuses a start without a plugin of the site that the server must not be without: as its entry says, or as is known from

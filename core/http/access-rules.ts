@@ -1,5 +1,5 @@
 import koaBasicAuth from 'koa-basic-auth';
-import { startError } from '../cli/start-error.js';
+import { startError } from '../problem.js';
 import type { Access, Endpoint, Method } from './endpoint.js';
 import type { Context, Next } from './exchange.js';
 import type { AccessRule } from './options.js';

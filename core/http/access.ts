@@ -1,8 +1,7 @@
-import { secondsText } from '../text/counted.js';
+import { printable, secondsText } from '../text/format.js';
 import { clientKey } from '../net/ip-address.js';
 import type { Log } from '../log/log.js';
-import { canHashNow, onBehalfOf } from '../auth/password.js';
-import { printable } from '../text/printable.js';
+import { canHashNow, forClient } from '../auth/password.js';
 import type { AttemptLimiter } from '../auth/rate.js';
 import { isProblem, problem, type Problem } from '../problem.js';
 import type { Gate } from './access-rules.js';
@@ -119,7 +118,7 @@ export class AccessControl {
     const { remoteAddress, isLocal } = ctx.state.exchange;
     const client = clientKey(remoteAddress);
     const check = async (): Promise<Account | undefined> => {
-      const account = await onBehalfOf('http', remoteAddress, () => verify(credentials));
+      const account = await forClient('http', remoteAddress, () => verify(credentials));
       const facts = { remote: remoteAddress, user: printable(credentials.username.slice(0, maxLoggedName)) };
       if (account === undefined) this.#input.log.info(facts, 'sign-in refused');
       return account;

@@ -4,9 +4,8 @@ import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
 import type { Clock } from '../clock.js';
 import { openDocument } from '../disk/document.js';
-import { passwordComplaint } from '../auth/password-rule.js';
-import { hashPassword, verifyNobody, verifyPassword } from '../auth/password.js';
-import { startError } from '../cli/start-error.js';
+import { hashPassword, passwordComplaint, verifyUnknownUser, verifyPassword } from '../auth/password.js';
+import { startError } from '../problem.js';
 import type { Account } from './endpoint.js';
 import type { ConfiguredAccount } from './options.js';
 
@@ -284,7 +283,7 @@ export class Accounts {
   async #check(key: string, username: string, password: string): Promise<Account | undefined> {
     const entry = this.#roster.entries.get(username);
     const right =
-      entry === undefined ? await verifyNobody(password) : await verifyPassword(password, await entry.hash());
+      entry === undefined ? await verifyUnknownUser(password) : await verifyPassword(password, await entry.hash());
     // Another password came into force meanwhile: that one counts.
     if (this.#roster.entries.get(username) !== entry) return this.#check(key, username, password);
     if (!right || entry === undefined) return undefined;

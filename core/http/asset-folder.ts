@@ -1,7 +1,7 @@
 import { closeSync, constants, fstatSync, openSync, readdirSync, readFileSync, realpathSync } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
 import { unreadableFolder } from '../disk/fault.js';
-import { startError } from '../cli/start-error.js';
+import { startError } from '../problem.js';
 
 export interface AssetFile {
   /** Below the folder, with `/`: `icons/logo.svg`. */

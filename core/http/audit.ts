@@ -9,7 +9,7 @@ import {
   statSync,
   type WriteStream,
 } from 'node:fs';
-import { auditPath } from '../log/audit-path.js';
+import { auditPath } from '../log/file.js';
 import type { Clock } from '../clock.js';
 import type { Log } from '../log/log.js';
 import type { PluginContext } from '../plugin.js';

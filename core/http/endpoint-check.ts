@@ -1,4 +1,4 @@
-import { startError } from '../cli/start-error.js';
+import { startError } from '../problem.js';
 import type { Access, Endpoint, Method, Representation } from './endpoint.js';
 
 const methods: readonly Method[] = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];

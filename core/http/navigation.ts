@@ -1,4 +1,4 @@
-import { startError } from '../cli/start-error.js';
+import { startError } from '../problem.js';
 import { holds } from './access.js';
 import type { Account, Role } from './endpoint.js';
 

@@ -1,4 +1,4 @@
-import { startError } from '../cli/start-error.js';
+import { startError } from '../problem.js';
 import { isLoopbackHost } from './host.js';
 import type { HttpSettings } from './options.js';
 

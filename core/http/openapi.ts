@@ -6,7 +6,7 @@ import {
   type ZodOpenApiResponseObject,
   type ZodOpenApiResponsesObject,
 } from 'zod-openapi';
-import { problems, type ProblemName } from '../problem.js';
+import { type ProblemName, problems } from '../problem.js';
 import type { Gate } from './access-rules.js';
 import type { BodyDeclaration, Representation } from './endpoint.js';
 import { mediaTypes } from './negotiation.js';

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { isAbsolute, join, sep } from 'node:path';
 import { unreadableFolder } from '../disk/fault.js';
-import { startError } from '../cli/start-error.js';
+import { startError } from '../problem.js';
 
 export interface ViewSource {
   readonly src: string;

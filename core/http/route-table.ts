@@ -1,6 +1,6 @@
 import { Router } from '@koa/router';
 import { LRUCache } from 'lru-cache';
-import { startError } from '../cli/start-error.js';
+import { startError } from '../problem.js';
 import type { Method } from './endpoint.js';
 import type { Route } from './route.js';
 

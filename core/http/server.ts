@@ -4,7 +4,7 @@ import type { Duplex } from 'node:stream';
 import { clientKey } from '../net/ip-address.js';
 import type { Log } from '../log/log.js';
 import { connectionShares } from '../host/process-limits.js';
-import { startError } from '../cli/start-error.js';
+import { startError } from '../problem.js';
 import type { HttpLimits } from './options.js';
 
 /** An address, or a socket that was listening before this process began. */

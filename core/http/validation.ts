@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { problem, type InvalidPlace, type Problem, type ProblemName } from '../problem.js';
+import { type InvalidPlace, problem, type Problem, type ProblemName } from '../problem.js';
 
 /** Something that is wrong with a value, and where. */
 interface Issue {

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import nunjucks from 'nunjucks';
 import type { Clock } from '../clock.js';
-import { startError } from '../cli/start-error.js';
+import { startError } from '../problem.js';
 import { readPluginViews, readViews, type ViewSource } from './plugin-views.js';
 import { viewFilters } from './view-filters.js';
 

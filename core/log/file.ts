@@ -1,8 +1,8 @@
-import { mkdir, open, readdir, rm, type FileHandle } from 'node:fs/promises';
+import { type FileHandle, mkdir, open, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../clock.js';
-import { counted } from '../text/counted.js';
 import type { HealthReport } from '../host/health.js';
+import { pluralize } from '../text/format.js';
 
 export interface LogFileOptions {
   /** Absolute folder; made 0700 when missing. */
@@ -96,7 +96,7 @@ export class LogFile {
   health(): HealthReport {
     const figures = { pendingBytes: this.#pendingBytes, droppedLines: this.#dropped, fileBytes: this.#file?.size ?? 0 };
     if (this.#failure === undefined) return { status: 'up', figures };
-    const lost = this.#dropped > 0 ? `, ${counted(this.#dropped, 'line was', 'lines were')} dropped` : '';
+    const lost = this.#dropped > 0 ? `, ${pluralize(this.#dropped, 'line was', 'lines were')} dropped` : '';
     return {
       status: 'degraded',
       why: `The log cannot be written (${this.#failure})${lost}; the newest lines are kept in memory.`,
@@ -235,3 +235,9 @@ export class LogFile {
     this.#push(Buffer.from(`${JSON.stringify(line)}\n`));
   }
 }
+
+export const auditName: RegExp = /^audit(?:\.\d{1,6})?\.log$/;
+
+/** Path of one file of the audit log: 0 is the one that is written, 1 the newest that was set aside. */
+export const auditPath = (folder: string, number: number): string =>
+  join(folder, number === 0 ? 'audit.log' : `audit.${number}.log`);

@@ -1,7 +1,7 @@
 import { mayHoldSecret, redactFields } from './redact.js';
 
 /** Bytes of a line with its line end. Longer ones are cut, so that a reader can trust the bound. */
-export const MAX_LINE_BYTES = 8192;
+const MAX_LINE_BYTES = 8192;
 /** Characters of a line that are searched for secrets; more is cut before, so that hostile text costs little time. */
 const MAX_SEARCHED = 65_536;
 
@@ -17,7 +17,7 @@ type Fields = Readonly<Record<string, unknown>>;
  * @param line one JSON object, with or without a line end
  * @returns one JSON object and `\n`
  */
-export function tidyLine(line: string): string {
+export function sanitizeLine(line: string): string {
   const secret = mayHoldSecret(line);
   const long = line.length * 3 > MAX_LINE_BYTES && Buffer.byteLength(line) > MAX_LINE_BYTES - 1;
   if (!secret && !long) return escape(line.endsWith('\n') ? line : `${line}\n`);
@@ -95,3 +95,90 @@ function cut(value: unknown, cutter: Cutter, depth: number): unknown {
   const entries = Object.entries(value).slice(0, 20);
   return Object.fromEntries(entries.map(([name, below]) => [cutName(name), cut(below, cutter, depth + 1)]));
 }
+
+/** Causes followed, and frames kept of each stack. */
+const MAX_CAUSES = 4;
+const MAX_FRAMES = 12;
+
+/** An error as fields of a log line: what it is, what it says, where it came from, and its causes. */
+export function errorFields(value: unknown): unknown {
+  return value instanceof Error ? describe(value, 0) : value;
+}
+
+function describe(error: Error, depth: number): Readonly<Record<string, unknown>> {
+  const { code, syscall, problem } = error as {
+    readonly code?: unknown;
+    readonly syscall?: unknown;
+    readonly problem?: unknown;
+  };
+  return {
+    type: error.name,
+    message: error.message,
+    ...(plain(code) && { code }),
+    ...(plain(syscall) && { syscall }),
+    ...(plain(problem) && { problem }),
+    ...(typeof error.stack === 'string' && { stack: frames(error.stack) }),
+    ...(error.cause !== undefined && { cause: causeOf(error.cause, depth) }),
+  };
+}
+
+const plain = (value: unknown): boolean => typeof value === 'string' || typeof value === 'number';
+
+function causeOf(cause: unknown, depth: number): unknown {
+  if (!(cause instanceof Error)) return typeof cause === 'string' ? cause : typeof cause;
+  return depth < MAX_CAUSES ? describe(cause, depth + 1) : cause.message;
+}
+
+/** Without the message, which may hold line ends and stands on its own already. */
+const frames = (stack: string): string =>
+  stack
+    .split('\n')
+    .filter((line) => /^\s+at /.test(line))
+    .slice(0, MAX_FRAMES)
+    .map((line) => line.trim())
+    .join('\n');
+
+/** Fields of every line that the pretty form places itself. */
+const placed = new Set(['level', 'time', 'plugin', 'msg']);
+
+/**
+ * A line of the log for a person at a terminal: `00:32:59 warn  store: cannot read the folder  code="EACCES"`.
+ *
+ * @param line one JSON object, already redacted
+ */
+export function prettyLine(line: string): string {
+  return lineWith(line, (time) => time.slice(11, 19));
+}
+
+/** The same with date and milliseconds, for a file or a pipe. */
+export function fullLine(line: string): string {
+  return lineWith(line, (time) => time);
+}
+
+function lineWith(line: string, clockOf: (time: string) => string): string {
+  const fields = parsePretty(line);
+  if (fields === undefined) return `${visible(line.replace(/\n$/, ''))}\n`;
+  const { level, time, plugin, msg } = fields;
+  const rest = Object.entries(fields)
+    .filter(([name]) => !placed.has(name))
+    .map(([name, value]) => ` ${visible(name)}=${visible(JSON.stringify(value) ?? '')}`);
+  const clock = typeof time === 'string' ? visible(clockOf(time)) : '';
+  const who = typeof plugin === 'string' ? `${visible(plugin)}: ` : '';
+  return `${clock} ${visible(String(level)).padEnd(5)} ${who}${visible(typeof msg === 'string' ? msg : '')}${rest.join('')}\n`;
+}
+
+function parsePretty(line: string): Readonly<Record<string, unknown>> | undefined {
+  try {
+    const value: unknown = JSON.parse(line);
+    return typeof value === 'object' && value !== null ? { ...value } : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** A terminal obeys control characters: they are shown as escapes. */
+const visible = (text: string): string =>
+  text.replace(
+    /[\p{Cc}\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/gu,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );

@@ -1,11 +1,8 @@
-import { pino, type Logger } from 'pino';
+import { type Logger, pino } from 'pino';
 import type { ServerLog } from '../contracts/server-log.js';
 import type { HealthReport } from '../host/health.js';
-import { errorFields } from './error-fields.js';
+import { errorFields, prettyLine, sanitizeLine } from './line.js';
 import { listLogFiles, LogFile, type LogFileOptions } from './file.js';
-import { tidyLine } from './line.js';
-import { prettyLine } from './pretty.js';
-import { LineRing, type LogRing } from './ring.js';
 
 /** The structured log. Fields first, then a sentence: `log.info({session: id}, 'connected')`. */
 export type Log = Pick<Logger, 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal'> & {
@@ -47,7 +44,7 @@ export function openLog(settings: LogSettings): OpenedLog {
   const file = new LogFile(settings);
   const ring = new LineRing(ringLines);
   const write = (raw: string): void => {
-    const line = tidyLine(raw);
+    const line = sanitizeLine(raw);
     file.append(line);
     ring.push(line.slice(0, -1));
     if (verbose) echo(prettyLine(line));
@@ -82,4 +79,56 @@ function renameReserved(fields: Readonly<Record<string, unknown>>): Record<strin
   return Object.fromEntries(
     Object.entries(fields).map(([name, value]) => [/^(?:level|time|msg)$/.test(name) ? `${name}_` : name, value]),
   );
+}
+
+/** The newest lines of the log, in memory, and those who want to see each as it comes. */
+interface LogRing {
+  /** Oldest first; each is one JSON object without a line end. */
+  lines(): readonly string[];
+  /** Tells every line from now on; the answer ends it. A listener that throws is not asked again. */
+  subscribe(listener: (line: string) => void): () => void;
+}
+
+class LineRing implements LogRing {
+  readonly #size: number;
+  readonly #kept: string[] = [];
+  /** Where the oldest line stands once the ring is full. */
+  #oldest = 0;
+  readonly #listeners = new Set<(line: string) => void>();
+
+  /** @param size how many lines are kept */
+  constructor(size: number) {
+    this.#size = Math.max(1, size);
+  }
+
+  push(line: string): void {
+    if (this.#kept.length < this.#size) {
+      this.#kept.push(line);
+    } else {
+      this.#kept[this.#oldest] = line;
+      this.#oldest = (this.#oldest + 1) % this.#size;
+    }
+    for (const listener of this.#listeners) this.#tell(listener, line);
+  }
+
+  lines(): readonly string[] {
+    return [...this.#kept.slice(this.#oldest), ...this.#kept.slice(0, this.#oldest)];
+  }
+
+  subscribe(listener: (line: string) => void): () => void {
+    // A wrapper, so that one function may subscribe twice.
+    const entry = (line: string): void => listener(line);
+    this.#listeners.add(entry);
+    return () => {
+      this.#listeners.delete(entry);
+    };
+  }
+
+  #tell(listener: (line: string) => void, line: string): void {
+    try {
+      listener(line);
+    } catch {
+      this.#listeners.delete(listener);
+    }
+  }
 }

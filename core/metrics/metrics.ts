@@ -1,14 +1,19 @@
-import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import {
+  collectDefaultMetrics,
+  Counter,
+  Gauge,
+  Histogram,
+  type MetricObjectWithValues,
+  type MetricValue,
+  Registry,
+} from 'prom-client';
 import type { MetricFamily, MetricsExposition } from '../contracts/server.js';
-import { contentTypes, expose, type CollectedMetric } from './exposition.js';
-import { nameComplaint, type MetricKind } from './name.js';
-import { processMetrics } from './process.js';
-import { capSeries } from './series.js';
-import { tallyChildren } from './tally.js';
-import type { PluginContext } from '../plugin.js';
 import { within } from '../host/time-limit.js';
+import type { PluginContext } from '../plugin.js';
+import { type MetricKind, nameComplaint } from './name.js';
+import { capSeries, batchIncrements } from './series.js';
 
-export interface MetricsOptions {
+interface MetricsOptions {
   /** Sets of label values that one metric may have; later ones are counted as `other`. */
   readonly maxSeries?: number;
   /** Whether the exposition tells of the process too. */
@@ -16,10 +21,10 @@ export interface MetricsOptions {
 }
 
 /** The metrics of one plugin; `undo` takes all of them away. */
-export type MetricsScope = PluginContext['metrics'] & { undo(): void };
+type MetricsScope = PluginContext['metrics'] & { undo(): void };
 
 const PREFIX = 'postern_';
-const mostCollectingMs = 5000;
+const collectTimeoutMs = 5000;
 
 type Metric = Counter | Gauge | Histogram;
 
@@ -122,7 +127,7 @@ export class Metrics {
     const { name, help, labels } = declaration;
     const metric = make({ name: PREFIX + name, help, labelNames: [...labels], registers: [this.#registry] });
     capSeries(metric, labels, this.#options.maxSeries);
-    if (metric instanceof Counter) tallyChildren(metric);
+    if (metric instanceof Counter) batchIncrements(metric);
     this.#registered.set(name, { ...declaration, metric, holders: 0, collectors: new Map() });
     return metric;
   }
@@ -159,9 +164,9 @@ export class Metrics {
 function inTime({ metric, name, collectors }: Registered): ReturnType<Metric['get']> {
   if (collectors.size === 0) return metric.get();
   return within(
-    mostCollectingMs,
+    collectTimeoutMs,
     metric.get(),
-    `the metric ${name} is not collected after ${mostCollectingMs / 1000} s`,
+    `the metric ${name} is not collected after ${collectTimeoutMs / 1000} s`,
   );
 }
 
@@ -182,3 +187,65 @@ const taken = (wanted: Declaration, known: Declaration): Error =>
     `Metric "${wanted.name}" of plugin ${wanted.plugin} is already a ${known.kind} of plugin ${known.plugin}` +
       ` with labels [${known.labels.join(', ')}].`,
   );
+
+type ExpositionFormat = 'prometheus' | 'openmetrics';
+type CollectedMetric = MetricObjectWithValues<MetricValue<string>>;
+
+const contentTypes: Readonly<Record<ExpositionFormat, string>> = {
+  prometheus: 'text/plain; version=0.0.4; charset=utf-8',
+  openmetrics: 'application/openmetrics-text; version=1.0.0; charset=utf-8',
+};
+
+/**
+ * Prometheus text format 0.0.4 or OpenMetrics 1.0 of what the metrics hold.
+ *
+ * prom-client's own writer takes `_total` off the names of its counters for good when it writes OpenMetrics, spells NaN
+ * in its own way, and lets line ends other than LF through.
+ */
+function expose(metrics: readonly CollectedMetric[], format: ExpositionFormat): string {
+  const blocks = metrics.map((metric) => block(metric, format));
+  return `${blocks.join('')}${format === 'openmetrics' ? '# EOF\n' : ''}`;
+}
+
+function block(metric: CollectedMetric, format: ExpositionFormat): string {
+  const type = String(metric.type);
+  const family = format === 'openmetrics' && type === 'counter' ? metric.name.replace(/_total$/, '') : metric.name;
+  const help = format === 'openmetrics' ? escapeValue(metric.help) : escapeHelp(metric.help);
+  const samples = metric.values.map((value) => sample(metric.name, value));
+  return `# HELP ${family} ${help}\n# TYPE ${family} ${type}\n${samples.join('')}`;
+}
+
+function sample(family: string, value: MetricValue<string> & { readonly metricName?: string }): string {
+  let labels = '';
+  for (const name in value.labels) {
+    labels += `${labels === '' ? '{' : ','}${name}="${escapeValue(String(value.labels[name]))}"`;
+  }
+  return `${value.metricName ?? family}${labels === '' ? '' : `${labels}}`} ${number(value.value)}\n`;
+}
+
+const number = (value: number): string =>
+  Number.isFinite(value) || Number.isNaN(value) ? `${value}` : value < 0 ? '-Inf' : '+Inf';
+
+/** Everything that some reader takes for the end of a line, but LF, which the formats can escape. */
+const oneLine = (text: string): string => text.replace(/[^\P{Cc}\n]|[\u2028\u2029]/gu, '\ufffd');
+const escapeHelp = (text: string): string => oneLine(text).replaceAll('\\', '\\\\').replaceAll('\n', '\\n');
+/** Nearly every value; there are thousands of them in a scrape. */
+const plain = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/;
+const escapeValue = (text: string): string => (plain.test(text) ? text : escapeHelp(text).replaceAll('"', '\\"'));
+
+/** A gauge that ends in `_total`: the sum of the metric of the same name without it, so nothing is lost. */
+const misnamed = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total'];
+
+let registry: Registry | undefined;
+
+/**
+ * CPU, memory, descriptors, heap, garbage collection and event loop of this process. They describe the process and
+ * cannot be switched off again, so there is one set of them, however many servers run in it.
+ */
+function processMetrics(): Registry {
+  if (registry !== undefined) return registry;
+  registry = new Registry();
+  collectDefaultMetrics({ register: registry });
+  for (const name of misnamed) registry.removeSingleMetric(name);
+  return registry;
+}

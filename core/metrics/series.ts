@@ -1,7 +1,9 @@
+import type { Counter } from 'prom-client';
+
 /** Characters of a label value that are kept. */
 const MAX_VALUE = 120;
 /** What stands for every value once a metric has all the series it may have. */
-export const OTHER = 'other';
+const OTHER = 'other';
 
 type Labels = Readonly<Record<string, unknown>>;
 
@@ -9,7 +11,7 @@ type Labels = Readonly<Record<string, unknown>>;
  * Bounds the series of one metric: whatever a peer makes up as a label value, the exposition stays small.
  * The first `limit` sets of label values get series of their own, all later ones share one.
  */
-export class SeriesCap {
+class SeriesCap {
   readonly #names: readonly string[];
   readonly #limit: number;
   readonly #known = new Set<string>();
@@ -80,4 +82,37 @@ function replace(
   if (typeof original !== 'function') return;
   const call: Call = (...values) => Reflect.apply(original, metric, values) as unknown;
   Reflect.set(metric, method, (...values: readonly unknown[]) => around(call, values));
+}
+
+/** So many series at most wait to be added up. */
+const maxPending = 1000;
+
+/**
+ * Lets the children of a counter, `counter.labels(…)`, add to a plain number that goes into its series when somebody looks:
+ * to find a series by its labels costs far more than to count.
+ */
+export function batchIncrements(counter: Counter): void {
+  const waiting = new Set<() => void>();
+  const settle = (): void => {
+    for (const add of waiting) add();
+    waiting.clear();
+  };
+  const labels = counter.labels.bind(counter) as (...values: readonly unknown[]) => Counter.Internal;
+  const tally = (...values: readonly unknown[]): Counter.Internal => {
+    const child = labels(...values);
+    let counted = 0;
+    const add = (): void => {
+      child.inc(counted);
+      counted = 0;
+    };
+    return {
+      inc: (value = 1) => {
+        if (!(value >= 0 && value < Infinity)) throw new TypeError('A counter counts up, by a number.');
+        if (counted === 0) waiting.add(add);
+        counted += value;
+        if (waiting.size > maxPending) settle();
+      },
+    };
+  };
+  Object.assign(counter, { labels: tally, collect: settle });
 }

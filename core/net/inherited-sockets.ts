@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { counted } from '../text/counted.js';
-import { startError } from '../cli/start-error.js';
+import { pluralize } from '../text/format.js';
+import { startError } from '../problem.js';
 
 /** The name of one, as an option: printable ASCII without colons (systemd.socket(5)). */
 export const SocketName = z
@@ -74,7 +74,7 @@ function handedOver(env: Readonly<Record<string, string | undefined>>, pid: numb
   if (number > mostSockets) return nothing(`LISTEN_FDS=${JSON.stringify(count)} is no number of sockets`);
   const names = text?.split(':') ?? Array.from({ length: number }, () => 'unknown');
   if (names.length !== number)
-    return nothing(`LISTEN_FDNAMES has ${counted(names.length, 'name')} for ${counted(number, 'socket')}`);
+    return nothing(`LISTEN_FDNAMES has ${pluralize(names.length, 'name')} for ${pluralize(number, 'socket')}`);
   return { names, why: `the service manager hands over ${listOf(names)}; FileDescriptorName= in its unit names it` };
 }
 

@@ -2,7 +2,7 @@ import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { createSecureContext } from 'node:tls';
-import { startError } from '../cli/start-error.js';
+import { startError } from '../problem.js';
 import type { ListenerSettings } from '../smtp/server/listener-options.js';
 
 /** A private key and the certificate that goes with it. */

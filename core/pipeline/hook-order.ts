@@ -1,4 +1,4 @@
-import { startError } from '../cli/start-error.js';
+import { startError } from '../problem.js';
 import { phases, type HookOptions, type Phase } from './hook.js';
 
 /** What says where a hook stands. */

@@ -1,7 +1,7 @@
 import type { Clock } from '../clock.js';
 import type { DeliveryTarget } from '../contracts/delivery-target.js';
 import type { Log } from '../log/log.js';
-import { startError } from '../cli/start-error.js';
+import { startError } from '../problem.js';
 import { FrozenChain, type HooksByStage } from './frozen-chain.js';
 import {
   phases,

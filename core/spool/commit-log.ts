@@ -1,5 +1,5 @@
 import { basename } from 'node:path';
-import { systemClock, type Clock } from '../clock.js';
+import { type Clock, systemClock } from '../clock.js';
 import type { Log } from '../log/log.js';
 import { isShortage } from '../disk/fault.js';
 import type { FileLayer } from '../disk/file-layer.js';

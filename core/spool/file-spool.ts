@@ -1,5 +1,5 @@
 import { dirname, join } from 'node:path';
-import { systemClock, type Clock } from '../clock.js';
+import { type Clock, systemClock } from '../clock.js';
 import type { HealthReport } from '../host/health.js';
 import type { Log } from '../log/log.js';
 import { problem } from '../problem.js';

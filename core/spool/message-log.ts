@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
-import { counted } from '../text/counted.js';
+import { pluralize } from '../text/format.js';
 import type { HealthReport } from '../host/health.js';
 import type { Log } from '../log/log.js';
 import type { CommitLog } from './commit-log.js';
@@ -306,7 +306,7 @@ export class MessageLog {
 
   report(): HealthReport {
     if (this.#unrestored > 0) {
-      const why = `${counted(this.#unrestored, 'message')} of the commit log could not be written; the log file says why.`;
+      const why = `${pluralize(this.#unrestored, 'message')} of the commit log could not be written; the log file says why.`;
       return { status: 'degraded', why };
     }
     if (this.#failed) {
@@ -314,7 +314,7 @@ export class MessageLog {
     }
     if (this.#aside === 0) return { status: 'up' };
     void this.#countAside().catch(() => undefined);
-    const files = counted(this.#aside, 'file was', 'files were');
+    const files = pluralize(this.#aside, 'file was', 'files were');
     const why = `The commit log was damaged: ${files} set aside in spool-log/aside, with a note of what is lost. Look there, then remove them: rm spool-log/aside/*`;
     return { status: 'degraded', why };
   }

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { systemClock, type Clock } from '../clock.js';
+import { type Clock, systemClock } from '../clock.js';
 import type { HealthReport } from '../host/health.js';
 import { writeDurable } from '../disk/atomic.js';
 import { faultCode } from '../disk/fault.js';

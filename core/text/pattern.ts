@@ -10,18 +10,19 @@ export interface Pattern {
   occursIn(text: string): boolean;
 }
 
-const longest = 1000;
+const maxCharacters = 1000;
 /** Instructions of the compiled form: nested repetitions of counts multiply. */
-const largest = 20_000;
+const maxInstructions = 20_000;
 
 /**
  * RE2 syntax: that of other regular expressions without lookaround and back references.
  * @throws Problem `invalid` with a sentence about what cannot be read
  */
 export function compilePattern(text: string, { ignoreCase = false }: { readonly ignoreCase?: boolean } = {}): Pattern {
-  if (text.length > longest) throw problem('invalid', `A pattern may have ${longest} characters at most.`);
+  if (text.length > maxCharacters) throw problem('invalid', `A pattern may have ${maxCharacters} characters at most.`);
   const compiled = compile(text, ignoreCase ? RE2JS.CASE_INSENSITIVE : 0);
-  if (compiled.programSize() > largest) throw problem('invalid', 'The pattern is too large: its repetitions multiply.');
+  if (compiled.programSize() > maxInstructions)
+    throw problem('invalid', 'The pattern is too large: its repetitions multiply.');
   return Object.freeze({
     text,
     matches: (value: string) => compiled.testExact(value),

@@ -2,7 +2,7 @@ import type { Clock } from '../clock.js';
 import type { SeenStall } from '../contracts/stall-watch.js';
 import { writeFileAtomic } from '../disk/atomic.js';
 import { faultCode } from '../disk/fault.js';
-import { printable } from '../text/printable.js';
+import { printable } from '../text/format.js';
 import type { MainStacks } from './main-stacks.js';
 import { pluginAt, type PluginPlace } from './plugin-place.js';
 import type { Mark, RunningCode } from './running-code.js';

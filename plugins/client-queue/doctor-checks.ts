@@ -12,11 +12,11 @@ import {
   type DoctorInput,
   type Finding,
 } from '../../core/contracts/doctor-check.js';
-import { counted } from '../../core/text/counted.js';
+import { pluralize } from '../../core/text/format.js';
 import { faultCode, isMissing } from '../../core/disk/fault.js';
 import { isDnsFailure } from '../../core/dns/resolver.js';
 import { SystemResolver } from '../../core/dns/system-resolver.js';
-import { isStartError } from '../../core/cli/start-error.js';
+import { isStartError } from '../../core/problem.js';
 import { openDestinationControls } from './delivery/destination-controls.js';
 import { lookAtStoppedQueue } from './queue/look.js';
 import type { ClientQueueSettings } from './options.js';
@@ -51,14 +51,14 @@ async function stopped(data: string, clock: Input['clock']): Promise<readonly Fi
   const { damage, open, damaged } = await lookAtStoppedQueue(folder, clock, pino({ level: 'silent' }));
   const findings = damage.map((is) => trouble(`The queue is damaged. ${is}`, damageAdvice));
   if (damaged > 0) findings.push(damagedFinding(damaged));
-  return findings.length > 0 ? findings : [fine(`${counted(open, 'message is', 'messages are')} in the queue.`)];
+  return findings.length > 0 ? findings : [fine(`${pluralize(open, 'message is', 'messages are')} in the queue.`)];
 }
 
 const damageAdvice =
   'Start the server: messages without an entry go to quarantine. Then: postern queue recover --dry-run';
 
 function damagedFinding(count: number): Finding {
-  const is = `${counted(count, 'message is', 'messages are')} held because of damage, or because the server ended while sending.`;
+  const is = `${pluralize(count, 'message is', 'messages are')} held because of damage, or because the server ended while sending.`;
   return trouble(is, 'See /client/queue/list?state=held; delete what cannot be repaired, retry the rest.');
 }
 
@@ -75,7 +75,7 @@ async function waiting({ owner, clock, configuration }: Input): Promise<readonly
   if (held > 0) {
     findings.push(
       advice(
-        `${counted(held, 'message is held and goes nowhere by itself', 'messages are held and go nowhere by themselves')}.`,
+        `${pluralize(held, 'message is held and goes nowhere by itself', 'messages are held and go nowhere by themselves')}.`,
         'See /client/queue/list?state=held.',
       ),
     );
@@ -86,7 +86,7 @@ async function waiting({ owner, clock, configuration }: Input): Promise<readonly
   }
   return findings.length > 0
     ? findings
-    : [fine(`${counted(open, 'message is', 'messages are')} in the queue, none for longer than a day.`)];
+    : [fine(`${pluralize(open, 'message is', 'messages are')} in the queue, none for longer than a day.`)];
 }
 
 async function setAside(data: string): Promise<readonly Finding[]> {
@@ -95,14 +95,14 @@ async function setAside(data: string): Promise<readonly Finding[]> {
   const findings: Finding[] = [];
   const files = (await namesIn(quarantine)).filter((name) => !name.endsWith('.reason')).length;
   if (files > 0) {
-    const is = `${counted(files, 'file of the queue lies', 'files of the queue lie')} in quarantine: ${quarantine}.`;
+    const is = `${pluralize(files, 'file of the queue lies', 'files of the queue lie')} in quarantine: ${quarantine}.`;
     findings.push(
       trouble(is, 'Each has a file .reason beside it. To queue messages again: postern queue recover --dry-run'),
     );
   }
   const notes = (await namesIn(aside)).length;
   if (notes > 0) {
-    const is = `The journal of the queue was damaged: ${counted(notes, 'file lies', 'files lie')} in ${aside}.`;
+    const is = `The journal of the queue was damaged: ${pluralize(notes, 'file lies', 'files lie')} in ${aside}.`;
     findings.push(trouble(is, `Look there: notes say what is lost. Then: rm ${aside}/*`));
   }
   return findings;

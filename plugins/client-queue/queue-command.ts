@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Command } from '../../core/cli/command.js';
-import { counted } from '../../core/text/counted.js';
-import { startError } from '../../core/cli/start-error.js';
+import { pluralize } from '../../core/text/format.js';
+import { startError } from '../../core/problem.js';
 import type { ClientQueueSettings } from './options.js';
 
 const usage = [
@@ -34,9 +34,9 @@ export const queueCommand: Command<ClientQueueSettings> = {
       throw startError(`The server refused (${status}): ${refusal?.detail ?? refusal?.title ?? 'no reason given'}`);
     }
     const { recovered, left } = answer;
-    const messages = counted(recovered, 'message');
+    const messages = pluralize(recovered, 'message');
     terminal.print(dryRun ? `${messages} can be queued again.` : `${messages} queued again.`);
-    if (left.length > 0) terminal.print(`${counted(left.length, 'file')} left in quarantine:`);
+    if (left.length > 0) terminal.print(`${pluralize(left.length, 'file')} left in quarantine:`);
     for (const { name, reason } of left) terminal.print(`  ${name}: ${reason}`);
   },
 };

@@ -1,6 +1,6 @@
 import { constants } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
-import { auditPath } from '../../core/log/audit-path.js';
+import { auditPath } from '../../core/log/file.js';
 import { problem } from '../../core/problem.js';
 import { redact } from '../../core/log/redact.js';
 

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { advice, fine, trouble, type Finding } from '../../core/contracts/doctor-check.js';
-import { counted } from '../../core/text/counted.js';
+import { pluralize } from '../../core/text/format.js';
 import { isPrivateAddress } from '../../core/dns/private-address.js';
 import { isLoopbackHost } from '../../core/http/host.js';
 import type { ConfiguredAccount } from '../../core/http/options.js';
@@ -92,7 +92,7 @@ function accounts(patient: Doors): readonly Finding[] {
   const findings = given.flatMap(([name, password]) => weakness(name, password));
   if (findings.length > 0) return findings;
   if (hasChosen(patient))
-    return [fine(`${counted(Math.max(1, configured.length), 'account')} that somebody chose may sign in.`)];
+    return [fine(`${pluralize(Math.max(1, configured.length), 'account')} that somebody chose may sign in.`)];
   if (!existsSync(join(configuration.data, 'accounts.json'))) {
     return [fine(`The first start makes the account admin and shows its password once, ${unlessGiven}.`)];
   }

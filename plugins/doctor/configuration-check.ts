@@ -5,17 +5,17 @@ import { adminPasswordComplaint } from '../../core/http/accounts.js';
 import { openDoors } from './access-checks.js';
 import { Views } from '../../core/http/views.js';
 import { packageRoot } from '../../core/host/installation.js';
-import { configure, type StartOptions, type Surroundings } from '../../core/main.js';
+import { configure, type StartOptions } from '../../core/main.js';
+import type { CommandEnvironment } from '../../core/cli/command.js';
 import { readTlsMaterial } from '../../core/net/tls-material.js';
 import { orderOfStart } from '../../core/host/boot-order.js';
-import { isProblem } from '../../core/problem.js';
-import { isStartError, startError } from '../../core/cli/start-error.js';
+import { isProblem, isStartError, startError } from '../../core/problem.js';
 
 /**
  * `postern config check`: says that there is no mistake, and which doors stand open, which may be meant so; or throws the start error
  * that names all mistakes.
  */
-export async function checkConfiguration(options: StartOptions, surroundings: Surroundings): Promise<number> {
+export async function checkConfiguration(options: StartOptions, surroundings: CommandEnvironment): Promise<number> {
   const configuration = await configure(options, surroundings);
   const { file, plugins, unloaded } = configuration;
   const adminPassword = adminPasswordComplaint(surroundings.env['POSTERN_ADMIN_PASSWORD']);

@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { EffectiveValue } from '../../core/contracts/server.js';
 import { advice, fine, skipped, trouble, type Finding } from '../../core/contracts/doctor-check.js';
-import { counted } from '../../core/text/counted.js';
+import { pluralize } from '../../core/text/format.js';
 import { placeOf } from '../../core/host/site-plugins.js';
 import { isPem } from '../../core/net/tls-material.js';
 import type { CoreCheck, Patient } from './patient.js';
@@ -25,7 +25,7 @@ export const configurationChecks: readonly CoreCheck[] = [
 function configurationFile({ configuration }: Patient): readonly Finding[] {
   const { file, plugins } = configuration;
   const what = file === null ? 'There is no postern.json5 here: the defaults count' : `${file} has no mistakes`;
-  return [fine(`${what}; ${counted(plugins.length, 'plugin')}.`)];
+  return [fine(`${what}; ${pluralize(plugins.length, 'plugin')}.`)];
 }
 
 async function secretsInFile({ configuration }: Patient): Promise<readonly Finding[]> {

@@ -3,7 +3,7 @@ import { access, lstat, readdir, stat, statfs } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { advice, fine, skipped, trouble, type Finding } from '../../core/contracts/doctor-check.js';
 import { pino } from 'pino';
-import { counted } from '../../core/text/counted.js';
+import { pluralize } from '../../core/text/format.js';
 import { othersMay } from '../../core/disk/data-folder.js';
 import { checkFormat } from '../../core/disk/data-format.js';
 import { CommitLog } from '../../core/spool/commit-log.js';
@@ -46,7 +46,7 @@ async function commitLog(data: string, { owner, clock }: Patient): Promise<reado
   const count = (await readdir(aside).catch(() => [])).filter((name) => !name.startsWith('.')).length;
   const findings: Finding[] = [];
   if (count > 0) {
-    const is = `The commit log was damaged: ${counted(count, 'file lies', 'files lie')} in ${aside}.`;
+    const is = `The commit log was damaged: ${pluralize(count, 'file lies', 'files lie')} in ${aside}.`;
     findings.push(trouble(is, `Look there: notes say what is lost. Then: rm ${aside}/*`));
   }
   if (owner.state !== 'none') return findings;
@@ -114,7 +114,7 @@ async function rights(data: string): Promise<readonly Finding[]> {
     findings.push(trouble(is, `chown -R ${top.uid}:${top.gid} ${data}, as after a copy by root.`));
   }
   if (findings.length > 0) return findings;
-  const some = complete ? counted(looked, 'entry belongs', 'entries belong') : `The first ${looked} entries belong`;
+  const some = complete ? pluralize(looked, 'entry belongs', 'entries belong') : `The first ${looked} entries belong`;
   return [fine(`${some} to user ${top.uid}, and nobody else may look at them.`)];
 }
 

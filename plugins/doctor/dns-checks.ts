@@ -5,7 +5,7 @@ import { ownAddresses } from '../../core/dns/mail-routes.js';
 import { isPrivateAddress } from '../../core/dns/private-address.js';
 import { isLoopbackHost } from '../../core/http/host.js';
 import { normalAddress } from '../../core/net/ip-address.js';
-import { systemTimers } from '../../core/metrics/timers.js';
+import { systemTimers } from '../../core/clock.js';
 import { domainFindings } from './domain-records.js';
 import type { CoreCheck, Patient } from './patient.js';
 

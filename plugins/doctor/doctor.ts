@@ -3,7 +3,8 @@ import { systemClock } from '../../core/clock.js';
 import type { LoadedConfiguration } from '../../core/config/load.js';
 import { SystemResolver } from '../../core/dns/system-resolver.js';
 import { version } from '../../core/host/installation.js';
-import { configure, type StartOptions, type Surroundings } from '../../core/main.js';
+import { configure, type StartOptions } from '../../core/main.js';
+import type { CommandEnvironment } from '../../core/cli/command.js';
 import { examine, presentable, type ReportedFinding } from './examination.js';
 import { outboundFindings } from './outbound-trial.js';
 import { countByState, textReport } from './report.js';
@@ -17,7 +18,7 @@ export interface DoctorCall {
 }
 
 /** `postern doctor`: prints what was found. The exit status: 1 when there is a problem, else 0. */
-export async function doctor(call: DoctorCall, surroundings: Surroundings): Promise<number> {
+export async function doctor(call: DoctorCall, surroundings: CommandEnvironment): Promise<number> {
   const findings = await examine({
     configure: () => configure(call.options, surroundings),
     resolverFor,
@@ -28,7 +29,7 @@ export async function doctor(call: DoctorCall, surroundings: Surroundings): Prom
 }
 
 /** `postern doctor outbound`: the same for the way to the servers of one domain, which is dialled for it. */
-export async function dialOut(domain: string, call: DoctorCall, surroundings: Surroundings): Promise<number> {
+export async function dialOut(domain: string, call: DoctorCall, surroundings: CommandEnvironment): Promise<number> {
   const configuration = await configure(call.options, surroundings);
   const { hostname } = configuration;
   const found = await outboundFindings({
@@ -57,7 +58,7 @@ const resolverOf = (servers: readonly string[]): SystemResolver =>
 function tell(
   findings: readonly ReportedFinding[],
   { json, terminal }: DoctorCall,
-  { env, print }: Surroundings,
+  { env, print }: CommandEnvironment,
 ): number {
   const at = new Date(systemClock.now()).toISOString();
   const counts = countByState(findings);

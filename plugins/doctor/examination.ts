@@ -1,14 +1,13 @@
 import type { Clock } from '../../core/clock.js';
 import type { LoadedConfiguration } from '../../core/config/load.js';
-import { placesOf } from '../../core/config/refusal.js';
+import { invalidPlacesOf } from '../../core/config/complaint.js';
 import { findingGroups, trouble, type Finding, type FindingGroup } from '../../core/contracts/doctor-check.js';
 import { faultCode } from '../../core/disk/fault.js';
 import type { Resolver } from '../../core/dns/resolver.js';
 import type { Plugin } from '../../core/plugin.js';
-import { isProblem } from '../../core/problem.js';
-import { printable } from '../../core/text/printable.js';
+import { isProblem, isStartError } from '../../core/problem.js';
+import { printable } from '../../core/text/format.js';
 import { redactText } from '../../core/log/redact.js';
-import { isStartError } from '../../core/cli/start-error.js';
 import { accessChecks } from './access-checks.js';
 import { configurationChecks } from './configuration-checks.js';
 import { dataChecks } from './data-checks.js';
@@ -121,7 +120,7 @@ async function withoutConfiguration(
   const where = { group: 'Configuration', check: 'configuration' } as const;
   const todo = 'Mend it there; the other checks need a configuration without mistakes.';
   const complaints = isStartError(thrown)
-    ? placesOf(thrown).map(({ message }) => trouble(message, todo))
+    ? invalidPlacesOf(thrown).map(({ message }) => trouble(message, todo))
     : [failed('configuration', thrown)];
   const machine = systemChecks.filter(({ name }) => name === 'node-version');
   const rest = await Promise.all(machine.map((check) => runOne(check, { clock } as Circumstances, limitMs)));

@@ -1,4 +1,4 @@
-import type { BuiltInCommand } from '../../core/cli/commands.js';
+import type { BuiltInCommand } from '../../core/cli/command-line.js';
 
 /** Commands that examine a server and its configuration. */
 export const doctorCommands: readonly BuiltInCommand[] = [

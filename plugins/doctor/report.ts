@@ -1,5 +1,5 @@
 import type { FindingState } from '../../core/contracts/doctor-check.js';
-import { counted } from '../../core/text/counted.js';
+import { pluralize } from '../../core/text/format.js';
 import type { ReportedFinding } from './examination.js';
 
 const width = 80;
@@ -56,8 +56,8 @@ export function countByState(findings: readonly ReportedFinding[]): Readonly<Rec
 
 function summary(findings: readonly ReportedFinding[]): string {
   const { ok, advice, problem, skipped } = countByState(findings);
-  const problems = problem === 0 ? 'no problems' : counted(problem, 'problem');
-  const pieces = advice === 0 ? 'no pieces of advice' : counted(advice, 'piece of advice', 'pieces of advice');
+  const problems = problem === 0 ? 'no problems' : pluralize(problem, 'problem');
+  const pieces = advice === 0 ? 'no pieces of advice' : pluralize(advice, 'piece of advice', 'pieces of advice');
   return `${capital(problems)}, ${pieces}; ${ok} ok, ${skipped} skipped.`;
 }
 

@@ -1,11 +1,11 @@
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { advice, fine, skipped, trouble, type Finding } from '../../core/contracts/doctor-check.js';
-import { counted } from '../../core/text/counted.js';
+import { pluralize } from '../../core/text/format.js';
 import { certificateFacts, type CertificateFacts } from '../../core/net/certificate-facts.js';
 import type { ListenerSettings } from '../../core/smtp/server/listener-options.js';
 import { isPem, readTlsMaterial } from '../../core/net/tls-material.js';
-import { isStartError } from '../../core/cli/start-error.js';
+import { isStartError } from '../../core/problem.js';
 import type { CoreCheck, Patient } from './patient.js';
 
 const dayMs = 86_400_000;
@@ -48,7 +48,7 @@ function validity({ name }: ListenerSettings, { from, to }: CertificateFacts, no
     );
   if (now > to) return trouble(`The certificate of the listener ${name} expired on ${until}.`, todo);
   const days = Math.floor((to - now) / dayMs);
-  const is = `The certificate of the listener ${name} expires in ${counted(days, 'day')}, on ${until}.`;
+  const is = `The certificate of the listener ${name} expires in ${pluralize(days, 'day')}, on ${until}.`;
   if (days < urgentDays) return trouble(is, todo);
   return days < soonDays ? advice(is, todo) : fine(`The certificate of the listener ${name} is valid until ${until}.`);
 }

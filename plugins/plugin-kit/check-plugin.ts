@@ -1,4 +1,5 @@
-import type { StartOptions, Surroundings } from '../../core/main.js';
+import type { StartOptions } from '../../core/main.js';
+import type { CommandEnvironment } from '../../core/cli/command.js';
 import type { PluginOutline } from './plugin-outline.js';
 import { runTrial, type Finding, type TrialReport } from './trial.js';
 
@@ -10,7 +11,7 @@ export interface CheckInput {
 }
 
 /** `postern plugin check PATH`: tries the plugin and says what is wrong. Resolves with the exit status: 1 for a mistake. */
-export async function checkPlugin({ path, options, json }: CheckInput, place: Surroundings): Promise<number> {
+export async function checkPlugin({ path, options, json }: CheckInput, place: CommandEnvironment): Promise<number> {
   const report = await runTrial({ path, options, cwd: place.cwd, env: place.env });
   const ok = report.findings.every(({ severity }) => severity !== 'error');
   place.print(json ? JSON.stringify({ path, ok, ...report }, null, 2) : reportText(path, report));

@@ -1,5 +1,5 @@
-import type { BuiltInCommand } from '../../core/cli/commands.js';
-import { programName } from '../../core/cli/program-name.js';
+import { programName } from '../../core/cli/command.js';
+import type { BuiltInCommand } from '../../core/cli/command-line.js';
 
 /** Commands for authors of plugins. */
 export const pluginKitCommands: readonly BuiltInCommand[] = [

@@ -1,9 +1,10 @@
 import { z } from 'zod';
 import type { OwnerCall } from '../../core/cli/command.js';
 import { dataFolderAt } from '../../core/config/load.js';
-import type { StartOptions, Surroundings } from '../../core/main.js';
+import type { StartOptions } from '../../core/main.js';
+import type { CommandEnvironment } from '../../core/cli/command.js';
 import { ownerOf } from '../../core/cli/owner-call.js';
-import { startError } from '../../core/cli/start-error.js';
+import { startError } from '../../core/problem.js';
 import { listText, type PluginList } from './plugin-list.js';
 import { runTrial } from './trial.js';
 
@@ -37,7 +38,7 @@ const Pipeline = z.object({
  * `postern plugin list`: asks the server that runs; without one, what the configuration names is started in a process of its
  * own and stopped again. Resolves with the exit status.
  */
-export async function listPlugins({ options, json }: ListInput, place: Surroundings): Promise<number> {
+export async function listPlugins({ options, json }: ListInput, place: CommandEnvironment): Promise<number> {
   const owner = await ownerOf(dataFolderAt({ overrides: options, cwd: place.cwd, env: place.env }));
   const list = owner === undefined ? await fromConfiguration(options, place) : await fromServer(owner);
   place.print(json ? JSON.stringify(list, null, 2) : listText(list));
@@ -50,7 +51,7 @@ async function fromServer(ask: OwnerCall): Promise<PluginList> {
   return listOf('server', body);
 }
 
-async function fromConfiguration(options: StartOptions, { cwd, env }: Surroundings): Promise<PluginList> {
+async function fromConfiguration(options: StartOptions, { cwd, env }: CommandEnvironment): Promise<PluginList> {
   const { pipeline, findings } = await runTrial({ path: null, options, cwd, env });
   if (pipeline === undefined) throw startError(findings.map(({ message }) => message).join('\n'));
   return listOf('configuration', pipeline);

@@ -1,6 +1,6 @@
 import { lstat, mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { startError } from '../../core/cli/start-error.js';
+import { startError } from '../../core/problem.js';
 import { parsePluginName } from './plugin-name.js';
 import { skeletonOf, type PluginLanguage } from './plugin-skeleton.js';
 

@@ -1,4 +1,4 @@
-import { startError } from '../../core/cli/start-error.js';
+import { startError } from '../../core/problem.js';
 
 /** What a plugin is called: in its folder, in the configuration, in paths and in code. */
 export interface PluginName {

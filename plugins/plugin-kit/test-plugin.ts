@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { startError } from '../../core/cli/start-error.js';
+import { startError } from '../../core/problem.js';
 
 /**
  * `postern plugin test PATH`: runs the tests in that folder by `node --test`, with `postern/testing` found wherever Postern

@@ -4,7 +4,7 @@ import { createApp, type App } from '../../core/app.js';
 import { systemClock } from '../../core/clock.js';
 import { builtInCommands } from '../commands.js';
 import type { LoadedConfiguration } from '../../core/config/load.js';
-import { placesOf } from '../../core/config/refusal.js';
+import { invalidPlacesOf } from '../../core/config/complaint.js';
 import { openAccounts, ownerUsername, type Accounts } from '../../core/http/accounts.js';
 import { openLog } from '../../core/log/log.js';
 import { configure } from '../../core/main.js';
@@ -15,7 +15,7 @@ import { siteEntry } from '../../core/host/site-entry.js';
 import { entryOf } from '../../core/host/site-files.js';
 import { loadSitePlugin, loadSitePlugins, type SiteModule } from '../../core/host/site-plugins.js';
 import { PipelineExplaining } from '../../core/pipeline/explain.js';
-import { isStartError, startError } from '../../core/cli/start-error.js';
+import { isStartError, startError } from '../../core/problem.js';
 import { HttpCaller, type HttpAnswer } from '../../test/kit/http-caller.js';
 import { declarationComplaints } from '../../core/host/declaration.js';
 import { placeBelow, reasonOf } from '../../core/host/error-place.js';
@@ -182,7 +182,7 @@ export class Trial {
   #fault(error: unknown, before = ''): void {
     const place = this.#request.path === null ? undefined : this.#placeOf(error);
     if (isStartError(error) && this.#step === 'configuration') {
-      for (const { message } of placesOf(error)) this.#find('error', message, undefined);
+      for (const { message } of invalidPlacesOf(error)) this.#find('error', message, undefined);
     } else if (isStartError(error) && place === undefined) this.#find('error', error.message, undefined);
     else this.#find('error', `${before}${reasonOf(error)}`, place);
   }

@@ -3,7 +3,8 @@ import { rmSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { StartOptions, Surroundings } from '../../core/main.js';
+import type { StartOptions } from '../../core/main.js';
+import type { CommandEnvironment } from '../../core/cli/command.js';
 import type { PluginOutline } from './plugin-outline.js';
 
 /** What a trial does, in this order; each step needs the one before it. */
@@ -40,7 +41,7 @@ export interface TrialRequest {
   readonly path: string | null;
   readonly options: StartOptions;
   readonly cwd: string;
-  readonly env: Surroundings['env'];
+  readonly env: CommandEnvironment['env'];
   /** Stands where the data folder would. */
   readonly scratch: string;
 }

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import type { Command, OwnerCall } from '../../core/cli/command.js';
-import { counted } from '../../core/text/counted.js';
+import { pluralize } from '../../core/text/format.js';
 import { parseAddress } from '../../core/mime/address.js';
-import { startError } from '../../core/cli/start-error.js';
+import { startError } from '../../core/problem.js';
 
 const usage = ['postern mailbox remove NAME    remove a mailbox with all its messages; its user must be gone'] as const;
 
@@ -23,7 +23,7 @@ export const mailboxCommand: Command<unknown> = {
     const path = `/store/${encodeURIComponent(domain)}/${encodeURIComponent(local)}`;
     if (terminal.interactive) {
       const { folders } = Answer.parse(await answered(owner, 'GET', path));
-      const messages = counted(
+      const messages = pluralize(
         folders.reduce((sum, { total }) => sum + total, 0),
         'message',
       );

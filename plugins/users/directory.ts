@@ -3,7 +3,7 @@ import type { Directory, MailUser } from '../../core/contracts/directory.js';
 import type { Configuration } from '../../core/contracts/server.js';
 import { CredentialCache } from '../../core/auth/credential-cache.js';
 import type { Address } from '../../core/mime/address.js';
-import { verifyNobody, verifyPassword } from '../../core/auth/password.js';
+import { verifyUnknownUser, verifyPassword } from '../../core/auth/password.js';
 import type { UsersSettings } from './options.js';
 import type { UserRecords } from './user-records.js';
 import { asMailUser, type UserRecord } from './user.js';
@@ -86,7 +86,7 @@ export class UserDirectory implements Directory {
   async authenticate(username: string, password: string): Promise<MailUser | undefined> {
     const record = this.#records.get(this.canonical(username));
     if (record === undefined || record.disabled || record.passwordHash === null) {
-      await verifyNobody(password);
+      await verifyUnknownUser(password);
       return undefined;
     }
     // With the hash in the key, a new password or a removed user needs no forgetting.

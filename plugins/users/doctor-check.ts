@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { advice, fine, type DoctorCheck } from '../../core/contracts/doctor-check.js';
-import { counted } from '../../core/text/counted.js';
+import { pluralize } from '../../core/text/format.js';
 import type { UsersSettings } from './options.js';
 import { openUserRecords } from './user-records.js';
 
@@ -13,7 +13,9 @@ export const usersCheck: DoctorCheck<UsersSettings> = {
     const others = records.list().filter(({ username }) => !username.startsWith('postmaster@'));
     if (others.length > 0)
       return [
-        fine(`${counted(others.length, 'user beside postmaster has', 'users beside postmaster have')} a mailbox here.`),
+        fine(
+          `${pluralize(others.length, 'user beside postmaster has', 'users beside postmaster have')} a mailbox here.`,
+        ),
       ];
     const [domain = 'localhost'] = configuration.domains;
     const todo = `Add the first one: postern user add NAME@${domain}`;

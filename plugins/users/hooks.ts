@@ -1,4 +1,4 @@
-import { secondsText } from '../../core/text/counted.js';
+import { secondsText } from '../../core/text/format.js';
 import type { MailUser } from '../../core/contracts/directory.js';
 import type { Address } from '../../core/mime/address.js';
 import { isProblem } from '../../core/problem.js';

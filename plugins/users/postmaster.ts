@@ -1,6 +1,6 @@
 import type { Clock } from '../../core/clock.js';
 import type { Configuration } from '../../core/contracts/server.js';
-import { startError } from '../../core/cli/start-error.js';
+import { startError } from '../../core/problem.js';
 import { postmasterName } from './directory.js';
 import type { UsersSettings } from './options.js';
 import type { UserRecords } from './user-records.js';

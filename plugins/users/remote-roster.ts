@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { OwnerAnswer, OwnerCall } from '../../core/cli/command.js';
-import { startError } from '../../core/cli/start-error.js';
+import { startError } from '../../core/problem.js';
 import type { NewUser, Roster, UserChange, UserDetails } from './roster.js';
 import { UserAnswer } from './user-schema.js';
 

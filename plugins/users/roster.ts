@@ -1,8 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Clock } from '../../core/clock.js';
-import { hashPassword } from '../../core/auth/password.js';
+import { hashPassword, passwordComplaint } from '../../core/auth/password.js';
 import { problem } from '../../core/problem.js';
-import { passwordComplaint } from '../../core/auth/password-rule.js';
 import { quotaOf } from './quota.js';
 import type { UserRecords } from './user-records.js';
 import type { UserRecord } from './user.js';

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import type { Command, CommandInput, Terminal } from '../../core/cli/command.js';
-import { askNewPassword } from '../../core/cli/new-password.js';
-import { startError } from '../../core/cli/start-error.js';
+import { askNewPassword } from '../../core/cli/terminal.js';
+import { startError } from '../../core/problem.js';
 import { postmasterName } from './directory.js';
 import type { UsersSettings } from './options.js';
 import { RemoteRoster } from './remote-roster.js';

@@ -1,13 +1,15 @@
 import { z } from 'zod';
-import { longestPassword, shortestPassword } from '../../core/auth/password-rule.js';
+import { maxPasswordCharacters, minPasswordCharacters } from '../../core/auth/password.js';
 
 /** What requests about users hold and what they are answered. */
 
 /** Far more than a password may have, so that the rule can say so; what is beyond costs nothing. */
 const Password = z
   .string()
-  .max(4 * longestPassword)
-  .describe(`At least ${shortestPassword} characters, at most ${longestPassword}, and none of the common ones.`);
+  .max(4 * maxPasswordCharacters)
+  .describe(
+    `At least ${minPasswordCharacters} characters, at most ${maxPasswordCharacters}, and none of the common ones.`,
+  );
 
 const Aliases = z
   .union([z.array(z.string().max(320)).max(200), z.string().max(20_000)])

@@ -1,5 +1,5 @@
 import { parseDomain } from '../../core/mime/address.js';
-import { isProblem, problem, type InvalidPlace, type Problem } from '../../core/problem.js';
+import { type InvalidPlace, isProblem, problem, type Problem } from '../../core/problem.js';
 
 /**
  * Names of users are `local@domain` in lower case.

@@ -5,7 +5,7 @@ import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { configure, start } from '../../core/main.js';
-import { isStartError } from '../../core/cli/start-error.js';
+import { isStartError } from '../../core/problem.js';
 import { selfSigned } from '../support/certificate.js';
 import { atEnd, type Ending } from '../support/ending.js';
 import { freeListeners, runPostern, ServerProcess, type CommandResult } from '../support/server-process.js';

@@ -1,7 +1,6 @@
 import type { CommandInput, OwnerCall, Terminal } from '../../core/cli/command.js';
 import type { PluginCommand } from '../../core/plugin.js';
-import { isProblem } from '../../core/problem.js';
-import { isStartError } from '../../core/cli/start-error.js';
+import { isProblem, isStartError } from '../../core/problem.js';
 
 /** What a command has said. */
 export interface CommandResult {

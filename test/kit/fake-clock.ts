@@ -1,6 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { Clock } from '../../core/clock.js';
-import type { Timers } from '../../core/metrics/timers.js';
+import type { Clock, Timers } from '../../core/clock.js';
 
 /** How far to turn; what is given is added up. */
 export interface Span {

@@ -10,7 +10,7 @@ import {
   type Resolver,
 } from '../../core/dns/resolver.js';
 import { DnsLookups } from '../../core/dns/plugin-dns.js';
-import { systemTimers, type Timers } from '../../core/metrics/timers.js';
+import { systemTimers, type Timers } from '../../core/clock.js';
 
 /** Why there is no answer. */
 export type FakeFailure = Extract<DnsFailureKind, 'nxdomain' | 'nodata' | 'servfail' | 'timeout'>;

@@ -7,10 +7,10 @@ import { loadConfiguration, type LoadedConfiguration } from '../../core/config/l
 import type { Resolver } from '../../core/dns/resolver.js';
 import { HealthRegistry } from '../../core/host/health-registry.js';
 import { openAccounts } from '../../core/http/accounts.js';
-import { openLog, type OpenedLog } from '../../core/log/log.js';
+import { type OpenedLog, openLog } from '../../core/log/log.js';
 import type { Plugin } from '../../core/plugin.js';
 import { supplyOf } from '../../core/host/plugin-supply.js';
-import { isStartError, startError, type StartError } from '../../core/cli/start-error.js';
+import { isStartError, startError, type StartError } from '../../core/problem.js';
 import { selfSigned, type KeyPair } from './certificate.js';
 import type { FakeClock } from './fake-clock.js';
 import type { HookRecord } from './hook-record.js';
@@ -130,14 +130,14 @@ async function openApp(
     adminPassword: undefined,
     clock,
   });
-  const instead = {
+  const overrides = {
     timers: clock,
     resolver,
     observe: record.observe,
     listenerHealth: new HealthRegistry({ clock }),
     ...(timeLimitMs !== undefined && { timeLimitMs }),
   };
-  return createApp({ configuration, load: () => load(folder, input), accounts, log, clock, instead });
+  return createApp({ configuration, load: () => load(folder, input), accounts, log, clock, overrides });
 }
 
 function writeSettings(

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { definePlugin, directory, problem, reject, next, route, service, z } from '../../core/plugin.js';
 import { drive, type DrivenSite } from '../kit/index.js';
-import { startError } from '../../core/cli/start-error.js';
+import { startError } from '../../core/problem.js';
 
 interface Tally {
   add(name: string): number;

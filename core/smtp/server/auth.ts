@@ -1,5 +1,5 @@
 import { asciiUpperCase } from '../../mime/character.js';
-import { printable } from '../../text/printable.js';
+import { printable } from '../../text/format.js';
 import type { ListenerGround } from './listener-ground.js';
 import { replies } from '../protocol/replies.js';
 import type { Reply } from '../protocol/reply.js';

@@ -1,6 +1,6 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import type { InheritedSockets } from '../../net/inherited-sockets.js';
-import { startError } from '../../cli/start-error.js';
+import { startError } from '../../problem.js';
 import type { ListenerSettings } from './listener-options.js';
 import { placeText } from '../../net/shared-place.js';
 

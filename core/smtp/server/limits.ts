@@ -1,7 +1,7 @@
 import { AttemptLine } from '../../auth/attempt-line.js';
 import type { Clock } from '../../clock.js';
 import { clientKey, isLoopbackAddress } from '../../net/ip-address.js';
-import { onBehalfOf } from '../../auth/password.js';
+import { forClient } from '../../auth/password.js';
 import { connectionShares } from '../../host/process-limits.js';
 import { AttemptLimiter } from '../../auth/rate.js';
 import type { SmtpLimits } from './limit-options.js';
@@ -89,7 +89,7 @@ export class ClientLimits {
 
   /** Has a sign-in from that address tried, after others where too many might fail; undefined when the address must wait. */
   attempt<T>(ip: string, attempt: () => Promise<T>): Promise<T | undefined> {
-    const work = (): Promise<T> => onBehalfOf('smtp', ip, attempt);
+    const work = (): Promise<T> => forClient('smtp', ip, attempt);
     return this.isExempt(ip) ? work() : this.#signInLine.make(clientKey(ip), work);
   }
 

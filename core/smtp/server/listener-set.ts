@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { HealthCheck, HealthReport } from '../../host/health.js';
 import { InheritedSockets } from '../../net/inherited-sockets.js';
 import type { Log } from '../../log/log.js';
-import { startError } from '../../cli/start-error.js';
+import { startError } from '../../problem.js';
 import { Door, isInherited, isTaken, placeOf } from './door.js';
 import type { Listener } from './listener.js';
 import { takesNoMail, type ListenerSettings } from './listener-options.js';

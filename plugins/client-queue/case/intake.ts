@@ -1,5 +1,5 @@
 import type { SubmissionService } from '../../../core/contracts/submission.js';
-import { counted } from '../../../core/text/counted.js';
+import { pluralize } from '../../../core/text/format.js';
 import { parseAddress } from '../../../core/mime/address.js';
 import { LineEndings } from '../../../core/mime/line-endings.js';
 import { isProblem, problem } from '../../../core/problem.js';
@@ -107,7 +107,7 @@ export class Intake {
       return recipients.some(({ target }) => target === this.#input.queueTarget) ? id : undefined;
     } catch (error) {
       if (before.length === 0 || !isProblem(error)) throw error;
-      const detail = `${error.message} ${counted(before.length, 'message of the case is', 'messages of the case are')} queued already: ${before.join(', ')}.`;
+      const detail = `${error.message} ${pluralize(before.length, 'message of the case is', 'messages of the case are')} queued already: ${before.join(', ')}.`;
       throw problem(error.problem, { ...error.details, detail });
     }
   }

@@ -1,4 +1,4 @@
-import { isProblem, problem, type InvalidPlace } from '../../../core/problem.js';
+import { type InvalidPlace, isProblem, problem } from '../../../core/problem.js';
 
 /** Reads a part of a case. @throws Problem `invalid` with the place of the part */
 export function at<T>(pointer: string, read: () => T): T {

@@ -3,7 +3,7 @@ import type { Clock } from '../../../core/clock.js';
 import type { LocalDelivery } from '../../../core/contracts/local-delivery.js';
 import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
 import type { SubmissionService } from '../../../core/contracts/submission.js';
-import { counted } from '../../../core/text/counted.js';
+import { pluralize } from '../../../core/text/format.js';
 import type { HopFinder } from '../../../core/dns/next-hop.js';
 import type { HealthReport } from '../../../core/host/health.js';
 import type { Log } from '../../../core/log/log.js';
@@ -219,7 +219,7 @@ export class Outbound {
     if (unsettled > 0) {
       return {
         status: 'degraded',
-        why: `What came of ${counted(unsettled, 'attempt')} cannot be written to the disk yet.`,
+        why: `What came of ${pluralize(unsettled, 'attempt')} cannot be written to the disk yet.`,
         figures,
       };
     }

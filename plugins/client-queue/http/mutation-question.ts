@@ -1,5 +1,5 @@
 import type { Mutation, MutationPreview } from '../../../core/contracts/queue-list.js';
-import { counted } from '../../../core/text/counted.js';
+import { pluralize } from '../../../core/text/format.js';
 import { type EndpointRequest, respond, type Response } from '../../../core/http/endpoint.js';
 import { unconfirmed } from '../../../core/http/question.js';
 import { summaryAnswer } from './entry-answer.js';
@@ -62,11 +62,11 @@ const sentences = {
 
 /** What is not affected. */
 export function othersText(count: number): string {
-  return `${counted(count, 'other recipient of the same messages is', 'other recipients of the same messages are')} not affected.`;
+  return `${pluralize(count, 'other recipient of the same messages is', 'other recipients of the same messages are')} not affected.`;
 }
 
 function sentenceOf({ operation }: Mutation, { recipients, messages, otherRecipients }: MutationPreview): string {
-  const who = `${counted(recipients, 'recipient')} of ${counted(messages, 'message')} ${sentences[operation]}.`;
+  const who = `${pluralize(recipients, 'recipient')} of ${pluralize(messages, 'message')} ${sentences[operation]}.`;
   if (otherRecipients === 0) return who;
   return `${who} ${othersText(otherRecipients)}`;
 }

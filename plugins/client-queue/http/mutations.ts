@@ -8,7 +8,7 @@ import {
   type Response,
 } from '../../../core/http/endpoint.js';
 import { namesTag } from '../../../core/http/entity-tag.js';
-import { counted } from '../../../core/text/counted.js';
+import { pluralize } from '../../../core/text/format.js';
 import { problem } from '../../../core/problem.js';
 import { isoTime, SummaryAnswer, summaryAnswer } from './entry-answer.js';
 import { othersText, questionOf } from './mutation-question.js';
@@ -249,10 +249,12 @@ function noticeOf({ operation }: Mutation, { recipients, messages, otherRecipien
   const gone = results.filter(({ outcome }) => outcome === 'notFound').length;
   const rest = [
     otherRecipients === 0 ? '' : ` ${othersText(otherRecipients)}`,
-    active === 0 ? '' : ` ${counted(active, 'entry', 'entries')} being sent right now: it is done behind the attempt.`,
-    gone === 0 ? '' : ` ${counted(gone, 'entry', 'entries')} not there any more, or in no state for it.`,
+    active === 0
+      ? ''
+      : ` ${pluralize(active, 'entry', 'entries')} being sent right now: it is done behind the attempt.`,
+    gone === 0 ? '' : ` ${pluralize(gone, 'entry', 'entries')} not there any more, or in no state for it.`,
   ];
-  return `${counted(recipients, 'recipient')} of ${counted(messages, 'message')} ${words[operation]}.${rest.join('')}`;
+  return `${pluralize(recipients, 'recipient')} of ${pluralize(messages, 'message')} ${words[operation]}.${rest.join('')}`;
 }
 
 function countsOf({ requested, changed, recipients, results }: MutationResult) {

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import { z } from 'zod';
 import type { Quarantined } from '../../../core/contracts/relay-queue.js';
-import { counted } from '../../../core/text/counted.js';
+import { pluralize } from '../../../core/text/format.js';
 import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
 import { ask } from '../../../core/http/question.js';
 import { problem } from '../../../core/problem.js';
@@ -91,8 +91,8 @@ const recovering = ({ queue }: Site) =>
       if (queue.recover === undefined) throw problem('unavailable', 'This queue has no quarantine.');
       const { recovered, uids, left } = await queue.recover({ names, dryRun });
       const model = { recovered, uids: [...uids], left: [...left] };
-      const messages = counted(recovered, 'message');
-      const rest = left.length === 0 ? '' : ` ${counted(left.length, 'file')} left in quarantine.`;
+      const messages = pluralize(recovered, 'message');
+      const rest = left.length === 0 ? '' : ` ${pluralize(left.length, 'file')} left in quarantine.`;
       return respond({
         status: 200,
         model,
@@ -214,7 +214,7 @@ const discarding = ({ queue }: Site) =>
       const { size, reason } = await quarantinedOf(name, queue);
       if (!request.confirmed) {
         return ask(request, {
-          question: `Remove ${name} (${counted(size, 'byte')}) for good? It was set aside for this reason: ${reason}`,
+          question: `Remove ${name} (${pluralize(size, 'byte')}) for good? It was set aside for this reason: ${reason}`,
           fields: { _method: 'DELETE' },
           label: 'Remove it',
           back: pathOf(name),

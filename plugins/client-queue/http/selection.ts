@@ -1,7 +1,7 @@
 import { openStates } from '../../../core/contracts/queue-entry.js';
 import type { EntryFilter, Selector } from '../../../core/contracts/queue-list.js';
 import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
-import { counted } from '../../../core/text/counted.js';
+import { pluralize } from '../../../core/text/format.js';
 import { problem } from '../../../core/problem.js';
 import { mostSelected } from './queue-query.js';
 
@@ -41,7 +41,7 @@ export async function chosenBy(
   if (expect !== undefined && expect !== count)
     throw problem(
       'conflict',
-      `The selection has ${counted(count, 'entry', 'entries')} now, not ${expect}. Look at the list again.`,
+      `The selection has ${pluralize(count, 'entry', 'entries')} now, not ${expect}. Look at the list again.`,
     );
   return { selector, count };
 }

@@ -1,7 +1,7 @@
 import JSON5 from 'json5';
 import { z } from 'zod';
 import { repeatedKeys, repetition, type RepeatedKey } from '../../../core/config/positions.js';
-import { counted } from '../../../core/text/counted.js';
+import { pluralize } from '../../../core/text/format.js';
 import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
 import { problemOf } from '../../../core/http/validation.js';
 import { parseAddress } from '../../../core/mime/address.js';
@@ -110,7 +110,7 @@ const queue = (site: SendingSite) =>
           location: uid !== null && uids.length === 1 ? `/client/queue/${uid}` : '/client/queue/list',
           model: { status, uid, uids, queueSize: site.queueSize() },
           notice:
-            uid === null ? 'Delivered to mailboxes of this server.' : `${counted(uids.length, 'message')} queued.`,
+            uid === null ? 'Delivered to mailboxes of this server.' : `${pluralize(uids.length, 'message')} queued.`,
           audit: { action: 'client.queue', selector: { uid }, counts: { queued: uids.length } },
         });
       }),

@@ -1,5 +1,5 @@
 import type { RecordedReply } from '../../../core/contracts/queue-entry.js';
-import { counted } from '../../../core/text/counted.js';
+import { pluralize } from '../../../core/text/format.js';
 
 /** Status of mail that was tried for too long (RFC 3463 §3.5, X.4.7). */
 const expiredStatus = '5.4.7';
@@ -20,5 +20,5 @@ function duration(ms: number): string {
   const hours = ms / 3_600_000;
   if (hours >= 48) return `${Math.round(hours / 24)} days`;
   if (hours >= 2) return `${Math.round(hours)} hours`;
-  return ms >= 120_000 ? `${Math.round(ms / 60_000)} minutes` : counted(Math.max(1, Math.round(ms / 1000)), 'second');
+  return ms >= 120_000 ? `${Math.round(ms / 60_000)} minutes` : pluralize(Math.max(1, Math.round(ms / 1000)), 'second');
 }

@@ -19,7 +19,7 @@ import type {
   RelayQueue,
 } from '../../../core/contracts/relay-queue.js';
 import type { Clock } from '../../../core/clock.js';
-import { counted } from '../../../core/text/counted.js';
+import { pluralize } from '../../../core/text/format.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import type { Placement, SpooledMessage } from '../../../core/spool/spool.js';
 import type { Log } from '../../../core/log/log.js';
@@ -234,7 +234,7 @@ export class FileRelayQueue implements OpenedRelayQueue {
     const { filter, expect } = selector;
     const uids = await this.#reader.matching(filter);
     if (expect === undefined || expect === uids.length) return uids;
-    throw problem('conflict', `${counted(uids.length, 'entry matches', 'entries match')} now, not ${expect}.`);
+    throw problem('conflict', `${pluralize(uids.length, 'entry matches', 'entries match')} now, not ${expect}.`);
   }
 
   async notices(limit: number): Promise<readonly { readonly entry: Entry; readonly notice: Notice }[]> {
@@ -284,7 +284,7 @@ export class FileRelayQueue implements OpenedRelayQueue {
       found.push('The queue cannot be written. Nothing is accepted or sent until it can.');
     if (quarantine.count > 0) {
       void quarantine.open().catch(() => undefined);
-      const files = counted(quarantine.count, 'file of the queue is', 'files of the queue are');
+      const files = pluralize(quarantine.count, 'file of the queue is', 'files of the queue are');
       found.push(`${files} in quarantine. To make entries of its messages again: postern queue recover --dry-run`);
     }
     if (this.#aside > 0) {
@@ -292,18 +292,18 @@ export class FileRelayQueue implements OpenedRelayQueue {
         (count) => (this.#aside = count),
         () => undefined,
       );
-      const files = counted(this.#aside, 'file was', 'files were');
+      const files = pluralize(this.#aside, 'file was', 'files were');
       found.push(
         `The journal of the queue was damaged: ${files} set aside in queue/journal/aside. Look there, then remove them: rm queue/journal/aside/*`,
       );
     }
     if (this.#suspects.count > 0) {
-      const messages = counted(this.#suspects.count, 'message was', 'messages were');
+      const messages = pluralize(this.#suspects.count, 'message was', 'messages were');
       found.push(`${messages} being sent when the server ended, twice in a row: now each is tried alone, others wait.`);
     }
     const damaged = this.#ledger.damagedCount;
     if (damaged > 0) {
-      const messages = counted(damaged, 'message is', 'messages are');
+      const messages = pluralize(damaged, 'message is', 'messages are');
       found.push(
         `${messages} held because of damage, or because the server ended while sending. See /client/queue/list?state=held`,
       );

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { isUnwritable } from '../../../core/disk/fault.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
-import { startError } from '../../../core/cli/start-error.js';
+import { startError } from '../../../core/problem.js';
 import { applyChange, type ChangeGround } from './change.js';
 import type { Journal, JournalVisitor } from './journal.js';
 import type { Quarantine } from './quarantine.js';

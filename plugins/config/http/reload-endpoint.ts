@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { Difference, Reloading, ReloadOutcome } from '../../../core/contracts/server.js';
-import { counted } from '../../../core/text/counted.js';
+import { pluralize } from '../../../core/text/format.js';
 import { defineEndpoint, respond, type AnyEndpoint } from '../../../core/http/endpoint.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import { redactText } from '../../../core/log/redact.js';
@@ -88,7 +88,7 @@ export function sentenceOf({
   return [...broken, now, ...later].join(' ');
 }
 
-const count = ({ length }: readonly string[]): string => counted(length, 'key waits', 'keys wait');
+const count = ({ length }: readonly string[]): string => pluralize(length, 'key waits', 'keys wait');
 
 /** A notice is a sentence, not a list. */
 function few(all: readonly string[]): string {

@@ -1,4 +1,4 @@
-import { masked } from '../../../core/config/masked.js';
+import { maskedValue } from '../../../core/config/masking.js';
 import type { Configuration, ConfigurationFile, EffectiveValue } from '../../../core/contracts/server.js';
 
 export interface ViewerSection {
@@ -38,7 +38,7 @@ export type OriginFilter = (typeof originFilters)[number];
 
 /** The effective configuration by section, every secret masked, filtered by words and origin. */
 export function viewer(configuration: Configuration, q: string, origin: OriginFilter): Viewer {
-  const all = configuration.effective().map(masked);
+  const all = configuration.effective().map(maskedValue);
   const shown = all.filter((entry) => hasOrigin(entry, origin) && matches(entry, q));
   const sections = new Map<string, EffectiveValue[]>();
   for (const entry of shown) {

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { Clock } from '../../../core/clock.js';
 import { defineEndpoint, respond, type AnyEndpoint, type EndpointRequest } from '../../../core/http/endpoint.js';
 import { logLevels } from '../../../core/log/log.js';
-import { fullLine } from '../../../core/log/pretty.js';
+import { fullLine } from '../../../core/log/line.js';
 import { problem } from '../../../core/problem.js';
 import { parseMoment, wordsOf, type LogFilter } from '../logs/log-filter.js';
 import { entryOf, placeName, readPlace, shownLine } from '../logs/log-page.js';

@@ -1,4 +1,4 @@
-import { logLevels, type LogLevel } from '../../../core/log/log.js';
+import { type LogLevel, logLevels } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';
 
 /** Which lines of the log are wanted. */

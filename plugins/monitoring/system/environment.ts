@@ -1,4 +1,4 @@
-import { printable } from '../../../core/text/printable.js';
+import { printable } from '../../../core/text/format.js';
 import { isSecretName, MASK, redactText } from '../../../core/log/redact.js';
 
 export interface EnvironmentVariable {

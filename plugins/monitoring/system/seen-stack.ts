@@ -1,4 +1,4 @@
-import { printable } from '../../../core/text/printable.js';
+import { printable } from '../../../core/text/format.js';
 
 /** A stack that was seen in some of the samples. */
 export interface SeenStack {

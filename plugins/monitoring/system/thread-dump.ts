@@ -2,8 +2,7 @@ import { performance } from 'node:perf_hooks';
 import { Worker } from 'node:worker_threads';
 import { z } from 'zod';
 import type { Clock } from '../../../core/clock.js';
-import { counted } from '../../../core/text/counted.js';
-import { printable } from '../../../core/text/printable.js';
+import { pluralize, printable } from '../../../core/text/format.js';
 import { problem } from '../../../core/problem.js';
 import { grouped, type SeenStack } from './seen-stack.js';
 import type { Stall } from './stall-recorder.js';
@@ -166,4 +165,7 @@ export function threadDumpText(dump: ThreadDump, stalls: readonly Stall[] = []):
 }
 
 const stackLines = (stacks: readonly SeenStack[]): readonly string[] =>
-  stacks.flatMap(({ seen, frames }) => [`   - seen ${counted(seen, 'time')}`, ...frames.map((text) => `\tat ${text}`)]);
+  stacks.flatMap(({ seen, frames }) => [
+    `   - seen ${pluralize(seen, 'time')}`,
+    ...frames.map((text) => `\tat ${text}`),
+  ]);

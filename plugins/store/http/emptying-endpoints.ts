@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
-import { counted } from '../../../core/text/counted.js';
+import { pluralize } from '../../../core/text/format.js';
 import { type AnyEndpoint, defineEndpoint, respond, type Response } from '../../../core/http/endpoint.js';
 import { ask } from '../../../core/http/question.js';
 import { problem } from '../../../core/problem.js';
@@ -40,7 +40,7 @@ function markingAll({ reader, editor, names }: StoreSite): AnyEndpoint {
         status: 200,
         model: { updated },
         location: folderHref(names.describe(mailbox), folder.name),
-        notice: `${counted(updated, 'message')} marked read.`,
+        notice: `${pluralize(updated, 'message')} marked read.`,
         audit: { action: 'messages.mark-all-read', selector: { folder: folder.name }, counts: { updated } },
       });
     },
@@ -66,7 +66,7 @@ function deletingAll(site: StoreSite): AnyEndpoint {
       if (body.dryRun === true) return respond({ model: await dryDelete(site, mailbox, folder, ids, 'deleted') });
       if (!request.confirmed) {
         return ask(request, {
-          question: `Delete all ${counted(ids.length, 'message')} of ${folder.name} for good? ${counted(unread, 'message')} of them nobody has read.`,
+          question: `Delete all ${pluralize(ids.length, 'message')} of ${folder.name} for good? ${pluralize(unread, 'message')} of them nobody has read.`,
           fields: { folder: folder.name, expect: String(ids.length) },
           label: 'Delete all of them',
           back: folderHref(names.describe(mailbox), folder.name),
@@ -99,7 +99,7 @@ function cleaning(site: StoreSite): AnyEndpoint {
       if (!request.confirmed) {
         const day = new Date(before).toISOString().slice(0, 10);
         return ask(request, {
-          question: `Delete ${counted(ids.length, 'message')} of ${folder.name} that came before ${day} for good?`,
+          question: `Delete ${pluralize(ids.length, 'message')} of ${folder.name} that came before ${day} for good?`,
           fields: { folder: folder.name, months: String(body.months), expect: String(ids.length) },
           label: 'Delete them',
           back: folderHref(names.describe(mailbox), folder.name),
@@ -133,7 +133,7 @@ async function removeForGood(
     status: 200,
     model: { [count]: deleted },
     location: folderHref(names.describe(mailbox), folder.name),
-    notice: `${counted(deleted, 'message')} deleted for good.`,
+    notice: `${pluralize(deleted, 'message')} deleted for good.`,
     audit: { action, selector: { folder: folder.name }, counts: { deleted } },
   });
 }
@@ -172,7 +172,7 @@ function removing({ reader, editor, names }: StoreSite): AnyEndpoint {
       const messages = folders.reduce((sum, { total }) => sum + total, 0);
       const size = folders.reduce((sum, folder) => sum + folder.size, 0);
       if (!request.confirmed) {
-        const what = `${counted(messages, 'message')} in ${counted(folders.length, 'folder')}`;
+        const what = `${pluralize(messages, 'message')} in ${pluralize(folders.length, 'folder')}`;
         const question = `Delete the mailbox ${mailbox}, with ${what}, for good?`;
         const back = mailboxHref(identity);
         return ask(request, { question, fields: { _method: 'DELETE' }, label: 'Delete the mailbox', back });
@@ -182,7 +182,7 @@ function removing({ reader, editor, names }: StoreSite): AnyEndpoint {
         status: 200,
         model: { mailbox, folders: folders.length, messages, size },
         location: domainHref(identity.domain),
-        notice: `The mailbox ${mailbox} was deleted, with ${counted(messages, 'message')}.`,
+        notice: `The mailbox ${mailbox} was deleted, with ${pluralize(messages, 'message')}.`,
         audit: { action: 'mailbox.delete', selector: { mailbox }, counts: { folders: folders.length, messages } },
       });
     },

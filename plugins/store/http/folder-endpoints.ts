@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
-import { counted } from '../../../core/text/counted.js';
+import { pluralize } from '../../../core/text/format.js';
 import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
 import { ask } from '../../../core/http/question.js';
 import { problem } from '../../../core/problem.js';
@@ -153,8 +153,8 @@ function removal(site: StoreSite): AnyEndpoint {
           ({ name }) => name === folder.name || name.startsWith(`${folder.name}.`),
         );
         const messages = going.reduce((sum, { total }) => sum + total, 0);
-        const below = going.length > 1 ? ` and ${counted(going.length - 1, 'folder')} below it` : '';
-        const question = `Delete the folder ${folder.name}${below}, with ${counted(messages, 'message')}, for good?`;
+        const below = going.length > 1 ? ` and ${pluralize(going.length - 1, 'folder')} below it` : '';
+        const question = `Delete the folder ${folder.name}${below}, with ${pluralize(messages, 'message')}, for good?`;
         return ask(request, { question, fields: { _method: 'DELETE' }, label: 'Delete it', back: home });
       }
       const condition = asRead(site, mailbox, folder, request);
@@ -162,7 +162,7 @@ function removal(site: StoreSite): AnyEndpoint {
       return respond({
         model: { name: folder.name, folders, messages: count, size },
         location: home,
-        notice: `${folder.name} was deleted, with ${counted(count, 'message')}.`,
+        notice: `${folder.name} was deleted, with ${pluralize(count, 'message')}.`,
         audit: { action: 'folder.delete', selector: { folder: folder.name }, counts: { folders, messages: count } },
       });
     },

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import { z } from 'zod';
-import { counted } from '../../../core/text/counted.js';
+import { pluralize } from '../../../core/text/format.js';
 import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
 import { ask } from '../../../core/http/question.js';
 import { isProblem, problem } from '../../../core/problem.js';
@@ -62,7 +62,7 @@ function moving({ reader, editor, names }: StoreSite): AnyEndpoint {
         status: 200,
         model,
         location: folderHref(names.describe(mailbox), fromFolder.name),
-        notice: `${counted(model.moved, 'message')} moved to ${toFolder.name}.`,
+        notice: `${pluralize(model.moved, 'message')} moved to ${toFolder.name}.`,
         audit: {
           action: 'messages.move',
           selector: { from: fromFolder.name, to: toFolder.name },
@@ -99,7 +99,7 @@ function deleting({ reader, editor, names }: StoreSite): AnyEndpoint {
       }
       const forGood = body.permanent === true || deletesForGood(folder);
       if (forGood && !request.confirmed) {
-        const question = `Delete ${counted(ids.length, 'message')} of ${folder.name} for good?`;
+        const question = `Delete ${pluralize(ids.length, 'message')} of ${folder.name} for good?`;
         const chosen =
           body.messageIds === undefined ? { filter: writtenFilter(body.filter ?? {}) } : { messageIds: ids };
         const fields = { folder: folder.name, permanent: 'true', ...chosen, expect: String(ids.length) };
@@ -112,7 +112,7 @@ function deleting({ reader, editor, names }: StoreSite): AnyEndpoint {
         status: 200,
         model,
         location: back,
-        notice: `${counted(model.deleted, 'message')} ${forGood ? 'deleted for good' : 'moved to Trash'}.`,
+        notice: `${pluralize(model.deleted, 'message')} ${forGood ? 'deleted for good' : 'moved to Trash'}.`,
         audit: {
           action: forGood ? 'messages.delete' : 'messages.trash',
           selector: { folder: folder.name },
@@ -170,7 +170,7 @@ function marking({ reader, editor, names }: StoreSite, { name, marks, summary }:
       return respond({
         status: 200,
         model,
-        notice: `${counted(model.updated, 'message')} ${markedWords[action]}.`,
+        notice: `${pluralize(model.updated, 'message')} ${markedWords[action]}.`,
         audit: { action: `messages.${action}`, selector: { folder: folder.name }, counts: { updated: model.updated } },
       });
     },
@@ -210,7 +210,7 @@ function filing({ editor, names }: StoreSite): AnyEndpoint {
         status: 201,
         model: isForm || only === undefined ? { items } : only,
         location: isForm || only === undefined ? href : `${href}/messages/${encodeURIComponent(only.id)}`,
-        notice: `${counted(items.length, 'message')} added.`,
+        notice: `${pluralize(items.length, 'message')} added.`,
         audit: {
           action: 'messages.append',
           selector: { folder: folder.name },
@@ -241,7 +241,7 @@ async function appendAll<T>(
       items.push(await append(open()));
     } catch (error) {
       if (items.length === 0 || !isProblem(error)) throw error;
-      const before = `${counted(items.length, 'message')} of ${sources.length} added, then: `;
+      const before = `${pluralize(items.length, 'message')} of ${sources.length} added, then: `;
       throw problem(error.problem, { ...error.details, detail: `${before}${error.details.detail ?? error.message}` });
     }
   }

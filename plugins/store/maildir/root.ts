@@ -1,7 +1,7 @@
 import { realpath, stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { makeFolder } from '../../../core/disk/folder.js';
-import { startError } from '../../../core/cli/start-error.js';
+import { startError } from '../../../core/problem.js';
 
 /**
  * Makes the folder of the mailboxes and answers its resolved path. Messages come into it by a link, so it must share a

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
-import { counted } from '../../../core/text/counted.js';
+import { pluralize } from '../../../core/text/format.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import type { MessageFilter } from '../folders/folder-messages.js';
 import { type FolderName, parseFolderName } from '../folders/folder-name.js';
@@ -137,7 +137,7 @@ export function expectCount(count: number, expected: number | undefined): void {
   if (expected === undefined || expected === count) return;
   throw problem(
     'conflict',
-    `You expected ${counted(expected, 'message')}, now there ${count === 1 ? 'is' : 'are'} ${count}. Look again first.`,
+    `You expected ${pluralize(expected, 'message')}, now there ${count === 1 ? 'is' : 'are'} ${count}. Look again first.`,
   );
 }
 

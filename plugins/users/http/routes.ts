@@ -9,7 +9,7 @@ import {
 } from '../../../core/http/endpoint.js';
 import { namesTag } from '../../../core/http/entity-tag.js';
 import { problem } from '../../../core/problem.js';
-import { longestPassword, shortestPassword } from '../../../core/auth/password-rule.js';
+import { maxPasswordCharacters, minPasswordCharacters } from '../../../core/auth/password.js';
 import { versionOf, type Expectation, type LocalRoster, type Roster, type UserDetails } from '../roster.js';
 import type { SignIns } from '../sign-ins.js';
 import { pageOf, type UserPage } from './user-list.js';
@@ -35,7 +35,7 @@ export interface RouteParts extends LookingParts {
 const group = 'Users';
 const usersOnAPage = 100;
 const UserParams = z.object({ username: z.string().min(1).max(320) });
-const passwordRule = { shortest: shortestPassword, longest: longestPassword };
+const passwordRule = { shortest: minPasswordCharacters, longest: maxPasswordCharacters };
 
 export function userEndpoints(parts: RouteParts): readonly AnyEndpoint[] {
   return [...lookingEndpoints(parts), addUser(parts), userPage(parts), changeUser(parts), removeUser(parts)];

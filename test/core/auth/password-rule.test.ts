@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { passwordComplaint } from '../../../core/auth/password-rule.js';
+import { passwordComplaint } from '../../../core/auth/password.js';
 
 const complaint = (password: string) => passwordComplaint(password, 'friederike@example.org');
 

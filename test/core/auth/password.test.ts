@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { hashPassword, isPasswordHash, verifyNobody, verifyPassword } from '../../../core/auth/password.js';
+import { hashPassword, isPasswordHash, verifyUnknownUser, verifyPassword } from '../../../core/auth/password.js';
 import { isProblem } from '../../../core/problem.js';
 import { cheapHash } from './cheap-hash.js';
 
@@ -56,7 +56,7 @@ describe('passwords', () => {
   });
 
   it('of nobody never verify', async () => {
-    assert.equal(await verifyNobody('anything'), false);
+    assert.equal(await verifyUnknownUser('anything'), false);
   });
 
   it('of one client beyond those that may wait are refused for now, and those that wait are still answered', async () => {

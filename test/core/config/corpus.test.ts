@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { writeFile } from 'node:fs/promises';
 import { suite, test } from 'node:test';
 import { builtIns, configure } from '../../../core/main.js';
-import { isStartError } from '../../../core/cli/start-error.js';
+import { isStartError } from '../../../core/problem.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 /** Broken files, and what is said of each: line and column, key, reason. */

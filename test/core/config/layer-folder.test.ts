@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { LayerFolder, sha256Of } from '../../../core/config/layer-folder.js';
 import { uniqueId } from '../../../core/disk/id.js';
-import { isStartError } from '../../../core/cli/start-error.js';
+import { isStartError } from '../../../core/problem.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 const at = '2026-11-21T12:00:00.000Z';

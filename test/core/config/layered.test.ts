@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { parseConfigFile } from '../../../core/config/file.js';
-import { layered, namesLayers, presumptions } from '../../../core/config/layered.js';
+import { mergeLayers, namesLayers, forbiddenKeyComplaints } from '../../../core/config/layered.js';
 
 const file = (path: string, text: string) => parseConfigFile(path, text);
 
 suite('configuration files over each other', () => {
   test('objects are merged, lists and single values are replaced, and each value knows its file', () => {
-    const { content, places } = layered([
+    const { content, places } = mergeLayers([
       file('base', `{ domains: ['a.example', 'b.example'],\n smtp: { limits: { recipients: 5, errors: 6 } } }`),
       file('mail1', `{ domains: ['c.example'],\n\n smtp: { limits: { recipients: 7 } } }`),
       file('own', `{ hostname: 'mail1' }`),
@@ -29,7 +29,7 @@ suite('configuration files over each other', () => {
   });
 
   test('a plugin that is switched off above is off, and one that is switched on above has its options', () => {
-    const { content } = layered([
+    const { content } = mergeLayers([
       file('base', `{ plugins: { a: { size: 1 }, b: false } }`),
       file('own', `{ plugins: { a: false, b: { size: 2 } } }`),
     ]);
@@ -37,7 +37,7 @@ suite('configuration files over each other', () => {
   });
 
   test('a key called __proto__ stays a key, to be refused', () => {
-    const { content } = layered([file('base', '{}'), file('mail1', `{ __proto__: { hostname: 'x' } }`)]);
+    const { content } = mergeLayers([file('base', '{}'), file('mail1', `{ __proto__: { hostname: 'x' } }`)]);
     assert.deepEqual(Object.keys(content), ['__proto__']);
     assert.equal((content as { hostname?: string }).hostname, undefined);
   });
@@ -45,14 +45,14 @@ suite('configuration files over each other', () => {
   test('a layer may not say where data lies, which code runs and where layers come from', () => {
     const text = `{ data: '/tmp',\n sitePlugins: ['./x.js'],\n plugins: { config: { sync: { source: '/x' } } } }`;
     assert.deepEqual(
-      presumptions(file('base', text)).map(({ key, place }) => [key, place?.file, place?.line]),
+      forbiddenKeyComplaints(file('base', text)).map(({ key, place }) => [key, place?.file, place?.line]),
       [
         ['data', 'base', 1],
         ['sitePlugins', 'base', 2],
         ['plugins.config.sync', 'base', 3],
       ],
     );
-    assert.deepEqual(presumptions(file('base', `{ plugins: { config: { watch: true } } }`)), []);
+    assert.deepEqual(forbiddenKeyComplaints(file('base', `{ plugins: { config: { watch: true } } }`)), []);
   });
 
   test('only the own file switches layers on', () => {

@@ -15,10 +15,10 @@ test('a watcher that never ends refuses a reload in its time, and does not hold 
   live.watch(() => new Promise<void>(() => undefined));
   live.watch(() => void told.push('the other'));
   t.mock.timers.enable({ apis: ['setTimeout'] });
-  const telling = live.tell();
+  const telling = live.notify();
   t.mock.timers.tick(60_000);
   await assert.rejects(telling, /a watcher of the configuration has not ended after 60 s/);
-  const back = live.tellBack();
+  const back = live.notifyRollback();
   t.mock.timers.tick(60_000);
   await back;
   assert.deepEqual(told, ['the other']);

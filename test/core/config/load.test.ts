@@ -10,7 +10,7 @@ import { secret } from '../../../core/config/outline.js';
 import type { LayerFile } from '../../../core/contracts/server.js';
 import { definePlugin } from '../../../core/plugin.js';
 import { MASK } from '../../../core/log/redact.js';
-import { isStartError } from '../../../core/cli/start-error.js';
+import { isStartError } from '../../../core/problem.js';
 
 const clockwork = definePlugin({
   name: 'clockwork',

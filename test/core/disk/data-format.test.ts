@@ -5,7 +5,7 @@ import { describe, it } from 'node:test';
 import { shareDataFolder, takeDataFolder } from '../../../core/disk/data-folder.js';
 import { dataFormat } from '../../../core/disk/data-format.js';
 import { version } from '../../../core/host/installation.js';
-import { isStartError } from '../../../core/cli/start-error.js';
+import { isStartError } from '../../../core/problem.js';
 import { temporaryFolder, type Ending } from '../../support/temporary-folder.js';
 
 async function folderWith(test: Ending, format?: string): Promise<string> {

@@ -4,8 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { z } from 'zod';
 import { openDocument } from '../../../core/disk/document.js';
-import { isProblem } from '../../../core/problem.js';
-import { isStartError } from '../../../core/cli/start-error.js';
+import { isProblem, isStartError } from '../../../core/problem.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { FaultyFiles } from '../spool/faulty-files.js';
 

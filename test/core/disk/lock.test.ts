@@ -5,7 +5,7 @@ import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { lockFile, lockFolder, readLock, type LockInfo } from '../../../core/disk/lock.js';
-import { isStartError } from '../../../core/cli/start-error.js';
+import { isStartError } from '../../../core/problem.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 test('a second owner is refused with a sentence that names the first', async (t) => {

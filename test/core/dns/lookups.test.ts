@@ -5,7 +5,7 @@ import { CachingResolver } from '../../../core/dns/caching-resolver.js';
 import { DnsLookups } from '../../../core/dns/plugin-dns.js';
 import { questionAddress, questionName } from '../../../core/dns/resolver.js';
 import { SystemResolver } from '../../../core/dns/system-resolver.js';
-import { systemTimers } from '../../../core/metrics/timers.js';
+import { systemTimers } from '../../../core/clock.js';
 import { DnsServer, type Zone } from '../../support/dns-server.js';
 import type { Ending } from '../../support/ending.js';
 

@@ -5,7 +5,7 @@ import { z } from 'zod';
 import type { PluginHost } from '../../../core/host/boot.js';
 import { lend } from '../../../core/host/lent-service.js';
 import { definePlugin, service, type Plugin } from '../../../core/plugin.js';
-import { isStartError } from '../../../core/cli/start-error.js';
+import { isStartError } from '../../../core/problem.js';
 import { hostOf, lines, link, programOf, siteProgram } from './host-ground.js';
 
 const spring = service<string>('test.spring');

@@ -5,7 +5,7 @@ import { suite, test, type TestContext } from 'node:test';
 import type { PluginState } from '../../../core/contracts/plugins-overview.js';
 import { listLogFiles } from '../../../core/log/file.js';
 import { start as startServer } from '../../../core/main.js';
-import { isStartError } from '../../../core/cli/start-error.js';
+import { isStartError } from '../../../core/problem.js';
 import { HttpClient } from '../../support/http-client.js';
 import { adminPassword, freeListeners } from '../../support/server-process.js';
 import { SmtpClient } from '../../support/smtp-client.js';

@@ -6,7 +6,7 @@ import { pathToFileURL } from 'node:url';
 import type { Plugin } from '../../../core/plugin.js';
 import { siteEntry } from '../../../core/host/site-entry.js';
 import { loadSitePlugin, loadSitePlugins } from '../../../core/host/site-plugins.js';
-import { isStartError } from '../../../core/cli/start-error.js';
+import { isStartError } from '../../../core/problem.js';
 import { projectRoot } from '../../support/project.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 

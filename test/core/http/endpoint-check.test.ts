@@ -3,7 +3,7 @@ import { describe, test } from 'node:test';
 import { z } from 'zod';
 import type { Endpoint } from '../../../core/http/endpoint.js';
 import { refuseBadEndpoint } from '../../../core/http/endpoint-check.js';
-import { isStartError } from '../../../core/cli/start-error.js';
+import { isStartError } from '../../../core/problem.js';
 
 const good = {
   method: 'POST',

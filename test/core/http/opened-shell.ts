@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { pino } from 'pino';
-import { systemClock, type Clock } from '../../../core/clock.js';
+import { type Clock, systemClock } from '../../../core/clock.js';
 import { openAccounts } from '../../../core/http/accounts.js';
 import { HttpOptions, type HttpSettings } from '../../../core/http/options.js';
 import { createHttpShell, type HttpShell } from '../../../core/http/shell.js';

@@ -4,8 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
-import { openLog, type LogSettings, type OpenedLog } from '../../../core/log/log.js';
-import { foreignLogger } from '../../../core/log/foreign.js';
+import { type LogSettings, type OpenedLog, openLog } from '../../../core/log/log.js';
 import { plantedSecrets } from './planted-secrets.js';
 
 const noon = Date.UTC(2026, 10, 21, 12);
@@ -168,16 +167,5 @@ test('the ring keeps the newest lines and tells them as they come', async (t) =>
   assert.deepEqual(
     seen.map((line) => parsed(line)[0]?.['n']),
     [1, 2, 3, 4],
-  );
-});
-
-test('values without a placeholder in a foreign logger are kept', async (t) => {
-  const log = await open(t);
-  foreignLogger(log.log).debug({ tnx: 'smtp' }, 'C:', 'EHLO client');
-  foreignLogger(log.log).info({}, 'from %s', '127.0.0.1');
-  await log.flush();
-  assert.deepEqual(
-    parsed(log.text()).map(({ msg }) => msg),
-    ['C: EHLO client', 'from 127.0.0.1'],
   );
 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { InheritedSockets } from '../../../core/net/inherited-sockets.js';
-import { isStartError } from '../../../core/cli/start-error.js';
+import { isStartError } from '../../../core/problem.js';
 
 const pid = 77;
 const handed = (env: Readonly<Record<string, string>>) => new InheritedSockets({ LISTEN_PID: `${pid}`, ...env }, pid);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { type HookOptions } from '../../../core/pipeline/hook.js';
 import { next } from '../../../core/pipeline/verdict.js';
-import { isStartError } from '../../../core/cli/start-error.js';
+import { isStartError } from '../../../core/problem.js';
 import { decideAt, hook, pipelineOf } from './pipeline-ground.js';
 
 describe('the order of hooks', () => {

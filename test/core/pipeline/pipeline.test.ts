@@ -6,7 +6,7 @@ import type { Decision } from '../../../core/pipeline/chain.js';
 import { type Stage } from '../../../core/pipeline/hook.js';
 import type { Pipeline } from '../../../core/pipeline/pipeline.js';
 import { next, reject } from '../../../core/pipeline/verdict.js';
-import { isStartError } from '../../../core/cli/start-error.js';
+import { isStartError } from '../../../core/problem.js';
 import { brief, decideAt, hook, inputs, pipelineOf, session, target, type Answer } from './pipeline-ground.js';
 
 describe('a registration', () => {

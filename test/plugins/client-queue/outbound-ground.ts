@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { systemClock, type Clock } from '../../../core/clock.js';
+import { type Clock, systemClock } from '../../../core/clock.js';
 import type { LocalDelivery, Parcel } from '../../../core/contracts/local-delivery.js';
 import type { Entry, NewEntry, NewRecipient } from '../../../core/contracts/queue-entry.js';
 import type { Submission } from '../../../core/contracts/submission.js';

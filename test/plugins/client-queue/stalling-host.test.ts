@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test, type TestContext } from 'node:test';
-import { systemClock, type Clock } from '../../../core/clock.js';
+import { type Clock, systemClock } from '../../../core/clock.js';
 import { SmtpSink, type Rule, type SinkScript } from '../../support/smtp-sink.js';
 import { outboundGround, outcomes } from './outbound-ground.js';
 

@@ -3,7 +3,7 @@ import { appendFile, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/p
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { pino } from 'pino';
-import { auditPath } from '../../../core/log/audit-path.js';
+import { auditPath } from '../../../core/log/file.js';
 import { AuditFile } from '../../../core/http/audit.js';
 import { readAudit, type AuditEntry } from '../../../plugins/config/audit-trail.js';
 import { config } from '../../../plugins/config/index.js';

@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { systemClock, type Clock } from '../../../core/clock.js';
+import { type Clock, systemClock } from '../../../core/clock.js';
 import type { FindingState } from '../../../core/contracts/doctor-check.js';
 import { SystemResolver } from '../../../core/dns/system-resolver.js';
 import { examine, type ReportedFinding } from '../../../plugins/doctor/examination.js';

@@ -6,7 +6,7 @@ import { declarationComplaints } from '../../../core/host/declaration.js';
 import { placeBelow, reasonOf } from '../../../core/host/error-place.js';
 import { definePlugin } from '../../../core/plugin.js';
 import { projectRoot } from '../../support/project.js';
-import { startError } from '../../../core/cli/start-error.js';
+import { startError } from '../../../core/problem.js';
 
 const outline = {
   name: 'greylist',

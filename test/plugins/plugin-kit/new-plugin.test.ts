@@ -5,7 +5,7 @@ import { describe, test } from 'node:test';
 import { newPlugin, type NewPluginInput } from '../../../plugins/plugin-kit/new-plugin.js';
 import { parsePluginName } from '../../../plugins/plugin-kit/plugin-name.js';
 import { skeletonOf } from '../../../plugins/plugin-kit/plugin-skeleton.js';
-import { isStartError } from '../../../core/cli/start-error.js';
+import { isStartError } from '../../../core/problem.js';
 import { projectRoot } from '../../support/project.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { compilerComplaints } from '../../support/type-check.js';

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { systemClock } from '../../../core/clock.js';
-import { isProblem } from '../../../core/problem.js';
-import { isStartError } from '../../../core/cli/start-error.js';
+import { isProblem, isStartError } from '../../../core/problem.js';
 import { ensurePostmaster } from '../../../plugins/users/postmaster.js';
 import { openServer } from './users-server.js';
 import { isProblemNamed, openSite, user } from './users-site.js';

@@ -5,7 +5,7 @@ import { describe, it } from 'node:test';
 import { systemClock } from '../../../core/clock.js';
 import type { OwnerAnswer, OwnerCall } from '../../../core/cli/command.js';
 import { verifyPassword } from '../../../core/auth/password.js';
-import { isStartError } from '../../../core/cli/start-error.js';
+import { isStartError } from '../../../core/problem.js';
 import { UsersOptions } from '../../../plugins/users/options.js';
 import { openUserRecords } from '../../../plugins/users/user-records.js';
 import { userCommand } from '../../../plugins/users/user-command.js';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { isStartError } from '../../../core/cli/start-error.js';
+import { isStartError } from '../../../core/problem.js';
 import { openUserRecords } from '../../../plugins/users/user-records.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { isProblemNamed, openSite, user } from './users-site.js';

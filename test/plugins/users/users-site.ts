@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pino } from 'pino';
-import { systemClock, type Clock } from '../../../core/clock.js';
+import { type Clock, systemClock } from '../../../core/clock.js';
 import { isProblem, type ProblemName } from '../../../core/problem.js';
 import { UserDirectory } from '../../../plugins/users/directory.js';
 import { UsersOptions, type UsersSettings } from '../../../plugins/users/options.js';

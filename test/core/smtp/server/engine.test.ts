@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { isStartError } from '../../../../core/cli/start-error.js';
+import { isStartError } from '../../../../core/problem.js';
 import { SmtpOptions } from '../../../../core/smtp/server/options.js';
 import { SmtpClient } from '../../../support/smtp-client.js';
 import { until } from '../../../support/until.js';

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { connect, createServer, type AddressInfo } from 'node:net';
 import { describe, it } from 'node:test';
 import { connect as secure } from 'node:tls';
-import { isStartError } from '../../../../core/cli/start-error.js';
+import { isStartError } from '../../../../core/problem.js';
 import { selfSigned } from '../../../support/certificate.js';
 import { freePort } from '../../../support/free-port.js';
 import { SmtpClient } from '../../../support/smtp-client.js';

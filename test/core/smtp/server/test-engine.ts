@@ -1,7 +1,7 @@
 import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
-import { systemClock, type Clock } from '../../../../core/clock.js';
+import { type Clock, systemClock } from '../../../../core/clock.js';
 import { openSpool } from '../../../../core/spool/file-spool.js';
 import type { Spool } from '../../../../core/spool/spool.js';
 import { HealthRegistry } from '../../../../core/host/health-registry.js';

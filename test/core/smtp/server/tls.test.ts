@@ -5,7 +5,7 @@ import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
-import { isStartError } from '../../../../core/cli/start-error.js';
+import { isStartError } from '../../../../core/problem.js';
 import { SmtpOptions } from '../../../../core/smtp/server/options.js';
 import { selfSigned } from '../../../support/certificate.js';
 import { SmtpClient } from '../../../support/smtp-client.js';

@@ -3,8 +3,7 @@ import { mkdir, readdir, readFile, rm, symlink, truncate, writeFile } from 'node
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
-import { isProblem } from '../../../../core/problem.js';
-import { isStartError } from '../../../../core/cli/start-error.js';
+import { isProblem, isStartError } from '../../../../core/problem.js';
 import { claiming, settlement } from '../../../support/queue-entries.js';
 import { accept, claimOne, entryOf } from '../../../support/relay-queue/ground.js';
 import { until } from '../../../support/until.js';

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { counted, secondsText } from '../../../core/text/counted.js';
+import { pluralize, secondsText } from '../../../core/text/format.js';
 
 describe('what is counted', () => {
   it('is one, or several', () => {
-    assert.equal(counted(1, 'message'), '1 message');
-    assert.equal(counted(0, 'message'), '0 messages');
-    assert.equal(counted(1200, 'entry waits', 'entries wait'), '1,200 entries wait');
+    assert.equal(pluralize(1, 'message'), '1 message');
+    assert.equal(pluralize(0, 'message'), '0 messages');
+    assert.equal(pluralize(1200, 'entry waits', 'entries wait'), '1,200 entries wait');
   });
 
   it('has digits alone when it says how long to wait', () => {

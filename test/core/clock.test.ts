@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { repeat, systemTimers } from '../../../core/metrics/timers.js';
-import { until } from '../../support/until.js';
-import { recordingLog, type LogLine } from '../smtp/server/test-engine.js';
+import { repeat, systemTimers } from '../../core/clock.js';
+import { until } from '../support/until.js';
+import { recordingLog, type LogLine } from './smtp/server/test-engine.js';
 
 const timers = systemTimers;
 
@@ -45,7 +45,7 @@ test('a pause that is longer than a timer can wait is no pause of a millisecond'
 });
 
 test('a timer does not keep the process alive', () => {
-  const module = new URL('../../../core/metrics/timers.js', import.meta.url).href;
+  const module = new URL('../../core/clock.js', import.meta.url).href;
   const script = `const { systemTimers } = await import('${module}'); systemTimers.after(60_000, () => undefined);`;
   const { status } = spawnSync(process.execPath, ['--input-type=module', '--eval', script], { timeout: 20_000 });
   assert.equal(status, 0);

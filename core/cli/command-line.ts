@@ -1,0 +1,148 @@
+import { parseArgs } from 'node:util';
+import type { StartOptions } from '../main.js';
+import type { CommandEnvironment } from './command.js';
+import type { Plugin } from '../plugin.js';
+import { startError } from '../problem.js';
+
+/** Options that only some commands take: `--json`, `--typescript`, `--dry-run`. */
+export const commandFlags = ['json', 'typescript', 'dry-run'] as const;
+export type CommandFlag = (typeof commandFlags)[number];
+
+export interface CommandLine {
+  /** The words that are not options: `['user', 'add', 'anna@example.org']`. */
+  readonly words: readonly string[];
+  readonly options: StartOptions;
+  readonly flags: ReadonlySet<CommandFlag>;
+  readonly help: boolean;
+  readonly version: boolean;
+}
+
+/** Reads the command line; an unknown option or a port that is none is a start error. */
+export function readCommandLine(argv: readonly string[]): CommandLine {
+  const { values, positionals } = parse(argv);
+  return {
+    words: positionals,
+    flags: new Set(commandFlags.filter((flag) => values[flag] === true)),
+    help: values.help === true,
+    version: values.version === true,
+    options: {
+      ...(values.config !== undefined && { config: values.config }),
+      ...(values.data !== undefined && { data: values.data }),
+      ...(values['http-port'] !== undefined && { httpPort: portOf('--http-port', values['http-port']) }),
+      ...(values['smtp-port'] !== undefined && { smtpPort: portOf('--smtp-port', values['smtp-port']) }),
+      ...(values.verbose === true && { verbose: true }),
+    },
+  };
+}
+
+function parse(argv: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...argv],
+      allowPositionals: true,
+      options: {
+        config: { type: 'string', short: 'c' },
+        data: { type: 'string', short: 'd' },
+        'http-port': { type: 'string' },
+        'smtp-port': { type: 'string' },
+        verbose: { type: 'boolean', short: 'v' },
+        json: { type: 'boolean' },
+        typescript: { type: 'boolean' },
+        'dry-run': { type: 'boolean' },
+        help: { type: 'boolean', short: 'h' },
+        version: { type: 'boolean' },
+      },
+    });
+  } catch (cause) {
+    const reason = cause instanceof Error ? (cause.message.split('. ')[0] ?? '') : String(cause);
+    throw startError(`${reason}. See postern --help.`, cause);
+  }
+}
+
+function portOf(flag: string, text: string): number {
+  const port = Number(text);
+  if (/^\d{1,5}$/.test(text) && port <= 65_535) return port;
+  throw startError(`${flag} ${text}: a port is a number from 0 to 65535; 0 takes a free one.`);
+}
+
+/** A command that works without a valid configuration. What it needs is loaded when it runs. */
+export interface BuiltInCommand {
+  /** One word or two: `config check`. */
+  readonly words: string;
+  /** Names of the arguments behind them, as `--help` shows them. */
+  readonly takes?: readonly string[];
+  readonly flags?: readonly CommandFlag[];
+  readonly summary: string;
+  /** Resolves with the exit status. Throws a start error, or a problem, with a sentence for the operator. */
+  run(call: CommandCall, surroundings: CommandEnvironment): Promise<number>;
+}
+
+export interface CommandCall extends Pick<CommandLine, 'options' | 'flags'> {
+  /** As many as the command takes. */
+  readonly args: readonly string[];
+}
+
+export const coreCommands: readonly BuiltInCommand[] = [
+  {
+    words: 'start',
+    summary: 'start the server',
+    run: async ({ options }, surroundings) => (await import('./serve.js')).serve(options, surroundings),
+  },
+  {
+    words: 'password hash',
+    summary: 'ask for a password and print its hash, for an account of the configuration',
+    run: async (_call, { print }) => {
+      print(await (await import('./terminal.js')).newPasswordHash());
+      return 0;
+    },
+  },
+];
+
+/** The command that the words begin with, and its call; undefined when a plugin may bring it. Throws a start error. */
+export function findCommand(
+  commands: readonly BuiltInCommand[],
+  line: CommandLine,
+): { readonly command: BuiltInCommand; readonly call: CommandCall } | undefined {
+  const { words, options, flags } = line;
+  const command = commands.find(({ words: own }) => own === words.slice(0, own.split(' ').length).join(' '));
+  if (command === undefined) return refuseHalfCommand(commands, words);
+  const args = words.slice(command.words.split(' ').length);
+  const strange = [...flags].find((flag) => command.flags?.includes(flag) !== true);
+  if (strange !== undefined) throw startError(`postern ${command.words} takes no --${strange}.`);
+  if (args.length !== (command.takes ?? []).length) throw startError(`Usage: postern ${synopsis(command)}`);
+  return { command, call: { args, options, flags } };
+}
+
+/** The command as one types it: `plugin new NAME [--typescript]`. */
+export function synopsis({ words, takes = [], flags = [] }: BuiltInCommand): string {
+  return [words, ...takes, ...flags.map((flag) => `[--${flag}]`)].join(' ');
+}
+
+function refuseHalfCommand(commands: readonly BuiltInCommand[], [first]: readonly string[]): undefined {
+  const beginning = commands.filter(({ words }) => words.split(' ')[0] === first);
+  if (beginning.length === 0) return undefined;
+  throw startError(`Usage: ${beginning.map((command) => `postern ${synopsis(command)}`).join('\n       ')}`);
+}
+
+/** What `postern --help` prints; plugins add their commands. */
+export function usage(builtIn: readonly BuiltInCommand[], plugins: readonly Plugin[]): string {
+  const commands = plugins.flatMap((plugin) => plugin.commands);
+  const listed = [...builtIn.map((command) => ({ name: synopsis(command), summary: command.summary })), ...commands];
+  const width = Math.max(...listed.map(({ name }) => name.length)) + 2;
+  return [
+    'Usage: postern COMMAND [OPTIONS]',
+    '',
+    'Commands',
+    ...listed.map(({ name, summary }) => `  ${name.padEnd(width)}${summary}`),
+    '',
+    'Options',
+    '  -c, --config FILE   configuration (JSON5); else POSTERN_CONFIG, ./postern.json5, /etc/postern/postern.json5',
+    '  -d, --data DIR      data folder',
+    '  --http-port N       port of the pages; 0 takes a free one',
+    '  --smtp-port N       port of the first SMTP listener; 0 takes a free one',
+    '  -v, --verbose       log to the terminal too, and print the plugins',
+    '  -h, --help          this text',
+    '  --version           the version',
+    ...commands.flatMap(({ name, usage: lines }) => ['', `postern ${name}`, ...lines.map((line) => `  ${line}`)]),
+  ].join('\n');
+}

@@ -1,0 +1,58 @@
+import type { EffectiveValue } from '../contracts/server.js';
+import { isSecretName, MASK, redact, redactText } from '../log/redact.js';
+import { childOutline, isSecret, type Outline } from './outline.js';
+import { type KeyPath, spansOf } from './positions.js';
+
+/** The schema has marked most secrets; an option of a plugin whose author forgot is known by its name or its looks. */
+export function maskedValue(entry: EffectiveValue): EffectiveValue {
+  const secret = entry.secret || isHiddenByName(entry.key, isText(entry.value) ? 'text' : typeof entry.value);
+  const show = secret ? hidden : redact;
+  return {
+    ...entry,
+    value: show(entry.value),
+    default: secret ? (isText(entry.default) ? MASK : entry.default) : redact(entry.default),
+    ...(entry.atStart !== undefined && { atStart: show(entry.atStart) }),
+    ...(entry.pending !== undefined && { pending: show(entry.pending) }),
+    secret,
+  };
+}
+
+/** Text below a secret name is a secret; a number only when that is its own name, a yes or no never. */
+function isHiddenByName(key: KeyPath, kind: string): boolean {
+  if (kind === 'text') return isSecretName(key);
+  return kind === 'number' && isSecretName(key.slice(key.lastIndexOf('.') + 1));
+}
+
+const hidden = (value: unknown): unknown => (value === null || value === '' ? value : MASK);
+
+const isText = (value: unknown): boolean =>
+  (typeof value === 'string' && value !== '') || (typeof value === 'object' && value !== null);
+
+/**
+ * A JSON5 text without its secrets: values that the schema marks or whose name gives them away, and whatever in values and
+ * comments looks like one. `{env: …}` and `{file: …}` only name the place of a secret and stay.
+ */
+export function maskedText(text: string, outline: Outline): string {
+  let shown = '';
+  let at = 0;
+  for (const [start, end] of secretSpans(text, outline)) {
+    shown += `${text.slice(at, start)}"${MASK}"`;
+    at = end;
+  }
+  return redactText(shown + text.slice(at));
+}
+
+function secretSpans(text: string, outline: Outline): readonly (readonly [number, number])[] {
+  const spans = [...spansOf(text)]
+    .filter(([key, [start]]) => isHidden(key, text.charAt(start), outline))
+    .map(([, span]) => span)
+    .toSorted(([a], [b]) => a - b);
+  // What lies in another one goes with it.
+  return spans.filter(([start], index) => !spans.slice(0, index).some(([, end]) => start < end));
+}
+
+function isHidden(key: KeyPath, first: string, outline: Outline): boolean {
+  const at = key.split('.').reduce<Outline | undefined>((above, step) => above && childOutline(above, step), outline);
+  if (isSecret(at)) return first !== '{';
+  return isHiddenByName(key, /["'[]/.test(first) ? 'text' : /[-+.\d]/.test(first) ? 'number' : 'other');
+}
