@@ -1,48 +1,54 @@
 import { join } from 'node:path';
-import { PluginHost } from './host/boot.js';
-import { lend } from './host/lent-service.js';
 import { type Clock, systemTimers, type Timers } from './clock.js';
 import { LiveConfiguration } from './config/live.js';
 import type { LoadedConfiguration } from './config/load.js';
+import type { DeliveryTarget } from './contracts/delivery-target.js';
 import { dns } from './contracts/dns.js';
-import { lifecycle } from './contracts/lifecycle.js';
 import { explaining } from './contracts/explaining.js';
-import { pluginsOverview } from './contracts/plugins-overview.js';
+import { lifecycle, type Lifecycle } from './contracts/lifecycle.js';
 import { localDelivery } from './contracts/local-delivery.js';
+import { pluginsOverview } from './contracts/plugins-overview.js';
 import { serverLog } from './contracts/server-log.js';
-import { catalogue, configuration, healthOverview, metricsExposition, reloading } from './contracts/server.js';
-import type { Catalogue, LayerFile, Reloading } from './contracts/server.js';
+import {
+  catalogue,
+  type Catalogue,
+  configuration,
+  healthOverview,
+  type LayerFile,
+  metricsExposition,
+  reloading,
+  type Reloading,
+} from './contracts/server.js';
 import { stallWatch, type StallWatch } from './contracts/stall-watch.js';
 import { submission } from './contracts/submission.js';
-import { openSpool, type FileSpool } from './spool/file-spool.js';
+import { nodeFiles } from './disk/file-layer.js';
+import { watchDataFolder } from './disk/foreign-data.js';
 import { openPluginDns } from './dns/plugin-dns.js';
 import type { Resolver } from './dns/resolver.js';
-import { watchDataFolder } from './disk/foreign-data.js';
-import { HealthRegistry } from './host/health-registry.js';
+import { HealthRegistry, type HealthReport } from './host/health.js';
+import { packageRoot, version } from './host/installation.js';
+import { contextFactory } from './host/plugin-context.js';
+import { PluginFaults } from './host/plugin-faults.js';
+import { PluginHost } from './host/plugin-host.js';
+import { type FollowingInput, PluginFollowing } from './host/plugin-states.js';
+import { Reload } from './host/reload.js';
+import type { FaultSink } from './host/running-plugin.js';
+import { lend, type Service } from './host/service.js';
+import { refuseUnsafeStart, SiteMemory } from './host/site-memory.js';
 import type { Accounts } from './http/accounts.js';
 import { AuditFile, type AuditSink } from './http/audit.js';
 import { createHttpShell, type HttpShell } from './http/shell.js';
-import type { InheritedSockets } from './net/inherited-sockets.js';
-import { packageRoot, version } from './host/installation.js';
 import type { OpenedLog } from './log/log.js';
 import { Metrics } from './metrics/metrics.js';
-import { contextFactory } from './host/plugin-context.js';
-import { PluginFaults } from './host/plugin-faults.js';
-import { PluginFollowing, type FollowingInput } from './host/plugin-following.js';
-import { findByOwner } from './host/recovery.js';
-import { Reload } from './host/reload.js';
-import type { FaultSink } from './host/running-plugin.js';
-import { blame, type StrayError } from './host/stray-errors.js';
-import { ServerLife } from './host/server-life.js';
-import type { Service } from './host/service.js';
-import { SiteMemory } from './host/site-memory.js';
-import { createSmtpEngine, type SmtpEngine } from './smtp/server/engine.js';
+import type { InheritedSockets } from './net/inherited-sockets.js';
 import { PipelineExplaining } from './pipeline/explain.js';
-import { Pipeline } from './pipeline/pipeline.js';
 import { PipelineDelivery } from './pipeline/local-delivery.js';
+import { Pipeline } from './pipeline/pipeline.js';
 import type { HookObserver } from './pipeline/stage-run.js';
 import { PipelineSubmission, type SubmissionInput } from './pipeline/submission.js';
-import { refuseUnsafeStart } from './host/unsafe-start.js';
+import { createSmtpEngine, type SmtpEngine } from './smtp/server/engine.js';
+import { type FileSpool, openSpool } from './spool/file-spool.js';
+import { type FindPlaced, findWherePlaced } from './spool/restoration.js';
 import { placesOf } from './watchdog/plugin-places.js';
 import { unwatched } from './watchdog/unwatched.js';
 import type { Watchdog } from './watchdog/watchdog.js';
@@ -67,7 +73,7 @@ export const coreServices: readonly Service<unknown>[] = [
   pluginsOverview,
 ];
 
-export interface AppInput {
+interface AppInput {
   readonly configuration: LoadedConfiguration;
   /** Reads the configuration again, for a reload. */
   readonly load: (layers?: readonly LayerFile[]) => Promise<LoadedConfiguration>;
@@ -83,7 +89,7 @@ export interface AppInput {
 }
 
 /** What a test puts in the place of the world around the server. */
-export interface TestOverrides {
+interface TestOverrides {
   readonly timers?: Timers;
   /** Answers what plugins ask of the DNS. */
   readonly resolver?: Resolver;
@@ -103,8 +109,6 @@ export interface App {
   readonly plugins: PluginHost;
   readonly configuration: LiveConfiguration;
   readonly reloading: Reloading;
-  /** Takes what nobody caught. */
-  readonly blame: (stray: StrayError) => void;
   /** Opens the listeners: HTTP first, so that an operator can look when mail cannot come in. */
   listen(): Promise<void>;
   /** Stops accepting, lets sessions finish within the configured time, then closes in reverse order. */
@@ -176,7 +180,6 @@ export async function createApp(input: AppInput): Promise<App> {
     plugins,
     configuration: live,
     reloading: reload,
-    blame: (stray) => blame(stray, { ...hosting, host: plugins }),
     listen: () => listenInTurn(http, foreign, smtp),
     close,
   };
@@ -313,5 +316,53 @@ function watchOver(spool: FileSpool, health: HealthRegistry): () => Promise<void
   return async () => {
     clearInterval(probing);
     await spool.close();
+  };
+}
+
+/** From the start of the plugins to the word to stop. */
+class ServerLife implements Lifecycle {
+  readonly started: Promise<void>;
+  readonly #stopping = new AbortController();
+  readonly #clock: Clock;
+  #begin: () => void = () => undefined;
+  /** By `clock.monotonic()`. */
+  #deadline = Infinity;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.started = new Promise((resolve) => (this.#begin = resolve));
+  }
+
+  get stopping(): AbortSignal {
+    return this.#stopping.signal;
+  }
+
+  begin(): void {
+    this.#begin();
+  }
+
+  remainingMs(): number {
+    return Math.max(0, this.#deadline - this.#clock.monotonic());
+  }
+
+  end(graceMs: number): void {
+    this.#deadline = this.#clock.monotonic() + graceMs;
+    this.#stopping.abort();
+  }
+
+  readonly health = (): HealthReport =>
+    this.stopping.aborted ? { status: 'down', why: 'The server is stopping.' } : { status: 'up' };
+}
+
+/** Asks the target that placed a message where it is now; a target that cannot tell leaves messages where it placed them. */
+function findByOwner(targets: { target(name: string): DeliveryTarget | undefined }): FindPlaced {
+  const wherePlaced = findWherePlaced(nodeFiles);
+  const finders = new Map<string | undefined, FindPlaced>();
+  return (placement, content) => {
+    const { owner } = placement;
+    const target = owner === undefined ? undefined : targets.target(owner);
+    const find = finders.get(owner) ?? target?.finder?.() ?? wherePlaced;
+    finders.set(owner, find);
+    return find(placement, content);
   };
 }

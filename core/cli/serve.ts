@@ -1,5 +1,5 @@
 import { inspect } from 'node:util';
-import { StrayErrors } from '../host/stray-errors.js';
+import { StrayErrors } from '../host/uncaught.js';
 import { start, type RunningServer, type StartOptions } from '../main.js';
 import type { CommandEnvironment } from './command.js';
 import { isProblem, sentenceOf } from '../problem.js';
@@ -15,7 +15,7 @@ export async function serve(options: StartOptions, surroundings: CommandEnvironm
   process.on('SIGHUP', () => void reload());
   const strays = followStrays();
   const server = await start(options, surroundings);
-  strays.tellTo(server.app.blame);
+  strays.tellTo((stray) => server.app.plugins.reportUncaught(stray));
   reload = () => reloadBySignal(server, surroundings);
   const signal = await signalled;
   const { shutdownSeconds } = server.app.configuration.current.settings;

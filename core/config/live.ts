@@ -1,7 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Configuration, ConfigurationFile, Difference, EffectiveValue, WatchedCode } from '../contracts/server.js';
-import { codeOf } from '../host/site-code.js';
-import { siteEntry } from '../host/site-entry.js';
+import { codeOf, siteEntry } from '../host/site-files.js';
 import { within } from '../host/time-limit.js';
 import type { HttpSettings } from '../http/options.js';
 import type { Log } from '../log/log.js';

@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import { z } from 'zod';
 import { DnsOptions } from '../dns/system-resolver.js';
 import { HttpOptions } from '../http/options.js';
-import { SitePluginOption } from '../host/site-entry.js';
+import { SitePluginOption } from '../host/site-files.js';
 import { SmtpOptions } from '../smtp/server/options.js';
 import { WatchdogOptions } from '../watchdog/options.js';
 

@@ -4,7 +4,7 @@ import { isOwnLayerEntry, layerFolderName } from '../config/layer-folder.js';
 import { uniqueIdPattern } from './id.js';
 import { ForeignEntries } from './foreign-entries.js';
 import { filesNamed, foreignInFolders, type OwnFolders, whatIsForeignIn } from './foreign-folder.js';
-import type { HealthRegistry } from '../host/health-registry.js';
+import type { HealthRegistry } from '../host/health.js';
 import { keptAnswerNames } from '../http/idempotency.js';
 import type { Log } from '../log/log.js';
 

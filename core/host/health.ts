@@ -1,3 +1,6 @@
+import type { Clock } from '../clock.js';
+import { markOf, runAs } from '../watchdog/running-code.js';
+
 /** State of one component (listener, store, disk, …). `degraded` still works; `down` makes `/health` answer 503. */
 export type HealthState = 'up' | 'degraded' | 'down';
 
@@ -18,4 +21,92 @@ export interface ComponentHealth {
   readonly since: string;
   readonly why: string | null;
   readonly figures?: Readonly<Record<string, number>>;
+}
+
+interface Component {
+  readonly plugin: string;
+  readonly check: HealthCheck;
+  /** What was seen last, and since when. */
+  seen: { readonly status: HealthState; readonly since: string };
+}
+
+const gravity: Readonly<Record<HealthState, number>> = { up: 0, degraded: 1, down: 2 };
+
+/** Every component's health, asked when somebody looks. */
+export class HealthRegistry {
+  readonly #clock: Clock;
+  readonly #started: number;
+  /** By name, in its order. */
+  #components: ReadonlyMap<string, Component> = new Map();
+
+  constructor({ clock }: { readonly clock: Clock }) {
+    this.#clock = clock;
+    this.#started = clock.monotonic();
+  }
+
+  /**
+   * @returns takes the check away again
+   * @throws Error when another check has that name, or this one is no function
+   */
+  check(plugin: string, component: string, check: HealthCheck): () => void {
+    const taken = this.#components.get(component);
+    if (taken !== undefined) {
+      throw new Error(`Health component "${component}" of plugin ${plugin} is already checked by ${taken.plugin}.`);
+    }
+    if (typeof check !== 'function') {
+      throw new Error(`Health component "${component}" of plugin ${plugin}: the check is not a function.`);
+    }
+    const mark = markOf(plugin, `health check ${component}`);
+    const entry: Component = { plugin, check: () => runAs(mark, check), seen: { status: 'up', since: this.#now() } };
+    this.#keep([...this.#components, [component, entry]]);
+    return () => this.#keep([...this.#components].filter(([, other]) => other !== entry));
+  }
+
+  status(): HealthState {
+    let worst: HealthState = 'up';
+    for (const component of this.#components.values()) {
+      const { status } = this.#look(component);
+      if (gravity[status] > gravity[worst]) worst = status;
+    }
+    return worst;
+  }
+
+  uptime(): number {
+    return Math.floor((this.#clock.monotonic() - this.#started) / 1000);
+  }
+
+  components(): Readonly<Record<string, ComponentHealth>> {
+    return Object.fromEntries(Array.from(this.#components, ([name, component]) => [name, this.#look(component)]));
+  }
+
+  #keep(components: readonly (readonly [string, Component])[]): void {
+    this.#components = new Map(components.toSorted(([a], [b]) => (a < b ? -1 : 1)));
+  }
+
+  #look(component: Component): ComponentHealth {
+    const { status, why, figures } = ask(component.check);
+    if (status !== component.seen.status) component.seen = { status, since: this.#now() };
+    const { since } = component.seen;
+    return { status, since, why: status === 'up' ? null : (why ?? null), ...(figures !== undefined && { figures }) };
+  }
+
+  #now(): string {
+    return new Date(this.#clock.now()).toISOString();
+  }
+}
+
+/** A check that fails says nothing about its component: it is not known to work, and not known to be down. */
+function ask(check: HealthCheck): HealthReport {
+  const unknown = (why: string): HealthReport => ({ status: 'degraded', why: `${why}; its state is not known.` });
+  try {
+    const report: HealthReport | Promise<unknown> = check();
+    if (report instanceof Promise)
+      return unknown('The check of this component gave a promise: it has to answer at once');
+    if (Object.hasOwn(gravity, report.status)) return report;
+    return unknown(
+      `The check of this component answered ${JSON.stringify(report.status)}: up, degraded or down are answers`,
+    );
+  } catch {
+    return unknown('The check of this component failed');
+  }
 }

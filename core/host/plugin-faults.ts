@@ -1,7 +1,15 @@
+import { dirname } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../clock.js';
 import type { PluginFault } from '../contracts/plugins-overview.js';
-import type { HealthReport } from './health.js';
 import { redactText } from '../log/redact.js';
+import type { Plugin } from '../plugin.js';
+import { isProblem, isStartError, problem, type Problem, startError, type StartError } from '../problem.js';
+import { kitVersion } from './declaration.js';
+import { placeBelow } from './uncaught.js';
+import type { HealthReport } from './health.js';
+import type { SiteOrigin, UnloadedSite } from './plugin-set.js';
+import type { SiteEntry } from './site-files.js';
 
 /** So many faults within so long make a plugin degraded. */
 const worrying = 3;
@@ -59,4 +67,115 @@ export class PluginFaults {
       why: `It failed ${worrying} times or more in the last five minutes, the last time in ${where}: ${message}`,
     };
   }
+}
+
+/** A plugin of the site that is left out. */
+export interface FailedPlugin {
+  readonly name: string;
+  readonly entry: SiteEntry;
+  readonly where: 'load' | 'setup';
+  /** A sentence for an operator. */
+  readonly why: string;
+  /** ISO 8601. */
+  readonly at: string;
+  readonly kit: string;
+  /** Of the code that failed; undefined when there was none. */
+  readonly fingerprint: string | undefined;
+  /** That it failed with. */
+  readonly options: unknown;
+  readonly cause: unknown;
+}
+
+export const unloadedPlugin = ({ entry, name, fingerprint, why }: UnloadedSite, at: string): FailedPlugin => ({
+  name,
+  entry,
+  where: 'load',
+  why,
+  at,
+  kit: kitVersion,
+  fingerprint,
+  options: undefined,
+  cause: undefined,
+});
+
+export function unstartedPlugin(
+  { name, kit }: Plugin,
+  origin: SiteOrigin,
+  { options, cause, at }: Pick<FailedPlugin, 'options' | 'cause' | 'at'>,
+): FailedPlugin {
+  const { entry, fingerprint } = origin;
+  const sentence = placedSentence(cause, origin);
+  const why = isStartError(cause) ? sentence : `Plugin ${name} could not start: ${sentence}`;
+  return { name, entry, where: 'setup', why, at, kit: String(kit), fingerprint, options, cause };
+}
+
+/** The same failure, since when it is known; undefined when it is new. What is known is no reason to refuse anything. */
+export function knownFailure(known: readonly FailedPlugin[], failure: FailedPlugin): FailedPlugin | undefined {
+  const { name, entry, where, fingerprint, options } = failure;
+  const before = known.find(
+    (one) =>
+      one.name === name &&
+      one.entry.from === entry.from &&
+      one.where === where &&
+      one.fingerprint === fingerprint &&
+      isDeepStrictEqual(one.options, options),
+  );
+  return before && { ...failure, at: before.at };
+}
+
+export const sentenceOf = (error: unknown): string =>
+  redactText(error instanceof Error ? error.message : String(error));
+
+/** With the line of its code where it began, unless it is a sentence of ours. */
+export function placedSentence(error: unknown, origin: Pick<SiteOrigin, 'file'> | undefined): string {
+  const sentence = sentenceOf(error);
+  if (origin === undefined || origin.file === '' || isStartError(error) || isProblem(error)) return sentence;
+  const place = placeBelow(dirname(origin.file), error);
+  return place === undefined ? sentence : `${place}: ${sentence}`;
+}
+
+interface NotStarted {
+  readonly origin?: SiteOrigin;
+  /** Why the server does not run without it. */
+  readonly because?: string;
+}
+
+export function notStarted({ name }: Plugin, error: unknown, { origin, because }: NotStarted = {}): StartError {
+  const first = isStartError(error)
+    ? error.message
+    : `Plugin ${name} could not start: ${placedSentence(error, origin)}`;
+  if (because === undefined) return isStartError(error) ? error : startError(first, error);
+  return startError(`${first.replace(/\.$/, '')}. The server does not start without it: ${because}.`, error);
+}
+
+/** A reload that stops at new options. */
+export function refusedOptions(name: string, cause: unknown): Problem {
+  const sentence = `The plugin ${name} refuses its options: ${sentenceOf(cause)}`;
+  return problem('invalid', {
+    detail: sentence,
+    errors: [{ pointer: `/plugins/${name}`, message: sentence }],
+    cause,
+  });
+}
+
+/** A plugin of the site at which a reload stops. */
+interface RefusedPlugin {
+  readonly name: string;
+  readonly entry: SiteEntry | undefined;
+  /** A sentence that says why. */
+  readonly why: string;
+  /** Whether an older one of it runs. */
+  readonly runs: boolean;
+  readonly cause?: unknown;
+}
+
+/** How our own sentences begin that name the plugin by themselves. */
+const ownName = (name: string): RegExp => new RegExp(`^Plugin ${name}(?:,| could not start:) `);
+
+export function refusedPlugin({ name, entry, why: told, runs, cause }: RefusedPlugin): Problem {
+  const from = entry === undefined ? '' : ` (${entry.from})`;
+  const after = runs ? ' The one that runs goes on.' : '';
+  const why = told.replace(/\.$/, '').replace(ownName(name), '').replace(`Plugin ${name} `, 'it ');
+  const sentence = `${why.startsWith('Site plugin ') ? why : `The plugin ${name}${from} is refused: ${why}`}.${after}`;
+  return problem('invalid', { detail: sentence, errors: [{ pointer: '/sitePlugins', message: sentence }], cause });
 }

@@ -1,16 +1,80 @@
-import type { PluginHost } from './boot.js';
+import type { LiveConfiguration } from '../config/live.js';
 import type { PluginsOverview, PluginState } from '../contracts/plugins-overview.js';
-import type { Deprecations } from './deprecations.js';
-import type { FailedPlugin } from './failed-plugin.js';
-import type { HealthRegistry } from './health-registry.js';
-import type { PluginFaults } from './plugin-faults.js';
-import { kitVersion } from './kit-version.js';
-import { tokensOf } from './plugin-program.js';
-import type { RunningPlugin } from './running-plugin.js';
-import { versionsOf } from './site-modules.js';
+import type { Log } from '../log/log.js';
 import type { Pipeline } from '../pipeline/pipeline.js';
+import { kitVersion } from './declaration.js';
+import type { FailedPlugin, PluginFaults } from './plugin-faults.js';
+import type { HealthRegistry } from './health.js';
+import type { PluginHost } from './plugin-host.js';
+import { tokensOf } from './plugin-set.js';
+import type { RunningPlugin } from './running-plugin.js';
+import { type SiteMemory, StandIns } from './site-memory.js';
+import { versionsOf } from './site-modules.js';
 
-export interface StatesInput {
+export interface FollowingInput {
+  readonly live: LiveConfiguration;
+  readonly host: () => PluginHost;
+  readonly pipeline: Pipeline;
+  readonly health: HealthRegistry;
+  readonly memory: SiteMemory;
+  readonly faults: PluginFaults;
+  readonly log: Log;
+}
+
+/** What the server does as its plugins come and go: who is shadowed, who is stood in for, how they do, what they were. */
+export class PluginFollowing {
+  readonly states: PluginStates;
+  readonly #standIns: StandIns;
+  readonly #deprecations: Deprecations;
+  readonly #input: FollowingInput;
+
+  constructor(input: FollowingInput) {
+    const { pipeline, memory, log } = input;
+    this.#input = input;
+    this.#deprecations = new Deprecations(log);
+    this.#standIns = new StandIns(pipeline, memory);
+    this.states = new PluginStates({ ...input, deprecations: this.#deprecations });
+  }
+
+  /** Verdicts of the plugins that the configuration names are only looked at. */
+  shadow(): void {
+    const { live, pipeline } = this.#input;
+    const { settings, site } = live.current;
+    const whole = [...site].filter(([, { entry }]) => entry.mode === 'shadow').map(([name]) => name);
+    pipeline.shadow([...settings.smtp.shadow, ...whole]);
+  }
+
+  /** To be called in the step in which others come into force. */
+  follow(): void {
+    const { failed, running, site } = this.#input.host().present;
+    this.shadow();
+    this.#standIns.follow(
+      failed,
+      running.map(({ plugin }) => plugin.name),
+    );
+    this.states.follow();
+    for (const { plugin } of running) {
+      if (site.get(plugin.name)?.kitNumber === true) this.#deprecations.note(plugin.name, 'kit-number');
+    }
+  }
+
+  /** Writes down what the plugins of the site are that run; those that failed are remembered as they were. */
+  remember(): Promise<void> {
+    const { host, memory, pipeline } = this.#input;
+    const { running, site, failed } = host().present;
+    const now = running.flatMap(({ plugin: { name, provides } }) => {
+      const origin = site.get(name);
+      if (origin === undefined) return [];
+      const { entry, replaces } = origin;
+      return { name, from: entry.from, replaces, provides: tokensOf(provides), routes: pipeline.hasRoutes(name) };
+    });
+    const names = new Set(now.map(({ name }) => name));
+    const missing = failed.flatMap(({ entry }) => memory.of(entry.from)).filter(({ name }) => !names.has(name));
+    return memory.keep([...now, ...new Map(missing.map((one) => [one.name, one])).values()]);
+  }
+}
+
+interface StatesInput {
   /** They are started behind the overview, which one of them shows. */
   readonly host: () => PluginHost;
   readonly pipeline: Pipeline;
@@ -20,7 +84,7 @@ export interface StatesInput {
 }
 
 /** How the plugins do: on `/pipeline`, and for those of the site in `/health`. */
-export class PluginStates implements PluginsOverview {
+class PluginStates implements PluginsOverview {
   readonly #input: StatesInput;
   #checks = new Map<string, () => void>();
   #known: ReadonlyMap<string, RunningPlugin> = new Map();
@@ -132,3 +196,41 @@ const failedState = ({ name, entry, where, why, at, kit }: FailedPlugin): Plugin
   faults: 1,
   lastFault: { at, where, message: why },
 });
+
+/** What this version of the kit still takes and a later one will not, by a name of ours. */
+const deprecated = {
+  'kit-number': `kit as a whole number; write it as text, with a minor version: kit: '1.0'.`,
+} as const;
+
+type Deprecated = keyof typeof deprecated;
+
+/** Who uses what will go: told in the log once for each plugin, and on its state. */
+class Deprecations {
+  readonly #log: Log;
+  readonly #used = new Map<string, Set<Deprecated>>();
+
+  constructor(log: Log) {
+    this.#log = log;
+  }
+
+  note(plugin: string, what: Deprecated): void {
+    const used = this.#used.get(plugin) ?? new Set();
+    this.#used.set(plugin, used);
+    if (used.has(what)) return;
+    used.add(what);
+    this.#log.warn(
+      { plugin, deprecated: what },
+      `a plugin uses what a later version will not have: ${deprecated[what]}`,
+    );
+  }
+
+  /** A sentence each. */
+  of(plugin: string): readonly string[] {
+    return [...(this.#used.get(plugin) ?? [])].map((what) => deprecated[what]);
+  }
+
+  /** Its code is another one now. */
+  forget(plugin: string): void {
+    this.#used.delete(plugin);
+  }
+}

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { PluginHost } from './boot.js';
+import type { PluginHost } from './plugin-host.js';
 import type { Clock } from '../clock.js';
 import { httpInForce, type LiveConfiguration } from '../config/live.js';
 import type { LoadedConfiguration } from '../config/load.js';
@@ -18,7 +18,7 @@ import type { AuditSink } from '../http/audit.js';
 import { refuseOpenDoor } from '../http/open-door.js';
 import type { HttpShell } from '../http/shell.js';
 import type { Log } from '../log/log.js';
-import type { PluginFollowing } from './plugin-following.js';
+import type { PluginFollowing } from './plugin-states.js';
 import { classOf, isProblem, isStartError, problem } from '../problem.js';
 import { redactText } from '../log/redact.js';
 import type { PreparedSettings, SmtpEngine } from '../smtp/server/engine.js';

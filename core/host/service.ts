@@ -14,8 +14,18 @@ export function service<T>(id: string): Service<T> {
   return Object.freeze({ postern: 'service', id });
 }
 
-export type ServiceType<S> = S extends Service<infer T> ? T : never;
+type ServiceType<S> = S extends Service<infer T> ? T : never;
 
 /** A record of tokens, as in `needs` and `provides`; its values are the services themselves. */
 export type Services = Readonly<Record<string, Service<unknown>>>;
 export type ServiceValues<S extends Services> = { readonly [K in keyof S]: ServiceType<S[K]> };
+
+/** A service that core itself lends. */
+export interface Lent {
+  readonly token: Service<unknown>;
+  readonly value: unknown;
+}
+
+export function lend<T>(token: Service<T>, value: T): Lent {
+  return { token, value };
+}

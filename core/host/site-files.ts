@@ -2,8 +2,51 @@ import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { dirname, extname, join, resolve } from 'node:path';
+import { dirname, extname, join, resolve, sep } from 'node:path';
+import { z } from 'zod';
+import type { WatchedCode } from '../contracts/server.js';
 import { startError } from '../problem.js';
+
+/** How long loading and starting may take, if nothing else is said. */
+const usualStartSeconds = 30;
+
+/** One element of `sitePlugins`. */
+export const SitePluginOption = z.union([
+  z.string().min(1),
+  z.strictObject({
+    from: z
+      .string()
+      .min(1)
+      .describe('A folder or a file (relative to the configuration file), or the name of a package.'),
+    mode: z
+      .enum(['enforce', 'shadow'])
+      .default('enforce')
+      .describe('"shadow": its hooks are asked, and what they answer is only written to the log.'),
+    required: z
+      .boolean()
+      .default(false)
+      .describe('Whether the server does not start without it. Otherwise a plugin that fails is left out.'),
+    startSeconds: z
+      .int()
+      .min(1)
+      .max(600)
+      .default(usualStartSeconds)
+      .describe('How long it may take to load, to start, and to take new options, in seconds.'),
+  }),
+]);
+
+/** A plugin of the site, as the operator names it. */
+export interface SiteEntry {
+  readonly from: string;
+  readonly mode: 'enforce' | 'shadow';
+  readonly required: boolean;
+  readonly startSeconds: number;
+}
+
+export const siteEntry = (option: z.output<typeof SitePluginOption>): SiteEntry =>
+  typeof option === 'string'
+    ? { from: option, mode: 'enforce', required: false, startSeconds: usualStartSeconds }
+    : option;
 
 /** Where the code of a site plugin lies. */
 export interface SitePlace {
@@ -145,4 +188,36 @@ async function relativeImports(file: string, content: Buffer): Promise<readonly 
     }
   }
   return found;
+}
+
+/** The code of the plugins of the site as it is now. Never rejects: what cannot be read is told apart from what can. */
+export async function codeOf(entries: readonly SiteEntry[], folder: string): Promise<WatchedCode> {
+  const folders = new Set<string>();
+  const hash = createHash('sha256');
+  for (const { from } of entries) {
+    try {
+      const { paths, fingerprint } = await filesOf(from, findSitePlugin(from, folder));
+      hash.update(fingerprint);
+      for (const path of paths) folders.add(dirname(path));
+    } catch (error) {
+      hash.update(error instanceof Error ? error.message : String(error));
+      const place = resolve(folder, from);
+      folders.add(dirname(place)).add(place);
+    }
+  }
+  return { folders: [...folders].filter((path) => existsSync(path)), digest: hash.digest('hex') };
+}
+
+const places = new Map<string, string>();
+
+/** Where code of the site was loaded from, folder or file, absolute; with the element of `sitePlugins` that named it. */
+export const sitePlaces = (): ReadonlyMap<string, string> => places;
+
+export function rememberSitePlace({ folder, entry }: SitePlace, from: string): void {
+  places.set(folder === undefined ? entry : `${folder}${sep}`, from);
+}
+
+/** The element of `sitePlugins` that the file belongs to. */
+export function sitePlaceOf(file: string): string | undefined {
+  return [...places].find(([place]) => (place.endsWith(sep) ? file.startsWith(place) : file === place))?.[1];
 }

@@ -1,43 +1,21 @@
 import { basename, dirname, extname } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { sentenceOf } from './plugin-refusal.js';
-import { kitComplaint, kitVersion } from './kit-version.js';
-import { declarationComplaints } from './declaration.js';
-import { placeBelow } from './error-place.js';
+import { sentenceOf } from './plugin-faults.js';
+import { declarationComplaints, kitComplaint, kitVersion } from './declaration.js';
+import { placeBelow } from './uncaught.js';
 import { isPlugin, type Plugin } from '../plugin.js';
-
-import type { SiteEntry } from './site-entry.js';
-import { filesOf, findSitePlugin, type SiteFiles, type SitePlace } from './site-files.js';
+import type { LoadedSite, SiteModule, UnloadedSite } from './plugin-set.js';
+import {
+  filesOf,
+  findSitePlugin,
+  rememberSitePlace,
+  type SiteEntry,
+  type SiteFiles,
+  type SitePlace,
+} from './site-files.js';
 import { importVersion } from './site-modules.js';
-import { rememberSitePlace } from './site-places.js';
 import { isStartError, startError } from '../problem.js';
 import { within } from './time-limit.js';
-
-/** The code behind one element of `sitePlugins`. */
-export interface SiteModule {
-  readonly entry: SiteEntry;
-  readonly place: SitePlace;
-  /** Differs when a file of it does. */
-  readonly fingerprint: string;
-  /** What it exports; at least one. */
-  readonly plugins: readonly Plugin[];
-}
-
-/** One that could not be loaded. */
-export interface UnloadedSite {
-  readonly entry: SiteEntry;
-  /** What it is called as long as its code does not say: the last part of its path. */
-  readonly name: string;
-  /** Undefined when it cannot even be found. */
-  readonly fingerprint: string | undefined;
-  /** A sentence for an operator. */
-  readonly why: string;
-}
-
-export interface LoadedSite {
-  readonly modules: readonly SiteModule[];
-  readonly unloaded: readonly UnloadedSite[];
-}
 
 /** Loads the plugins of the site; one that cannot be loaded does not keep the others from it. */
 export async function loadSitePlugins(entries: readonly SiteEntry[], folder: string): Promise<LoadedSite> {

@@ -8,7 +8,7 @@ import { packageRoot } from '../../core/host/installation.js';
 import { configure, type StartOptions } from '../../core/main.js';
 import type { CommandEnvironment } from '../../core/cli/command.js';
 import { readTlsMaterial } from '../../core/net/tls-material.js';
-import { orderOfStart } from '../../core/host/boot-order.js';
+import { orderOfStart } from '../../core/host/plugin-set.js';
 import { isProblem, isStartError, startError } from '../../core/problem.js';
 
 /**

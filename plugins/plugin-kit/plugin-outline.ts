@@ -1,6 +1,6 @@
 import type { App } from '../../core/app.js';
 import type { Plugin } from '../../core/plugin.js';
-import { tokensOf } from '../../core/host/plugin-program.js';
+import { tokensOf } from '../../core/host/plugin-set.js';
 import type { HookDescription } from '../../core/pipeline/hook.js';
 
 /** One plugin of a server, as `postern plugin check` and `list` show it. */

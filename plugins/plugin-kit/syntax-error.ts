@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { placeBelow } from '../../core/host/error-place.js';
+import { placeBelow } from '../../core/host/uncaught.js';
 
 /**
  * Where code cannot be parsed, as `index.js:12`. The error that `import` gives does not say; the one that ends a process

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { pino } from 'pino';
-import { lend, type Lent } from '../../core/host/lent-service.js';
+import { lend, type Lent } from '../../core/host/service.js';
 import { type Clock, systemTimers } from '../../core/clock.js';
 import { lifecycle } from '../../core/contracts/lifecycle.js';
 import { serverLog } from '../../core/contracts/server-log.js';
@@ -8,7 +8,7 @@ import { stallWatch } from '../../core/contracts/stall-watch.js';
 import { catalogue, configuration, healthOverview, metricsExposition, reloading } from '../../core/contracts/server.js';
 import type { Configuration, EffectiveValue, Reloading } from '../../core/contracts/server.js';
 import { type OpenedLog, openLog } from '../../core/log/log.js';
-import { HealthRegistry } from '../../core/host/health-registry.js';
+import { HealthRegistry } from '../../core/host/health.js';
 import { parseAddress } from '../../core/mime/address.js';
 import { contextFactory } from '../../core/host/plugin-context.js';
 import type { Plugin } from '../../core/plugin.js';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LiveConfiguration } from '../../../core/config/live.js';
 import { loadConfiguration } from '../../../core/config/load.js';
-import { supplyOf } from '../../../core/host/plugin-supply.js';
+import { supplyOf } from '../../../core/host/plugin-set.js';
 import { recordingLog, type LogLine } from '../smtp/server/test-engine.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 

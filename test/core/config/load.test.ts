@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { z } from 'zod';
 import { loadConfiguration, type Overrides } from '../../../core/config/load.js';
-import { supplyOf } from '../../../core/host/plugin-supply.js';
+import { supplyOf } from '../../../core/host/plugin-set.js';
 import { secret } from '../../../core/config/outline.js';
 import type { LayerFile } from '../../../core/contracts/server.js';
 import { definePlugin } from '../../../core/plugin.js';

@@ -6,7 +6,7 @@ import { describe, test, type TestContext } from 'node:test';
 import { pino } from 'pino';
 import { watchDataFolder } from '../../../core/disk/foreign-data.js';
 import { foreignInFolders } from '../../../core/disk/foreign-folder.js';
-import { HealthRegistry } from '../../../core/host/health-registry.js';
+import { HealthRegistry } from '../../../core/host/health.js';
 import { HandClock } from '../../support/hand-clock.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { until } from '../../support/until.js';

@@ -1,6 +1,6 @@
 import { systemClock } from '../../../core/clock.js';
-import { PluginHost, type HostInput } from '../../../core/host/boot.js';
-import type { Program, SiteOrigin } from '../../../core/host/plugin-program.js';
+import { type HostInput, PluginHost } from '../../../core/host/plugin-host.js';
+import type { Program, SiteOrigin } from '../../../core/host/plugin-set.js';
 import type { Log } from '../../../core/log/log.js';
 import type { Plugin, PluginContext } from '../../../core/plugin.js';
 

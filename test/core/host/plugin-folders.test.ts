@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { PluginFolders } from '../../../core/host/plugin-folders.js';
+import { PluginFolders } from '../../../core/host/plugin-context.js';
 import { startInProcess } from '../../support/in-process-server.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 

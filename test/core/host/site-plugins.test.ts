@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { suite, test, type TestContext } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import type { Plugin } from '../../../core/plugin.js';
-import { siteEntry } from '../../../core/host/site-entry.js';
+import { siteEntry } from '../../../core/host/site-files.js';
 import { loadSitePlugin, loadSitePlugins } from '../../../core/host/site-plugins.js';
 import { isStartError } from '../../../core/problem.js';
 import { projectRoot } from '../../support/project.js';

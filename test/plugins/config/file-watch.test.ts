@@ -4,8 +4,7 @@ import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { pino } from 'pino';
 import { FileWatch } from '../../../plugins/config/file-watch.js';
-import { codeOf } from '../../../core/host/site-code.js';
-import { siteEntry } from '../../../core/host/site-entry.js';
+import { codeOf, siteEntry } from '../../../core/host/site-files.js';
 import { within } from '../../../core/host/time-limit.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 

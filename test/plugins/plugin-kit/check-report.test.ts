@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { reportText } from '../../../plugins/plugin-kit/check-plugin.js';
 import { declarationComplaints } from '../../../core/host/declaration.js';
-import { placeBelow, reasonOf } from '../../../core/host/error-place.js';
+import { placeBelow, reasonOf } from '../../../core/host/uncaught.js';
 import { definePlugin } from '../../../core/plugin.js';
 import { projectRoot } from '../../support/project.js';
 import { startError } from '../../../core/problem.js';

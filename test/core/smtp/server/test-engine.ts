@@ -4,7 +4,7 @@ import { buffer } from 'node:stream/consumers';
 import { type Clock, systemClock } from '../../../../core/clock.js';
 import { openSpool } from '../../../../core/spool/file-spool.js';
 import type { Spool } from '../../../../core/spool/spool.js';
-import { HealthRegistry } from '../../../../core/host/health-registry.js';
+import { HealthRegistry } from '../../../../core/host/health.js';
 import type { Log } from '../../../../core/log/log.js';
 import { Metrics } from '../../../../core/metrics/metrics.js';
 import type { Chain, Decision, DeliveryResult } from '../../../../core/pipeline/chain.js';

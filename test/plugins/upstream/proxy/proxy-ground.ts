@@ -1,4 +1,4 @@
-import { lend, type Lent } from '../../../../core/host/lent-service.js';
+import { lend, type Lent } from '../../../../core/host/service.js';
 import { systemClock } from '../../../../core/clock.js';
 import { relayQueue, type RelayQueue } from '../../../../core/contracts/relay-queue.js';
 import type { ListenerMode } from '../../../../core/pipeline/transaction.js';

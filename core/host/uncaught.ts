@@ -2,7 +2,47 @@ import { realpathSync } from 'node:fs';
 import { join, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { packageRoot } from './installation.js';
-import { sitePlaceOf } from './site-places.js';
+import { sitePlaceOf, sitePlaces } from './site-files.js';
+
+/** What nobody caught. */
+export interface StrayError {
+  readonly error: unknown;
+  readonly origin: StrayOrigin;
+  /** The element of `sitePlugins` whose code it passed; undefined when its stack names none. */
+  readonly from: string | undefined;
+}
+
+/** As `process` tells it. */
+type StrayOrigin = 'uncaughtException' | 'unhandledRejection';
+
+/** So many are kept before there is somebody to tell. */
+const mostKept = 100;
+
+/**
+ * Errors that nobody catches: a plugin throws in a callback of its own, or lets go of a promise that rejects. They end a process
+ * of Node.js; here they end it when it may have been our own code that they cut short.
+ */
+export class StrayErrors {
+  #tell: ((stray: StrayError) => void) | undefined;
+  readonly #kept: StrayError[] = [];
+
+  /** Whether the server goes on. A promise cuts nobody short; nor does what was thrown in a callback that is not ours. */
+  take(error: unknown, origin: StrayOrigin): boolean {
+    const frames = framesOf(error);
+    const isOurs = origin === 'uncaughtException' && isOurCode(frames.at(-1) ?? '');
+    if (sitePlaces().size === 0 || isOurs) return false;
+    const stray = { error, origin, from: frames.map(sitePlaceOf).find((from) => from !== undefined) };
+    if (this.#tell !== undefined) this.#tell(stray);
+    else if (this.#kept.length < mostKept) this.#kept.push(stray);
+    return true;
+  }
+
+  /** From now on they are told, the first of all those that came before. */
+  tellTo(tell: (stray: StrayError) => void): void {
+    this.#tell = tell;
+    for (const stray of this.#kept.splice(0)) tell(stray);
+  }
+}
 
 /**
  * Where below that folder an error began, as `index.js:12:9`: the innermost of its frames, or of those of its causes, that
@@ -31,13 +71,13 @@ function stacksOf(error: unknown): readonly string[] {
 }
 
 /** The files that an error passed, the innermost first; absolute. */
-export function framesOf(error: unknown): readonly string[] {
+function framesOf(error: unknown): readonly string[] {
   const stack = error instanceof Error ? (error.stack ?? '') : '';
   return [...stack.matchAll(framePattern)].map(([, url = '']) => pathOf(url));
 }
 
 /** Whether a file is of this installation, the packages that it brings among it, and not of a plugin of the site. */
-export function isOurCode(path: string): boolean {
+function isOurCode(path: string): boolean {
   if (sitePlaceOf(path) !== undefined) return false;
   const packages = `${sep}node_modules${sep}`;
   const at = packageRoot.lastIndexOf(packages);

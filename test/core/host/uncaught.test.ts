@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { join, sep } from 'node:path';
 import { test } from 'node:test';
-import { StrayErrors, type StrayError } from '../../../core/host/stray-errors.js';
+import { type StrayError, StrayErrors } from '../../../core/host/uncaught.js';
 import { packageRoot } from '../../../core/host/installation.js';
-import { rememberSitePlace } from '../../../core/host/site-places.js';
+import { rememberSitePlace } from '../../../core/host/site-files.js';
 
 const ours = join(packageRoot, 'dist', 'core', 'http', 'server.js');
 const packages = join(packageRoot, 'node_modules', 'koa', 'lib', 'application.js');

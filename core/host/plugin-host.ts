@@ -1,19 +1,33 @@
-import { bootOrder, missingService, withoutMissing } from './boot-order.js';
+import { setImmediate } from 'node:timers/promises';
 import type { Clock } from '../clock.js';
 import type { Difference } from '../contracts/server.js';
-import { knownFailure, unloadedPlugin, unstartedPlugin, type FailedPlugin } from './failed-plugin.js';
-import type { Lent } from './lent-service.js';
-import { giveOptions } from './new-options.js';
+import type { Log } from '../log/log.js';
 import type { Plugin } from '../plugin.js';
-import { planPlugins, pluginDifferences, type PluginPlan } from './plugin-plan.js';
-import { describePlugin, indispensable, tokensOf, type Program } from './plugin-program.js';
-import { notStarted, placedSentence, refusedOptions, refusedPlugin } from './plugin-refusal.js';
-import { exchanged, type PresentPlugins } from './present-plugins.js';
-import { setUpPlugin, type SetupInput } from './plugin-setup.js';
 import { isStartError, problem } from '../problem.js';
-import type { RunningPlugin } from './running-plugin.js';
-import type { Service } from './service.js';
-import { SettlingPlugins } from './settling-plugins.js';
+import {
+  type FailedPlugin,
+  knownFailure,
+  notStarted,
+  placedSentence,
+  refusedOptions,
+  refusedPlugin,
+  unloadedPlugin,
+  unstartedPlugin,
+} from './plugin-faults.js';
+import type { Lent, Service, Services } from './service.js';
+import { exchanged, planPlugins, pluginDifferences, type PluginPlan, type PresentPlugins } from './plugin-plan.js';
+import {
+  bootOrder,
+  describePlugin,
+  indispensable,
+  missingService,
+  type Program,
+  tokensOf,
+  withoutMissing,
+} from './plugin-set.js';
+import { type ContextFactory, type FaultSink, RunningPlugin } from './running-plugin.js';
+import type { StrayError } from './uncaught.js';
+import { within } from './time-limit.js';
 
 export interface HostInput extends SetupInput {
   readonly program: Program;
@@ -26,7 +40,7 @@ export interface HostInput extends SetupInput {
 }
 
 /** What a reload did to the plugins; it may be taken back until it is committed. */
-export interface PluginChange {
+interface PluginChange {
   /** Lets go of those that have left, as soon as nothing of them is under way. */
   commit(): void;
   undo(): Promise<void>;
@@ -126,6 +140,20 @@ export class PluginHost {
       throw error;
     }
     return { commit: () => void this.#settling.letGo(plan.leaving), undo: takeBack };
+  }
+
+  /** Counts an uncaught error as a fault of the plugin that it came from, and logs it. */
+  reportUncaught({ error, origin, from }: StrayError): void {
+    const { log, failed } = this.#input;
+    const { program, failed: missing } = this.#present;
+    const known = [...program.site].find(([, { entry }]) => entry.from === from)?.[0];
+    const plugin = known ?? missing.find(({ entry }) => entry.from === from)?.name;
+    const where = origin === 'unhandledRejection' ? 'a promise that nobody awaits' : 'a callback of its own';
+    if (plugin !== undefined) failed?.(plugin, where, error);
+    log.error(
+      { plugin, from, where, err: error },
+      'nobody caught an error of a plugin of the site; the server goes on',
+    );
   }
 
   /** The plugins in their order, with what each needs and provides: printed by `--verbose`. */
@@ -286,5 +314,137 @@ export class PluginHost {
     } catch (error) {
       this.#input.log.error({ err: error }, 'a plugin could not go back to what it was');
     }
+  }
+}
+
+interface SetupInput {
+  readonly contextOf: ContextFactory;
+  readonly log: Log;
+  readonly failed?: FaultSink;
+}
+
+/**
+ * Runs the `setup` of a plugin with its options and the services that it is lent. One of the site may not take longer than its
+ * entry says. When it fails, everything it had opened is released.
+ */
+async function setUpPlugin(
+  plugin: Plugin,
+  { options, site }: Pick<Program, 'options' | 'site'>,
+  services: ReadonlyMap<string, unknown>,
+  { contextOf, log, failed }: SetupInput,
+): Promise<RunningPlugin> {
+  const { name, needs, uses } = plugin;
+  const lacking = tokensOf(needs).find((id) => !services.has(id));
+  if (lacking !== undefined) throw new Error(`it needs ${lacking}, whose plugin has failed`);
+  const running = new RunningPlugin(plugin, log, failed);
+  const ready = running.setup(contextOf, { ...lentTo(uses, services), ...lentTo(needs, services) }, options.get(name));
+  const seconds = site.get(name)?.entry.startSeconds;
+  if (seconds === undefined) await ready;
+  else {
+    await within(seconds * 1000, ready, `it has not started after ${seconds} s`).catch((error: unknown) => {
+      void running.stop();
+      throw error;
+    });
+  }
+  return running;
+}
+
+function lentTo(services: Services, all: ReadonlyMap<string, unknown>): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(Object.entries(services).map(([key, { id }]) => [key, all.get(id)]));
+}
+
+/**
+ * Gives a running plugin other options, and returns the way back. One of the site may not take longer than its entry says; when
+ * it takes them all the same, it gets the old ones behind them.
+ *
+ * @throws Problem `invalid` that names the plugin
+ */
+async function giveOptions(
+  running: RunningPlugin,
+  { options, site }: Pick<Program, 'options' | 'site'>,
+  log: Log,
+): Promise<() => Promise<void>> {
+  const { options: old, reconfigure } = running;
+  const { name } = running.plugin;
+  const seconds = site.get(name)?.entry.startSeconds;
+  let underWay = false;
+  const give = async (given: unknown): Promise<void> => {
+    if (reconfigure === undefined) return;
+    underWay = true;
+    const taken = reconfigure(given).finally(() => (underWay = false));
+    if (seconds === undefined) await taken;
+    else await within(seconds * 1000, taken, `it has not taken them after ${seconds} s`);
+  };
+  try {
+    await give(options.get(name));
+  } catch (error) {
+    if (underWay)
+      give(old).catch((err: unknown) =>
+        log.error({ plugin: name, err }, 'a plugin keeps options that were taken back'),
+      );
+    throw refusedOptions(name, error);
+  }
+  return () => give(old);
+}
+
+/** How long those that have left are kept for what began with them. */
+const mostSettlingMs = 10 * 60_000;
+/** How long a plugin may take to release what it holds. */
+const mostReleasingMs = 10_000;
+
+interface SettlingInput {
+  readonly log: Log;
+  /** Resolves when nothing that began before it was called is under way. */
+  readonly settled: () => Promise<void>;
+}
+
+/** Plugins that are out of force and may still be asked, by sessions that began with them. */
+class SettlingPlugins {
+  readonly #input: SettlingInput;
+  readonly #settling = new Set<RunningPlugin>();
+  #end: () => void = () => undefined;
+  readonly #ended = new Promise<void>((resolve) => (this.#end = resolve));
+
+  constructor(input: SettlingInput) {
+    this.#input = input;
+  }
+
+  /** Closes them behind all that began with them. */
+  async letGo(leaving: readonly RunningPlugin[]): Promise<void> {
+    if (leaving.length === 0) return;
+    for (const running of leaving) this.#settling.add(running);
+    try {
+      const idle = Promise.race([this.#idle(leaving), this.#ended]);
+      await within(mostSettlingMs, idle, 'something that began with them still runs');
+    } catch (error) {
+      const plugins = leaving.map(({ plugin }) => plugin.name);
+      this.#input.log.warn({ plugins, err: error }, 'plugins that were replaced are closed all the same');
+    }
+    for (const running of leaving.toReversed()) {
+      await this.discard(running);
+      this.#settling.delete(running);
+    }
+  }
+
+  /** Nobody waits for ever for a plugin of the site to let go. */
+  async discard(running: RunningPlugin): Promise<void> {
+    try {
+      await within(mostReleasingMs, running.stop(), 'it has not released what it holds');
+    } catch (error) {
+      this.#input.log.error({ plugin: running.plugin.name, err: error }, 'a plugin does not come to its end');
+    }
+  }
+
+  /** The server ends: nobody will ask them any more. */
+  async stop(): Promise<void> {
+    this.#end();
+    for (const running of [...this.#settling].toReversed()) await this.discard(running);
+  }
+
+  async #idle(leaving: readonly RunningPlugin[]): Promise<void> {
+    await this.#input.settled();
+    for (const running of leaving) await running.idle();
+    // Watchers are told a turn later.
+    await setImmediate();
   }
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { kitComplaint } from '../../../core/host/kit-version.js';
+import { kitComplaint } from '../../../core/host/declaration.js';
 
 const range = { oldest: '1.2', newest: '2.3' };
 

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { HealthRegistry } from '../../../core/host/health-registry.js';
-import type { HealthReport } from '../../../core/host/health.js';
+import { HealthRegistry, type HealthReport } from '../../../core/host/health.js';
 
 function registry(): { readonly health: HealthRegistry; readonly turn: (ms: number) => void } {
   let now = Date.UTC(2026, 10, 21, 12);

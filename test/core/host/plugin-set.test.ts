@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { supplyOf } from '../../../core/host/plugin-supply.js';
+import { supplyOf } from '../../../core/host/plugin-set.js';
 import { definePlugin } from '../../../core/plugin.js';
-import { siteEntry } from '../../../core/host/site-entry.js';
+import { siteEntry } from '../../../core/host/site-files.js';
 
 const plugin = (name: string) => definePlugin({ name, setup() {} });
 const builtIns = [plugin('users'), plugin('store')];

@@ -1,0 +1,249 @@
+import type { Plugin } from '../plugin.js';
+import { startError, type StartError } from '../problem.js';
+import type { Service, Services } from './service.js';
+import type { SiteEntry, SitePlace } from './site-files.js';
+
+/** Where a plugin of the site comes from. */
+export interface SiteOrigin {
+  readonly entry: SiteEntry;
+  /** Of the module that exports it; empty for a plugin that a test drives. */
+  readonly file: string;
+  readonly fingerprint: string;
+  /** Whether it takes the place of one that comes with the server. */
+  readonly replaces: boolean;
+  /** Its declaration says its kit as a whole number, as declarations did once. */
+  readonly kitNumber: boolean;
+}
+
+/** The plugins that a configuration wants to run. */
+export interface Program {
+  /** Those that are switched on, built-in and of the site. */
+  readonly plugins: readonly Plugin[];
+  /** Checked options of each. */
+  readonly options: ReadonlyMap<string, unknown>;
+  /** Those of the site, by name. */
+  readonly site: ReadonlyMap<string, SiteOrigin>;
+  /** Elements of `sitePlugins` whose code could not be loaded. */
+  readonly unloaded: readonly UnloadedSite[];
+}
+
+export const tokensOf = (services: Services): readonly string[] => Object.values(services).map(({ id }) => id);
+
+/** Ids of the services that it is given. */
+export const takenBy = ({ needs, uses }: Plugin): readonly string[] => [...tokensOf(needs), ...tokensOf(uses)];
+
+/** What is known of a plugin that may have to be left out. */
+interface Dispensable {
+  readonly name: string;
+  readonly required: boolean;
+  readonly replaces: boolean;
+  /** Ids of the services that it provides. */
+  readonly provides: readonly string[];
+}
+
+/** Why the server must not run without it, as the end of a sentence; undefined when it may be left out. */
+export function indispensable(
+  { name, required, replaces, provides }: Dispensable,
+  { plugins, site }: Pick<Program, 'plugins' | 'site'>,
+): string | undefined {
+  if (required) return 'it is marked as required';
+  if (replaces) return `it takes the place of the built-in plugin ${name}, which must not come back unasked`;
+  for (const builtIn of plugins.filter((plugin) => !site.has(plugin.name))) {
+    const held = takenBy(builtIn).find((token) => provides.includes(token));
+    if (held !== undefined) return `the plugin ${builtIn.name} uses the service ${held}, which it provides`;
+  }
+  return undefined;
+}
+
+/** One line: what it needs, uses and provides. */
+export function describePlugin({ name, needs, uses, provides }: Plugin): string {
+  const list = (word: string, services: Services) => {
+    const ids = tokensOf(services);
+    return ids.length === 0 ? '' : `  ${word} ${ids.join(', ')}`;
+  };
+  return `${name}${list('needs', needs)}${list('uses', uses)}${list('provides', provides)}`;
+}
+
+/** The code behind one element of `sitePlugins`. */
+export interface SiteModule {
+  readonly entry: SiteEntry;
+  readonly place: SitePlace;
+  /** Differs when a file of it does. */
+  readonly fingerprint: string;
+  /** What it exports; at least one. */
+  readonly plugins: readonly Plugin[];
+}
+
+/** One that could not be loaded. */
+export interface UnloadedSite {
+  readonly entry: SiteEntry;
+  /** What it is called as long as its code does not say: the last part of its path. */
+  readonly name: string;
+  /** Undefined when it cannot even be found. */
+  readonly fingerprint: string | undefined;
+  /** A sentence for an operator. */
+  readonly why: string;
+}
+
+export interface LoadedSite {
+  readonly modules: readonly SiteModule[];
+  readonly unloaded: readonly UnloadedSite[];
+}
+
+/** All plugins that there are, whether or not they are switched on. */
+export type PluginSupply = Omit<Program, 'options'>;
+
+/**
+ * A plugin of the site takes the place of a built-in one of the same name. One that provides what a built-in would leaves that in its
+ * other form, if it has one.
+ *
+ * @throws start error when two of the site have one name, or one takes a place in which it would do nothing
+ */
+export function supplyOf(builtIns: readonly Plugin[], { modules, unloaded }: LoadedSite): PluginSupply {
+  const site = new Map<string, SiteOrigin>();
+  for (const { entry, place, fingerprint, plugins } of modules) {
+    for (const { name, kit } of plugins) {
+      const replaces = builtIns.some((builtIn) => builtIn.name === name);
+      const present = site.get(name);
+      if (present !== undefined) throw twice(name, present.entry.from, entry.from);
+      if (replaces && entry.mode === 'shadow') throw idle(name, entry.from);
+      const kitNumber = typeof kit === 'number';
+      site.set(name, { entry, file: place.entry, fingerprint, replaces, kitNumber });
+    }
+  }
+  const sites = modules.flatMap(({ plugins }) => plugins);
+  const provided = new Set(sites.flatMap(({ provides }) => tokensOf(provides)));
+  const kept = builtIns
+    .filter(({ name }) => !site.has(name))
+    .map((builtIn) =>
+      tokensOf(builtIn.provides).some((token) => provided.has(token)) ? (builtIn.whenProvided ?? builtIn) : builtIn,
+    );
+  return { plugins: [...kept, ...sites], site, unloaded };
+}
+
+function twice(name: string, first: string, second: string): StartError {
+  if (first !== second) {
+    return startError(`${first} and ${second} both bring a plugin called ${name}: a plugin's name must be its own.`);
+  }
+  return startError(`sitePlugins names ${first} twice, or ${first} brings two plugins called ${name}: leave one out.`);
+}
+
+const idle = (name: string, from: string): StartError =>
+  startError(
+    `${from} takes the place of the built-in plugin ${name}, and in shadow nobody would do its work: give it another name to try it, or mode: "enforce".`,
+  );
+
+/** Plugins in the order in which they can start: whoever provides a service stands in front of whoever needs it. */
+export function bootOrder(plugins: readonly Plugin[], coreServices: readonly Service<unknown>[]): readonly Plugin[] {
+  refuseDuplicates(plugins);
+  const providers = providersOf(plugins, coreServices);
+  refuseMissing(plugins, providers);
+  return sort(plugins, providers);
+}
+
+/**
+ * The order in which a start would take the plugins of the program.
+ *
+ * @throws start error for what would stop that start
+ */
+export function orderOfStart(program: Program, coreServices: readonly Service<unknown>[]): readonly Plugin[] {
+  const { plugins, site } = program;
+  const mayMiss = ({ name, provides }: Plugin): boolean => {
+    const origin = site.get(name);
+    if (origin === undefined) return false;
+    const { entry, replaces } = origin;
+    const known = { name, required: entry.required, replaces, provides: tokensOf(provides) };
+    return indispensable(known, program) === undefined;
+  };
+  return bootOrder(
+    withoutMissing(plugins, coreServices, mayMiss, () => undefined),
+    coreServices,
+  );
+}
+
+/**
+ * Leaves out those that may be left out and need what nobody provides, and whoever needs them; `missing` is told each with the
+ * service.
+ */
+export function withoutMissing(
+  plugins: readonly Plugin[],
+  coreServices: readonly Service<unknown>[],
+  mayMiss: (plugin: Plugin) => boolean,
+  missing: (plugin: Plugin, service: string) => void,
+): readonly Plugin[] {
+  const provided = new Set(
+    [...coreServices, ...plugins.flatMap(({ provides }) => tokens(provides))].map(({ id }) => id),
+  );
+  const lacking = plugins.filter(
+    (plugin) => mayMiss(plugin) && tokens(plugin.needs).some((token) => !provided.has(token.id)),
+  );
+  if (lacking.length === 0) return plugins;
+  for (const plugin of lacking) {
+    missing(plugin, tokens(plugin.needs).find((token) => !provided.has(token.id))?.id ?? '');
+  }
+  const others = plugins.filter((plugin) => !lacking.includes(plugin));
+  return withoutMissing(others, coreServices, mayMiss, missing);
+}
+
+export const missingService = ({ name }: Plugin, service: string): StartError =>
+  startError(`Plugin ${name} needs ${service}, and no plugin that is switched on provides it.`);
+
+type Providers = ReadonlyMap<string, Plugin | 'core'>;
+
+const tokens = (services: Services): readonly Service<unknown>[] => Object.values(services);
+
+function refuseDuplicates(plugins: readonly Plugin[]): void {
+  const seen = new Set<string>();
+  for (const { name } of plugins) {
+    if (seen.has(name)) throw startError(`Two plugins are called ${name}: a plugin's name must be its own.`);
+    seen.add(name);
+  }
+}
+
+function providersOf(plugins: readonly Plugin[], coreServices: readonly Service<unknown>[]): Providers {
+  const providers = new Map<string, Plugin | 'core'>(coreServices.map((token) => [token.id, 'core']));
+  for (const plugin of plugins) {
+    for (const token of tokens(plugin.provides)) {
+      const other = providers.get(token.id);
+      if (other !== undefined) {
+        const name = other === 'core' ? 'the server itself' : `plugin ${other.name}`;
+        throw startError(`Plugin ${plugin.name} provides ${token.id}, which ${name} provides already: switch one off.`);
+      }
+      providers.set(token.id, plugin);
+    }
+  }
+  return providers;
+}
+
+function refuseMissing(plugins: readonly Plugin[], providers: Providers): void {
+  for (const plugin of plugins) {
+    const missing = tokens(plugin.needs).find((token) => !providers.has(token.id));
+    if (missing !== undefined) {
+      throw missingService(plugin, missing.id);
+    }
+  }
+}
+
+/** Depth first, in the given order, so that the result is stable. */
+function sort(plugins: readonly Plugin[], providers: Providers): readonly Plugin[] {
+  const ordered: Plugin[] = [];
+  const path: Plugin[] = [];
+
+  function visit(plugin: Plugin): void {
+    if (ordered.includes(plugin)) return;
+    if (path.includes(plugin)) {
+      const cycle = [...path.slice(path.indexOf(plugin)), plugin].map(({ name }) => name);
+      throw startError(`Plugins need each other in a circle: ${cycle.join(' → ')}.`);
+    }
+    path.push(plugin);
+    for (const token of [...tokens(plugin.needs), ...tokens(plugin.uses)]) {
+      const provider = providers.get(token.id);
+      if (provider !== undefined && provider !== 'core') visit(provider);
+    }
+    path.pop();
+    ordered.push(plugin);
+  }
+
+  for (const plugin of plugins) visit(plugin);
+  return ordered;
+}
