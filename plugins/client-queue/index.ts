@@ -10,23 +10,19 @@ import { watchFolder } from '../../core/disk/foreign-folder.js';
 import { definePlugin, type PluginContext } from '../../core/plugin.js';
 import { parseNetworks } from '../../core/net/networks.js';
 import { isOwnUpload } from './case/upload-shelf.js';
-import { clientSite } from './http/client-site.js';
+import { clientSite } from './http/queue-site.js';
 import { openDestinationControls } from './delivery/destination-controls.js';
 import { MailFinder } from './delivery/mail-finder.js';
 import { dkimCheck, queueCheck, resolverCheck } from './doctor-checks.js';
 import { ClientQueueOptions, type ClientQueueSettings } from './options.js';
-import { Outbound } from './delivery/outbound.js';
-import { OutboundSettings } from './delivery/outbound-settings.js';
+import { Outbound, OutboundSettings } from './delivery/outbound.js';
 import { queueCommand } from './queue-command.js';
 import { openInTime } from './queue/opening-queue.js';
 import { openRelayQueue, type OpenedRelayQueue, type QueueBounds } from './queue/open-relay-queue.js';
-import { PolicedFinder } from './mta-sts/policed-finder.js';
-import { StsPolicies } from './mta-sts/sts-policies.js';
+import { PolicedFinder, StsPolicies } from './mta-sts/sts-policies.js';
 import { NextHops } from './delivery/next-hops.js';
-import { explainRelay } from './delivery/relay-explanation.js';
-import { relayHook, relayTarget } from './delivery/relay-hook.js';
+import { explainRelay, relayHook, relayTarget, toldOutcome } from './delivery/relay-hook.js';
 import { queueTargets } from './delivery/relay-target.js';
-import { toldOutcome } from './delivery/told-outcome.js';
 import { clientEndpoints } from './http/routes.js';
 
 /** Mail that is due later than the longest pause was given its time by a clock that went wrong; never less than this is longest. */

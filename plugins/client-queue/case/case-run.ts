@@ -1,16 +1,17 @@
-import { setTimeout as pause } from 'node:timers/promises';
+import { setImmediate, setTimeout as pause } from 'node:timers/promises';
 import { problem } from '../../../core/problem.js';
-import type { CallOptions, Destination } from '../../../core/smtp/client/destination.js';
-import { isClientFailure, type ClientFailure } from '../../../core/smtp/client/failure.js';
-import type { ClientSession } from '../../../core/smtp/client/session.js';
 import { Transcript, type TranscriptEntry, writtenReply } from '../../../core/smtp/client/channel.js';
-import { checkAssertions, type AssertionResult, type CompiledAssertion } from './assertions.js';
+import type { CallOptions, Destination } from '../../../core/smtp/client/destination.js';
+import { type ClientFailure, isClientFailure } from '../../../core/smtp/client/failure.js';
+import type { ClientSession } from '../../../core/smtp/client/session.js';
+import { compilePattern, type Pattern } from '../../../core/text/pattern.js';
 import type { CasePlan } from './case-plan.js';
+import { at } from './definition.js';
 import type { CaseTransaction } from './transactions.js';
 
-export type Outcome = 'delivered' | 'partial' | 'failed';
+type Outcome = 'delivered' | 'partial' | 'failed';
 
-export interface EnvelopeResult {
+interface EnvelopeResult {
   readonly mail: string;
   readonly recipients: readonly { readonly address: string; readonly accepted: boolean; readonly response: string }[];
   readonly messageId: string | null;
@@ -30,7 +31,7 @@ export interface SessionResult {
 
 export type OpenSession = (destination: Destination, options: CallOptions) => Promise<ClientSession>;
 
-export interface CaseRunInput {
+interface CaseRunInput {
   readonly uid: string;
   readonly plan: CasePlan;
   readonly helloName: string;
@@ -171,4 +172,54 @@ async function converse(
 function outcomeOf(parts: readonly Outcome[]): Outcome {
   const [first = 'failed', ...others] = new Set(parts);
   return others.length === 0 ? first : 'partial';
+}
+
+interface AssertionResult {
+  readonly verb: string;
+  readonly expected: string;
+  /** The last reply to the verb; null when it was not sent. */
+  readonly actual: string | null;
+  readonly passed: boolean;
+}
+
+/** What a case expects of the replies to a verb, and where the case says so. */
+export interface Assertion {
+  readonly verb: string;
+  readonly expected: string;
+  readonly pointer: string;
+}
+
+interface CompiledAssertion extends Assertion {
+  readonly pattern: Pattern;
+}
+
+/**
+ * Before anything is sent. Compiling one pattern may take tens of milliseconds, so the event loop has a turn after each.
+ * @throws Problem `invalid` with the place of a pattern that cannot be read
+ */
+export async function compileAssertions(wanted: readonly Assertion[]): Promise<readonly CompiledAssertion[]> {
+  const compiled: CompiledAssertion[] = [];
+  for (const assertion of wanted) {
+    compiled.push({ ...assertion, pattern: at(assertion.pointer, () => compilePattern(assertion.expected)) });
+    await setImmediate();
+  }
+  return compiled;
+}
+
+/** Each holds when some reply to its verb has the pattern in it. */
+function checkAssertions(
+  wanted: readonly CompiledAssertion[],
+  transcript: readonly TranscriptEntry[],
+): readonly AssertionResult[] {
+  return wanted.map(({ verb, expected, pattern }) => {
+    const replies = transcript.filter((entry) => verbOf(entry) === verb).flatMap(({ response }) => response ?? []);
+    const passed = replies.some((reply) => pattern.occursIn(reply));
+    return { verb, expected, actual: replies.at(-1) ?? null, passed };
+  });
+}
+
+/** As assertions name it: the greeting is the answer to the connection. */
+function verbOf({ command, step }: TranscriptEntry): string {
+  if (step === 'connect' || step === 'greeting') return 'CONNECT';
+  return step === 'final' || step === 'body' ? '.' : command;
 }

@@ -1,5 +1,8 @@
 import { z } from 'zod';
+import { uniqueId } from '../../../core/disk/id.js';
 import { parseAddress } from '../../../core/mime/address.js';
+import { mailDate } from '../../../core/mime/header.js';
+import { type InvalidPlace, isProblem, problem } from '../../../core/problem.js';
 
 /** A case: one SMTP or LMTP session as data. Everything is bounded, for it comes from a caller. */
 
@@ -7,7 +10,7 @@ const mostEnvelopes = 100;
 const mostRecipients = 1000;
 const mostText = 4 * 1024 * 1024;
 /** Messages of one session, repetitions counted. */
-export const mostMessages = 1000;
+const mostMessages = 1000;
 
 const oneLine = (most: number) =>
   z
@@ -167,4 +170,68 @@ export type CaseDefinition = z.output<typeof CaseDefinition>;
 /** Null for the null reverse-path. @throws Problem `invalid` */
 export function readReversePath(text: string): string | null {
   return text === '' || text === '<>' ? null : parseAddress(text).address;
+}
+
+const longest = 8 * 1024 * 1024;
+const placeholder = /\{\$([A-Za-z][A-Za-z0-9_]{0,63})\}/g;
+
+/** Names and values; what a value holds is not looked at again. */
+export type Variables = ReadonlyMap<string, string>;
+
+/** Those of the case and those that the server gives; `uid` is another one for each message. */
+export function variablesOf({ $ }: Pick<CaseDefinition, '$'>, now: Date, uid = uniqueId()): Variables {
+  const given = Object.entries($).map(([name, value]) => [name, String(value)] as const);
+  const day = now.toISOString().slice(0, 10).replaceAll('-', '');
+  return new Map([['uid', uid], ['date', mailDate(now)], ['yymd', day], ...given]);
+}
+
+/**
+ * The envelope with `{$name}` replaced in all its texts, checked anew.
+ * @throws Problem `invalid` for a name that is not known, and for a value that does not fit its place
+ */
+export function withVariables(envelope: CaseEnvelope, variables: Variables): CaseEnvelope {
+  const read = CaseEnvelope.safeParse(expand(envelope, variables, { left: longest }));
+  if (read.success) return read.data;
+  const [issue] = read.error.issues;
+  throw problem('invalid', `With its variables, ${issue?.path.join('.') ?? 'the envelope'} ${issue?.message ?? ''}.`);
+}
+
+function expand(value: unknown, variables: Variables, budget: { left: number }): unknown {
+  if (typeof value === 'string') return replaced(value, variables, budget);
+  if (Array.isArray(value)) return value.map((element) => expand(element, variables, budget));
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, element]) => [key, expand(element, variables, budget)]));
+}
+
+function replaced(text: string, variables: Variables, budget: { left: number }): string {
+  return text.replace(placeholder, (written, name: string) => {
+    const value = variables.get(name);
+    if (value === undefined) throw problem('invalid', `There is no variable ${written}.`);
+    budget.left -= value.length;
+    if (budget.left < 0) throw problem('invalid', 'The variables make the case too large.');
+    return value;
+  });
+}
+
+/** Reads a part of a case. @throws Problem `invalid` with the place of the part */
+export function at<T>(pointer: string, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (!isProblem(error)) throw error;
+    throw problem('invalid', { detail: `${pointer}: ${error.message}`, errors: [{ pointer, message: error.message }] });
+  }
+}
+
+/** What is wrong in each of them. */
+export function wrongPlaces(reads: readonly (() => unknown)[]): readonly InvalidPlace[] {
+  return reads.flatMap((read) => {
+    try {
+      read();
+      return [];
+    } catch (error) {
+      if (!isProblem(error) || error.problem !== 'invalid') throw error;
+      return error.details.errors ?? [];
+    }
+  });
 }

@@ -1,13 +1,18 @@
 import { LRUCache } from 'lru-cache';
-import { roomFor } from '../../../core/disk/cache-room.js';
 import type { Clock } from '../../../core/clock.js';
-import type { HopFinder, HopSearch, NextHop, NoRoute } from '../../../core/dns/next-hop.js';
-import type { ClientCredentials, Destination as Server, TlsPolicy } from '../../../core/smtp/client/destination.js';
-import { readDestination, type Destination } from './destination-key.js';
-import { domainTls } from './domain-tls.js';
-import { findNamedServers } from './named-servers.js';
+import { roomFor } from '../../../core/disk/cache-room.js';
+import type { FoundHops, HopFinder, HopSearch, NextHop, NoRoute } from '../../../core/dns/next-hop.js';
+import { isProblem, problem } from '../../../core/problem.js';
+import type {
+  ClientCredentials,
+  Destination as Server,
+  TlsMode,
+  TlsPolicy,
+} from '../../../core/smtp/client/destination.js';
+import { type Target, TargetList } from '../case/case-plan.js';
 import type { ClientQueueSettings, Route } from '../options.js';
-import { siteOfRoute, siteOfSearch } from './site-key.js';
+import { type Destination, readDestination } from './destination-controls.js';
+import { covers, siteOfRoute, siteOfSearch } from './sites.js';
 
 /** Servers for a destination, best first, ready to be dialled. */
 export interface Servers {
@@ -19,7 +24,7 @@ export interface Servers {
   readonly mustVerify?: boolean;
 }
 
-export interface NextHopsInput {
+interface NextHopsInput {
   readonly finder: HopFinder;
   readonly clock: Clock;
   readonly hostname: string;
@@ -43,7 +48,7 @@ const longestSearchMs = 30_000;
 const mostServers = 5;
 
 /** What is known of a destination. */
-export interface KnownHops {
+interface KnownHops {
   readonly found: Servers | NoRoute;
   /** By `clock.monotonic()`. */
   readonly until: number;
@@ -178,3 +183,72 @@ const unknownRoute = (text: string): NoRoute => ({
   text,
   permanent: false,
 });
+
+/** Servers that a caller has named for a message, in place of a route or the MX. */
+export interface NamedServers {
+  /** Tried in this order. */
+  readonly hosts: readonly string[];
+  readonly port: number;
+  readonly protocol: 'smtp' | 'lmtp';
+  readonly tls: TlsMode;
+}
+
+const modes: readonly TlsMode[] = ['never', 'opportunistic', 'require', 'implicit'];
+const written =
+  /^mx:(smtp|lmtp):(never|opportunistic|require|implicit):(\d{1,5}):([a-z0-9._:[\]-]+(?:,[a-z0-9._:[\]-]+)*)$/;
+/** Looking a name up is given up after that time. */
+const patienceMs = 60_000;
+
+/** The key of the destination. @throws Problem `invalid` for hosts that no key can hold */
+export function namedServersKey({ hosts, port, protocol, tls }: NamedServers): string {
+  const key = `mx:${protocol}:${tls}:${port}:${hosts.map((host) => host.trim().toLowerCase()).join(',')}`;
+  if (readNamedServers(key) === undefined) throw problem('invalid', 'mx: has something that is no name of a host.');
+  return key;
+}
+
+/** Undefined when it is none. */
+export function readNamedServers(key: string): NamedServers | undefined {
+  const [, protocol, tls, port, hosts] = written.exec(key) ?? [];
+  if (hosts === undefined || Number(port) < 1 || Number(port) > 65_535) return undefined;
+  return {
+    hosts: hosts.split(','),
+    port: Number(port),
+    protocol: protocol === 'lmtp' ? 'lmtp' : 'smtp',
+    tls: modes.find((mode) => mode === tls) ?? 'opportunistic',
+  };
+}
+
+/** Their addresses, as far as they may be dialled now: the list may have changed since they were named. Never rejects. */
+async function findNamedServers(
+  { hosts, port }: NamedServers,
+  targets: readonly Target[],
+  finder: HopFinder,
+): Promise<HopSearch> {
+  try {
+    const hops = await new TargetList(targets, finder).find(hosts, port, AbortSignal.timeout(patienceMs));
+    return { outcome: 'found', site: hosts.join(','), hops };
+  } catch (error) {
+    return isProblem(error) && error.problem === 'forbidden'
+      ? noWay('private', '4.7.1', error.message)
+      : noWay('no-address', '4.4.4', `None of ${hosts.join(', ')} has an address`);
+  }
+}
+
+const noWay = (reason: NoRoute['reason'], status: string, text: string): NoRoute => ({
+  outcome: 'failed',
+  reason,
+  code: 451,
+  status,
+  text,
+  permanent: false,
+});
+
+/** How the servers of a domain are spoken with that are found by MX: as the operator wants it, and the domain itself. */
+export function domainTls(
+  domain: string,
+  { tls, requireTls }: Pick<ClientQueueSettings, 'tls' | 'requireTls'>,
+  { mustVerify = false }: Pick<FoundHops, 'mustVerify'>,
+): TlsPolicy {
+  const isRequired = mustVerify || tls === 'require' || requireTls.some((rule) => covers(rule.toLowerCase(), domain));
+  return isRequired ? { mode: 'require', verify: true } : { mode: tls, verify: false };
+}

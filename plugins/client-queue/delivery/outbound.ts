@@ -8,23 +8,27 @@ import type { HopFinder } from '../../../core/dns/next-hop.js';
 import type { HealthReport } from '../../../core/host/health.js';
 import type { Log } from '../../../core/log/log.js';
 import type { PluginContext } from '../../../core/plugin.js';
+import { problem } from '../../../core/problem.js';
 import type { ClientDeadlines } from '../../../core/smtp/client/destination.js';
-import type { ClientSession } from '../../../core/smtp/client/session.js';
 import { ClientPool } from '../../../core/smtp/client/pool.js';
-import { DeadHosts } from './dead-hosts.js';
-import { DeliveryDesk } from './delivery-desk.js';
-import type { DestinationControls } from './destination-controls.js';
-import { NextHops } from './next-hops.js';
+import type { ClientSession } from '../../../core/smtp/client/session.js';
+import { counted } from '../../../core/text/counted.js';
 import { NoticeSender } from '../dsn/notice-sender.js';
-import { outboundMetrics } from './outbound-metrics.js';
-import type { OutboundSettings } from './outbound-settings.js';
-import { outgoingContent, sevenBitContent } from './outgoing-message.js';
 import { QueueFiguresSource } from '../http/queue-figures.js';
+import type { ClientQueueSettings } from '../options.js';
+import { DeadHosts } from './dead-hosts.js';
+import { DeliveryDesk } from './attempts.js';
+import { type DestinationControls, DestinationRules } from './destination-controls.js';
+import { DkimSigner, outgoingContent, sevenBitContent } from './outgoing-message.js';
+import { NextHops } from './next-hops.js';
+import { outboundMetrics } from './outbound-metrics.js';
+import { ReplyClassification } from './reply-classification.js';
+import { RetrySchedule } from './retry-schedule.js';
 import { Scheduler } from './scheduler.js';
 import type { PaceLimits } from './site-pace.js';
 import { Sites } from './sites.js';
 
-export interface OutboundInput {
+interface OutboundInput {
   readonly queue: RelayQueue;
   readonly controls: DestinationControls;
   /** `forget`: what the DNS has said before counts no more. */
@@ -239,4 +243,66 @@ export class Outbound {
       this.#input.clock,
     );
   }
+}
+
+/** The options in force, and what is made of them. */
+export class OutboundSettings {
+  #current: ClientQueueSettings;
+  #rules: DestinationRules;
+  #schedule: RetrySchedule;
+  #classification: ReplyClassification;
+  #signer: DkimSigner;
+  readonly #folder: string;
+
+  /**
+   * @param folder what relative paths of keys are relative to
+   * @throws Problem `invalid` for options that do not fit together, or a key that cannot be used
+   */
+  constructor(settings: ClientQueueSettings, folder: string) {
+    refuseUnknownRoute(settings);
+    this.#folder = folder;
+    this.#signer = new DkimSigner(settings.dkim, folder);
+    this.#current = settings;
+    this.#rules = new DestinationRules(settings);
+    this.#schedule = new RetrySchedule(settings.retry);
+    this.#classification = new ReplyClassification(settings.replyRules);
+  }
+
+  get current(): ClientQueueSettings {
+    return this.#current;
+  }
+
+  get rules(): DestinationRules {
+    return this.#rules;
+  }
+
+  get schedule(): RetrySchedule {
+    return this.#schedule;
+  }
+
+  get classification(): ReplyClassification {
+    return this.#classification;
+  }
+
+  get signer(): DkimSigner {
+    return this.#signer;
+  }
+
+  /** All or nothing. @throws as the constructor */
+  change(settings: ClientQueueSettings): void {
+    const made = new OutboundSettings(settings, this.#folder);
+    this.#current = settings;
+    this.#rules = made.rules;
+    this.#schedule = made.schedule;
+    this.#classification = made.classification;
+    this.#signer = made.signer;
+  }
+}
+
+function refuseUnknownRoute({ routes, defaultRoute }: ClientQueueSettings): void {
+  if (defaultRoute === undefined || Object.hasOwn(routes, defaultRoute)) return;
+  throw problem(
+    'invalid',
+    `plugins.client-queue.defaultRoute names the route ${defaultRoute}, which is not among its routes.`,
+  );
 }

@@ -1,4 +1,7 @@
 import { isAscii } from 'node:buffer';
+import { createPrivateKey } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import type { Clock } from '../../../core/clock.js';
@@ -8,13 +11,11 @@ import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
 import { parseAddressList } from '../../../core/mime/address-list.js';
 import { scanHeader } from '../../../core/mime/header.js';
 import { encodedMessage, planEncoding } from '../../../core/mime/transfer-encoding.js';
-import { isProblem, type Problem } from '../../../core/problem.js';
+import { isProblem, problem, type Problem } from '../../../core/problem.js';
 import type { OutgoingContent, OutgoingMessage, OutgoingRecipient } from '../../../core/smtp/client/message.js';
 import { decodeOriginal } from '../../../core/smtp/protocol/original-recipient.js';
-import type { DkimSigner } from './dkim-signer.js';
-import { messageHead } from './message-head.js';
 
-export interface OutgoingInput {
+interface OutgoingInput {
   readonly queue: RelayQueue;
   readonly signer: () => DkimSigner;
   readonly clock: Clock;
@@ -113,3 +114,140 @@ function outgoingRecipient(address: string, recipient: NewEntry['recipients'][nu
 
 const upperCases = { success: 'SUCCESS', failure: 'FAILURE', delay: 'DELAY', never: 'NEVER' } as const;
 const upperCase = (notify: Notify): (typeof upperCases)[Notify] => upperCases[notify];
+
+const longestHead = 256 * 1024;
+
+/** So many bytes from the beginning of a queued message; the whole of it where it is shorter. */
+export async function messageStart(queue: Pick<RelayQueue, 'open'>, uid: string, bytes: number): Promise<Buffer> {
+  const stream = await queue.open(uid);
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of stream as AsyncIterable<Buffer>) {
+    chunks.push(chunk);
+    size += chunk.length;
+    if (size >= bytes) break;
+  }
+  return Buffer.concat(chunks).subarray(0, bytes);
+}
+
+/** The header block with its empty line, bounded. */
+export async function messageHead(queue: Pick<RelayQueue, 'open'>, uid: string): Promise<Buffer> {
+  const start = await messageStart(queue, uid, longestHead);
+  const end = start.indexOf('\r\n\r\n');
+  return end < 0 ? start : start.subarray(0, end + 4);
+}
+
+const mostBytes = 64 * 1024;
+const mostFields = 200;
+
+/** The header fields of a message, unfolded, for people; the rest of it is not read. */
+export async function headerOf(message: Readable): Promise<readonly (readonly [name: string, value: string])[]> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of message as AsyncIterable<Buffer>) {
+    chunks.push(chunk);
+    size += chunk.length;
+    if (size >= mostBytes) break;
+  }
+  const block = scanHeader(Buffer.concat(chunks).subarray(0, mostBytes));
+  return block.fields.slice(0, mostFields).map((field) => [field.name, block.value(field)] as const);
+}
+
+interface DkimKeySettings {
+  readonly selector: string;
+  /** File of the private key, PEM. */
+  readonly key: string;
+}
+
+interface Key {
+  readonly selector: string;
+  readonly pem: string;
+}
+
+/** Fields that are signed where they are there; those that servers on the way add or change are not. */
+const signedFields = [
+  'From',
+  'Sender',
+  'Reply-To',
+  'Subject',
+  'Date',
+  'Message-ID',
+  'To',
+  'Cc',
+  'MIME-Version',
+  'Content-Type',
+  'Content-Transfer-Encoding',
+  'In-Reply-To',
+  'References',
+  'Auto-Submitted',
+  'List-Id',
+  'List-Unsubscribe',
+  'List-Unsubscribe-Post',
+];
+
+/** Signs mail of the domains that have a key (RFC 6376, RFC 8463). */
+export class DkimSigner {
+  readonly #keys: ReadonlyMap<string, Key>;
+
+  /**
+   * @param keys by domain
+   * @param folder what relative paths are relative to
+   * @throws Problem `invalid` for a file that cannot be read or holds no private key
+   */
+  constructor(keys: Readonly<Record<string, DkimKeySettings>>, folder: string) {
+    this.#keys = new Map(
+      Object.entries(keys).map(([domain, { selector, key }]) => [
+        domain.toLowerCase(),
+        { selector, pem: readKey(domain, resolve(folder, key)) },
+      ]),
+    );
+  }
+
+  /** Whether mail of any domain is signed. */
+  get active(): boolean {
+    return this.#keys.size > 0;
+  }
+
+  /** Whether mail from that domain is signed. */
+  signs(domain: string): boolean {
+    return this.#keys.has(domain.toLowerCase());
+  }
+
+  /** The header field that goes in front of the message, with its line end. */
+  async signature(domain: string, message: Buffer | Readable, now: Date): Promise<Buffer> {
+    const key = this.#keys.get(domain.toLowerCase());
+    if (key === undefined) throw new Error(`there is no key for ${domain}`);
+    // Only who signs pays for what signing needs.
+    const { dkimSign } = await import('mailauth/lib/dkim/sign.js');
+    const { signatures, errors } = await dkimSign(message, {
+      canonicalization: 'relaxed/relaxed',
+      signTime: now,
+      headerList: signedFields,
+      signingDomain: domain,
+      selector: key.selector,
+      privateKey: key.pem,
+      signatureData: [{ signingDomain: domain, selector: key.selector, privateKey: key.pem }],
+    });
+    const [failure] = errors;
+    if (failure !== undefined) throw new Error(`mail of ${domain} could not be signed`, { cause: failure });
+    return Buffer.from(signatures);
+  }
+}
+
+function readKey(domain: string, path: string): string {
+  const invalid = (why: string, cause?: unknown) =>
+    problem('invalid', { detail: `plugins.client-queue.dkim: the key of ${domain}, ${path}, ${why}.`, cause });
+  let pem: string;
+  try {
+    pem = readFileSync(path, 'utf8');
+  } catch (error) {
+    throw invalid('cannot be read', error);
+  }
+  try {
+    const { asymmetricKeyType: type } = createPrivateKey(pem);
+    if (type === 'rsa' || type === 'ed25519') return pem;
+  } catch (error) {
+    throw invalid('is no private key in PEM', error);
+  }
+  throw invalid('is neither of RSA nor of Ed25519');
+}

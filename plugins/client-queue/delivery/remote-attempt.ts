@@ -1,17 +1,20 @@
 import type { Clock } from '../../../core/clock.js';
 import type { Lease } from '../../../core/contracts/queue-lease.js';
 import type { ClientDeadlines, Destination as Server } from '../../../core/smtp/client/destination.js';
-import type { ClientFailure } from '../../../core/smtp/client/failure.js';
-import { diedIdle, isClientFailure } from '../../../core/smtp/client/failure.js';
-import type { MessageResult, OutgoingContent, OutgoingMessage } from '../../../core/smtp/client/message.js';
+import { type ClientFailure, diedIdle, isAtMessage, isClientFailure } from '../../../core/smtp/client/failure.js';
+import type {
+  MessageResult,
+  OutgoingContent,
+  OutgoingMessage,
+  RecipientResult,
+} from '../../../core/smtp/client/message.js';
 import type { SessionPool } from '../../../core/smtp/client/pool.js';
 import type { ClientSession } from '../../../core/smtp/client/session.js';
+import type { ServersTried, Tried, Verdict } from './attempts.js';
 import type { Caller, DeadHosts } from './dead-hosts.js';
-import { messageEnd } from './message-end.js';
 import type { NextHops } from './next-hops.js';
 import { isMissingMessage, outgoingMessage } from './outgoing-message.js';
 import type { ReplyClassification } from './reply-classification.js';
-import type { ServersTried, Tried, Verdict } from './tried.js';
 
 export interface RemoteGround {
   readonly pool: Pick<SessionPool, 'lease'>;
@@ -293,4 +296,27 @@ const ofConnection: ReadonlySet<string> = new Set(['connect', 'timeout', 'closed
 /** Another server may take the message: this one has not judged it, and does not have it. */
 function isOfConnection({ kind, code, afterDot }: ClientFailure): boolean {
   return !afterDot && (ofConnection.has(kind) || (kind === 'reply' && code === 421));
+}
+
+/**
+ * How it ended with the text of a message: `answered` whatever the server said to it, be it of one recipient alone; `stalled` when it
+ * was silent for too long, or left; `none` when it was not asked to take it, or something else went wrong.
+ */
+type MessageEnd = { readonly end: 'answered' | 'none' } | { readonly end: 'stalled'; readonly failure: ClientFailure };
+
+function messageEnd({ recipients }: Pick<MessageResult, 'recipients'>): MessageEnd {
+  if (recipients.some(isAnswered)) return { end: 'answered' };
+  // One that was refused at RCPT has a failure of his own.
+  const stalled = recipients.find((one) => one.outcome === 'failed' && isStall(one.failure));
+  return stalled?.outcome === 'failed' ? { end: 'stalled', failure: stalled.failure } : { end: 'none' };
+}
+
+function isAnswered(result: RecipientResult): boolean {
+  if (result.outcome === 'delivered') return true;
+  const { kind, step } = result.failure;
+  return kind === 'reply' && (step === 'body' || step === 'final');
+}
+
+function isStall(failure: ClientFailure): boolean {
+  return isAtMessage(failure) && (failure.kind === 'timeout' || failure.kind === 'closed');
 }

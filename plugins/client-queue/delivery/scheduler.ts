@@ -2,18 +2,15 @@ import type { Clock } from '../../../core/clock.js';
 import type { Lease } from '../../../core/contracts/queue-lease.js';
 import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
 import type { Log } from '../../../core/log/log.js';
-import type { DestinationControls } from './destination-controls.js';
-import { DestinationShares } from './destination-shares.js';
 import type { ClientQueueSettings } from '../options.js';
-import { Probes } from './probes.js';
-import { siteLimits } from './site-key.js';
-import { type PaceLimits, SitePace, takesNothing } from './site-pace.js';
-import type { Sites } from './sites.js';
-import type { Tried } from './tried.js';
+import type { DestinationControls } from './destination-controls.js';
+import { type PaceLimits, RateAllowance, SitePace, takesNothing } from './site-pace.js';
+import { siteLimits, type Sites } from './sites.js';
+import type { Tried } from './attempts.js';
 
-export type SchedulerSettings = Pick<ClientQueueSettings, 'maxConnections' | 'destination' | 'sites'>;
+type SchedulerSettings = Pick<ClientQueueSettings, 'maxConnections' | 'destination' | 'sites'>;
 
-export interface SchedulerInput {
+interface SchedulerInput {
   readonly queue: Pick<RelayQueue, 'claim' | 'nextDue' | 'onDue'>;
   readonly controls: Pick<DestinationControls, 'get' | 'onChange'>;
   readonly sites: Pick<Sites, 'of' | 'onFound'>;
@@ -282,3 +279,98 @@ const untried: Tried = {
   lost: false,
   servers: 'unreachable',
 };
+
+/** Share of the connections that sites may hold which have not answered lately. */
+const share = 0.75;
+
+/**
+ * Counts what is tried at sites that have not answered lately. They may hang for long, so that a part of the connections is kept for
+ * those that answer.
+ */
+class Probes {
+  /** Tokens of leases. */
+  readonly #underWay = new Set<number>();
+  #most = 0;
+  #left = 0;
+  #before = 0;
+
+  /** A claim begins. */
+  begin(maxConnections: number): void {
+    this.#most = Math.ceil(maxConnections * share);
+    this.#before = this.#underWay.size;
+    this.#left = this.#most - this.#before;
+  }
+
+  /** How much of its room such a site may have in this claim. */
+  grant(room: number): number {
+    const granted = Math.max(0, Math.min(room, this.#left));
+    this.#left -= granted;
+    return granted;
+  }
+
+  took(token: number): void {
+    this.#underWay.add(token);
+  }
+
+  ended(token: number): void {
+    this.#underWay.delete(token);
+  }
+
+  /** Some had no room because others were granted more than they took: the next claim may find more. */
+  get mayGrantMore(): boolean {
+    const { size } = this.#underWay;
+    return this.#left <= 0 && size > this.#before && size < this.#most;
+  }
+}
+
+/** What single destinations have of their site, and what an operator lets them have. */
+class DestinationShares {
+  readonly #controls: Pick<DestinationControls, 'get'>;
+  readonly #clock: Clock;
+  readonly #busy = new Map<string, number>();
+  /** Of those that have a rate. */
+  readonly #rates = new Map<string, RateAllowance>();
+
+  constructor(controls: Pick<DestinationControls, 'get'>, clock: Clock) {
+    this.#controls = controls;
+    this.#clock = clock;
+  }
+
+  isSuspended(destination: string): boolean {
+    const until = this.#controls.get(destination)?.suspendedUntil ?? null;
+    return until !== null && until > this.#clock.now();
+  }
+
+  /** How many more messages it may have; `Infinity` where nothing was said of it. */
+  room(destination: string): number {
+    const control = this.#controls.get(destination);
+    if (control === undefined) return Infinity;
+    if (this.isSuspended(destination)) return 0;
+    const most = control.maxConnections ?? Infinity;
+    const room = most - (this.#busy.get(destination) ?? 0);
+    return control.ratePerMinute === null
+      ? room
+      : Math.min(room, this.#rateOf(destination).left(control.ratePerMinute));
+  }
+
+  fetched(destination: string): void {
+    this.#busy.set(destination, (this.#busy.get(destination) ?? 0) + 1);
+    const perMinute = this.#controls.get(destination)?.ratePerMinute ?? null;
+    if (perMinute === null) this.#rates.delete(destination);
+    else this.#rateOf(destination).take();
+  }
+
+  ended(destination: string): void {
+    const left = (this.#busy.get(destination) ?? 1) - 1;
+    if (left > 0) this.#busy.set(destination, left);
+    else this.#busy.delete(destination);
+  }
+
+  #rateOf(destination: string): RateAllowance {
+    const known = this.#rates.get(destination);
+    if (known !== undefined) return known;
+    const made = new RateAllowance(this.#clock);
+    this.#rates.set(destination, made);
+    return made;
+  }
+}

@@ -1,7 +1,6 @@
 import type { Clock } from '../../../core/clock.js';
 import type { Lease } from '../../../core/contracts/queue-lease.js';
-import { RateAllowance } from './rate-allowance.js';
-import type { ServersTried } from './tried.js';
+import type { ServersTried } from './attempts.js';
 
 /** What holds for a site now. */
 export interface PaceLimits {
@@ -145,5 +144,30 @@ export class SitePace {
     this.#perMs = this.#counted / Math.max(1, ms);
     this.#counted = 0;
     this.#countedSince = now;
+  }
+}
+
+/** How many messages a rate allows: a second's worth may be saved up, so that a pause is not made good by a flood. */
+export class RateAllowance {
+  readonly #clock: Clock;
+  #tokens = 1;
+  #refilledAt: number;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#refilledAt = clock.monotonic();
+  }
+
+  /** Messages that are allowed now. */
+  left(perMinute: number): number {
+    const now = this.#clock.monotonic();
+    const most = Math.max(1, perMinute / 60);
+    this.#tokens = Math.min(most, this.#tokens + ((now - this.#refilledAt) * perMinute) / 60_000);
+    this.#refilledAt = now;
+    return Math.floor(this.#tokens);
+  }
+
+  take(): void {
+    this.#tokens -= 1;
   }
 }

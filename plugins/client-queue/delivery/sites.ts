@@ -1,14 +1,12 @@
 import { LRUCache } from 'lru-cache';
-import { roomFor } from '../../../core/disk/cache-room.js';
 import type { Clock } from '../../../core/clock.js';
-import type { NoRoute } from '../../../core/dns/next-hop.js';
-import { readDestination } from './destination-key.js';
-import { LookupLanes } from './lookup-lanes.js';
-import type { NextHops, Servers } from './next-hops.js';
+import { roomFor } from '../../../core/disk/cache-room.js';
+import type { HopSearch, NoRoute } from '../../../core/dns/next-hop.js';
 import type { ClientQueueSettings } from '../options.js';
-import { siteKey, siteOfRoute } from './site-key.js';
+import { readDestination } from './destination-controls.js';
+import type { NextHops, Servers } from './next-hops.js';
 
-export interface SitesInput {
+interface SitesInput {
   readonly hops: Pick<NextHops, 'find' | 'peek' | 'refresh'>;
   readonly settings: () => Pick<ClientQueueSettings, 'routes' | 'sites' | 'port'>;
   readonly clock: Clock;
@@ -122,3 +120,205 @@ export class Sites {
 /** What cannot be found has a site of its own for now: the attempt says why. */
 const siteOf = (destination: string, found: Servers | NoRoute): string =>
   found.outcome === 'found' ? found.site : siteKey(destination);
+
+/** Limits of a site; what is absent is as for every site. */
+interface SiteLimits {
+  readonly maxConnections?: number | undefined;
+  readonly ratePerMinute?: number | undefined;
+}
+
+type Settings = Pick<ClientQueueSettings, 'sites' | 'port'>;
+
+const prefix = 'site:';
+
+export const siteKey = (name: string): string => `${prefix}${name}`;
+export const isSite = (key: string): boolean => key.startsWith(prefix);
+
+/** Names of servers, as they stand in the key of their site. */
+const written = /^[a-z0-9._:[\]-]+(,[a-z0-9._:[\]-]+)*$/;
+
+/** A site as somebody wrote it, in its one spelling; undefined when it is none. */
+export function parseSite(text: string): string | undefined {
+  const key = text.trim().toLowerCase();
+  return isSite(key) && written.test(key.slice(prefix.length)) ? key : undefined;
+}
+
+/** The site of a destination for people; null when it says no more than the name of the destination. */
+export function siteLabel(site: string | null, destination: string): string | null {
+  if (site === null || !isSite(site) || site === destination || site === siteKey(destination)) return null;
+  return site.slice(prefix.length).replaceAll(',', ', ');
+}
+
+/** The site of a domain: its best servers belong to a configured one, or it is the set of all its servers. */
+export function siteOfSearch(search: HopSearch, domain: string, settings: Settings): string {
+  if (search.outcome === 'failed') return siteKey(servers([domain]));
+  const best = Math.min(...search.hops.map(({ preference }) => preference));
+  const hosts = search.hops.filter(({ preference }) => preference === best).map(({ host }) => host);
+  return groupOf(hosts, settings) ?? siteKey(servers(search.site.split(',')));
+}
+
+/** The site of a route, by the names that it has: nobody is asked. */
+export function siteOfRoute(
+  { mx, port }: { readonly mx: readonly string[]; readonly port: number },
+  settings: Settings,
+): string {
+  const hosts = mx.map((host) => host.toLowerCase());
+  const elsewhere = port === settings.port ? '' : `:${port}`;
+  return groupOf(hosts.slice(0, 1), settings) ?? siteKey(servers(hosts) + elsewhere);
+}
+
+/** What is configured for a site. */
+export function siteLimits(site: string, { sites }: Pick<ClientQueueSettings, 'sites'>): SiteLimits {
+  const name = site.slice(prefix.length);
+  return isSite(site) && Object.hasOwn(sites, name) ? (sites[name] ?? {}) : {};
+}
+
+function groupOf(hosts: readonly string[], { sites }: Settings): string | undefined {
+  if (hosts.length === 0) return undefined;
+  for (const [name, { mx }] of Object.entries(sites)) {
+    const rules = mx.map((rule) => rule.toLowerCase());
+    if (hosts.every((host) => rules.some((rule) => covers(rule, host)))) return siteKey(name);
+  }
+  return undefined;
+}
+
+/** `*.example.org` covers all names below, any other rule itself. */
+export function covers(rule: string, name: string): boolean {
+  return rule.startsWith('*.') ? name.endsWith(rule.slice(1)) : rule === name;
+}
+
+/** A site has no more names than that: a domain may name hundreds of servers. */
+const mostNamed = 10;
+
+/** Sorted, each once. A name without a dot gets one behind it: the names of configured sites have none. */
+function servers(hosts: readonly string[]): string {
+  return [...new Set(hosts.map((host) => (/[.:]/.test(host) ? host : `${host}.`)))]
+    .sort()
+    .slice(0, mostNamed)
+    .join(',');
+}
+
+/** Lookups at a time that nothing is known against. */
+const quickAtOnce = 200;
+/** One that takes longer than that hangs, and leaves its place to another. Milliseconds. */
+export const patienceMs = 1000;
+/** Lookups that have left their places, at most. */
+const mostHanging = 1000;
+/** Lookups at a time of those who hung the last time. */
+const slowAtOnce = 100;
+
+/** Those that wait for a lookup; the oldest and the newest in turn. */
+class Waiting {
+  #names: (string | undefined)[] = [];
+  /** Those in front of it are gone. */
+  #head = 0;
+  #newestNext = false;
+
+  get size(): number {
+    return this.#names.length - this.#head;
+  }
+
+  add(name: string): void {
+    this.#names.push(name);
+  }
+
+  take(): string | undefined {
+    if (this.size === 0) return undefined;
+    this.#newestNext = !this.#newestNext;
+    if (!this.#newestNext) return this.#names.pop();
+    const oldest = this.#names[this.#head];
+    this.#names[this.#head] = undefined;
+    this.#head += 1;
+    if (this.#head * 2 > this.#names.length) {
+      this.#names = this.#names.slice(this.#head);
+      this.#head = 0;
+    }
+    return oldest;
+  }
+}
+
+interface Lane {
+  readonly most: number;
+  readonly waiting: Waiting;
+  busy: number;
+}
+
+interface Lookup {
+  lane: Lane | 'hanging';
+}
+
+/**
+ * Looks destinations up, a bounded number at a time. Those whose name servers do not answer soon make room for others, and those
+ * who hung the last time have a few places of their own: a burst of mail for dead domains keeps no living one waiting. Nor does
+ * one that came before, for every second place goes to who came last.
+ */
+export class LookupLanes {
+  /** Never rejects. */
+  readonly #look: (destination: string) => Promise<void>;
+  readonly #ended: () => void;
+  readonly #quick: Lane = { most: quickAtOnce, waiting: new Waiting(), busy: 0 };
+  readonly #slow: Lane = { most: slowAtOnce, waiting: new Waiting(), busy: 0 };
+  readonly #asked = new Set<string>();
+  #hanging = 0;
+  /** They hang too, and wait to be counted as such. */
+  readonly #lingering = new Set<Lookup>();
+
+  /** @param ended called behind each lookup */
+  constructor(look: (destination: string) => Promise<void>, ended: () => void) {
+    this.#look = look;
+    this.#ended = ended;
+  }
+
+  /** Some wait for their turn. */
+  get isCrowded(): boolean {
+    return this.#quick.waiting.size + this.#slow.waiting.size > 0;
+  }
+
+  /** It is looked up, or waits for that. */
+  has(destination: string): boolean {
+    return this.#asked.has(destination);
+  }
+
+  /** @param hung its last lookup did */
+  ask(destination: string, hung: boolean): void {
+    if (this.#asked.has(destination)) return;
+    this.#asked.add(destination);
+    const lane = hung ? this.#slow : this.#quick;
+    lane.waiting.add(destination);
+    this.#serve(lane);
+  }
+
+  #serve(lane: Lane): void {
+    while (lane.busy < lane.most) {
+      const next = lane.waiting.take();
+      if (next === undefined) return;
+      lane.busy += 1;
+      void this.#run(next, lane);
+    }
+  }
+
+  async #run(destination: string, lane: Lane): Promise<void> {
+    const lookup: Lookup = { lane };
+    const timer = lane === this.#quick ? setTimeout(() => this.#overdue(lookup), patienceMs).unref() : undefined;
+    await this.#look(destination);
+    clearTimeout(timer);
+    this.#lingering.delete(lookup);
+    this.#asked.delete(destination);
+    if (lookup.lane === 'hanging') this.#hanging -= 1;
+    else lookup.lane.busy -= 1;
+    const [lingering] = this.#lingering;
+    if (lingering !== undefined) this.#overdue(lingering);
+    this.#serve(lane);
+    this.#ended();
+  }
+
+  #overdue(lookup: Lookup): void {
+    this.#lingering.add(lookup);
+    if (this.#hanging >= mostHanging) return;
+    this.#lingering.delete(lookup);
+    lookup.lane = 'hanging';
+    this.#hanging += 1;
+    this.#quick.busy -= 1;
+    this.#serve(this.#quick);
+  }
+}

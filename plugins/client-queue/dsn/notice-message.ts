@@ -6,7 +6,7 @@ import { composeDsn, type DsnRecipient } from './dsn.js';
 import { encodedMessage, maxLineOctets, planEncoding } from '../../../core/mime/transfer-encoding.js';
 import { isProblem } from '../../../core/problem.js';
 import { originalAddress } from '../../../core/smtp/protocol/original-recipient.js';
-import { messageHead, messageStart } from '../delivery/message-head.js';
+import { messageHead, messageStart } from '../delivery/outgoing-message.js';
 
 export interface NoticeMessageInput {
   readonly queue: Pick<RelayQueue, 'open'>;

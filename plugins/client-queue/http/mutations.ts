@@ -1,5 +1,13 @@
 import { z } from 'zod';
-import type { Mutation, MutationResult } from '../../../core/contracts/queue-list.js';
+import { openStates } from '../../../core/contracts/queue-entry.js';
+import type {
+  EntryFilter,
+  Mutation,
+  MutationPreview,
+  MutationResult,
+  Selector,
+} from '../../../core/contracts/queue-list.js';
+import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
 import {
   type AnyEndpoint,
   defineEndpoint,
@@ -8,13 +16,13 @@ import {
   type Response,
 } from '../../../core/http/endpoint.js';
 import { namesTag } from '../../../core/http/entity-tag.js';
+import { unconfirmed } from '../../../core/http/question.js';
 import { pluralize } from '../../../core/text/format.js';
 import { problem } from '../../../core/problem.js';
-import { isoTime, SummaryAnswer, summaryAnswer } from './entry-answer.js';
-import { othersText, questionOf } from './mutation-question.js';
-import { selectionFields, writtenFilter } from './queue-query.js';
+import { counted } from '../../../core/text/counted.js';
+import { isoTime, summaryAnswer, SummaryAnswer } from './entry-answer.js';
+import { mostSelected, selectionFields, writtenFilter } from './queue-page.js';
 import { group, type QueueSite } from './queue-site.js';
-import { type Chosen, chosenBy, destinationsOf, previewOf, type Selection } from './selection.js';
 
 const limit = 2 * 1024 * 1024;
 const reason = z
@@ -274,3 +282,147 @@ const ownPath = /^\/client\/queue(?:\/(?!\.)[!-.0->@-[\]-~]+)+(?:\?[!-[\]-~]*)?$
 function wayBack(path: string | undefined): string {
   return path !== undefined && ownPath.test(path) ? path : '/client/queue/list';
 }
+
+interface Asked {
+  readonly mutation: Mutation;
+  readonly chosen: Chosen;
+  readonly preview: MutationPreview;
+  readonly back: string;
+}
+
+/** The page that says what an operation will touch, and asks. */
+function questionOf({ representation }: EndpointRequest, { mutation, chosen, preview, back }: Asked): Response<never> {
+  const { operation } = mutation;
+  if (representation !== 'html') throw unconfirmed(sentenceOf(mutation, preview));
+  const model = {
+    operation,
+    sentence: sentenceOf(mutation, preview),
+    action: `/client/queue/${operation}`,
+    fields: [...selectorFields(chosen), ...optionFields(mutation), { name: 'back', value: back }],
+    label: labels[operation],
+    isDestructive: operation === 'delete' || operation === 'bounce',
+    askReason: operation === 'bounce' || operation === 'hold',
+    reason: 'reason' in mutation ? (mutation.reason ?? '') : '',
+    sample: preview.sample.map(({ entry, addresses }) => ({
+      ...summaryAnswer(entry),
+      shown: addresses.slice(0, shownRecipients),
+      moreRecipients: Math.max(0, addresses.length - shownRecipients),
+    })),
+    more: preview.messages - preview.sample.length,
+    back,
+  };
+  // The endpoint's own model is what scripts get, and those are never asked.
+  return respond({ view: 'client-queue/question.njk', model }) as unknown as Response<never>;
+}
+
+/** Recipients that a row shows; more of them are counted. */
+const shownRecipients = 2;
+
+const labels = {
+  retry: 'Retry now',
+  delete: 'Delete',
+  bounce: 'Bounce',
+  hold: 'Hold',
+  release: 'Release',
+} as const;
+
+const sentences = {
+  retry: 'will be retried now',
+  delete: 'will be deleted. The senders get no notification, and it cannot be undone',
+  bounce: 'will be bounced: each sender gets a notification, and it cannot be undone',
+  hold: 'will be held until they are released',
+  release: 'will be released',
+} as const;
+
+/** What is not affected. */
+function othersText(count: number): string {
+  return `${counted(count, 'other recipient of the same messages is', 'other recipients of the same messages are')} not affected.`;
+}
+
+function sentenceOf({ operation }: Mutation, { recipients, messages, otherRecipients }: MutationPreview): string {
+  const who = `${counted(recipients, 'recipient')} of ${counted(messages, 'message')} ${sentences[operation]}.`;
+  if (otherRecipients === 0) return who;
+  return `${who} ${othersText(otherRecipients)}`;
+}
+
+function selectorFields({ selector, count }: Chosen): readonly { readonly name: string; readonly value: string }[] {
+  if ('uids' in selector) return selector.uids.map((value) => ({ name: 'uids', value }));
+  return [
+    { name: 'filter', value: writtenFilter(selector.filter) },
+    { name: 'expect', value: String(count) },
+  ];
+}
+
+/** A reason is asked for on the page itself. */
+function optionFields(mutation: Mutation): readonly { readonly name: string; readonly value: string }[] {
+  if (mutation.operation === 'bounce' && mutation.status !== undefined)
+    return [{ name: 'status', value: mutation.status }];
+  const at = mutation.operation === 'retry' ? mutation.at : mutation.operation === 'hold' ? mutation.until : undefined;
+  if (at === undefined) return [];
+  return [{ name: mutation.operation === 'retry' ? 'at' : 'until', value: new Date(at).toISOString() }];
+}
+
+interface Selection {
+  readonly uid?: string | undefined;
+  readonly uids?: readonly string[] | undefined;
+  readonly filter?: EntryFilter | undefined;
+  readonly expect?: number | undefined;
+}
+
+/** What a caller has chosen, and how many entries that is. */
+interface Chosen {
+  readonly selector: Selector;
+  readonly count: number;
+}
+
+/**
+ * @param isExpected of a version; for one entry
+ * @throws Problem `invalid` unless exactly one selector is given, `too-large`, `conflict` when the number is not as expected
+ */
+async function chosenBy(
+  { uid, uids, filter, expect }: Selection,
+  queue: RelayQueue,
+  isExpected?: (version: string) => boolean,
+): Promise<Chosen> {
+  const given = [uid, uids, filter].filter((value) => value !== undefined).length;
+  if (given !== 1) {
+    const detail = given === 0 ? 'Nothing is chosen: give uid, uids or filter.' : 'Give one of uid, uids and filter.';
+    throw problem('invalid', { detail, errors: [{ pointer: '', message: detail }] });
+  }
+  if (uids !== undefined && uids.length > mostSelected)
+    throw problem('too-large', `One call takes at most ${mostSelected} uids. Choose by filter.`);
+  const selector = filter === undefined ? { uids: [...new Set(uids ?? [uid ?? ''])], isExpected } : { filter, expect };
+  if (isExpected !== undefined && (!('uids' in selector) || selector.uids.length > 1))
+    throw problem('bad-request', 'If-Match holds for one entry: choose it by its uid.');
+  const count = 'filter' in selector ? await queue.count(selector.filter) : selector.uids.length;
+  if (expect !== undefined && expect !== count)
+    throw problem(
+      'conflict',
+      `The selection has ${counted(count, 'entry', 'entries')} now, not ${expect}. Look at the list again.`,
+    );
+  return { selector, count };
+}
+
+/** Entries that are looked at one by one. */
+const mostLookedAt = 50;
+
+/** Where the chosen ones go; undefined when that is too much to look at. */
+async function destinationsOf({ selector }: Chosen, queue: RelayQueue): Promise<readonly string[] | undefined> {
+  if ('filter' in selector) {
+    const { destination } = selector.filter;
+    return destination === undefined ? undefined : [destination.toLowerCase()];
+  }
+  if (selector.uids.length > mostLookedAt) return undefined;
+  const entries = await Promise.all(selector.uids.map((uid) => queue.find(uid)));
+  const open = entries.flatMap((entry) => entry?.recipients.filter(({ state }) => isOpen(state)) ?? []);
+  return [...new Set(open.map(({ destination }) => destination))];
+}
+
+/** Some of the chosen ones and who sent them, to be looked at before anything is done. */
+async function previewOf({ selector }: Chosen, queue: RelayQueue) {
+  if ('filter' in selector) return (await queue.list({ filter: selector.filter, limit: 10 })).items;
+  const entries = await Promise.all(selector.uids.slice(0, 10).map((uid) => queue.find(uid)));
+  return entries.filter((entry) => entry !== undefined);
+}
+
+export const isOpen = (state: string): boolean => (openStates as readonly string[]).includes(state);

@@ -4,10 +4,13 @@ import type { Quarantined } from '../../../core/contracts/relay-queue.js';
 import { pluralize } from '../../../core/text/format.js';
 import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
 import { ask } from '../../../core/http/question.js';
+import { parseAddressList } from '../../../core/mime/address-list.js';
+import { decodeWords } from '../../../core/mime/encoded-words.js';
+import { scanHeader } from '../../../core/mime/header.js';
 import { problem } from '../../../core/problem.js';
-import { requestOfMessage } from '../case/outgoing-request.js';
+import { counted } from '../../../core/text/counted.js';
+import { requestOfMessage } from '../case/sending.js';
 import { isoTime } from './entry-answer.js';
-import { readQuarantined, withoutReturnPath } from './quarantined-message.js';
 import { group, type QueueSite, type SendingSite } from './queue-site.js';
 
 const mostListed = 1000;
@@ -243,3 +246,61 @@ const itemOf = ({ at, ...rest }: Quarantined): z.output<typeof Item> => ({
   at: isoTime(at),
 });
 const pathOf = (name: string): string => `${listPath}/${encodeURIComponent(name)}`;
+
+/** What a message that was set aside says of itself; its envelope is lost. */
+interface QuarantinedMessage {
+  /** Of its Return-Path field; empty for the null reverse-path. */
+  readonly sender: string;
+  /** Who may have been meant, best first: for whom it was received, or those in its header. */
+  readonly recipients: readonly string[];
+  readonly subject: string;
+}
+
+const headBytes = 64 * 1024;
+const mostRecipients = 100;
+const longestSubject = 200;
+const returnPath = /^Return-Path: <([^<>\r\n]*)>\r\n/;
+
+/** Undefined for what does not begin as messages of the queue do. */
+async function readQuarantined(source: Readable): Promise<QuarantinedMessage | undefined> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of source as AsyncIterable<Buffer>) {
+    chunks.push(chunk);
+    size += chunk.length;
+    if (size >= headBytes) break;
+  }
+  const head = Buffer.concat(chunks).subarray(0, headBytes);
+  const [, sender] = returnPath.exec(head.toString('latin1', 0, 1100)) ?? [];
+  return sender === undefined ? undefined : { sender, ...described(head) };
+}
+
+function described(head: Buffer): Pick<QuarantinedMessage, 'recipients' | 'subject'> {
+  const header = scanHeader(head);
+  const [, receivedFor] = /\bfor\s+<([^<>\s]+)>/.exec(header.first('received') ?? '') ?? [];
+  const named = ['to', 'cc'].flatMap((name) => header.all(name)).flatMap((field) => parseAddressList(field));
+  const addresses = receivedFor === undefined ? named.map(({ address }) => address) : [receivedFor];
+  return {
+    recipients: [...new Set(addresses)].filter((address) => address.includes('@')).slice(0, mostRecipients),
+    subject: decodeWords(header.first('subject') ?? '').slice(0, longestSubject),
+  };
+}
+
+/** The message as it is sent: without the Return-Path field, if it begins with one. */
+async function* withoutReturnPath(source: Readable): AsyncGenerator<Buffer> {
+  let start = Buffer.alloc(0);
+  let isBehind = false;
+  for await (const chunk of source as AsyncIterable<Buffer>) {
+    if (isBehind) {
+      yield chunk;
+      continue;
+    }
+    start = Buffer.concat([start, chunk]);
+    const end = start.indexOf('\r\n');
+    if (end < 0 && start.length < headBytes) continue;
+    isBehind = true;
+    const [field] = returnPath.exec(start.toString('latin1', 0, end + 2)) ?? [];
+    yield field === undefined ? start : start.subarray(field.length);
+  }
+  if (!isBehind && start.length > 0) yield start;
+}

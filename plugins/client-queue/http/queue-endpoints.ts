@@ -11,9 +11,8 @@ import {
   SummaryAnswer,
   summaryAnswer,
 } from './entry-answer.js';
-import { headerOf } from '../delivery/entry-header.js';
-import { filterOf, ListQuery, UidParams } from './queue-query.js';
-import { entryPage, listPage, mostRows, statisticsPage } from './queue-page.js';
+import { headerOf } from '../delivery/outgoing-message.js';
+import { entryPage, filterOf, listPage, ListQuery, mostRows, statisticsPage, UidParams } from './queue-page.js';
 import { group, type QueueSite } from './queue-site.js';
 
 /** The reading side of the queue. */

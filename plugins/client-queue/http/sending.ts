@@ -1,18 +1,18 @@
 import JSON5 from 'json5';
 import { z } from 'zod';
-import { repeatedKeys, repetition, type RepeatedKey } from '../../../core/config/positions.js';
+import { type RepeatedKey, repeatedKeys, repetition } from '../../../core/config/positions.js';
 import { pluralize } from '../../../core/text/format.js';
 import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
 import { problemOf } from '../../../core/http/validation.js';
 import { parseAddress } from '../../../core/mime/address.js';
 import { isProblem, problem } from '../../../core/problem.js';
-import { CaseDefinition, readReversePath } from '../case/definition.js';
-import { at, wrongPlaces } from '../case/invalid-place.js';
-import { type MessageQuery, type OutgoingRequest, requestOfCase, requestOfMessage } from '../case/outgoing-request.js';
+import type { TranscriptEntry } from '../../../core/smtp/client/channel.js';
+import { counted } from '../../../core/text/counted.js';
+import type { SessionResult } from '../case/case-run.js';
+import { at, CaseDefinition, readReversePath, wrongPlaces } from '../case/definition.js';
+import { type MessageQuery, type OutgoingRequest, requestOfCase, requestOfMessage } from '../case/sending.js';
 import type { KeptUpload } from '../case/upload-shelf.js';
-import { exampleCase, resultPage, sendPage } from './send-page.js';
 import { group, type SendingSite } from './queue-site.js';
-import { SessionAnswer, sessionAnswer } from './session-answer.js';
 
 const mostCaseBytes = 1024 * 1024;
 const messageTypes = ['message/rfc822', 'application/octet-stream'];
@@ -219,4 +219,113 @@ function messageQuery(query: RawQuery, request: EndpointRequest): MessageQuery {
 function fieldOf({ fields }: EndpointRequest, name: string): string | undefined {
   const value = Object.hasOwn(fields, name) ? fields[name] : undefined;
   return typeof value === 'string' ? value : undefined;
+}
+
+/** What the form begins with. */
+const exampleCase = `{
+  // One session. Without a route, by MX.
+  envelopes: [
+    {
+      mail: 'ann@example.org',
+      rcpt: ['bob@example.net'],
+      subject: 'Hello {$yymd}',
+      text: 'This is message {$uid}.',
+    },
+  ],
+  assertions: { protocol: [['RCPT', '^250']] },
+}
+`;
+
+/** Nobody looks at the replies to queued mail: its case has no assertions. */
+const queueExample = exampleCase.replace(/\n {2}assertions:.*/, '');
+
+/** One form has one address: not every browser lets a button name another one. */
+const sendPage = (routes: readonly string[], mode: 'now' | 'queue') => ({
+  routes,
+  example: mode === 'now' ? exampleCase : queueExample,
+  action: mode === 'now' ? '/client/send' : '/client/queue',
+  label: mode === 'now' ? 'Send now' : 'Queue',
+  modes: [
+    { title: 'Send now', href: '/client/send', current: mode === 'now' },
+    { title: 'Queue', href: '/client/send?mode=queue', current: mode === 'queue' },
+  ],
+});
+
+/** The result with what a reader of the transcript wants to see. */
+function resultPage(result: SessionResult) {
+  const { transactions, assertions, envelopes } = result;
+  const recipients = envelopes.flatMap((envelope) => envelope.recipients);
+  return {
+    ...result,
+    steps: transactions.map(({ payload, response, error, ms, step }) => ({
+      step,
+      said: payload,
+      answered: response ?? null,
+      error: error ?? null,
+      tone: error !== undefined ? 'bad' : toneOf(response),
+      ms: Math.round(ms),
+    })),
+    acceptedCount: recipients.filter(({ accepted }) => accepted).length,
+    recipientCount: recipients.length,
+    failedAssertions: assertions.filter(({ passed }) => !passed).length,
+  };
+}
+
+const tones: Readonly<Record<string, string>> = { '2': 'good', '3': 'good', '4': 'warn', '5': 'bad' };
+const toneOf = (response: string | undefined): string => tones[response?.[0] ?? ''] ?? 'neutral';
+
+const outcome = z.enum(['delivered', 'partial', 'failed']);
+
+const Step = z.object({
+  step: z.string(),
+  command: z.string(),
+  payload: z.string().describe('As it was sent; credentials are masked'),
+  response: z.string().nullable(),
+  error: z.string().nullable(),
+  ms: z.number(),
+});
+
+/** What a session was, as answers show it. */
+export const SessionAnswer = z.object({
+  uid: z.string(),
+  outcome,
+  remote: z.object({ host: z.string(), port: z.int(), tls: z.string().nullable() }).nullable(),
+  transactions: z.array(Step),
+  envelopes: z.array(
+    z.object({
+      mail: z.string(),
+      recipients: z.array(z.object({ address: z.string(), accepted: z.boolean(), response: z.string() })),
+      messageId: z.string().nullable(),
+      outcome,
+      transactions: z.array(Step),
+    }),
+  ),
+  assertions: z.array(
+    z.object({ verb: z.string(), expected: z.string(), actual: z.string().nullable(), passed: z.boolean() }),
+  ),
+});
+
+const stepAnswer = ({ step, command, payload, response, error, ms }: TranscriptEntry) => ({
+  step,
+  command,
+  payload,
+  response: response ?? null,
+  error: error ?? null,
+  ms: Math.round(ms * 10) / 10,
+});
+
+export function sessionAnswer(result: SessionResult): z.output<typeof SessionAnswer> {
+  const { uid, outcome: end, remote, transactions, envelopes, assertions } = result;
+  return {
+    uid,
+    outcome: end,
+    remote,
+    transactions: transactions.map(stepAnswer),
+    envelopes: envelopes.map((envelope) => ({
+      ...envelope,
+      recipients: [...envelope.recipients],
+      transactions: envelope.transactions.map(stepAnswer),
+    })),
+    assertions: [...assertions],
+  };
 }

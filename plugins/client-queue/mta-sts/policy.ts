@@ -1,5 +1,10 @@
+import { z } from 'zod';
+import { writeFileAtomic } from '../../../core/disk/atomic.js';
+import { unlessMissing } from '../../../core/disk/fault.js';
+import { readRegularText } from '../../../core/disk/regular-file.js';
+
 /** What a domain asks of those who send mail to it (RFC 8461 §3.2). */
-export interface StsPolicy {
+interface StsPolicy {
   readonly mode: 'enforce' | 'testing' | 'none';
   /** Names of its mail servers in lower case; `*.example.net` stands for one label more. */
   readonly mx: readonly string[];
@@ -8,7 +13,7 @@ export interface StsPolicy {
 }
 
 /** A year (RFC 8461 §3.2). */
-export const maxSeconds = 31_557_600;
+const maxSeconds = 31_557_600;
 /** A life that is shorter would be over before a renewal that has failed once is tried again. */
 const leastSeconds = 900;
 const mostServers = 200;
@@ -53,4 +58,33 @@ export function allowsServer({ mx }: Pick<StsPolicy, 'mx'>, host: string): boole
   const name = host.toLowerCase().replace(/\.$/, '');
   const below = name.slice(name.indexOf('.'));
   return mx.some((allowed) => (allowed.startsWith('*.') ? allowed.slice(1) === below : allowed === name));
+}
+
+const Kept = z.strictObject({
+  id: z.string(),
+  mode: z.enum(['enforce', 'testing', 'none']),
+  mx: z.array(z.string()),
+  maxAge: z.int().min(0).max(maxSeconds),
+  fetchedAt: z.number().min(0).max(8.64e15),
+});
+const Stored = z.strictObject({ policies: z.record(z.string(), z.unknown()) });
+
+/** A policy as it was fetched; `fetchedAt` in milliseconds since the epoch. */
+export type KeptPolicy = Readonly<z.output<typeof Kept>>;
+
+/** The policies that are known, by domain; those that make no sense are left out. None when there is no file. @throws what keeps the file from being read or understood */
+export async function readPolicies(file: string): Promise<ReadonlyMap<string, KeptPolicy>> {
+  const text = await unlessMissing(readRegularText(file));
+  const stored = text === undefined ? {} : Stored.parse(JSON.parse(text)).policies;
+  const policies = new Map<string, KeptPolicy>();
+  for (const [domain, written] of Object.entries(stored)) {
+    const { data } = Kept.safeParse(written);
+    if (data !== undefined && (data.mode === 'none' || data.mx.length > 0)) policies.set(domain, data);
+  }
+  return policies;
+}
+
+/** Replaces the file; durable when it resolves. */
+export async function writePolicies(file: string, policies: Iterable<readonly [string, KeptPolicy]>): Promise<void> {
+  await writeFileAtomic(file, `${JSON.stringify({ policies: Object.fromEntries(policies) })}\n`);
 }

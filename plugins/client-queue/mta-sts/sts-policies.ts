@@ -1,14 +1,14 @@
 import { LRUCache } from 'lru-cache';
-import { roomFor } from '../../../core/disk/cache-room.js';
 import type { Clock } from '../../../core/clock.js';
+import { roomFor } from '../../../core/disk/cache-room.js';
+import type { HopFinder, HopSearch, SearchOptions } from '../../../core/dns/next-hop.js';
 import { isDnsFailure, type Resolver } from '../../../core/dns/resolver.js';
 import type { Log } from '../../../core/log/log.js';
 import type { ClientQueueSettings } from '../options.js';
-import { parsePolicy, policyId } from './policy.js';
 import { fetchPolicy, type PolicyFetchGround } from './policy-fetch.js';
-import { type KeptPolicy, readPolicies, writePolicies } from './policy-file.js';
+import { allowsServer, type KeptPolicy, parsePolicy, policyId, readPolicies, writePolicies } from './policy.js';
 
-export interface StsPoliciesInput {
+interface StsPoliciesInput {
   /** Absolute path of `mta-sts.json`. */
   readonly file: string;
   readonly resolver: () => Resolver;
@@ -189,3 +189,39 @@ const isToBeRenewed = ({ maxAge }: KeptPolicy, age: number): boolean => age < 0 
 
 /** When it ceases to hold, in milliseconds since the epoch. */
 export const endOf = ({ fetchedAt, maxAge }: KeptPolicy): number => fetchedAt + maxAge * 1000;
+
+type Policies = Pick<StsPolicies, 'of' | 'forgetFailures'>;
+
+/** Finds the servers of domains, and of these only such as the domain's own policy allows (RFC 8461 §5). */
+export class PolicedFinder implements HopFinder {
+  readonly #finder: HopFinder & { forget(): void };
+  readonly #policies: Policies;
+
+  constructor(finder: HopFinder & { forget(): void }, policies: Policies) {
+    this.#finder = finder;
+    this.#policies = policies;
+  }
+
+  async forDomain(domain: string, options?: SearchOptions): Promise<HopSearch> {
+    // Asked for while the finder asks for the servers.
+    const enforced = this.#policies.of(domain).then((policy) => (policy?.mode === 'enforce' ? policy : undefined));
+    const allowed = async () => {
+      const policy = await enforced;
+      return policy && ((host: string) => allowsServer(policy, host));
+    };
+    const search = await this.#finder.forDomain(domain, { ...options, allowed });
+    if (search.outcome === 'failed' || (await enforced) === undefined) return search;
+    return { ...search, mustVerify: true };
+  }
+
+  /** Who names a server by hand goes by no policy of a domain. */
+  forHosts(hosts: readonly string[], options?: SearchOptions): Promise<HopSearch> {
+    return this.#finder.forHosts(hosts, options);
+  }
+
+  /** What was learnt before counts no more, but for the policies that still hold. */
+  forget(): void {
+    this.#finder.forget();
+    this.#policies.forgetFailures();
+  }
+}

@@ -1,4 +1,4 @@
-import { deadLetterReason } from '../dsn/answerable.js';
+import { deadLetterReason } from '../dsn/notice-sender.js';
 import type { Change, RecipientChange } from './change.js';
 import { addNotices, draftOf, finish, statesBehind, type Draft } from './draft.js';
 import { expiredReply } from './expired-reply.js';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { QueueStatistics } from '../../../core/contracts/queue-list.js';
-import { waitingDestinations } from '../../../plugins/client-queue/http/destination-answer.js';
+import { waitingDestinations } from '../../../plugins/client-queue/http/destinations.js';
 import { HandClock } from '../../support/hand-clock.js';
 
 type Ground = Parameters<typeof waitingDestinations>[0];

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate, setTimeout as pause } from 'node:timers/promises';
-import { LookupLanes, patienceMs } from '../../../plugins/client-queue/delivery/lookup-lanes.js';
+import { LookupLanes, patienceMs } from '../../../plugins/client-queue/delivery/sites.js';
 
 /** Lanes whose lookups end when the test says so. */
 function hangingLanes() {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { systemClock } from '../../../core/clock.js';
 import { problem } from '../../../core/problem.js';
-import { queueNotes } from '../../../plugins/client-queue/delivery/accepted-entry.js';
+import { queueNotes } from '../../../plugins/client-queue/delivery/relay-target.js';
 import { SmtpSink } from '../../support/smtp-sink.js';
 import { outboundGround, type Enqueued, type OutboundGroundOptions } from './outbound-ground.js';
 

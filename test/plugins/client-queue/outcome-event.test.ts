@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { QueueOutcome } from '../../../core/contracts/queue-outcome.js';
-import { toldOutcome } from '../../../plugins/client-queue/delivery/told-outcome.js';
+import { toldOutcome } from '../../../plugins/client-queue/delivery/relay-hook.js';
 import { startInProcess } from '../../support/in-process-server.js';
 import { newEntry } from '../../support/queue-entries.js';
 import { freeListeners } from '../../support/server-process.js';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { RecordedControl } from '../../../plugins/client-queue/delivery/destination-controls.js';
-import { explainRelay } from '../../../plugins/client-queue/delivery/relay-explanation.js';
+import { explainRelay } from '../../../plugins/client-queue/delivery/relay-hook.js';
 
 test('whoever asks is told that the destination or its site is suspended', async () => {
   const suspended = (destination: string): RecordedControl => {

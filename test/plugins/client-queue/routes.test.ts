@@ -6,7 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { z } from 'zod';
 import { EntryAnswer, StatisticsAnswer, SummaryAnswer } from '../../../plugins/client-queue/http/entry-answer.js';
 import { MutationAnswer } from '../../../plugins/client-queue/http/mutations.js';
-import { SessionAnswer } from '../../../plugins/client-queue/http/session-answer.js';
+import { SessionAnswer } from '../../../plugins/client-queue/http/sending.js';
 import type { RequestOptions } from '../../support/http-client.js';
 import { startInProcess, type InProcessServer } from '../../support/in-process-server.js';
 import { freeListeners } from '../../support/server-process.js';

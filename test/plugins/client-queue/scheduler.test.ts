@@ -6,7 +6,7 @@ import type { RecordedControl } from '../../../plugins/client-queue/delivery/des
 import { ClientQueueOptions } from '../../../plugins/client-queue/options.js';
 import { Scheduler } from '../../../plugins/client-queue/delivery/scheduler.js';
 import { SitePace } from '../../../plugins/client-queue/delivery/site-pace.js';
-import type { Tried } from '../../../plugins/client-queue/delivery/tried.js';
+import type { Tried } from '../../../plugins/client-queue/delivery/attempts.js';
 import { rememberingLog } from '../../core/spool/remembering-log.js';
 import { HandClock } from '../../support/hand-clock.js';
 import { newEntry } from '../../support/queue-entries.js';

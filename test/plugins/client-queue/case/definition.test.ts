@@ -5,11 +5,14 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { simpleParser } from 'mailparser';
 import { isProblem } from '../../../../core/problem.js';
-import { CaseFiles } from '../../../../plugins/client-queue/case/case-file.js';
-import { messageOf } from '../../../../plugins/client-queue/case/case-message.js';
-import { CaseDefinition, CaseEnvelope } from '../../../../plugins/client-queue/case/definition.js';
-import { requestOfCase } from '../../../../plugins/client-queue/case/outgoing-request.js';
-import { variablesOf, withVariables } from '../../../../plugins/client-queue/case/variables.js';
+import { CaseFiles, messageOf } from '../../../../plugins/client-queue/case/transactions.js';
+import {
+  CaseDefinition,
+  CaseEnvelope,
+  variablesOf,
+  withVariables,
+} from '../../../../plugins/client-queue/case/definition.js';
+import { requestOfCase } from '../../../../plugins/client-queue/case/sending.js';
 
 const now = new Date('2026-11-21T03:04:05Z');
 const envelope = { mail: 'ann@example.org', rcpt: ['bob@example.net'] };

@@ -3,13 +3,12 @@ import { describe, test, type TestContext } from 'node:test';
 import type { HopFinder } from '../../../../core/dns/next-hop.js';
 import { isProblem } from '../../../../core/problem.js';
 import { openSession } from '../../../../core/smtp/client/opening.js';
-import { CaseFiles } from '../../../../plugins/client-queue/case/case-file.js';
+import { CaseFiles } from '../../../../plugins/client-queue/case/transactions.js';
 import type { SessionResult } from '../../../../plugins/client-queue/case/case-run.js';
 import { CaseDefinition } from '../../../../plugins/client-queue/case/definition.js';
-import { requestOfCase } from '../../../../plugins/client-queue/case/outgoing-request.js';
-import { Sending } from '../../../../plugins/client-queue/case/sending.js';
+import { requestOfCase, Sending } from '../../../../plugins/client-queue/case/sending.js';
 import { ClientQueueOptions } from '../../../../plugins/client-queue/options.js';
-import { sessionAnswer } from '../../../../plugins/client-queue/http/session-answer.js';
+import { sessionAnswer } from '../../../../plugins/client-queue/http/sending.js';
 import { selfSigned } from '../../../support/certificate.js';
 import { SmtpSink } from '../../../support/smtp-sink.js';
 

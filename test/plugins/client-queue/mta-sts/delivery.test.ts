@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, test, type TestContext } from 'node:test';
 import { MailRoutes } from '../../../../core/dns/mail-routes.js';
-import { PolicedFinder } from '../../../../plugins/client-queue/mta-sts/policed-finder.js';
-import type { KeptPolicy } from '../../../../plugins/client-queue/mta-sts/policy-file.js';
+import { PolicedFinder } from '../../../../plugins/client-queue/mta-sts/sts-policies.js';
+import type { KeptPolicy } from '../../../../plugins/client-queue/mta-sts/policy.js';
 import { NextHops } from '../../../../plugins/client-queue/delivery/next-hops.js';
-import { explainRelay } from '../../../../plugins/client-queue/delivery/relay-explanation.js';
+import { explainRelay } from '../../../../plugins/client-queue/delivery/relay-hook.js';
 import { FixedResolver } from '../../../core/dns/fixed-resolver.js';
 import { selfSigned } from '../../../support/certificate.js';
 import { SmtpSink, type SinkScript } from '../../../support/smtp-sink.js';

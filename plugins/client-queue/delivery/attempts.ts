@@ -1,0 +1,320 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Clock } from '../../../core/clock.js';
+import type { Attempt, NewEntry, Notice, Notify, RecordedReply } from '../../../core/contracts/queue-entry.js';
+import type { Lease, RecipientResult, Settlement } from '../../../core/contracts/queue-lease.js';
+import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
+import type { Log } from '../../../core/log/log.js';
+import { isProblem } from '../../../core/problem.js';
+import { deadLetterReason } from '../dsn/notice-sender.js';
+import { ClockWatch } from '../queue/clock-watch.js';
+import { damageHolds } from '../queue/damage-holds.js';
+import { expiredReply } from '../queue/expired-reply.js';
+import { readDestination } from './destination-controls.js';
+import { attemptLocally, type LocalGround } from './local-attempt.js';
+import { isMissingMessage, messageHead } from './outgoing-message.js';
+import type { OutboundMetrics } from './outbound-metrics.js';
+import { attemptRemotely, type RemoteGround } from './remote-attempt.js';
+import type { ReplyAction } from './reply-classification.js';
+import type { RetrySchedule } from './retry-schedule.js';
+
+interface DeliveryDeskInput {
+  readonly queue: RelayQueue;
+  readonly remote: RemoteGround;
+  readonly local: LocalGround;
+  readonly hostname: string;
+  readonly schedule: () => RetrySchedule;
+  /** See `SettlementInput`. */
+  readonly keepDeadLetterMs: () => number;
+  readonly metrics: OutboundMetrics;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Somebody is to be told of something. */
+  readonly noticed: () => void;
+}
+
+/** Pauses between two tries to write down what came of an attempt, while the disk refuses. */
+const firstPauseMs = 500;
+const longestPauseMs = 30_000;
+
+/** From a lease to what is written down of it. */
+export class DeliveryDesk {
+  readonly #input: DeliveryDeskInput;
+  readonly #watch: ClockWatch;
+  #unsettled = 0;
+
+  constructor(input: DeliveryDeskInput) {
+    this.#input = input;
+    this.#watch = new ClockWatch(input.clock);
+  }
+
+  /** Outcomes that the disk does not take; they are not tried again meanwhile. */
+  get unsettled(): number {
+    return this.#unsettled;
+  }
+
+  /** Never rejects: what goes wrong here is a local fault, and temporary. */
+  async attempt(lease: Lease, connections: number): Promise<Tried> {
+    const { remote, local, clock, log } = this.#input;
+    const at = clock.now();
+    try {
+      return readDestination(lease.destination).kind === 'target'
+        ? await attemptLocally(lease, local)
+        : await attemptRemotely(lease, connections, remote);
+    } catch (error) {
+      log.error({ uid: lease.uid, err: error }, 'an attempt failed by a fault of this server');
+      const verdicts = new Map(lease.recipients.map(({ index }) => [index, localFault]));
+      const nobody = { host: null, tls: null, tellsDsn: false, lost: false };
+      const tried: Tried = { at, ms: 0, verdicts, ...nobody, servers: 'answered' };
+      return isMissingMessage(error) ? { ...tried, hold: damageHolds.either } : tried;
+    }
+  }
+
+  /** Never rejects. */
+  async settle(lease: Lease, tried: Tried): Promise<void> {
+    const { queue, clock, schedule, metrics, log } = this.#input;
+    const failed = [...tried.verdicts.values()].some(({ action }) => action !== 'deliver');
+    const deadLetter = failed ? await this.#deadLetter(lease) : null;
+    this.#watch.look();
+    const settlement = settlementOf(lease, tried, {
+      schedule: schedule(),
+      now: clock.now(),
+      mayExpire: !this.#watch.hasJumped,
+      deadLetter,
+      keepDeadLetterMs: this.#input.keepDeadLetterMs(),
+    });
+    metrics.settled(settlement, tried.ms);
+    this.#tell(lease, tried, settlement);
+    for (let ms = firstPauseMs, isWaiting = false; ; ms = Math.min(ms * 2, longestPauseMs)) {
+      try {
+        await queue.settle(lease, settlement);
+        if (isWaiting) this.#unsettled -= 1;
+        if (settlement.notices !== undefined) this.#input.noticed();
+        return;
+      } catch (error) {
+        const isOver = isProblem(error) && error.problem === 'conflict';
+        if (isOver || this.#input.remote.signal.aborted) {
+          if (isWaiting) this.#unsettled -= 1;
+          log.error(
+            { uid: lease.uid, err: error },
+            'possible duplicate: the outcome of an attempt is not written down',
+          );
+          return;
+        }
+        if (!isWaiting) this.#unsettled += 1;
+        isWaiting = true;
+        log.error({ uid: lease.uid, err: error }, 'the outcome of an attempt cannot be written down yet');
+        await pause(ms, undefined, { ref: false });
+      }
+    }
+  }
+
+  async #deadLetter({ uid, entry }: Lease): Promise<string | null> {
+    const { queue, hostname } = this.#input;
+    if (entry.sender === null) return deadLetterReason(entry, Buffer.alloc(0), hostname);
+    try {
+      return deadLetterReason(entry, await messageHead(queue, uid), hostname);
+    } catch {
+      return null;
+    }
+  }
+
+  #tell(lease: Lease, tried: Tried, settlement: ReturnType<typeof settlementOf>): void {
+    const { attempt } = settlement;
+    if (attempt === undefined) return;
+    const { outcome, reply, host, tls } = attempt;
+    const about = {
+      uid: lease.uid,
+      outcome,
+      destination: lease.destination,
+      recipients: lease.recipients.length,
+      host,
+      tls,
+      code: reply?.code,
+      status: reply?.status,
+      reason: reply?.text,
+      ms: tried.ms,
+    };
+    if (outcome === 'delivered') this.#input.log.info(about, 'attempted');
+    else this.#input.log.warn({ ...about, possibleDuplicate: tried.lost || undefined }, 'attempted');
+  }
+}
+
+const localFault: Verdict = {
+  action: 'defer',
+  code: 451,
+  status: '4.3.0',
+  text: 'Local error, it is tried again',
+  host: null,
+  retryAfter: null,
+  category: 'other',
+};
+
+/** The last word on one recipient. */
+export interface Verdict {
+  readonly action: ReplyAction;
+  readonly code: number;
+  readonly status: string;
+  readonly text: string;
+  /** Server that said it; null for our own findings. */
+  readonly host: string | null;
+  /** Seconds. */
+  readonly retryAfter: number | null;
+  readonly category: string;
+}
+
+/**
+ * How the servers took it: one has answered; one was reached, and was silent for too long or left with the message; none was reached,
+ * or the last of them is left alone from now on.
+ */
+export type ServersTried = 'answered' | 'stalled' | 'unreachable';
+
+/** What one attempt to deliver a lease came to. */
+export interface Tried {
+  readonly at: number;
+  readonly ms: number;
+  /** By the place of the recipient in its entry; who is missing was not tried. */
+  readonly verdicts: ReadonlyMap<number, Verdict>;
+  /** `name[address]:port` of the server that was last spoken with; null when there was none to dial. */
+  readonly host: string | null;
+  readonly tls: string | null;
+  /** The server passes on who wants to hear of what (RFC 3461). */
+  readonly tellsDsn: boolean;
+  /** The connection was lost behind the final dot. */
+  readonly lost: boolean;
+  readonly servers: ServersTried;
+  /** Why trying it again would be in vain, though no server has said anything: an operator has to see it. */
+  readonly hold?: string;
+}
+
+interface SettlementInput {
+  readonly schedule: RetrySchedule;
+  readonly now: number;
+  /** False while the clock is not to be believed: mail whose time seems to be over is tried again. */
+  readonly mayExpire: boolean;
+  /** Why nobody can be told of a failure, so that an operator has to see it; asked only when something has failed. */
+  readonly deadLetter: string | null;
+  /** Such mail is kept for an operator for so long; 0 for ever. Milliseconds. */
+  readonly keepDeadLetterMs: number;
+}
+
+/** So soon come those who found no room among the recipients of a delivery that has just gone well. */
+const nextPartMs = 1000;
+
+/** Whether somebody wants to hear of this recipient (RFC 3461 §4.1): of failures and delays unless he said something else. */
+export function wants(kind: Exclude<Notify, 'never'>, notify: readonly Notify[] | undefined): boolean {
+  return notify === undefined ? kind !== 'success' : notify.includes(kind);
+}
+
+/** What is written down of an attempt. */
+function settlementOf(lease: Lease, tried: Tried, input: SettlementInput): Settlement {
+  if (tried.verdicts.size === 0) return { results: [] };
+  const { hold } = tried;
+  if (hold !== undefined) {
+    const held = lease.recipients.map(({ index }) => ({ index, state: 'held' as const, reply: null, hold }));
+    return { attempt: attemptOf(lease, tried, held), results: held };
+  }
+  const some = [...tried.verdicts.values()].some(({ action }) => action === 'deliver');
+  const results = lease.recipients.flatMap(({ index, attempts }) => {
+    const verdict = tried.verdicts.get(index);
+    if (verdict === undefined) return [];
+    const count = attempts + (lease.manual ? 0 : 1);
+    return [resultOf(verdict, { index, attempts: count, some, entry: lease.entry, tried, input })];
+  });
+  const notices = noticesOf(lease, tried, results, input.now);
+  return { attempt: attemptOf(lease, tried, results), results, ...(notices.length > 0 && { notices }) };
+}
+
+interface About {
+  readonly index: number;
+  readonly attempts: number;
+  /** Others of the delivery were taken. */
+  readonly some: boolean;
+  readonly entry: NewEntry;
+  readonly tried: Tried;
+  readonly input: SettlementInput;
+}
+
+function resultOf(verdict: Verdict, { index, attempts, some, entry, input }: About): RecipientResult {
+  const { now, schedule, mayExpire } = input;
+  const reply = recorded(verdict, now);
+  if (verdict.action === 'deliver') return { index, state: 'delivered', reply };
+  if (verdict.action === 'bounce') return failure(index, 'bounced', reply, input);
+  if (some && verdict.category === 'capacity' && verdict.retryAfter === 5) {
+    return { index, state: 'deferred', reply, nextAttempt: now + nextPartMs };
+  }
+  const { queuedAt, expiresAt } = entry;
+  const over = mayExpire ? expiresAt : Infinity;
+  const nextAttempt = schedule.next({ now, attempts, expiresAt: over, retryAfter: verdict.retryAfter });
+  if (nextAttempt !== undefined) return { index, state: 'deferred', reply, nextAttempt };
+  return failure(index, 'expired', expiredReply(reply, { queuedAt, expiresAt, now }), input);
+}
+
+function failure(
+  index: number,
+  state: 'bounced' | 'expired',
+  reply: RecordedReply,
+  { deadLetter, keepDeadLetterMs, now }: SettlementInput,
+): RecipientResult {
+  if (deadLetter === null) return { index, state, reply };
+  const discardAt = keepDeadLetterMs === 0 ? {} : { discardAt: now + keepDeadLetterMs };
+  return { index, state: 'held', reply, hold: deadLetter, ...discardAt };
+}
+
+const recorded = ({ code, status, text, host }: Verdict, at: number): RecordedReply => ({
+  code,
+  status,
+  text: text.slice(0, 1000),
+  host,
+  at,
+});
+
+function attemptOf(lease: Lease, tried: Tried, results: readonly RecipientResult[]): Attempt {
+  const states = new Set(results.map(({ state }) => state));
+  const isDelivered = states.has('delivered');
+  const outcome = tried.lost
+    ? 'lost'
+    : isDelivered
+      ? states.size === 1
+        ? 'delivered'
+        : 'partial'
+      : states.has('deferred')
+        ? 'deferred'
+        : 'failed';
+  const telling = results.find(({ state }) => state !== 'delivered') ?? results[0];
+  return {
+    at: tried.at,
+    ms: tried.ms,
+    destination: lease.destination,
+    host: tried.host,
+    tls: tried.tls,
+    recipients: lease.recipients.map(({ address }) => address),
+    outcome,
+    reply: telling?.reply ?? null,
+    ...(tried.lost && { possibleDuplicate: true }),
+    ...(lease.manual && { manual: true }),
+  };
+}
+
+/** What the sender is to be told of this attempt; a null sender is told nothing. */
+function noticesOf(
+  { entry, recipients }: Lease,
+  tried: Tried,
+  results: readonly RecipientResult[],
+  at: number,
+): readonly Omit<Notice, 'id'>[] {
+  if (entry.sender === null) return [];
+  const those = (kind: Exclude<Notify, 'never'>, states: readonly RecipientResult['state'][]): readonly string[] =>
+    results.flatMap(({ index, state }) => {
+      const recipient = recipients.find((one) => one.index === index);
+      const isMeant = states.includes(state) && wants(kind, entry.recipients[index]?.notify);
+      return isMeant && recipient !== undefined ? [recipient.address] : [];
+    });
+  const failed = those('failure', ['bounced', 'expired']);
+  // A server that knows RFC 3461 tells the sender itself.
+  const taken = tried.tellsDsn ? [] : those('success', ['delivered']);
+  const kind = tried.host === null ? 'delivered' : 'relayed';
+  return [
+    ...(failed.length > 0 ? [{ kind: 'failed' as const, recipients: failed, at }] : []),
+    ...(taken.length > 0 ? [{ kind, recipients: taken, at } as const] : []),
+  ];
+}
