@@ -1,13 +1,14 @@
-import type { EntryState } from '../../../core/contracts/queue-entry.js';
-import { entryStates } from '../../../core/contracts/queue-entry.js';
+import type { Clock } from '../../../core/clock.js';
+import { type EntryState, entryStates } from '../../../core/contracts/queue-entry.js';
 import type { Settlement } from '../../../core/contracts/queue-lease.js';
+import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
 import type { PluginContext } from '../../../core/plugin.js';
 import type { PoolStatistics } from '../../../core/smtp/client/pool.js';
 
 const attemptSeconds = [0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 1800];
 
 /** How many entries there are, and since when the oldest waits. */
-export interface QueueFigures {
+interface QueueFigures {
   readonly byState: Readonly<Record<EntryState, number>>;
   /** Seconds; 0 when there is none. */
   readonly oldestAge: number;
@@ -53,4 +54,45 @@ export function outboundMetrics(
     },
     notice: (kind, result) => notices.inc({ kind, result }),
   };
+}
+
+/** Counting a large queue takes a moment: it is done at most so often. */
+const keepMs = 5000;
+
+/** What is counted of the queue, for metrics and health. */
+export class QueueFiguresSource {
+  readonly #queue: Pick<RelayQueue, 'statistics'>;
+  readonly #clock: Clock;
+  #until = -Infinity;
+  #figures: Promise<QueueFigures> | undefined;
+  #last: QueueFigures | undefined;
+
+  constructor(queue: Pick<RelayQueue, 'statistics'>, clock: Clock) {
+    this.#queue = queue;
+    this.#clock = clock;
+  }
+
+  /** What was counted last, for callers that cannot wait; starts the next count. */
+  get last(): QueueFigures | undefined {
+    this.get().catch(() => undefined);
+    return this.#last;
+  }
+
+  get(): Promise<QueueFigures> {
+    if (this.#figures !== undefined && this.#clock.monotonic() < this.#until) return this.#figures;
+    this.#until = this.#clock.monotonic() + keepMs;
+    const figures = this.#count();
+    this.#figures = figures;
+    figures.catch(() => {
+      if (this.#figures === figures) this.#figures = undefined;
+    });
+    return figures;
+  }
+
+  async #count(): Promise<QueueFigures> {
+    const now = this.#clock.now();
+    const { byState, oldest } = await this.#queue.statistics(now);
+    this.#last = { byState, oldestAge: oldest === null ? 0 : Math.max(0, now - oldest) / 1000 };
+    return this.#last;
+  }
 }

@@ -74,7 +74,7 @@ export interface OpenedRelayQueue extends RelayQueue {
 }
 
 const defaults = {
-  mostFinished: 2_000,
+  mostFinished: 20_000,
   spreadMs: 5000,
   segmentBytes: 8 * 1024 * 1024,
   mostSegments: 32,

@@ -1,7 +1,29 @@
+import type { Clock } from '../../../core/clock.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
+import type { SubmissionService } from '../../../core/contracts/submission.js';
+import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
+import { folderSyncOf } from '../../../core/disk/folder.js';
 import { uniqueId } from '../../../core/disk/id.js';
-import { type AttachmentLabel, encodeAttachment } from '../mime/compose.js';
+import type { Log } from '../../../core/log/log.js';
 import { isProblem, problem } from '../../../core/problem.js';
+import { folderOfLocal } from '../maildir/mailbox-name.js';
+import type { UniqueNames } from '../maildir/maildir-name.js';
+import { compareNewestFirst, type OrderKey } from '../maildir/message-entry.js';
+import { Turns } from '../maildir/turns.js';
+import type { MessageSummary, StoreReader } from '../messages/store-reader.js';
+import { type AttachmentLabel, encodeAttachment } from '../mime/compose.js';
+import { type Page, pageOf, type PageRequest } from '../page.js';
+import {
+  type Attachment,
+  composeDraft,
+  type DraftFields,
+  holdsFields,
+  partsOfMessage,
+  type PartSource,
+  withKeptHtml,
+} from './draft-content.js';
+import { DraftSending, SentNotes } from './draft-sending.js';
+import { DraftFiles, DraftShelf, type PreparedFile, type ShelfInput } from './draft-store.js';
 import {
   type AlongWith,
   type AttachmentUpload,
@@ -12,22 +34,8 @@ import {
   type Expectation,
   type OpenDraft,
 } from './draft.js';
-import {
-  type DraftFields,
-  composeDraft,
-  holdsFields,
-  partsOfMessage,
-  type PartSource,
-  withKeptHtml,
-} from './draft-composition.js';
-import type { Attachment } from './draft-content.js';
-import type { DraftFiles, PreparedFile } from './draft-files.js';
-import type { DraftShelf } from './draft-shelf.js';
-import type { Turns } from '../maildir/turns.js';
-import { folderOfLocal } from '../maildir/mailbox-name.js';
-import type { StoreReader } from '../messages/store-reader.js';
 
-export interface DraftsInput {
+interface DraftsInput {
   readonly reader: StoreReader;
   readonly shelf: DraftShelf;
   readonly files: DraftFiles;
@@ -269,4 +277,85 @@ function partsOf({ file, content }: OpenDraft, parts = content.attachments): rea
 
 function noAttachment() {
   return problem('not-found', 'There is no such attachment of this draft.');
+}
+
+/** A draft as lists show it. */
+type ListedDraft = Pick<MessageSummary, 'id' | 'size' | 'from' | 'to' | 'subject' | 'hasAttachments' | 'snippet'> & {
+  readonly draftId: string;
+  /** ISO 8601. */
+  readonly savedAt: string;
+};
+
+interface DraftListGround {
+  readonly shelf: Pick<DraftShelf, 'all'>;
+  readonly reader: Pick<StoreReader, 'summaries'>;
+}
+
+interface Sheet {
+  readonly page: Page<ListedDraft>;
+  /** Between two looks, a version gave way to the next one. */
+  readonly isTorn: boolean;
+}
+
+/** Who saves each time we look must be very quick to outrun that many looks. */
+const tries = 10;
+const order = (a: OrderKey, b: OrderKey): number => compareNewestFirst(a, b);
+
+/** Drafts of a mailbox, newest first. @throws Problem `not-found` for the mailbox, `bad-request` for a cursor that is none */
+export async function listDrafts(
+  ground: DraftListGround,
+  mailbox: MailboxName,
+  request: PageRequest,
+): Promise<Page<ListedDraft>> {
+  let sheet = await look(ground, mailbox, request);
+  for (let attempt = 1; sheet.isTorn && attempt < tries; attempt++) sheet = await look(ground, mailbox, request);
+  return sheet.page;
+}
+
+async function look({ shelf, reader }: DraftListGround, mailbox: MailboxName, request: PageRequest): Promise<Sheet> {
+  const all = await shelf.all(mailbox);
+  const keyed = all.map((draft) => ({ ...draft, receivedAt: draft.entry.receivedAt, id: draft.entry.id }));
+  const page = pageOf(keyed.toSorted(order), request, order);
+  const ids = new Map(page.items.map(({ id, draftId }) => [id, draftId]));
+  const folder = page.items[0]?.folder;
+  const summaries = folder === undefined ? [] : await reader.summaries(folder, [...ids.keys()]);
+  const items = summaries.map(({ id, receivedAt, size, from, to, subject, hasAttachments, snippet }) => {
+    return { draftId: ids.get(id) ?? '', id, savedAt: receivedAt, size, from, to, subject, hasAttachments, snippet };
+  });
+  return { page: { ...page, items }, isTorn: items.length < page.items.length };
+}
+
+interface DraftDeskInput {
+  readonly reader: StoreReader;
+  readonly names: UniqueNames;
+  readonly provide: ShelfInput['provide'];
+  readonly quotas: ShelfInput['quotas'];
+  readonly submission: SubmissionService;
+  /** Private, on the file system of the mailboxes; emptied here. */
+  readonly folder: string;
+  /** The limit of a message now: a reload may change it. */
+  readonly messageBytes: () => number;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly files?: FileLayer;
+}
+
+/** Everything that drafts need, wired. */
+export interface DraftDesk {
+  readonly drafts: Drafts;
+  readonly shelf: DraftShelf;
+  readonly sending: DraftSending;
+}
+
+export async function openDraftDesk(input: DraftDeskInput): Promise<DraftDesk> {
+  const { reader, names, provide, quotas, submission, folder, messageBytes, clock, log, files = nodeFiles } = input;
+  const sync = folderSyncOf(files);
+  const prepared = new DraftFiles({ folder, files, sync, messageBytes });
+  const shelf = new DraftShelf({ folders: reader.mailboxFolders, provide, quotas, names, files, sync, prepared, log });
+  const now = (): Date => new Date(clock.now());
+  const drafts = new Drafts({ reader, shelf, files: prepared, turns: new Turns(), now });
+  const notes = new SentNotes({ folder, files, log });
+  const sending = new DraftSending({ reader, drafts, shelf, files: prepared, notes, submission, now, log });
+  await prepared.sweep(await sending.resume());
+  return { drafts, shelf, sending };
 }

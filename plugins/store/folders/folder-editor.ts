@@ -18,7 +18,7 @@ import { folderOfLocal } from '../maildir/mailbox-name.js';
 import type { MailboxQuotas, MailboxUsage } from '../delivery/mailbox-quota.js';
 import { maildirParts } from '../maildir/maildir.js';
 import type { UniqueNames } from '../maildir/maildir-name.js';
-import { repeatedly } from '../messages/message-change.js';
+import { repeatedly } from '../messages/message-editor.js';
 
 export interface EditorGround {
   readonly folders: MailboxFolders;

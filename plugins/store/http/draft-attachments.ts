@@ -2,14 +2,19 @@ import { Readable } from 'node:stream';
 import type { z } from 'zod';
 import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
 import { problem } from '../../../core/problem.js';
-import { attachmentAnswer, draftHref } from '../drafts/draft-model.js';
-import { parseAttachmentLabel } from '../drafts/draft-attachment.js';
-import { tagOf } from '../drafts/draft-name.js';
-import * as schema from '../drafts/draft-query.js';
-import type { AttachmentUpload } from '../drafts/draft.js';
-import { editorAgain } from './draft-again.js';
-import { draftGroup, draftPath, type DraftSite, type DraftWork, expectation, placeOf } from './draft-site.js';
-import { orConflict } from './draft-conflict.js';
+import { attachmentAnswer, draftHref } from './view-model.js';
+import { type AttachmentUpload, parseAttachmentLabel, tagOf } from '../drafts/draft.js';
+import * as schema from './draft-query.js';
+import {
+  draftGroup,
+  draftPath,
+  type DraftSite,
+  type DraftWork,
+  editorAgain,
+  expectation,
+  orConflict,
+  placeOf,
+} from './drafts.js';
 
 const attachmentsPath = `${draftPath}/attachments`;
 const attachmentPath = `${attachmentsPath}/{attachmentId}`;

@@ -5,10 +5,10 @@ import { type AnyEndpoint, defineEndpoint, respond, type Response } from '../../
 import { ask } from '../../../core/http/question.js';
 import { problem } from '../../../core/problem.js';
 import type { FolderName } from '../folders/folder-name.js';
-import { expectCount, FolderField, preview, previewAnswer, sampleSize } from '../messages/message-selection.js';
-import { domainHref, folderHref, mailboxHref } from './page-model.js';
+import { expectCount, FolderField, preview, previewAnswer, sampleSize } from './selection.js';
+import { domainHref, folderHref, mailboxHref } from './view-model.js';
 import * as schema from './store-query.js';
-import { group, mailboxPath, type StoreSite } from './store-endpoints.js';
+import { group, mailboxPath, type StoreSite } from './store-query.js';
 
 const access = 'operate';
 const dryRun = z.boolean().optional().describe('Only count, and show some of them.');

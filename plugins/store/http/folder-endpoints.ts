@@ -1,17 +1,19 @@
+import { setTimeout as wait } from 'node:timers/promises';
 import { z } from 'zod';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
+import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
+import { namesTag } from '../../../core/http/entity-tag.js';
 import { pluralize } from '../../../core/text/format.js';
-import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
 import { ask } from '../../../core/http/question.js';
 import { problem } from '../../../core/problem.js';
+import { counted } from '../../../core/text/counted.js';
 import type { Condition } from '../folders/folder-editor.js';
 import { folderBelow, type FolderName, levelOf, parentOf, parseFolderName } from '../folders/folder-name.js';
-import { folderHref, mailboxHref } from './page-model.js';
-import { asRead } from './folder-tag.js';
+import { folderHref, mailboxHref } from './view-model.js';
+import { FolderField } from './selection.js';
 import * as answer from './store-answer.js';
 import * as schema from './store-query.js';
-import { folderOf, folderPath, group, mailboxPath, type StoreSite } from './store-endpoints.js';
-import { FolderField } from '../messages/message-selection.js';
+import { folderOf, folderPath, group, mailboxPath, type StoreSite } from './store-query.js';
 
 const Level = z.string().max(250).describe('One level, without a dot.');
 const Parent = FolderField.nullable().optional().describe('Folder above; null, INBOX or absent: the first level.');
@@ -204,4 +206,37 @@ function isThere({ reader }: StoreSite, mailbox: MailboxName, parent: FolderName
       });
     }
   };
+}
+
+const tries = 4;
+const waitMs = 60;
+
+/** That the folder is as somebody has read it, who sent `If-Match`: `precondition-failed` else. */
+function asRead(
+  site: StoreSite,
+  mailbox: MailboxName,
+  folder: FolderName,
+  { ifMatch }: EndpointRequest,
+): Condition | undefined {
+  if (ifMatch === undefined) return undefined;
+  return async () => {
+    const version = await presentVersion(site, mailbox, folder);
+    if (version !== undefined && (namesTag(ifMatch, version) || namesListOf(ifMatch, version))) return;
+    throw problem('precondition-failed', 'The folder has changed since you read it. Read it again, then repeat.');
+  };
+}
+
+async function presentVersion({ reader }: StoreSite, mailbox: MailboxName, folder: FolderName) {
+  let version = await reader.version(mailbox, folder);
+  // A state that is a moment old has no tag yet.
+  for (let attempt = 1; version === undefined && attempt < tries; attempt++) {
+    await wait(waitMs);
+    version = await reader.version(mailbox, folder);
+  }
+  return version;
+}
+
+/** Lists have a tag for each of their queries: those of the present state begin alike, and any of them will do. */
+function namesListOf(ifMatch: string, version: string): boolean {
+  return ifMatch.split(',').some((tag) => tag.trim().replace(/^W\//, '').startsWith(`"${version}.`));
 }

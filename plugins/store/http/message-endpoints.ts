@@ -14,10 +14,10 @@ import {
   selectionBytes,
   selectionFields,
   writtenFilter,
-} from '../messages/message-selection.js';
-import { folderHref } from './page-model.js';
+} from './selection.js';
+import { folderHref } from './view-model.js';
 import * as schema from './store-query.js';
-import { folderOf, folderPath, group, mailboxPath, type StoreSite } from './store-endpoints.js';
+import { folderOf, folderPath, group, mailboxPath, type StoreSite } from './store-query.js';
 
 const access = 'operate';
 const notFound = z.array(z.string()).describe('Ids that are not in the folder');

@@ -1,4 +1,9 @@
 import { z } from 'zod';
+import type { Clock } from '../../../core/clock.js';
+import { parseFolderName } from '../folders/folder-name.js';
+import type { MailboxNames } from '../maildir/mailbox-names.js';
+import type { StoreEditor } from '../messages/message-editor.js';
+import type { StoreReader } from '../messages/store-reader.js';
 
 /** What the reading endpoints take. */
 export const MailboxParams = z.object({
@@ -70,3 +75,18 @@ export const MessageQuery = z.strictObject({
 });
 export const HtmlQuery = z.strictObject({ remote: flag('Pictures from other servers are left in.') });
 export const PartQuery = z.strictObject({ download: flag('Saved instead of shown.') });
+
+/** What the endpoints that change mailboxes stand on. */
+export interface StoreSite {
+  readonly reader: StoreReader;
+  readonly editor: StoreEditor;
+  readonly names: MailboxNames;
+  readonly clock: Clock;
+}
+
+export const mailboxPath = '/store/{domain}/{user}';
+export const folderPath = `${mailboxPath}/folders/{folder}`;
+export const group = 'Mailboxes';
+
+/** A folder as a path names it. @throws Problem `bad-request` */
+export const folderOf = ({ folder }: { readonly folder: string }) => parseFolderName(folder);

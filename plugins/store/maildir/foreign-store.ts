@@ -2,7 +2,7 @@ import { uniqueIdPattern } from '../../../core/disk/id.js';
 import { filesNamed, type OwnEntry, watchFolder } from '../../../core/disk/foreign-folder.js';
 import type { PluginContext } from '../../../core/plugin.js';
 import { isOwnCacheFile } from '../cache/file-sweep.js';
-import { sentNoteNames } from '../drafts/sent-note.js';
+import { sentNoteNames } from '../drafts/draft-sending.js';
 
 /** Tells of what is none of ours in our folders beside the mailboxes. */
 export function watchStoreFolders(data: string, context: PluginContext): void {

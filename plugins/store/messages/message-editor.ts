@@ -1,18 +1,31 @@
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
+import { setImmediate as turn, setTimeout as wait } from 'node:timers/promises';
+import type { Clock } from '../../../core/clock.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
-import { isTaken } from '../../../core/disk/fault.js';
-import { jointly } from '../../../core/spool/joint.js';
+import { asStorageProblem, isMissing, isTaken } from '../../../core/disk/fault.js';
+import { type FileLayer, nodeFiles, writeAll } from '../../../core/disk/file-layer.js';
+import { type FolderSync, folderSyncOf } from '../../../core/disk/folder.js';
+import type { Log } from '../../../core/log/log.js';
+import { LineEndings } from '../../../core/mime/line-endings.js';
 import { problem } from '../../../core/problem.js';
-import type { MessageEntry } from '../maildir/message-entry.js';
-import { type EditorGround, type FolderEditor, lockKey } from '../folders/folder-editor.js';
+import { jointly } from '../../../core/spool/joint.js';
+import { MailboxQuotas } from '../delivery/mailbox-quota.js';
+import { usageOf } from '../delivery/mailbox-usage.js';
+import { type EditorGround, FolderEditor, lockKey } from '../folders/folder-editor.js';
+import { FolderIntents } from '../folders/folder-intent.js';
 import { MovedKeywords } from '../folders/folder-keywords.js';
 import { type FolderName, parseFolderName, specialUseOf } from '../folders/folder-name.js';
-import type { MailboxFolder } from '../maildir/mailbox-folder.js';
+import { mapBounded } from '../maildir/concurrency.js';
+import type { MailboxFolder, MailboxFolders } from '../maildir/mailbox-folder.js';
+import { MailboxLocks } from '../maildir/mailbox-locks.js';
+import { mailboxFolder } from '../maildir/mailbox-name.js';
+import { MailboxRemoval } from '../maildir/mailbox-removal.js';
+import type { UniqueNames } from '../maildir/maildir-name.js';
 import { maildirParts } from '../maildir/maildir.js';
-import { repeatedly } from './message-change.js';
-import { fileMessage, type FiledMessage, writeMessage } from './message-filing.js';
+import type { MessageEntry } from '../maildir/message-entry.js';
 import { whileUidsAreLocked } from '../maildir/uid-list-lock.js';
+import type { StoreReader } from './store-reader.js';
 
 export type ReadStatus = 'read' | 'unread';
 
@@ -26,21 +39,21 @@ const marks = {
 export type Mark = keyof typeof marks;
 
 /** How many messages changed, and which were not there. */
-export interface Marked {
+interface Marked {
   readonly updated: number;
   /** Had that status already. */
   readonly unchanged: number;
   readonly notFound: readonly string[];
 }
 
-export interface Moved {
+interface Moved {
   readonly moved: number;
   readonly notFound: readonly string[];
   /** Ids in the other folder, by the ids before; of very many messages none are told. */
   readonly newIds: Readonly<Record<string, string>>;
 }
 
-export interface Deleted {
+interface Deleted {
   readonly deleted: number;
   readonly notFound: readonly string[];
 }
@@ -58,7 +71,7 @@ export function deletesForGood(folder: FolderName): boolean {
 }
 
 /** Changes messages that other programs may change at the same time. Everything is durable when it resolves. */
-export class MessageEditor {
+class MessageEditor {
   readonly #ground: EditorGround;
   readonly #editor: FolderEditor;
 
@@ -193,4 +206,198 @@ function marked(entry: MessageEntry, mark: Mark): string {
   if (isSet) letters.add(letter);
   else letters.delete(letter);
   return `cur/${entry.id}:2,${[...letters].toSorted().join('')}`;
+}
+
+interface ChangeOutcome {
+  /** Ids that were changed. */
+  readonly done: readonly string[];
+  /** Ids that are not in the folder, or that another program moved away each time. */
+  readonly notFound: readonly string[];
+}
+
+/** A program that renames each time we look must be very quick to outrun that many looks. */
+const tries = 5;
+const changesAtOnce = 32;
+const locatedAtOnce = 1000;
+const waitMs = 25;
+
+/**
+ * Does something to the files of messages that are named by their ids. Another program may rename a file between the look
+ * and the deed (a flag, or from `new` to `cur`); then it is looked for again.
+ * @param act rejects with ENOENT when the file is not there
+ */
+export async function repeatedly(
+  folders: MailboxFolders,
+  folder: MailboxFolder,
+  ids: readonly string[],
+  act: (entry: MessageEntry) => Promise<void>,
+): Promise<ChangeOutcome> {
+  const done: string[] = [];
+  let left: readonly string[] = await eachOnce(ids);
+  for (let attempt = 0; attempt < tries && left.length > 0; attempt++) {
+    if (attempt > 1) await wait(waitMs * attempt);
+    const missed: string[] = [];
+    let isElsewhere = false;
+    let isQuiet = true;
+    for (let start = 0; start < left.length; start += locatedAtOnce) {
+      // What is changed here changes the folder: the others are where they were, or are looked for again.
+      const trust = start > 0 ? 'known' : attempt === 0 ? 'looked' : 'read';
+      const ids = left.slice(start, start + locatedAtOnce);
+      const { byId, quiet } = await folders.messages.locate(folder, ids, trust);
+      isQuiet &&= quiet;
+      await mapBounded(ids, changesAtOnce, async (id) => {
+        const entry = byId.get(id);
+        if (entry !== undefined && (await unlessMoved(() => act(entry)))) return done.push(id);
+        isElsewhere ||= entry !== undefined;
+        return missed.push(id);
+      });
+    }
+    left = missed;
+    // Only a folder in which nothing moves is believed that a message is gone.
+    if (attempt > 0 && !isElsewhere && isQuiet) break;
+  }
+  return { done, notFound: left };
+}
+
+/** In their order; others have a turn in between, for there may be very many. */
+async function eachOnce(ids: readonly string[]): Promise<readonly string[]> {
+  const seen = new Set<string>();
+  const unique: string[] = [];
+  for (const [index, id] of ids.entries()) {
+    if (index % locatedAtOnce === 0) await turn();
+    if (!seen.has(id)) unique.push(id);
+    seen.add(id);
+  }
+  return unique;
+}
+
+async function unlessMoved(act: () => Promise<void>): Promise<boolean> {
+  try {
+    await act();
+    return true;
+  } catch (error) {
+    if (isMissing(error)) return false;
+    throw error;
+  }
+}
+
+interface FilingGround {
+  readonly files: FileLayer;
+  readonly sync: FolderSync;
+  readonly names: UniqueNames;
+}
+
+/** A message that is durable, and that nobody sees yet. */
+interface WrittenMessage {
+  readonly path: string;
+  /** Bytes of the file. */
+  readonly size: number;
+}
+
+export interface FiledMessage {
+  readonly id: string;
+  /** Bytes of the file. */
+  readonly size: number;
+}
+
+/** Absolute path of a folder, and `new` or the letters behind `:2,` of a message in `cur`. */
+interface Filing {
+  readonly folder: string;
+  readonly as: { readonly part: 'new' } | { readonly part: 'cur'; readonly flags: string };
+}
+
+/** Writes a message that comes as a stream into `tmp` of a folder. When it rejects, nothing is there. @throws Problem */
+async function writeMessage(source: Readable, folder: string, ground: FilingGround): Promise<WrittenMessage> {
+  const { files, names } = ground;
+  const path = join(folder, 'tmp', names.next(0));
+  try {
+    return { path, size: await write(files, path, source) };
+  } catch (error) {
+    await files.unlink(path).catch(() => undefined);
+    throw asStorageProblem(error);
+  }
+}
+
+/** Puts it into a folder, durably. When it rejects, nothing is there. The written file stays. @throws Problem */
+async function fileMessage(
+  { path, size }: WrittenMessage,
+  { folder, as }: Filing,
+  { files, sync, names }: FilingGround,
+): Promise<FiledMessage> {
+  const id = names.next(size);
+  const target = join(folder, as.part, as.part === 'new' ? id : `${id}:2,${as.flags}`);
+  try {
+    await files.link(path, target);
+    try {
+      await sync.sync(join(folder, as.part));
+    } catch (error) {
+      await files.unlink(target).catch(() => undefined);
+      throw error;
+    }
+    return { id, size };
+  } catch (error) {
+    throw asStorageProblem(error);
+  }
+}
+
+async function write(files: FileLayer, path: string, source: Readable): Promise<number> {
+  const lines = new LineEndings();
+  let size = 0;
+  const fd = await files.open(path, 'wx', 0o600);
+  try {
+    for await (const chunk of source as AsyncIterable<Buffer>) {
+      const text = lines.push(chunk);
+      size += text.length;
+      await writeAll(files, fd, [text]);
+    }
+    const rest = lines.end();
+    size += rest.length;
+    await writeAll(files, fd, [rest]);
+    if (size === 0) throw problem('invalid', 'The message is empty.');
+    await files.fsync(fd);
+  } finally {
+    await files.close(fd);
+  }
+  return size;
+}
+
+interface StoreEditorInput {
+  readonly reader: StoreReader;
+  /** Absolute and resolved. */
+  readonly root: string;
+  readonly names: UniqueNames;
+  /** Bytes; null for none. */
+  readonly limitOf: (mailbox: MailboxName) => number | null | Promise<number | null>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly files?: FileLayer;
+}
+
+/** The writing side of the store. */
+export interface StoreEditor {
+  readonly folders: FolderEditor;
+  readonly messages: MessageEditor;
+  readonly quotas: MailboxQuotas;
+  readonly mailboxes: MailboxRemoval;
+}
+
+/** Opens it, and completes the changes of folders that a dead process began. */
+export async function openStoreEditor(input: StoreEditorInput): Promise<StoreEditor> {
+  const { reader, root, names, limitOf, clock, log, files = nodeFiles } = input;
+  const sync = folderSyncOf(files);
+  const intents = new FolderIntents({ root, files, sync, clock, log });
+  await intents.resume();
+  const quotas = new MailboxQuotas({
+    files,
+    clock,
+    log,
+    limitOf,
+    pathOf: (mailbox) => mailboxFolder(root, mailbox),
+    count: (mailbox) => usageOf(reader, mailbox),
+  });
+  const locks = new MailboxLocks();
+  const ground = { folders: reader.mailboxFolders, files, sync, locks, intents, names, quotas, clock };
+  const folders = new FolderEditor(ground);
+  const mailboxes = new MailboxRemoval({ ...ground, root, log });
+  return { folders, messages: new MessageEditor(ground, folders), quotas, mailboxes };
 }

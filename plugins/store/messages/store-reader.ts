@@ -1,24 +1,33 @@
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../../core/clock.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
-import { problem } from '../../../core/problem.js';
 import { Confinement } from '../../../core/disk/confinement.js';
-import type { FolderTask } from '../cache/folder-task.js';
+import { addressesIn, type DisplayAddress } from '../../../core/mime/address-list.js';
+import { decodeWords } from '../../../core/mime/encoded-words.js';
+import { type HeaderBlock, scanHeader } from '../../../core/mime/header.js';
+import { problem } from '../../../core/problem.js';
+import type { FolderTask, SummarisedEntry } from '../cache/folder-task.js';
 import { FolderThread } from '../cache/folder-thread.js';
-import { readCursor } from '../http/cursor.js';
+import { turns } from '../cache/turn.js';
+import type { DraftContent } from '../drafts/draft-content.js';
 import { FolderMessages, type ListingRequest, type Matching, type MessageFilter } from '../folders/folder-messages.js';
 import type { FolderName } from '../folders/folder-name.js';
 import { folderVersion } from '../folders/folder-stamp.js';
 import { describeFolder, type FolderProperties, type FolderSummary, FolderTree } from '../folders/folder-tree.js';
-import { isDomain, localOfFolder, mailboxFolder } from '../maildir/mailbox-name.js';
 import { type MailboxFolder, MailboxFolders } from '../maildir/mailbox-folder.js';
+import { isDomain, localOfFolder, mailboxFolder } from '../maildir/mailbox-name.js';
 import { type MessageFile, openMessage, readHead } from '../maildir/message-file.js';
-import { isUnparsed, MessageParser, type ParserLimits } from '../mime/message-parser.js';
-import type { MessageSummary } from './message-summary.js';
-import { type MessageView, viewMessage } from './message-view.js';
-import type { DraftContent } from '../drafts/draft-content.js';
-import type { Page } from '../http/page.js';
-import type { HtmlDocument, PartBytes } from '../mime/parse-task.js';
+import {
+  type HtmlDocument,
+  isUnparsed,
+  MessageParser,
+  type ParserLimits,
+  type PartBytes,
+  type PartView,
+  type Unparsed,
+} from '../mime/message-parser.js';
+import type { Summary } from '../mime/summary.js';
+import { type Page, readCursor } from '../page.js';
 
 /** A message by where it is. */
 export interface MessagePlace {
@@ -45,7 +54,7 @@ const rawHeadBytes = 256 * 1024;
 /** Rows of pages; each is about a kilobyte. */
 const rowsRemembered = 5000;
 
-export interface StoreReaderInput {
+interface StoreReaderInput {
   /** Absolute, resolved folder of the mailboxes; it exists. */
   readonly root: string;
   readonly clock: Clock;
@@ -53,7 +62,7 @@ export interface StoreReaderInput {
   readonly cache?: FolderCacheInput;
 }
 
-export interface FolderCacheInput extends Partial<CacheLimits> {
+interface FolderCacheInput extends Partial<CacheLimits> {
   /** One that others use as well, and that somebody else ends. */
   readonly thread?: FolderThread;
   /** Absolute path of the folder for the files; without it nothing is kept on the disk. */
@@ -251,4 +260,97 @@ export class StoreReader {
       await file.handle.close();
     }
   }
+}
+
+/** A message as pages and JSON show it. */
+export interface MessageView extends MessageSummary {
+  readonly cc: readonly DisplayAddress[];
+  readonly bcc: readonly DisplayAddress[];
+  readonly replyTo: readonly DisplayAddress[];
+  /** In order, decoded. */
+  readonly headers: readonly (readonly [name: string, value: string])[];
+  readonly text: string | null;
+  /** Sanitised, without remote content. */
+  readonly html: string | null;
+  readonly parts: readonly PartView[];
+  /** Why the body could not be parsed; then `text` and `html` are null and there are no parts. Null as a rule. */
+  readonly unparsed: Unparsed['unparsed'] | null;
+  /** Something was left out of text, HTML or parts because of its length. */
+  readonly truncated: boolean;
+}
+
+/** A header block longer than this is shown as far as this. */
+const headBytes = 1024 * 1024;
+const usualHeadBytes = 64 * 1024;
+const maxHeadersShown = 1000;
+const turnEvery = 100;
+
+async function viewMessage(parser: MessageParser, file: MessageFile, summary: MessageSummary): Promise<MessageView> {
+  const [header, content] = await Promise.all([
+    readHeader(file),
+    parser.parse<'message'>({ kind: 'message', fd: file.handle.fd, size: file.size }),
+  ]);
+  const failed = isUnparsed(content);
+  return {
+    ...summary,
+    to: await addresses(header, 'to'),
+    cc: await addresses(header, 'cc'),
+    bcc: await addresses(header, 'bcc'),
+    replyTo: await addresses(header, 'reply-to'),
+    headers: shown(header),
+    hasAttachments: failed ? summary.hasAttachments : content.parts.some((part) => part.attachment),
+    text: failed ? null : content.text,
+    html: failed ? null : content.html,
+    parts: failed ? [] : content.parts,
+    unparsed: failed ? content.unparsed : null,
+    truncated: failed || content.truncated || header.dropped > 0 || header.fields.length > maxHeadersShown,
+  };
+}
+
+async function readHeader(file: MessageFile): Promise<HeaderBlock> {
+  const header = scanHeader(await readHead(file, usualHeadBytes));
+  return header.complete || file.size <= usualHeadBytes ? header : scanHeader(await readHead(file, headBytes));
+}
+
+/** In slices: there may be thousands. */
+async function addresses(header: HeaderBlock, key: string): Promise<readonly DisplayAddress[]> {
+  const turn = turns();
+  const found: DisplayAddress[] = [];
+  for (const address of addressesIn(header.all(key).slice(0, 20))) {
+    found.push(address);
+    if (found.length % turnEvery === 0) await turn();
+  }
+  return found;
+}
+
+function shown(header: HeaderBlock): readonly (readonly [string, string])[] {
+  return header.fields.slice(0, maxHeadersShown).map((field) => [field.name, decodeWords(header.value(field))]);
+}
+
+/** A message as lists show it. */
+export interface MessageSummary extends Summary {
+  readonly id: string;
+  readonly folder: string;
+  /** ISO 8601. */
+  readonly receivedAt: string;
+  /** Bytes. */
+  readonly size: number;
+  readonly unread: boolean;
+  readonly flagged: boolean;
+  readonly answered: boolean;
+  readonly draft: boolean;
+}
+
+export function describeMessage(folder: MailboxFolder, { entry, summary, size }: SummarisedEntry): MessageSummary {
+  return {
+    id: entry.id,
+    folder: folder.name.name,
+    ...summary,
+    receivedAt: new Date(entry.receivedAt).toISOString(),
+    size,
+    unread: !entry.flags.includes('S'),
+    flagged: entry.flags.includes('F'),
+    answered: entry.flags.includes('R'),
+    draft: entry.flags.includes('D'),
+  };
 }

@@ -1,7 +1,7 @@
 import { readSync } from 'node:fs';
 import { parentPort } from 'node:worker_threads';
 import { parseMessage } from './parse-message.js';
-import type { ParseReply, ParseTask } from './parse-task.js';
+import type { ParseReply, ParseTask } from './message-parser.js';
 
 /**
  * The thread that parses. It is given a descriptor that the server has opened and checked, never a path, and is ended from

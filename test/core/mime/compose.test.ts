@@ -4,13 +4,13 @@ import { suite, test } from 'node:test';
 import { parseAddressList } from '../../../core/mime/address-list.js';
 import { decodeCharset } from '../../../core/mime/charset.js';
 import {
-  type Composition,
   composeMessage,
+  type Composition,
+  correspondent,
   encodeAttachment,
   type RawPart,
 } from '../../../plugins/store/mime/compose.js';
 import { decodeTransfer } from '../../../core/mime/decode.js';
-import { correspondent } from '../../../plugins/store/mime/recipient.js';
 import { readStructure } from '../../../core/mime/structure.js';
 import { subjectOf } from '../../../plugins/store/mime/summary.js';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { parseCorrespondent, parseCorrespondents, writeCorrespondent } from '../../../plugins/store/mime/recipient.js';
+import { parseCorrespondent, parseCorrespondents, writeCorrespondent } from '../../../plugins/store/mime/compose.js';
 
 const read = (text: string) => parseCorrespondents(text, 1000).map(({ name, address }) => [name, address.address]);
 

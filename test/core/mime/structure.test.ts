@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
 import { findPart, isAttachment, readStructure, structureLimits } from '../../../core/mime/structure.js';
-import { readableParts } from '../../../plugins/store/mime/readable-part.js';
+import { readableParts } from '../../../plugins/store/mime/summary.js';
 
 const lines = (...all: readonly string[]) => Buffer.from(all.map((line) => `${line}\r\n`).join(''));
 const outline = (bytes: Buffer) => readStructure(bytes).parts.map(({ part, contentType }) => `${part} ${contentType}`);

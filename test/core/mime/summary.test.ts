@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
-import { plainText } from '../../../plugins/store/mime/snippet.js';
-import { dateOf, summarise } from '../../../plugins/store/mime/summary.js';
+import { dateOf, plainText, summarise } from '../../../plugins/store/mime/summary.js';
 
 const summary = (text: string, size = Buffer.byteLength(text)) => summarise(Buffer.from(text), size);
 

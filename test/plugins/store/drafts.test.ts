@@ -3,7 +3,7 @@ import { mkdir, rename, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { readMessageName } from '../../../plugins/store/maildir/message-name.js';
-import { markName, markOf } from '../../../plugins/store/drafts/draft-name.js';
+import { markName, markOf } from '../../../plugins/store/drafts/draft.js';
 import { FaultyFiles } from '../../core/spool/faulty-files.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { ann, change, fields, openDrafts, upload } from './draft-ground.js';

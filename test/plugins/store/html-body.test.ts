@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import fc from 'fast-check';
-import { sanitiseHtml } from '../../../plugins/store/mime/html-body.js';
+import { sanitiseHtml } from '../../../plugins/store/mime/html.js';
 import { payloads } from './xss-payloads.js';
 
 const safe = (html: string) => sanitiseHtml(html, { remote: false });

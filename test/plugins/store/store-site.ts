@@ -10,7 +10,7 @@ import { MailboxNames } from '../../../plugins/store/maildir/mailbox-names.js';
 import { emptyingEndpoints } from '../../../plugins/store/http/emptying-endpoints.js';
 import { folderChangeEndpoints } from '../../../plugins/store/http/folder-endpoints.js';
 import { messageChangeEndpoints } from '../../../plugins/store/http/message-endpoints.js';
-import { selectionEndpoint } from '../../../plugins/store/http/selection-endpoint.js';
+import { selectionEndpoint } from '../../../plugins/store/http/selection.js';
 import { storeEndpoints } from '../../../plugins/store/http/routes.js';
 import { atEnd, type Ending } from '../../support/ending.js';
 import { HttpClient } from '../../support/http-client.js';

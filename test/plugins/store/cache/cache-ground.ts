@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { FolderThread } from '../../../../plugins/store/cache/folder-thread.js';
 import type { ListingRequest } from '../../../../plugins/store/folders/folder-messages.js';
 import {
-  type CacheLimits,
   cacheLimits,
+  type CacheLimits,
   type FolderPage,
   StoreReader,
 } from '../../../../plugins/store/messages/store-reader.js';

@@ -1,16 +1,21 @@
 import { z } from 'zod';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
+import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
+import { ask } from '../../../core/http/question.js';
 import { pluralize } from '../../../core/text/format.js';
 import { isProblem, problem } from '../../../core/problem.js';
+import { counted } from '../../../core/text/counted.js';
 import type { MessageFilter } from '../folders/folder-messages.js';
 import { type FolderName, parseFolderName } from '../folders/folder-name.js';
 import { parseMessageId } from '../maildir/message-name.js';
-import { Summary } from '../http/store-answer.js';
-import { FolderQuery } from '../http/store-query.js';
-import type { MessageSummary } from './message-summary.js';
-import type { StoreReader } from './store-reader.js';
+import { deletesForGood } from '../messages/message-editor.js';
+import type { MessageSummary, StoreReader } from '../messages/store-reader.js';
+import { markedWords } from './message-endpoints.js';
+import { folderHref } from './view-model.js';
+import { Summary } from './store-answer.js';
+import * as schema from './store-query.js';
+import { folderOf, folderPath, FolderQuery, group, type StoreSite } from './store-query.js';
 
-/** Bytes of a body that may name as many messages as one call takes. */
 export const selectionBytes = 2 * 1024 * 1024;
 const maxIds = 10_000;
 export const sampleSize = 10;
@@ -107,11 +112,11 @@ export function oneSelector({ messageIds, filter }: Chosen, context: z.Refinemen
 }
 
 /** Messages that were chosen. */
-export interface Selection {
+interface Selection {
   readonly ids: readonly string[];
 }
 
-export interface SelectionRequest extends Chosen {
+interface SelectionRequest extends Chosen {
   readonly expect?: number | undefined;
 }
 
@@ -148,7 +153,7 @@ export const previewAnswer = {
 };
 
 /** What would be touched. */
-export interface Preview {
+interface Preview {
   readonly dryRun: true;
   readonly count: number;
   readonly notFound: readonly string[];
@@ -172,3 +177,103 @@ export async function preview(
     sample: await reader.summaries(place, present.slice(0, sampleSize)),
   };
 }
+
+const { messageIds, filter, expect } = selectionFields;
+
+const SelectionBody = z
+  .strictObject({
+    action: z.enum(['move', 'delete', 'read', 'unread', 'flag', 'unflag']),
+    toFolder: z
+      .union([z.literal(''), FolderField])
+      .optional()
+      .describe('For move.'),
+    messageIds,
+    filter,
+    expect,
+    back: z.string().max(2000).optional().describe('Page that a form goes on to.'),
+  })
+  .superRefine(({ messageIds: ids, filter: all }, context) => {
+    if (ids !== undefined || all !== undefined) return;
+    context.addIssue({ code: 'custom', path: ['messageIds'], message: 'select at least one message' });
+  });
+type SelectionBody = z.output<typeof SelectionBody>;
+
+interface Work {
+  readonly mailbox: MailboxName;
+  readonly folder: FolderName;
+  readonly ids: readonly string[];
+  readonly body: SelectionBody;
+}
+
+/** What the bar above a list of messages sends: one form for all that can be done with the chosen ones. */
+export function selectionEndpoint(site: StoreSite): AnyEndpoint {
+  const { reader, names } = site;
+  return defineEndpoint({
+    method: 'POST',
+    path: `${folderPath}/selection`,
+    summary: 'Move, delete, mark or flag the chosen messages of a folder',
+    group,
+    access: 'operate',
+    params: schema.FolderParams,
+    body: { kind: 'fields', limit: selectionBytes, schema: SelectionBody },
+    answer: z.object({ action: z.string(), changed: z.int(), notFound: z.array(z.string()) }),
+    async handle({ params, body: given, request }) {
+      const body = onlySelector(given, request);
+      const mailbox = await names.parse(params);
+      const folder = folderOf(params);
+      const { ids } = await select(reader, mailbox, folder, body);
+      const work = { mailbox, folder, ids, body };
+      const location = body.back ?? folderHref(names.describe(mailbox), folder.name);
+      if (body.action === 'delete' && deletesForGood(folder) && !request.confirmed) {
+        return askToDelete(request, work, location);
+      }
+      const { changed, notFound, notice } = await carryOut(site, work);
+      return respond({
+        status: 200,
+        model: { action: body.action, changed, notFound },
+        location,
+        notice: notFound.length === 0 ? notice : `${notice} ${counted(notFound.length, 'message')} were gone already.`,
+        audit: { action: `messages.${body.action}`, selector: { folder: folder.name }, counts: { changed } },
+      });
+    },
+  });
+}
+
+/** Whoever chooses all of a list on its page need not take the ticks away. */
+function onlySelector(body: SelectionBody, { representation }: EndpointRequest): SelectionBody {
+  if (body.messageIds === undefined || body.filter === undefined) return body;
+  if (representation === 'html') return { ...body, messageIds: undefined };
+  const message = 'name messageIds or a filter, not both';
+  throw problem('invalid', { detail: `${message}.`, errors: [{ pointer: '/messageIds', message }] });
+}
+
+function askToDelete(request: EndpointRequest, { folder, ids, body }: Work, back: string) {
+  const chosen = body.messageIds === undefined ? { filter: writtenFilter(body.filter ?? {}) } : { messageIds: ids };
+  return ask(request, {
+    question: `Delete ${counted(ids.length, 'message')} of ${folder.name} for good?`,
+    fields: { action: 'delete', ...chosen, expect: String(ids.length), back: body.back },
+    label: 'Delete for good',
+    back,
+  });
+}
+
+async function carryOut(site: StoreSite, { mailbox, folder, ids, body }: Work) {
+  const { messages } = site.editor;
+  const { action, toFolder } = body;
+  if (action === 'move') {
+    if (toFolder === undefined || toFolder === '') {
+      throw problem('invalid', { errors: [{ pointer: '/toFolder', message: 'choose a folder to move them to' }] });
+    }
+    const { moved, notFound } = await messages.move(mailbox, folder, toFolder, ids);
+    return { changed: moved, notFound, notice: `${counted(moved, 'message')} moved to ${toFolder.name}.` };
+  }
+  if (action === 'delete') {
+    const { deleted, notFound } = await messages.discard(mailbox, folder, ids);
+    const how = deletesForGood(folder) ? 'deleted for good' : 'moved to Trash';
+    return { changed: deleted, notFound, notice: `${counted(deleted, 'message')} ${how}.` };
+  }
+  const { updated, notFound } = await messages.mark(mailbox, folder, ids, action);
+  return { changed: updated, notFound, notice: `${counted(updated, 'message')} ${markedWords[action]}.` };
+}
+
+/** Bytes of a body that may name as many messages as one call takes. */

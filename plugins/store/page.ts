@@ -1,5 +1,5 @@
-import { type Cursor, readCursor, writeCursor } from './cursor.js';
-import type { OrderKey } from '../maildir/message-entry.js';
+import { problem } from '../../core/problem.js';
+import type { OrderKey } from './maildir/message-entry.js';
 
 /** One page of a list, as every list of the interface shows it. */
 export interface Page<T> {
@@ -34,13 +34,13 @@ export function pageOf<T extends OrderKey>(
 const nothing: OrderKey = { receivedAt: 0, id: '' };
 
 /** A sorted list that is somewhere else. */
-export interface SortedList {
+interface SortedList {
   readonly length: number;
   readonly keyAt: (index: number) => OrderKey;
   readonly compare: (a: OrderKey, b: OrderKey) => number;
 }
 
-export interface Cut extends Pick<Page<unknown>, 'nextCursor' | 'prevCursor'> {
+interface Cut extends Pick<Page<unknown>, 'nextCursor' | 'prevCursor'> {
   readonly start: number;
   readonly end: number;
 }
@@ -76,4 +76,25 @@ function placeOf({ length, keyAt, compare }: SortedList, cursor: Cursor): number
     else high = middle;
   }
   return low;
+}
+
+/** A place between two messages of a list: behind (`after`) or in front of (`before`) the message of that key. */
+interface Cursor extends OrderKey {
+  readonly side: 'after' | 'before';
+}
+
+/** It names a message, not a position: mail that arrives or goes moves nothing. The message itself may be gone. */
+function writeCursor(cursor: Cursor): string {
+  const text = `${cursor.side === 'after' ? 'a' : 'b'}${cursor.receivedAt}/${cursor.id}`;
+  return Buffer.from(text, 'utf8').toString('base64url');
+}
+
+const written = /^([ab])(\d{1,14}(?:\.\d{1,12})?)\/(.{1,255})$/s;
+
+/** @throws Problem `bad-request` */
+export function readCursor(text: string): Cursor {
+  const match = text.length > 500 ? null : written.exec(Buffer.from(text, 'base64url').toString('utf8'));
+  if (match === null) throw problem('bad-request', { detail: 'That is no cursor of this list.' });
+  const [, side, receivedAt, id = ''] = match;
+  return { side: side === 'a' ? 'after' : 'before', receivedAt: Number(receivedAt), id };
 }

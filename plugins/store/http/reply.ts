@@ -1,16 +1,117 @@
-import type { DisplayAddress } from '../../../core/mime/address-list.js';
-import { mailDate } from '../../../core/mime/header.js';
-import { type Correspondent, correspondent, writeCorrespondent } from '../mime/recipient.js';
-import { plainText } from '../mime/snippet.js';
-import { isProblem } from '../../../core/problem.js';
+import { z } from 'zod';
+import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
+import { addressesIn, type DisplayAddress } from '../../../core/mime/address-list.js';
+import { mailDate, scanHeader } from '../../../core/mime/header.js';
+import { isProblem, problem } from '../../../core/problem.js';
 import { turns } from '../cache/turn.js';
-import type { DraftFields } from '../drafts/draft-composition.js';
-import type { DraftContent } from '../drafts/draft-content.js';
+import {
+  type DraftContent,
+  type DraftFields,
+  ownerOf,
+  partsOfMessage,
+  type PartSource,
+  readRange,
+} from '../drafts/draft-content.js';
+import type { Draft } from '../drafts/draft.js';
+import type { Drafts } from '../drafts/drafts.js';
+import { parseFolderName } from '../folders/folder-name.js';
+import { type MessageFile, readHead } from '../maildir/message-file.js';
+import { parseMessageId } from '../maildir/message-name.js';
+import type { MessagePlace, StoreReader } from '../messages/store-reader.js';
+import { correspondent, type Correspondent, writeCorrespondent } from '../mime/compose.js';
+import { plainText } from '../mime/summary.js';
+import { draftAnswer, draftHref } from './view-model.js';
+import * as schema from './draft-query.js';
+import { draftGroup, type DraftSite } from './drafts.js';
+import { MessageParams } from './store-query.js';
 
-export const answerKinds = ['reply', 'reply-all', 'forward'] as const;
-export type AnswerKind = (typeof answerKinds)[number];
+/** The buttons of a message that begin a draft. */
+export function answerEndpoint({ reader, drafts, names }: DraftSite): AnyEndpoint {
+  return defineEndpoint({
+    method: 'POST',
+    path: '/store/{domain}/{user}/folders/{folder}/messages/{messageId}/draft',
+    success: [201],
+    summary: 'Begin a draft that replies to a message, or forwards it with its attachments',
+    group: draftGroup,
+    access: 'operate',
+    answer: schema.DraftAnswer,
+    params: MessageParams,
+    body: {
+      kind: 'fields',
+      schema: z.strictObject({ as: z.enum(answerKinds).describe('To its sender, to everybody, or to somebody else.') }),
+    },
+    idempotent: true,
+    cache: 'no-store',
+    async handle({ params, body }) {
+      const folder = parseFolderName(params.folder);
+      const id = parseMessageId(params.messageId);
+      const mailbox = await names.parse(params);
+      const draft = await beginAnswer({ reader, drafts }, { mailbox, folder, id }, body.as);
+      return respond<object>({
+        model: draftAnswer(draft),
+        status: 201,
+        location: draftHref(names.describe(mailbox), draft.draftId),
+        etag: draft.tag,
+        audit: { action: 'draft created', selector: draft.draftId },
+      });
+    },
+  });
+}
 
-export interface Answered {
+interface AnsweringInput {
+  readonly reader: StoreReader;
+  readonly drafts: Drafts;
+}
+
+const headBytes = 64 * 1024;
+
+/**
+ * Begins the draft of a reply, or of a message that is forwarded with its attachments.
+ * @throws Problem `not-found`, `conflict` when the message cannot be parsed, `mailbox-full`, `too-large`
+ */
+async function beginAnswer({ reader, drafts }: AnsweringInput, place: MessagePlace, kind: AnswerKind): Promise<Draft> {
+  const file = await reader.open(place);
+  try {
+    const original = await contentOf(reader, file);
+    const header = scanHeader(await readHead(file, headBytes));
+    const replyTo = [...addressesIn(header.all('reply-to').slice(0, 20))];
+    const fields = await answerFields(kind, { original, replyTo, owner: ownerOf(place.mailbox) });
+    const parts = kind === 'forward' ? forwardedParts(file, original) : [];
+    return await drafts.create(place.mailbox, { kind: 'fields', fields, parts });
+  } finally {
+    await file.handle.close();
+  }
+}
+
+async function contentOf(reader: StoreReader, file: MessageFile): Promise<DraftContent> {
+  try {
+    return await reader.draft(file);
+  } catch (error) {
+    if (!isProblem(error) || error.problem !== 'conflict') throw error;
+    throw problem('conflict', 'This message could not be parsed, so it can be downloaded, but not answered here.');
+  }
+}
+
+/** Its attachments; a message that is too large or too deep to be taken to pieces goes whole. */
+function forwardedParts(file: MessageFile, original: DraftContent): readonly PartSource[] {
+  return original.truncated ? [wholeMessage(file)] : partsOfMessage(file, original.attachments);
+}
+
+function wholeMessage({ handle, size }: MessageFile): PartSource {
+  const header =
+    'Content-Type: message/rfc822\r\nContent-Disposition: attachment; filename="forwarded.eml"\r\nContent-Transfer-Encoding: 8bit\r\n\r\n';
+  return {
+    async *open() {
+      yield Buffer.from(header);
+      yield* readRange(handle, 0, size);
+    },
+  };
+}
+
+const answerKinds = ['reply', 'reply-all', 'forward'] as const;
+type AnswerKind = (typeof answerKinds)[number];
+
+interface Answered {
   readonly original: DraftContent;
   readonly replyTo: readonly DisplayAddress[];
   /** Whose mailbox it is. */
@@ -24,7 +125,7 @@ const mostReferences = 50;
 const turnEvery = 100;
 
 /** The draft that a reply or a forwarded message begins as, without the parts of the original (RFC 5322 §3.6.2-3.6.5). */
-export async function answerFields(kind: AnswerKind, answered: Answered): Promise<DraftFields> {
+async function answerFields(kind: AnswerKind, answered: Answered): Promise<DraftFields> {
   const { original } = answered;
   const isForward = kind === 'forward';
   return {

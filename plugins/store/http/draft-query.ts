@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import { type Correspondent, correspondent, parseCorrespondent, parseCorrespondents } from '../mime/recipient.js';
+import { correspondent, type Correspondent, parseCorrespondent, parseCorrespondents } from '../mime/compose.js';
 import { isProblem, problem } from '../../../core/problem.js';
-import type { DraftFields } from './draft-composition.js';
-import { MailboxParams } from '../http/store-query.js';
+import type { DraftFields } from '../drafts/draft-content.js';
+import { MailboxParams } from './store-query.js';
 
 /** What the endpoints of drafts take. */
 export const DraftParams = MailboxParams.extend({ draftId: z.string().describe('Id of the draft; stays the same.') });

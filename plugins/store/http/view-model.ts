@@ -1,19 +1,18 @@
 import type { DisplayAddress } from '../../../core/mime/address-list.js';
 import { decodeCharset } from '../../../core/mime/charset.js';
-import { markOf } from '../drafts/draft-name.js';
+import type { Attachment, DraftContent, DraftFields } from '../drafts/draft-content.js';
+import { type Draft, markOf } from '../drafts/draft.js';
 import { specialNames } from '../folders/folder-name.js';
 import type { FolderSummary } from '../folders/folder-tree.js';
 import type { MailboxIdentity } from '../maildir/mailbox-names.js';
-import { writtenFilter } from '../messages/message-selection.js';
-import type { MessageSummary } from '../messages/message-summary.js';
-import type { MessageView } from '../messages/message-view.js';
-import { textBlocks } from '../drafts/quoted-text.js';
+import type { FolderPage, MessageSummary, MessageView, RawHead } from '../messages/store-reader.js';
+import { type Correspondent, writeCorrespondent } from '../mime/compose.js';
+import { writtenFilter } from './selection.js';
 import { type FolderFilters, type MessageViewName, messageViews } from './store-query.js';
-import type { FolderPage, RawHead } from '../messages/store-reader.js';
 
 /** What the templates of `views/store` get: the answers of the interface with their links, and nothing to compute. */
 
-export interface FolderLink extends FolderSummary {
+interface FolderLink extends FolderSummary {
   /** Last level of the name. */
   readonly label: string;
   /** 0 for the first level. */
@@ -22,18 +21,17 @@ export interface FolderLink extends FolderSummary {
   readonly current: boolean;
 }
 
-const encode = encodeURIComponent;
 /** Characters of text on a page; the part itself has them all. */
 const maxTextShown = 256 * 1024;
 
-export const domainHref = (domain: string): string => `/store/${encode(domain)}`;
+export const domainHref = (domain: string): string => `/store/${encodeURIComponent(domain)}`;
 
 export function mailboxHref({ domain, user }: MailboxIdentity): string {
-  return `/store/${encode(domain)}/${encode(user)}`;
+  return `/store/${encodeURIComponent(domain)}/${encodeURIComponent(user)}`;
 }
 
 export function folderHref(mailbox: MailboxIdentity, folder: string): string {
-  return `${mailboxHref(mailbox)}/folders/${encode(folder)}`;
+  return `${mailboxHref(mailbox)}/folders/${encodeURIComponent(folder)}`;
 }
 
 export function draftsHref(mailbox: MailboxIdentity): string {
@@ -41,7 +39,7 @@ export function draftsHref(mailbox: MailboxIdentity): string {
 }
 
 export function draftHref(mailbox: MailboxIdentity, draftId: string): string {
-  return `${draftsHref(mailbox)}/${encode(draftId)}`;
+  return `${draftsHref(mailbox)}/${encodeURIComponent(draftId)}`;
 }
 
 function folderLinks(mailbox: MailboxIdentity, folders: readonly FolderSummary[], current?: string) {
@@ -58,7 +56,7 @@ function folderLinks(mailbox: MailboxIdentity, folders: readonly FolderSummary[]
   return { folders: shown, mailboxHref: mailboxHref(mailbox), domainHref: domainHref(mailbox.domain) };
 }
 
-export interface MailboxAnswer extends MailboxIdentity {
+interface MailboxAnswer extends MailboxIdentity {
   readonly size: number;
   readonly quota: number | null;
   readonly folders: readonly FolderSummary[];
@@ -110,7 +108,7 @@ export function folderPage(
       href:
         answer.folder.special === 'drafts'
           ? draftHref(mailbox, markOf(message.id).draftId)
-          : `${path}/messages/${encode(message.id)}`,
+          : `${path}/messages/${encodeURIComponent(message.id)}`,
     })),
     path,
     listPath,
@@ -141,7 +139,7 @@ function dayOf(time: number | undefined): string {
   return time === undefined ? '' : new Date(time).toISOString().slice(0, 10);
 }
 
-export interface MessagePageInput {
+interface MessagePageInput {
   readonly view: MessageViewName;
   readonly remote?: boolean | undefined;
   readonly raw: RawHead | undefined;
@@ -158,9 +156,9 @@ const titles: Readonly<Record<MessageViewName, string>> = {
 
 export function messagePage(mailbox: MailboxIdentity, message: MessageView, input: MessagePageInput) {
   const folder = folderHref(mailbox, message.folder);
-  const path = `${folder}/messages/${encode(message.id)}`;
+  const path = `${folder}/messages/${encodeURIComponent(message.id)}`;
   const { view } = input;
-  const partHref = (part: string): string => `${path}/parts/${encode(part)}`;
+  const partHref = (part: string): string => `${path}/parts/${encodeURIComponent(part)}`;
   const parts = message.parts.map((part) => ({
     ...part,
     href: part.container ? null : partHref(part.part),
@@ -199,4 +197,139 @@ export function usualView(message: MessageView): MessageViewName {
   if (message.unparsed !== null) return 'raw';
   if (message.text !== null && message.text.trim() !== '') return 'text';
   return message.html === null ? 'text' : 'html';
+}
+
+/** Neighbouring lines of a plain text that are quoted equally deep. */
+interface TextBlock {
+  /** 0 for what the sender wrote; at most 5. */
+  readonly depth: number;
+  readonly text: string;
+}
+
+const maxDepth = 5;
+const maxBlocks = 5000;
+
+/** Cuts a plain text where quoting (`>` in front of lines) begins, ends or changes; the marks are taken off. Linear. */
+function textBlocks(text: string): readonly TextBlock[] {
+  const blocks: { depth: number; lines: string[] }[] = [];
+  for (const line of text.split('\n')) {
+    const { depth, rest } = unquoted(line);
+    const last = blocks.at(-1);
+    if (last !== undefined && (last.depth === depth || blocks.length >= maxBlocks)) last.lines.push(rest);
+    else blocks.push({ depth, lines: [rest] });
+  }
+  return blocks.map(({ depth, lines }) => ({ depth, text: lines.join('\n') }));
+}
+
+function unquoted(line: string): { readonly depth: number; readonly rest: string } {
+  let depth = 0;
+  let at = 0;
+  while (line[at] === '>' && depth < maxDepth) {
+    depth++;
+    at++;
+    if (line[at] === ' ') at++;
+  }
+  return { depth, rest: line.slice(at) };
+}
+
+export function messageHref(mailbox: MailboxIdentity, folder: string, id: string): string {
+  return `${mailboxHref(mailbox)}/folders/${encodeURIComponent(folder)}/messages/${encodeURIComponent(id)}`;
+}
+
+/** What JSON says of a draft. */
+export function draftAnswer({ draftId, id, savedAt, size, content }: Draft) {
+  const { from, to, cc, bcc, subject, text, html, date, messageId, inReplyTo, references, attachments } = content;
+  return {
+    draftId,
+    id,
+    savedAt,
+    size,
+    from,
+    to,
+    cc,
+    bcc,
+    subject,
+    text,
+    html,
+    date,
+    internetMessageId: messageId,
+    inReplyTo,
+    references,
+    attachments: attachments.map(attachmentAnswer),
+  };
+}
+
+export function attachmentAnswer({ attachmentId, filename, contentType, size }: Attachment): Attachment {
+  return { attachmentId, filename, contentType, size };
+}
+
+/** What an editor shows in its fields. */
+export interface EditorFields {
+  readonly from: string;
+  readonly to: string;
+  readonly cc: string;
+  readonly bcc: string;
+  readonly subject: string;
+  readonly text: string;
+  readonly inReplyTo: string;
+  readonly references: string;
+}
+
+function editorFields(content: DraftContent): EditorFields {
+  const { from, to, cc, bcc, subject, text, inReplyTo, references } = content;
+  return {
+    from: from === null ? '' : writeCorrespondent(from),
+    to: to.map(writeCorrespondent).join(', '),
+    cc: cc.map(writeCorrespondent).join(', '),
+    bcc: bcc.map(writeCorrespondent).join(', '),
+    subject,
+    text: text ?? '',
+    inReplyTo: inReplyTo ?? '',
+    references: references.join(' '),
+  };
+}
+
+/** What somebody has just written, for the fields of an editor. */
+export function writtenFields(fields: DraftFields): EditorFields {
+  const people = (list: readonly Correspondent[]): string =>
+    list.map(({ name, address }) => writeCorrespondent({ name, address: address.address })).join(', ');
+  return {
+    from: people(fields.from === null ? [] : [fields.from]),
+    to: people(fields.to),
+    cc: people(fields.cc),
+    bcc: people(fields.bcc),
+    subject: fields.subject,
+    text: fields.text ?? '',
+    inReplyTo: fields.inReplyTo ?? '',
+    references: fields.references.join(' '),
+  };
+}
+
+export function draftPage(mailbox: MailboxIdentity, draft: Draft) {
+  const path = draftHref(mailbox, draft.draftId);
+  return {
+    ...placesOf(mailbox),
+    draftId: draft.draftId,
+    path,
+    version: draft.tag,
+    savedAt: draft.savedAt,
+    size: draft.size,
+    fields: editorFields(draft.content),
+    hasHtml: draft.content.html !== null,
+    isWhole: !draft.content.truncated,
+    attachments: draft.content.attachments.map((attachment) => ({
+      ...attachmentAnswer(attachment),
+      href: `${path}/attachments/${encodeURIComponent(attachment.attachmentId)}`,
+    })),
+    rawHref: `${messageHref(mailbox, 'Drafts', draft.id)}?format=rfc822`,
+  };
+}
+
+export function placesOf(mailbox: MailboxIdentity) {
+  return {
+    ...mailbox,
+    mailboxHref: mailboxHref(mailbox),
+    domainHref: `/store/${encodeURIComponent(mailbox.domain)}`,
+    draftsHref: draftsHref(mailbox),
+  };
 }

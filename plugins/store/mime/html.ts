@@ -1,15 +1,13 @@
 import sanitize from 'sanitize-html';
-import { cutDeepHtml } from './html-depth.js';
-import { allowedAttributes, allowedStyles, allowedTags } from './html-rules.js';
 
-export interface HtmlOptions {
+interface HtmlOptions {
   /** Pictures on other servers are left in. */
   readonly remote: boolean;
   /** A `data:` URI for the picture of that Content-ID, or undefined. Without it `cid:` references are kept as they are. */
   readonly picture?: ((cid: string) => string | undefined) | undefined;
 }
 
-export interface SafeHtml {
+interface SafeHtml {
   readonly html: string;
   readonly remoteRemoved: boolean;
 }
@@ -110,4 +108,90 @@ export function htmlDocument(body: string): string {
     'blockquote{margin:0 0 0 2px;padding-left:10px;border-left:2px solid #c5cad3}',
     `</style></head><body>${body}</body></html>`,
   ].join('');
+}
+
+/** Elements that never hold others. */
+const empty = new Set(
+  'area base basefont bgsound br col command embed frame hr image img input keygen link meta param source track wbr'.split(
+    ' ',
+  ),
+);
+/** Elements whose end is left out by many, and that the next one of them ends. */
+const endsBefore: Readonly<Record<string, readonly string[]>> = {
+  p: ['p'],
+  li: ['li'],
+  dt: ['dt', 'dd'],
+  dd: ['dt', 'dd'],
+  td: ['td', 'th'],
+  th: ['td', 'th'],
+  tr: ['td', 'th', 'tr'],
+  option: ['option'],
+};
+
+/**
+ * The HTML up to where more than `limit` elements are open at once. The sanitiser takes time for each open element at each
+ * tag: some hundred kilobytes of `<b>` would keep it busy for twenty seconds.
+ */
+function cutDeepHtml(html: string, limit: number): string {
+  const open: string[] = [];
+  for (const match of html.matchAll(/<(\/?)([a-z][^\s/>]{0,30})/gi)) {
+    const name = (match[2] ?? '').toLowerCase();
+    if (match[1] === '/') {
+      const at = open.lastIndexOf(name);
+      if (at >= 0) open.length = at;
+    } else if (!empty.has(name)) {
+      const ended = Object.hasOwn(endsBefore, name) ? (endsBefore[name] ?? []) : [];
+      while (ended.includes(open.at(-1) ?? '')) open.pop();
+      if (open.length >= limit) return html.slice(0, match.index);
+      open.push(name);
+    }
+  }
+  return html;
+}
+
+/** What mail may use of HTML: layout and text. Nothing that runs, submits, embeds, or takes its style from elsewhere. */
+const allowedTags = words(`
+  address article aside blockquote center dd div dl dt figcaption figure footer h1 h2 h3 h4 h5 h6 header hgroup
+  hr li main nav ol p pre section ul a abbr acronym b bdi bdo big br cite code del dfn em font i img ins kbd
+  mark q s samp small span strike strong sub sup time tt u var wbr caption col colgroup table tbody td tfoot th
+  thead tr
+`);
+
+const anywhere = ['style', 'dir', 'lang', 'title', 'align', 'valign', 'bgcolor', 'width', 'height'];
+
+const allowedAttributes: Record<string, string[]> = {
+  '*': anywhere,
+  a: ['href', 'target', 'rel'],
+  img: ['src', 'alt', 'border', 'hspace', 'vspace'],
+  font: ['color', 'face', 'size'],
+  table: ['border', 'cellpadding', 'cellspacing', 'summary'],
+  td: ['colspan', 'rowspan', 'nowrap'],
+  th: ['colspan', 'rowspan', 'nowrap', 'scope'],
+  col: ['span'],
+  colgroup: ['span'],
+  ol: ['start', 'type'],
+  ul: ['type'],
+  li: ['value', 'type'],
+  hr: ['size', 'color', 'noshade'],
+};
+
+/** No functions but colours: `url()`, `image-set()`, `expression()` and what will be invented next fetch or run. */
+const harmless = [/^(?:[^()\\]|\b(?:rgb|rgba|hsl|hsla)\([\d\s.,%/deg]*\))*$/i];
+
+const properties = words(`
+  color background-color background opacity border-collapse border-spacing border-radius font font-family
+  font-size font-style font-variant font-weight letter-spacing line-height text-align text-decoration
+  text-indent text-transform vertical-align white-space word-break word-spacing word-wrap overflow-wrap
+  direction list-style-type table-layout box-sizing width height max-width max-height min-width min-height
+  display float clear margin margin-top margin-right margin-bottom margin-left padding padding-top padding-right
+  padding-bottom padding-left border border-top border-right border-bottom border-left border-color border-style
+  border-width outline
+`);
+
+const allowedStyles: Record<string, Record<string, RegExp[]>> = {
+  '*': Object.fromEntries(properties.map((property) => [property, harmless])),
+};
+
+function words(text: string): string[] {
+  return text.trim().split(/\s+/);
 }
