@@ -6,10 +6,9 @@ import { isProblem, problem } from '../../../core/problem.js';
 import type { HopFinder } from '../../../core/dns/next-hop.js';
 import type { Hop } from '../../../core/pipeline/verdict.js';
 import type { OutgoingContent } from '../../../core/smtp/client/message.js';
-import { routeKey } from '../delivery/destination-controls.js';
-import { namedServersKey } from '../delivery/next-hops.js';
+import { namedServersKey, routeKey, TargetList } from '../delivery/destination.js';
+import { routeOf } from './case-plan.js';
 import type { ClientQueueSettings } from '../options.js';
-import { routeOf, TargetList } from './case-plan.js';
 import type { OutgoingRequest } from './sending.js';
 import type { CaseTransaction } from './transactions.js';
 

@@ -4,15 +4,15 @@ import type { Attempt, NewEntry, Notice, Notify, RecordedReply } from '../../../
 import type { Lease, RecipientResult, Settlement } from '../../../core/contracts/queue-lease.js';
 import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
 import type { Log } from '../../../core/log/log.js';
+import { scanHeader } from '../../../core/mime/header.js';
 import { isProblem } from '../../../core/problem.js';
-import { deadLetterReason } from '../dsn/notice-sender.js';
 import { ClockWatch } from '../queue/clock-watch.js';
 import { damageHolds } from '../queue/damage-holds.js';
 import { expiredReply } from '../queue/expired-reply.js';
-import { readDestination } from './destination-controls.js';
+import { readDestination } from './destination.js';
 import { attemptLocally, type LocalGround } from './local-attempt.js';
-import { isMissingMessage, messageHead } from './outgoing-message.js';
 import type { OutboundMetrics } from './outbound-metrics.js';
+import { isMissingMessage, messageHead } from './outgoing-message.js';
 import { attemptRemotely, type RemoteGround } from './remote-attempt.js';
 import type { ReplyAction } from './reply-classification.js';
 import type { RetrySchedule } from './retry-schedule.js';
@@ -318,3 +318,24 @@ function noticesOf(
     ...(taken.length > 0 ? [{ kind, recipients: taken, at } as const] : []),
   ];
 }
+
+/** Why a message that failed cannot be returned to anybody, so that it stays for an operator; null when it can. */
+export function deadLetterReason(
+  entry: Pick<NewEntry, 'sender' | 'noticeOf'>,
+  head: Buffer,
+  hostname: string,
+): string | null {
+  if (entry.noticeOf !== undefined) return 'A notice of failure that could not be delivered itself';
+  if (entry.sender === null) return 'It could not be delivered, and it has no sender who could be told';
+  const received = scanHeader(head).all('received');
+  if (received.length >= mostHops) return `A mail loop: it has passed ${received.length} servers`;
+  const own = hostname.toLowerCase();
+  const visits = received.filter((field) => /\bby\s+([^\s;]+)/i.exec(field)?.[1]?.toLowerCase() === own).length;
+  return visits >= mostVisits ? `A mail loop: it has been here ${visits} times` : null;
+}
+
+/** Mail that has passed so many servers goes round in circles. */
+export const mostHops = 50;
+
+/** And so does mail that has been here so often. */
+export const mostVisits = 4;

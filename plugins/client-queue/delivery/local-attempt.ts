@@ -5,7 +5,7 @@ import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
 import { parseAddress } from '../../../core/mime/address.js';
 import { classOf, isProblem, type Problem } from '../../../core/problem.js';
 import type { Log } from '../../../core/log/log.js';
-import { readDestination } from './destination-controls.js';
+import { readDestination } from './destination.js';
 import { isMissingMessage } from './outgoing-message.js';
 import { refusedDestination } from './relay-target.js';
 import type { ReplyClassification } from './reply-classification.js';

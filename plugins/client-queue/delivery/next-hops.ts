@@ -2,17 +2,19 @@ import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../../core/clock.js';
 import { roomFor } from '../../../core/disk/cache-room.js';
 import type { FoundHops, HopFinder, HopSearch, NextHop, NoRoute } from '../../../core/dns/next-hop.js';
-import { isProblem, problem } from '../../../core/problem.js';
-import type {
-  ClientCredentials,
-  Destination as Server,
-  TlsMode,
-  TlsPolicy,
-} from '../../../core/smtp/client/destination.js';
-import { type Target, TargetList } from '../case/case-plan.js';
+import { isProblem } from '../../../core/problem.js';
+import type { ClientCredentials, Destination as Server, TlsPolicy } from '../../../core/smtp/client/destination.js';
+import {
+  covers,
+  type Destination,
+  type NamedServers,
+  readDestination,
+  siteOfRoute,
+  siteOfSearch,
+  type Target,
+  TargetList,
+} from './destination.js';
 import type { ClientQueueSettings, Route } from '../options.js';
-import { type Destination, readDestination } from './destination-controls.js';
-import { covers, siteOfRoute, siteOfSearch } from './sites.js';
 
 /** Servers for a destination, best first, ready to be dialled. */
 export interface Servers {
@@ -183,40 +185,8 @@ const unknownRoute = (text: string): NoRoute => ({
   text,
   permanent: false,
 });
-
-/** Servers that a caller has named for a message, in place of a route or the MX. */
-export interface NamedServers {
-  /** Tried in this order. */
-  readonly hosts: readonly string[];
-  readonly port: number;
-  readonly protocol: 'smtp' | 'lmtp';
-  readonly tls: TlsMode;
-}
-
-const modes: readonly TlsMode[] = ['never', 'opportunistic', 'require', 'implicit'];
-const written =
-  /^mx:(smtp|lmtp):(never|opportunistic|require|implicit):(\d{1,5}):([a-z0-9._:[\]-]+(?:,[a-z0-9._:[\]-]+)*)$/;
 /** Looking a name up is given up after that time. */
 const patienceMs = 60_000;
-
-/** The key of the destination. @throws Problem `invalid` for hosts that no key can hold */
-export function namedServersKey({ hosts, port, protocol, tls }: NamedServers): string {
-  const key = `mx:${protocol}:${tls}:${port}:${hosts.map((host) => host.trim().toLowerCase()).join(',')}`;
-  if (readNamedServers(key) === undefined) throw problem('invalid', 'mx: has something that is no name of a host.');
-  return key;
-}
-
-/** Undefined when it is none. */
-export function readNamedServers(key: string): NamedServers | undefined {
-  const [, protocol, tls, port, hosts] = written.exec(key) ?? [];
-  if (hosts === undefined || Number(port) < 1 || Number(port) > 65_535) return undefined;
-  return {
-    hosts: hosts.split(','),
-    port: Number(port),
-    protocol: protocol === 'lmtp' ? 'lmtp' : 'smtp',
-    tls: modes.find((mode) => mode === tls) ?? 'opportunistic',
-  };
-}
 
 /** Their addresses, as far as they may be dialled now: the list may have changed since they were named. Never rejects. */
 async function findNamedServers(

@@ -8,13 +8,8 @@ import type { Outcome } from '../../../core/pipeline/outcome.js';
 import type { SmtpSession, Transaction } from '../../../core/pipeline/transaction.js';
 import { type Hop, next, route, type Verdict } from '../../../core/pipeline/verdict.js';
 import type { Destination as Server } from '../../../core/smtp/client/destination.js';
-import {
-  type DestinationControls,
-  type DestinationRules,
-  readDestination,
-  type RecordedControl,
-  targetKey,
-} from './destination-controls.js';
+import type { DestinationControls, RecordedControl } from './destination-controls.js';
+import { type DestinationRules, readDestination, targetKey } from './destination.js';
 import type { NextHops } from './next-hops.js';
 
 export const relayTarget = 'relay';

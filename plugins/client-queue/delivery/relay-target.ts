@@ -11,7 +11,7 @@ import type { Hop } from '../../../core/pipeline/verdict.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import type { Reply } from '../../../core/smtp/protocol/reply.js';
 import type { SpooledMessage } from '../../../core/spool/spool.js';
-import { readDestination, targetKey } from './destination-controls.js';
+import { readDestination, targetKey } from './destination.js';
 import { relayTarget } from './relay-hook.js';
 
 /** Destination of recipients that were refused before they came to the queue: all that is left to do is to tell the sender. */

@@ -5,7 +5,8 @@ import type { Log } from '../../../core/log/log.js';
 import type { ClientQueueSettings } from '../options.js';
 import type { DestinationControls } from './destination-controls.js';
 import { type PaceLimits, RateAllowance, SitePace, takesNothing } from './site-pace.js';
-import { siteLimits, type Sites } from './sites.js';
+import { siteLimits } from './destination.js';
+import type { Sites } from './sites.js';
 import type { Tried } from './attempts.js';
 
 type SchedulerSettings = Pick<ClientQueueSettings, 'maxConnections' | 'destination' | 'sites'>;

@@ -1,5 +1,5 @@
 import type { Clock } from '../../../core/clock.js';
-import type { Entry, NewEntry, Notice, QueuedRecipient } from '../../../core/contracts/queue-entry.js';
+import type { Entry, Notice, QueuedRecipient } from '../../../core/contracts/queue-entry.js';
 import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
 import type { SubmissionService } from '../../../core/contracts/submission.js';
 import type { Log } from '../../../core/log/log.js';
@@ -207,26 +207,6 @@ function meantOf(entry: Entry, notices: readonly Notice[]): readonly Notice[] {
     );
     return recipients.length === 0 ? [] : [{ ...notice, recipients }];
   });
-}
-
-/** Mail that has passed so many servers goes round in circles. */
-const mostHops = 50;
-/** And so does mail that has been here so often. */
-const mostVisits = 4;
-
-/** Why a message that failed cannot be returned to anybody, so that it stays for an operator; null when it can. */
-export function deadLetterReason(
-  entry: Pick<NewEntry, 'sender' | 'noticeOf'>,
-  head: Buffer,
-  hostname: string,
-): string | null {
-  if (entry.noticeOf !== undefined) return 'A notice of failure that could not be delivered itself';
-  if (entry.sender === null) return 'It could not be delivered, and it has no sender who could be told';
-  const received = scanHeader(head).all('received');
-  if (received.length >= mostHops) return `A mail loop: it has passed ${received.length} servers`;
-  const own = hostname.toLowerCase();
-  const visits = received.filter((field) => /\bby\s+([^\s;]+)/i.exec(field)?.[1]?.toLowerCase() === own).length;
-  return visits >= mostVisits ? `A mail loop: it has been here ${visits} times` : null;
 }
 
 /** Why a message is not answered with a notice, though it has a sender (RFC 3834 §2, RFC 3464 §2); null when it is. */

@@ -8,14 +8,8 @@ import {
   type Response,
 } from '../../../core/http/endpoint.js';
 import { problem } from '../../../core/problem.js';
-import {
-  type DestinationControl,
-  parseDestination,
-  type RecordedControl,
-  routeKey,
-  spelledDestination,
-} from '../delivery/destination-controls.js';
-import { isSite, siteLabel } from '../delivery/sites.js';
+import type { DestinationControl, RecordedControl } from '../delivery/destination-controls.js';
+import { isSite, parseDestination, routeKey, siteLabel, spelledDestination } from '../delivery/destination.js';
 import type { KeptPolicy } from '../mta-sts/policy.js';
 import { endOf } from '../mta-sts/sts-policies.js';
 import { Turn } from '../queue/turn.js';

@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { openStates } from '../../../core/contracts/queue-entry.js';
 import type {
   EntryFilter,
   Mutation,
@@ -21,7 +20,7 @@ import { pluralize } from '../../../core/text/format.js';
 import { problem } from '../../../core/problem.js';
 import { counted } from '../../../core/text/counted.js';
 import { isoTime, summaryAnswer, SummaryAnswer } from './entry-answer.js';
-import { mostSelected, selectionFields, writtenFilter } from './queue-page.js';
+import { isOpen, mostSelected, selectionFields, writtenFilter } from './queue-page.js';
 import { group, type QueueSite } from './queue-site.js';
 
 const limit = 2 * 1024 * 1024;
@@ -424,5 +423,3 @@ async function previewOf({ selector }: Chosen, queue: RelayQueue) {
   const entries = await Promise.all(selector.uids.slice(0, 10).map((uid) => queue.find(uid)));
   return entries.filter((entry) => entry !== undefined);
 }
-
-export const isOpen = (state: string): boolean => (openStates as readonly string[]).includes(state);

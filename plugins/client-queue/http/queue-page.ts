@@ -1,10 +1,9 @@
 import { z } from 'zod';
-import { type EntryState, entryStates } from '../../../core/contracts/queue-entry.js';
+import { type EntryState, entryStates, openStates } from '../../../core/contracts/queue-entry.js';
 import { type EntryFilter, entrySorts } from '../../../core/contracts/queue-list.js';
 import type { RecordedControl } from '../delivery/destination-controls.js';
-import { siteLabel } from '../delivery/sites.js';
+import { siteLabel } from '../delivery/destination.js';
 import { type EntryAnswer, isoTime, type StatisticsAnswer, type SummaryAnswer } from './entry-answer.js';
-import { isOpen } from './mutations.js';
 
 type Statistics = z.output<typeof StatisticsAnswer>;
 type Summary = z.output<typeof SummaryAnswer>;
@@ -344,3 +343,5 @@ export function writtenFilter(filter: EntryFilter): string {
 }
 
 export const UidParams = z.object({ uid: Uid });
+
+export const isOpen = (state: string): boolean => (openStates as readonly string[]).includes(state);

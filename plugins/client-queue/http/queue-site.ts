@@ -13,7 +13,8 @@ import type { DestinationControls } from '../delivery/destination-controls.js';
 import type { OutboundSettings, SiteState } from '../delivery/outbound.js';
 import { relayTarget } from '../delivery/relay-hook.js';
 import { type ReplyClassification, type ReplyRule, replyRules } from '../delivery/reply-classification.js';
-import { siteKey, type Sites } from '../delivery/sites.js';
+import { siteKey } from '../delivery/destination.js';
+import type { Sites } from '../delivery/sites.js';
 import type { StsPolicies } from '../mta-sts/sts-policies.js';
 
 export const group = 'Outbound';

@@ -1,4 +1,4 @@
-import { deadLetterReason } from '../dsn/notice-sender.js';
+import { deadLetterReason } from '../delivery/attempts.js';
 import type { Change, RecipientChange } from './change.js';
 import { addNotices, draftOf, finish, statesBehind, type Draft } from './draft.js';
 import { expiredReply } from './expired-reply.js';

@@ -9,7 +9,7 @@ import { attachmentField, ownParts, type Part, readStructure, type Structure } f
 import { isProblem, problem } from '../../../core/problem.js';
 import type { MessageFile } from '../maildir/message-file.js';
 import { composeMessage, correspondent, type Correspondent, type RawPart } from '../mime/compose.js';
-import { readBody } from '../mime/parse-message.js';
+import { readBody } from '../mime/message-text.js';
 import { dateOf, readableParts, subjectOf } from '../mime/summary.js';
 
 /** A draft as its file says it. */

@@ -13,7 +13,7 @@ import { type Address, makeAddress } from '../../../core/mime/address.js';
 import { mailDate } from '../../../core/mime/header.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import { HeaderFilter } from '../../../core/spool/header-filter.js';
-import { lockKey } from '../folders/folder-editor.js';
+import { lockKey } from '../maildir/mailbox-folder.js';
 import { isDomain, localOfFolder } from '../maildir/mailbox-name.js';
 import { Turns } from '../maildir/turns.js';
 import type { StoreReader } from '../messages/store-reader.js';

@@ -10,7 +10,8 @@ import { folderOfLocal } from '../maildir/mailbox-name.js';
 import type { UniqueNames } from '../maildir/maildir-name.js';
 import { compareNewestFirst, type OrderKey } from '../maildir/message-entry.js';
 import { Turns } from '../maildir/turns.js';
-import type { MessageSummary, StoreReader } from '../messages/store-reader.js';
+import type { MessageSummary } from '../messages/message-summary.js';
+import type { StoreReader } from '../messages/store-reader.js';
 import { type AttachmentLabel, encodeAttachment } from '../mime/compose.js';
 import { type Page, pageOf, type PageRequest } from '../page.js';
 import {

@@ -4,21 +4,20 @@ import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import { isMissing } from '../../../core/disk/fault.js';
 import { type FileLayer, writeAll } from '../../../core/disk/file-layer.js';
 import type { FolderSync } from '../../../core/disk/folder.js';
-import { jointly } from '../../../core/spool/joint.js';
 import { problem, type Problem } from '../../../core/problem.js';
-import { mapBounded } from '../maildir/concurrency.js';
-import { maildirNames } from './folder-stamp.js';
-import { isBelow, type FolderName, foldedName, rebased, specialNames, specialUseOf } from './folder-name.js';
-import { keywordFile } from './folder-keywords.js';
-import { type FolderIntent, type FolderIntents, hiddenDirectory, isThere } from './folder-intent.js';
-import { linkOrCopy } from '../maildir/linked-message.js';
-import type { MailboxFolder, MailboxFolders } from '../maildir/mailbox-folder.js';
-import type { MailboxLocks } from '../maildir/mailbox-locks.js';
-import { folderOfLocal } from '../maildir/mailbox-name.js';
+import { jointly } from '../../../core/spool/joint.js';
 import type { MailboxQuotas, MailboxUsage } from '../delivery/mailbox-quota.js';
-import { maildirParts } from '../maildir/maildir.js';
+import { mapBounded } from '../maildir/concurrency.js';
+import { linkOrCopy } from '../maildir/linked-message.js';
+import { lockKey, type MailboxFolder, type MailboxFolders } from '../maildir/mailbox-folder.js';
+import type { MailboxLocks } from '../maildir/mailbox-locks.js';
 import type { UniqueNames } from '../maildir/maildir-name.js';
-import { repeatedly } from '../messages/message-editor.js';
+import { maildirParts } from '../maildir/maildir.js';
+import { repeatedly } from '../messages/message-change.js';
+import { type FolderIntent, type FolderIntents, hiddenDirectory, isThere } from './folder-intent.js';
+import { keywordFile } from './folder-keywords.js';
+import { foldedName, type FolderName, isBelow, rebased, specialNames, specialUseOf } from './folder-name.js';
+import { maildirNames } from './folder-stamp.js';
 
 export interface EditorGround {
   readonly folders: MailboxFolders;
@@ -38,10 +37,6 @@ type Steps = Omit<FolderIntent, 'domain' | 'user'>;
 
 const nothing: Steps = { renames: [], remove: [], subscriptions: null };
 const linksAtOnce = 16;
-
-export function lockKey(mailbox: MailboxName): string {
-  return `${mailbox.domain}/${folderOfLocal(mailbox.user)}`;
-}
 
 /** Makes, renames, copies and removes folders. Each change is whole after a crash: it happened, or it did not. */
 export class FolderEditor {

@@ -5,7 +5,7 @@ import type { FolderAnswers, FolderQuestion, FolderTask, FolderTotals, Trust } f
 import type { FolderThread } from '../cache/folder-thread.js';
 import type { MailboxFolder } from '../maildir/mailbox-folder.js';
 import type { MessageEntry } from '../maildir/message-entry.js';
-import { describeMessage, type MessageSummary } from '../messages/store-reader.js';
+import { describeMessage, type MessageSummary } from '../messages/message-summary.js';
 import type { Page, PageRequest } from '../page.js';
 
 /** Which messages. */

@@ -14,7 +14,7 @@ import {
   expectation,
   orConflict,
   placeOf,
-} from './drafts.js';
+} from './draft-page.js';
 
 const attachmentsPath = `${draftPath}/attachments`;
 const attachmentPath = `${attachmentsPath}/{attachmentId}`;

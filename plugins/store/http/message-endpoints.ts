@@ -4,20 +4,21 @@ import { pluralize } from '../../../core/text/format.js';
 import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
 import { ask } from '../../../core/http/question.js';
 import { isProblem, problem } from '../../../core/problem.js';
+import { counted } from '../../../core/text/counted.js';
 import { deletesForGood, type Mark } from '../messages/message-editor.js';
 import {
   FolderField,
+  markedWords,
   oneSelector,
   preview,
   previewAnswer,
   select,
   selectionBytes,
   selectionFields,
-  writtenFilter,
 } from './selection.js';
-import { folderHref } from './view-model.js';
 import * as schema from './store-query.js';
-import { folderOf, folderPath, group, mailboxPath, type StoreSite } from './store-query.js';
+import { folderOf, folderPath, group, mailboxPath, type StoreSite, writtenFilter } from './store-query.js';
+import { folderHref } from './view-model.js';
 
 const access = 'operate';
 const notFound = z.array(z.string()).describe('Ids that are not in the folder');
@@ -128,14 +129,6 @@ interface Marking {
   readonly marks: readonly [Mark, Mark];
   readonly summary: string;
 }
-
-/** Of messages that have a mark now. */
-export const markedWords: Readonly<Record<Mark, string>> = {
-  read: 'marked read',
-  unread: 'marked unread',
-  flag: 'flagged',
-  unflag: 'unflagged',
-};
 
 function marking({ reader, editor, names }: StoreSite, { name, marks, summary }: Marking): AnyEndpoint {
   return defineEndpoint({

@@ -22,7 +22,7 @@ import { correspondent, type Correspondent, writeCorrespondent } from '../mime/c
 import { plainText } from '../mime/summary.js';
 import { draftAnswer, draftHref } from './view-model.js';
 import * as schema from './draft-query.js';
-import { draftGroup, type DraftSite } from './drafts.js';
+import { draftGroup, type DraftSite } from './draft-page.js';
 import { MessageParams } from './store-query.js';
 
 /** The buttons of a message that begin a draft. */

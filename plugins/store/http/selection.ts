@@ -8,13 +8,13 @@ import { counted } from '../../../core/text/counted.js';
 import type { MessageFilter } from '../folders/folder-messages.js';
 import { type FolderName, parseFolderName } from '../folders/folder-name.js';
 import { parseMessageId } from '../maildir/message-name.js';
-import { deletesForGood } from '../messages/message-editor.js';
-import type { MessageSummary, StoreReader } from '../messages/store-reader.js';
-import { markedWords } from './message-endpoints.js';
-import { folderHref } from './view-model.js';
+import { deletesForGood, type Mark } from '../messages/message-editor.js';
+import type { MessageSummary } from '../messages/message-summary.js';
+import type { StoreReader } from '../messages/store-reader.js';
 import { Summary } from './store-answer.js';
 import * as schema from './store-query.js';
-import { folderOf, folderPath, FolderQuery, group, type StoreSite } from './store-query.js';
+import { folderOf, folderPath, FolderQuery, group, type StoreSite, writtenFilter } from './store-query.js';
+import { folderHref } from './view-model.js';
 
 export const selectionBytes = 2 * 1024 * 1024;
 const maxIds = 10_000;
@@ -66,23 +66,6 @@ const WrittenFilter = z
     context.addIssue({ code: 'custom', message: result.error.issues[0]?.message ?? 'invalid' });
     return z.NEVER;
   });
-
-/** A filter as a form carries it; what a list has beside it, such as its order, chooses nothing. */
-export function writtenFilter({
-  q,
-  unread,
-  flagged,
-  since,
-  before,
-  all,
-}: MessageFilter & { readonly all?: true | undefined }): string {
-  const fields = { q, unread, flagged, since: momentOf(since), before: momentOf(before), all };
-  const given = Object.entries(fields).filter(([, value]) => value !== undefined && value !== '');
-  return new URLSearchParams(given.map(([name, value]): [string, string] => [name, String(value)])).toString();
-}
-
-const momentOf = (time: number | undefined): string | undefined =>
-  time === undefined ? undefined : new Date(time).toISOString();
 
 /** Which messages: by their ids or by a filter, never both and never neither. */
 export const selectionFields = {
@@ -178,7 +161,7 @@ export async function preview(
   };
 }
 
-const { messageIds, filter, expect } = selectionFields;
+export const { messageIds, filter, expect } = selectionFields;
 
 const SelectionBody = z
   .strictObject({
@@ -277,3 +260,11 @@ async function carryOut(site: StoreSite, { mailbox, folder, ids, body }: Work) {
 }
 
 /** Bytes of a body that may name as many messages as one call takes. */
+
+/** Of messages that have a mark now. */
+export const markedWords: Readonly<Record<Mark, string>> = {
+  read: 'marked read',
+  unread: 'marked unread',
+  flag: 'flagged',
+  unflag: 'unflagged',
+};

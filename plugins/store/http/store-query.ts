@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { Clock } from '../../../core/clock.js';
+import type { MessageFilter } from '../folders/folder-messages.js';
 import { parseFolderName } from '../folders/folder-name.js';
 import type { MailboxNames } from '../maildir/mailbox-names.js';
 import type { StoreEditor } from '../messages/message-editor.js';
@@ -90,3 +91,20 @@ export const group = 'Mailboxes';
 
 /** A folder as a path names it. @throws Problem `bad-request` */
 export const folderOf = ({ folder }: { readonly folder: string }) => parseFolderName(folder);
+
+/** A filter as a form carries it; what a list has beside it, such as its order, chooses nothing. */
+export function writtenFilter({
+  q,
+  unread,
+  flagged,
+  since,
+  before,
+  all,
+}: MessageFilter & { readonly all?: true | undefined }): string {
+  const fields = { q, unread, flagged, since: momentOf(since), before: momentOf(before), all };
+  const given = Object.entries(fields).filter(([, value]) => value !== undefined && value !== '');
+  return new URLSearchParams(given.map(([name, value]): [string, string] => [name, String(value)])).toString();
+}
+
+const momentOf = (time: number | undefined): string | undefined =>
+  time === undefined ? undefined : new Date(time).toISOString();

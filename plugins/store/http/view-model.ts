@@ -5,10 +5,10 @@ import { type Draft, markOf } from '../drafts/draft.js';
 import { specialNames } from '../folders/folder-name.js';
 import type { FolderSummary } from '../folders/folder-tree.js';
 import type { MailboxIdentity } from '../maildir/mailbox-names.js';
-import type { FolderPage, MessageSummary, MessageView, RawHead } from '../messages/store-reader.js';
+import type { MessageSummary } from '../messages/message-summary.js';
+import type { FolderPage, MessageView, RawHead } from '../messages/store-reader.js';
 import { type Correspondent, writeCorrespondent } from '../mime/compose.js';
-import { writtenFilter } from './selection.js';
-import { type FolderFilters, type MessageViewName, messageViews } from './store-query.js';
+import { type FolderFilters, type MessageViewName, messageViews, writtenFilter } from './store-query.js';
 
 /** What the templates of `views/store` get: the answers of the interface with their links, and nothing to compute. */
 

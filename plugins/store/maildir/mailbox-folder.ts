@@ -1,9 +1,10 @@
 import { join } from 'node:path';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
-import { problem } from '../../../core/problem.js';
 import type { Confinement } from '../../../core/disk/confinement.js';
+import { problem } from '../../../core/problem.js';
 import type { FolderMessages } from '../folders/folder-messages.js';
 import { type FolderName, folderOfDirectory } from '../folders/folder-name.js';
+import { folderOfLocal } from './mailbox-name.js';
 
 /** A folder that was there when it was looked for. */
 export interface MailboxFolder {
@@ -62,4 +63,8 @@ export class MailboxFolders {
     }
     return [...found.values()];
   }
+}
+
+export function lockKey(mailbox: MailboxName): string {
+  return `${mailbox.domain}/${folderOfLocal(mailbox.user)}`;
 }

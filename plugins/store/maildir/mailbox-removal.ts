@@ -7,9 +7,8 @@ import { type FolderSync, makeFolder } from '../../../core/disk/folder.js';
 import { uniqueId, uniqueIdPattern } from '../../../core/disk/id.js';
 import type { OwnEntry } from '../../../core/disk/foreign-folder.js';
 import type { Log } from '../../../core/log/log.js';
-import { lockKey } from '../folders/folder-editor.js';
+import { lockKey, type MailboxFolders } from './mailbox-folder.js';
 import { removeFolder } from '../folders/folder-removal.js';
-import type { MailboxFolders } from './mailbox-folder.js';
 import type { MailboxLocks } from './mailbox-locks.js';
 
 /** Below the folder of the mailboxes: those that were removed, until all their files are gone. */

@@ -1,9 +1,8 @@
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
-import { setImmediate as turn, setTimeout as wait } from 'node:timers/promises';
 import type { Clock } from '../../../core/clock.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
-import { asStorageProblem, isMissing, isTaken } from '../../../core/disk/fault.js';
+import { asStorageProblem, isTaken } from '../../../core/disk/fault.js';
 import { type FileLayer, nodeFiles, writeAll } from '../../../core/disk/file-layer.js';
 import { type FolderSync, folderSyncOf } from '../../../core/disk/folder.js';
 import type { Log } from '../../../core/log/log.js';
@@ -12,12 +11,11 @@ import { problem } from '../../../core/problem.js';
 import { jointly } from '../../../core/spool/joint.js';
 import { MailboxQuotas } from '../delivery/mailbox-quota.js';
 import { usageOf } from '../delivery/mailbox-usage.js';
-import { type EditorGround, FolderEditor, lockKey } from '../folders/folder-editor.js';
+import { type EditorGround, FolderEditor } from '../folders/folder-editor.js';
 import { FolderIntents } from '../folders/folder-intent.js';
 import { MovedKeywords } from '../folders/folder-keywords.js';
 import { type FolderName, parseFolderName, specialUseOf } from '../folders/folder-name.js';
-import { mapBounded } from '../maildir/concurrency.js';
-import type { MailboxFolder, MailboxFolders } from '../maildir/mailbox-folder.js';
+import { lockKey, type MailboxFolder } from '../maildir/mailbox-folder.js';
 import { MailboxLocks } from '../maildir/mailbox-locks.js';
 import { mailboxFolder } from '../maildir/mailbox-name.js';
 import { MailboxRemoval } from '../maildir/mailbox-removal.js';
@@ -25,6 +23,7 @@ import type { UniqueNames } from '../maildir/maildir-name.js';
 import { maildirParts } from '../maildir/maildir.js';
 import type { MessageEntry } from '../maildir/message-entry.js';
 import { whileUidsAreLocked } from '../maildir/uid-list-lock.js';
+import { repeatedly } from './message-change.js';
 import type { StoreReader } from './store-reader.js';
 
 export type ReadStatus = 'read' | 'unread';
@@ -206,79 +205,6 @@ function marked(entry: MessageEntry, mark: Mark): string {
   if (isSet) letters.add(letter);
   else letters.delete(letter);
   return `cur/${entry.id}:2,${[...letters].toSorted().join('')}`;
-}
-
-interface ChangeOutcome {
-  /** Ids that were changed. */
-  readonly done: readonly string[];
-  /** Ids that are not in the folder, or that another program moved away each time. */
-  readonly notFound: readonly string[];
-}
-
-/** A program that renames each time we look must be very quick to outrun that many looks. */
-const tries = 5;
-const changesAtOnce = 32;
-const locatedAtOnce = 1000;
-const waitMs = 25;
-
-/**
- * Does something to the files of messages that are named by their ids. Another program may rename a file between the look
- * and the deed (a flag, or from `new` to `cur`); then it is looked for again.
- * @param act rejects with ENOENT when the file is not there
- */
-export async function repeatedly(
-  folders: MailboxFolders,
-  folder: MailboxFolder,
-  ids: readonly string[],
-  act: (entry: MessageEntry) => Promise<void>,
-): Promise<ChangeOutcome> {
-  const done: string[] = [];
-  let left: readonly string[] = await eachOnce(ids);
-  for (let attempt = 0; attempt < tries && left.length > 0; attempt++) {
-    if (attempt > 1) await wait(waitMs * attempt);
-    const missed: string[] = [];
-    let isElsewhere = false;
-    let isQuiet = true;
-    for (let start = 0; start < left.length; start += locatedAtOnce) {
-      // What is changed here changes the folder: the others are where they were, or are looked for again.
-      const trust = start > 0 ? 'known' : attempt === 0 ? 'looked' : 'read';
-      const ids = left.slice(start, start + locatedAtOnce);
-      const { byId, quiet } = await folders.messages.locate(folder, ids, trust);
-      isQuiet &&= quiet;
-      await mapBounded(ids, changesAtOnce, async (id) => {
-        const entry = byId.get(id);
-        if (entry !== undefined && (await unlessMoved(() => act(entry)))) return done.push(id);
-        isElsewhere ||= entry !== undefined;
-        return missed.push(id);
-      });
-    }
-    left = missed;
-    // Only a folder in which nothing moves is believed that a message is gone.
-    if (attempt > 0 && !isElsewhere && isQuiet) break;
-  }
-  return { done, notFound: left };
-}
-
-/** In their order; others have a turn in between, for there may be very many. */
-async function eachOnce(ids: readonly string[]): Promise<readonly string[]> {
-  const seen = new Set<string>();
-  const unique: string[] = [];
-  for (const [index, id] of ids.entries()) {
-    if (index % locatedAtOnce === 0) await turn();
-    if (!seen.has(id)) unique.push(id);
-    seen.add(id);
-  }
-  return unique;
-}
-
-async function unlessMoved(act: () => Promise<void>): Promise<boolean> {
-  try {
-    await act();
-    return true;
-  } catch (error) {
-    if (isMissing(error)) return false;
-    throw error;
-  }
 }
 
 interface FilingGround {

@@ -6,7 +6,7 @@ import { addressesIn, type DisplayAddress } from '../../../core/mime/address-lis
 import { decodeWords } from '../../../core/mime/encoded-words.js';
 import { type HeaderBlock, scanHeader } from '../../../core/mime/header.js';
 import { problem } from '../../../core/problem.js';
-import type { FolderTask, SummarisedEntry } from '../cache/folder-task.js';
+import type { FolderTask } from '../cache/folder-task.js';
 import { FolderThread } from '../cache/folder-thread.js';
 import { turns } from '../cache/turn.js';
 import type { DraftContent } from '../drafts/draft-content.js';
@@ -26,8 +26,8 @@ import {
   type PartView,
   type Unparsed,
 } from '../mime/message-parser.js';
-import type { Summary } from '../mime/summary.js';
 import { type Page, readCursor } from '../page.js';
+import type { MessageSummary } from './message-summary.js';
 
 /** A message by where it is. */
 export interface MessagePlace {
@@ -325,32 +325,4 @@ async function addresses(header: HeaderBlock, key: string): Promise<readonly Dis
 
 function shown(header: HeaderBlock): readonly (readonly [string, string])[] {
   return header.fields.slice(0, maxHeadersShown).map((field) => [field.name, decodeWords(header.value(field))]);
-}
-
-/** A message as lists show it. */
-export interface MessageSummary extends Summary {
-  readonly id: string;
-  readonly folder: string;
-  /** ISO 8601. */
-  readonly receivedAt: string;
-  /** Bytes. */
-  readonly size: number;
-  readonly unread: boolean;
-  readonly flagged: boolean;
-  readonly answered: boolean;
-  readonly draft: boolean;
-}
-
-export function describeMessage(folder: MailboxFolder, { entry, summary, size }: SummarisedEntry): MessageSummary {
-  return {
-    id: entry.id,
-    folder: folder.name.name,
-    ...summary,
-    receivedAt: new Date(entry.receivedAt).toISOString(),
-    size,
-    unread: !entry.flags.includes('S'),
-    flagged: entry.flags.includes('F'),
-    answered: entry.flags.includes('R'),
-    draft: entry.flags.includes('D'),
-  };
 }

@@ -1,6 +1,3 @@
-import { createRequire } from 'node:module';
-import type { simpleParser as SimpleParser } from 'mailparser';
-import { effectiveCharset } from '../../../core/mime/charset.js';
 import { decodedSize, decodeTransfer } from '../../../core/mime/decode.js';
 import {
   findPart,
@@ -13,6 +10,7 @@ import {
 import { readDraft } from '../drafts/draft-content.js';
 import { htmlDocument, maxHtmlLength, sanitiseHtml } from './html.js';
 import type { HtmlDocument, MessageContent, ParseResults, ParseTask, PartBytes, PartView } from './message-parser.js';
+import { readBody } from './message-text.js';
 import { readableParts } from './summary.js';
 
 /** Runs in a parse worker: `bytes` is the whole file, and everything here may take its time. */
@@ -119,51 +117,8 @@ function partOf(bytes: Buffer, structure: Structure, number: string): PartBytes 
   };
 }
 
-// mailparser is CommonJS and slow to load: only a parse worker imports this file.
-const { simpleParser } = createRequire(import.meta.url)('mailparser') as { readonly simpleParser: typeof SimpleParser };
-
-/** Bytes of one encoded body that are read. */
-const maxBodyBytes = 1024 * 1024;
-
-interface ReadBody {
+export interface ReadBody {
   readonly text: string;
   /** It was longer than what is read. */
   readonly cut: boolean;
-}
-
-/**
- * Text of one text part: transfer encoding, charset and `format=flowed` undone by mailparser, which is handed that part
- * alone. So attachments, structure and headers, hostile ones above all, never reach it.
- */
-export async function readBody(bytes: Buffer, part: Part): Promise<ReadBody> {
-  const end = Math.min(part.end, part.bodyOffset + maxBodyBytes);
-  const body = bytes.subarray(part.bodyOffset, end);
-  const message = Buffer.concat([headerOf(part, body), body]);
-  const parsed = await simpleParser(message, {
-    skipHtmlToText: true,
-    skipTextToHtml: true,
-    skipTextLinks: true,
-    skipImageLinks: true,
-    maxHtmlLengthToParse: maxBodyBytes,
-  });
-  const html = part.contentType === 'text/html' ? parsed.html : undefined;
-  const text = typeof html === 'string' ? html : (parsed.text ?? '');
-  return { text: text.replaceAll('\0', '\ufffd'), cut: end < part.end };
-}
-
-/** Written anew from what was understood. */
-function headerOf(part: Part, body: Buffer): Buffer {
-  const type = part.contentType === 'text/html' ? 'text/html' : 'text/plain';
-  const charset = charsetOf(part, body);
-  const flowed = part.flowed ? `; format=flowed${part.delSp ? '; delsp=yes' : ''}` : '';
-  const encoding = ['base64', 'quoted-printable'].includes(part.encoding) ? part.encoding : '8bit';
-  return Buffer.from(
-    `MIME-Version: 1.0\r\nContent-Type: ${type}; charset=${charset}${flowed}\r\nContent-Transfer-Encoding: ${encoding}\r\n\r\n`,
-  );
-}
-
-/** mailparser knows charsets that the platform does not; what no one knows is found by looking at the bytes. */
-function charsetOf(part: Part, body: Buffer): string {
-  if (/^(?:utf-7|x-mac-[a-z]{1,20}|hz-gb-2312)$/.test(part.charset)) return part.charset;
-  return effectiveCharset(decodeTransfer(body, part.encoding), part.charset);
 }

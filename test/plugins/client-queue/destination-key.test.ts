@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseAddress } from '../../../core/mime/address.js';
-import { DestinationRules, readDestination } from '../../../plugins/client-queue/delivery/destination-controls.js';
+import { DestinationRules, readDestination } from '../../../plugins/client-queue/delivery/destination.js';
 
 const rules = new DestinationRules({
   routes: {

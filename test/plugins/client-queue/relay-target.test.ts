@@ -9,7 +9,7 @@ import { Pipeline } from '../../../core/pipeline/pipeline.js';
 import type { Recipient, SmtpSession, Transaction } from '../../../core/pipeline/transaction.js';
 import { hold, route } from '../../../core/pipeline/verdict.js';
 import { parseAddress } from '../../../core/mime/address.js';
-import { DestinationRules } from '../../../plugins/client-queue/delivery/destination-controls.js';
+import { DestinationRules } from '../../../plugins/client-queue/delivery/destination.js';
 import { relayHook } from '../../../plugins/client-queue/delivery/relay-hook.js';
 import { queueTargets } from '../../../plugins/client-queue/delivery/relay-target.js';
 import { PipelineDelivery } from '../../../core/pipeline/local-delivery.js';

@@ -3,10 +3,15 @@ import { describe, test, type TestContext } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { HopSearch } from '../../../core/dns/next-hop.js';
 import { isProblem } from '../../../core/problem.js';
-import { parseDestination } from '../../../plugins/client-queue/delivery/destination-controls.js';
+import {
+  parseDestination,
+  siteLabel,
+  siteOfRoute,
+  siteOfSearch,
+} from '../../../plugins/client-queue/delivery/destination.js';
+import { Sites } from '../../../plugins/client-queue/delivery/sites.js';
 import { NextHops } from '../../../plugins/client-queue/delivery/next-hops.js';
 import { ClientQueueOptions } from '../../../plugins/client-queue/options.js';
-import { siteLabel, siteOfRoute, siteOfSearch, Sites } from '../../../plugins/client-queue/delivery/sites.js';
 import { HandClock } from '../../support/hand-clock.js';
 import { type Behaviour, type SinkMoment, SmtpSink, type SinkScript } from '../../support/smtp-sink.js';
 import { outboundGround, type OutboundGroundOptions } from './outbound-ground.js';

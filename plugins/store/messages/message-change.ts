@@ -1,0 +1,81 @@
+import { setImmediate as turn, setTimeout as wait } from 'node:timers/promises';
+import { isMissing } from '../../../core/disk/fault.js';
+import { mapBounded } from '../maildir/concurrency.js';
+import type { MailboxFolder, MailboxFolders } from '../maildir/mailbox-folder.js';
+import type { MessageEntry } from '../maildir/message-entry.js';
+
+interface ChangeOutcome {
+  /** Ids that were changed. */
+  readonly done: readonly string[];
+  /** Ids that are not in the folder, or that another program moved away each time. */
+  readonly notFound: readonly string[];
+}
+
+/** A program that renames each time we look must be very quick to outrun that many looks. */
+const tries = 5;
+
+const changesAtOnce = 32;
+
+const locatedAtOnce = 1000;
+
+const waitMs = 25;
+
+/**
+ * Does something to the files of messages that are named by their ids. Another program may rename a file between the look
+ * and the deed (a flag, or from `new` to `cur`); then it is looked for again.
+ * @param act rejects with ENOENT when the file is not there
+ */
+export async function repeatedly(
+  folders: MailboxFolders,
+  folder: MailboxFolder,
+  ids: readonly string[],
+  act: (entry: MessageEntry) => Promise<void>,
+): Promise<ChangeOutcome> {
+  const done: string[] = [];
+  let left: readonly string[] = await eachOnce(ids);
+  for (let attempt = 0; attempt < tries && left.length > 0; attempt++) {
+    if (attempt > 1) await wait(waitMs * attempt);
+    const missed: string[] = [];
+    let isElsewhere = false;
+    let isQuiet = true;
+    for (let start = 0; start < left.length; start += locatedAtOnce) {
+      // What is changed here changes the folder: the others are where they were, or are looked for again.
+      const trust = start > 0 ? 'known' : attempt === 0 ? 'looked' : 'read';
+      const ids = left.slice(start, start + locatedAtOnce);
+      const { byId, quiet } = await folders.messages.locate(folder, ids, trust);
+      isQuiet &&= quiet;
+      await mapBounded(ids, changesAtOnce, async (id) => {
+        const entry = byId.get(id);
+        if (entry !== undefined && (await unlessMoved(() => act(entry)))) return done.push(id);
+        isElsewhere ||= entry !== undefined;
+        return missed.push(id);
+      });
+    }
+    left = missed;
+    // Only a folder in which nothing moves is believed that a message is gone.
+    if (attempt > 0 && !isElsewhere && isQuiet) break;
+  }
+  return { done, notFound: left };
+}
+
+/** In their order; others have a turn in between, for there may be very many. */
+async function eachOnce(ids: readonly string[]): Promise<readonly string[]> {
+  const seen = new Set<string>();
+  const unique: string[] = [];
+  for (const [index, id] of ids.entries()) {
+    if (index % locatedAtOnce === 0) await turn();
+    if (!seen.has(id)) unique.push(id);
+    seen.add(id);
+  }
+  return unique;
+}
+
+async function unlessMoved(act: () => Promise<void>): Promise<boolean> {
+  try {
+    await act();
+    return true;
+  } catch (error) {
+    if (isMissing(error)) return false;
+    throw error;
+  }
+}
