@@ -1,7 +1,8 @@
 import type { HopFinder, NextHop } from '../../../core/dns/next-hop.js';
 import { problem } from '../../../core/problem.js';
 import type { ClientCredentials, TlsPolicy } from '../../../core/smtp/client/destination.js';
-import { DestinationRules, readDestination, TargetList } from '../delivery/destination.js';
+import type { TargetList } from '../delivery/destination.js';
+import { DestinationRules, readDestination } from '../delivery/destination.js';
 import { domainTls } from '../delivery/next-hops.js';
 import type { ClientQueueSettings, Route } from '../options.js';
 import type { CaseDefinition } from './definition.js';

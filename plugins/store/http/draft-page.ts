@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import type { z } from 'zod';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import { type EndpointRequest, type RefusedForm, respond, type Response } from '../../../core/http/endpoint.js';
 import { namesTag } from '../../../core/http/entity-tag.js';
