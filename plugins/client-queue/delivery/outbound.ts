@@ -12,7 +12,6 @@ import { problem } from '../../../core/problem.js';
 import type { ClientDeadlines } from '../../../core/smtp/client/destination.js';
 import { ClientPool } from '../../../core/smtp/client/pool.js';
 import type { ClientSession } from '../../../core/smtp/client/session.js';
-import { counted } from '../../../core/text/counted.js';
 import { NoticeSender } from '../dsn/notice-sender.js';
 import { outboundMetrics, QueueFiguresSource } from './outbound-metrics.js';
 import type { ClientQueueSettings } from '../options.js';

@@ -18,7 +18,6 @@ import { namesTag } from '../../../core/http/entity-tag.js';
 import { unconfirmed } from '../../../core/http/question.js';
 import { pluralize } from '../../../core/text/format.js';
 import { problem } from '../../../core/problem.js';
-import { counted } from '../../../core/text/counted.js';
 import { isoTime, summaryAnswer, SummaryAnswer } from './entry-answer.js';
 import { isOpen, mostSelected, selectionFields, writtenFilter } from './queue-page.js';
 import { group, type QueueSite } from './queue-site.js';
@@ -314,7 +313,7 @@ function questionOf({ representation }: EndpointRequest, { mutation, chosen, pre
   return respond({ view: 'client-queue/question.njk', model }) as unknown as Response<never>;
 }
 
-/** Recipients that a row shows; more of them are counted. */
+/** Recipients that a row shows; more of them are pluralize. */
 const shownRecipients = 2;
 
 const labels = {
@@ -335,11 +334,11 @@ const sentences = {
 
 /** What is not affected. */
 function othersText(count: number): string {
-  return `${counted(count, 'other recipient of the same messages is', 'other recipients of the same messages are')} not affected.`;
+  return `${pluralize(count, 'other recipient of the same messages is', 'other recipients of the same messages are')} not affected.`;
 }
 
 function sentenceOf({ operation }: Mutation, { recipients, messages, otherRecipients }: MutationPreview): string {
-  const who = `${counted(recipients, 'recipient')} of ${counted(messages, 'message')} ${sentences[operation]}.`;
+  const who = `${pluralize(recipients, 'recipient')} of ${pluralize(messages, 'message')} ${sentences[operation]}.`;
   if (otherRecipients === 0) return who;
   return `${who} ${othersText(otherRecipients)}`;
 }
@@ -397,7 +396,7 @@ async function chosenBy(
   if (expect !== undefined && expect !== count)
     throw problem(
       'conflict',
-      `The selection has ${counted(count, 'entry', 'entries')} now, not ${expect}. Look at the list again.`,
+      `The selection has ${pluralize(count, 'entry', 'entries')} now, not ${expect}. Look at the list again.`,
     );
   return { selector, count };
 }

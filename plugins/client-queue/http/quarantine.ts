@@ -8,7 +8,6 @@ import { parseAddressList } from '../../../core/mime/address-list.js';
 import { decodeWords } from '../../../core/mime/encoded-words.js';
 import { scanHeader } from '../../../core/mime/header.js';
 import { problem } from '../../../core/problem.js';
-import { counted } from '../../../core/text/counted.js';
 import { requestOfMessage } from '../case/sending.js';
 import { isoTime } from './entry-answer.js';
 import { group, type QueueSite, type SendingSite } from './queue-site.js';

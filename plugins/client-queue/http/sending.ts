@@ -7,7 +7,6 @@ import { problemOf } from '../../../core/http/validation.js';
 import { parseAddress } from '../../../core/mime/address.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import type { TranscriptEntry } from '../../../core/smtp/client/channel.js';
-import { counted } from '../../../core/text/counted.js';
 import type { SessionResult } from '../case/case-run.js';
 import { at, CaseDefinition, readReversePath, wrongPlaces } from '../case/definition.js';
 import { type MessageQuery, type OutgoingRequest, requestOfCase, requestOfMessage } from '../case/sending.js';

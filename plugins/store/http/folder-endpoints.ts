@@ -6,7 +6,6 @@ import { namesTag } from '../../../core/http/entity-tag.js';
 import { pluralize } from '../../../core/text/format.js';
 import { ask } from '../../../core/http/question.js';
 import { problem } from '../../../core/problem.js';
-import { counted } from '../../../core/text/counted.js';
 import type { Condition } from '../folders/folder-editor.js';
 import { folderBelow, type FolderName, levelOf, parentOf, parseFolderName } from '../folders/folder-name.js';
 import { folderHref, mailboxHref } from './view-model.js';

@@ -4,7 +4,6 @@ import { pluralize } from '../../../core/text/format.js';
 import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
 import { ask } from '../../../core/http/question.js';
 import { isProblem, problem } from '../../../core/problem.js';
-import { counted } from '../../../core/text/counted.js';
 import { deletesForGood, type Mark } from '../messages/message-editor.js';
 import {
   FolderField,

@@ -4,7 +4,6 @@ import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from 
 import { ask } from '../../../core/http/question.js';
 import { pluralize } from '../../../core/text/format.js';
 import { isProblem, problem } from '../../../core/problem.js';
-import { counted } from '../../../core/text/counted.js';
 import type { MessageFilter } from '../folders/folder-messages.js';
 import { type FolderName, parseFolderName } from '../folders/folder-name.js';
 import { parseMessageId } from '../maildir/message-name.js';
@@ -215,7 +214,8 @@ export function selectionEndpoint(site: StoreSite): AnyEndpoint {
         status: 200,
         model: { action: body.action, changed, notFound },
         location,
-        notice: notFound.length === 0 ? notice : `${notice} ${counted(notFound.length, 'message')} were gone already.`,
+        notice:
+          notFound.length === 0 ? notice : `${notice} ${pluralize(notFound.length, 'message')} were gone already.`,
         audit: { action: `messages.${body.action}`, selector: { folder: folder.name }, counts: { changed } },
       });
     },
@@ -233,7 +233,7 @@ function onlySelector(body: SelectionBody, { representation }: EndpointRequest):
 function askToDelete(request: EndpointRequest, { folder, ids, body }: Work, back: string) {
   const chosen = body.messageIds === undefined ? { filter: writtenFilter(body.filter ?? {}) } : { messageIds: ids };
   return ask(request, {
-    question: `Delete ${counted(ids.length, 'message')} of ${folder.name} for good?`,
+    question: `Delete ${pluralize(ids.length, 'message')} of ${folder.name} for good?`,
     fields: { action: 'delete', ...chosen, expect: String(ids.length), back: body.back },
     label: 'Delete for good',
     back,
@@ -248,15 +248,15 @@ async function carryOut(site: StoreSite, { mailbox, folder, ids, body }: Work) {
       throw problem('invalid', { errors: [{ pointer: '/toFolder', message: 'choose a folder to move them to' }] });
     }
     const { moved, notFound } = await messages.move(mailbox, folder, toFolder, ids);
-    return { changed: moved, notFound, notice: `${counted(moved, 'message')} moved to ${toFolder.name}.` };
+    return { changed: moved, notFound, notice: `${pluralize(moved, 'message')} moved to ${toFolder.name}.` };
   }
   if (action === 'delete') {
     const { deleted, notFound } = await messages.discard(mailbox, folder, ids);
     const how = deletesForGood(folder) ? 'deleted for good' : 'moved to Trash';
-    return { changed: deleted, notFound, notice: `${counted(deleted, 'message')} ${how}.` };
+    return { changed: deleted, notFound, notice: `${pluralize(deleted, 'message')} ${how}.` };
   }
   const { updated, notFound } = await messages.mark(mailbox, folder, ids, action);
-  return { changed: updated, notFound, notice: `${counted(updated, 'message')} ${markedWords[action]}.` };
+  return { changed: updated, notFound, notice: `${pluralize(updated, 'message')} ${markedWords[action]}.` };
 }
 
 /** Bytes of a body that may name as many messages as one call takes. */
