@@ -30,11 +30,11 @@ import { packageRoot, version } from './host/installation.js';
 import { contextFactory } from './host/plugin-context.js';
 import { PluginFaults } from './host/plugin-faults.js';
 import { PluginHost } from './host/plugin-host.js';
-import { type FollowingInput, PluginFollowing } from './host/plugin-states.js';
+import { type PluginTrackerOptions, PluginTracker } from './host/plugin-states.js';
 import { Reload } from './host/reload.js';
 import type { FaultSink } from './host/running-plugin.js';
-import { lend, type Service } from './host/service.js';
-import { refuseUnsafeStart, SiteMemory } from './host/site-memory.js';
+import { provide, type Service } from './host/service.js';
+import { refuseStartWithoutRequired, SiteMemory } from './host/site-memory.js';
 import type { Accounts } from './http/accounts.js';
 import { AuditFile, type AuditSink } from './http/audit.js';
 import { createHttpShell, type HttpShell } from './http/shell.js';
@@ -124,31 +124,31 @@ export async function createApp(input: AppInput): Promise<App> {
   const live = new LiveConfiguration(input.configuration, log);
   const metrics = new Metrics();
   const health = new HealthRegistry({ clock });
-  const life = watchServer(input, health);
+  const life = openLifecycle(input, health);
   const foreign = watchDataFolder({ data, health, clock, log });
-  const { pipeline, following, hosting } = openPipeline(input, { live, health, host: () => plugins });
+  const { pipeline, tracker, hosting } = openPipeline(input, { live, health, host: () => plugins });
   const spool = await openSpool(join(data, 'spool'), { log, clock, durability: settings.durability });
-  const closeSpool = watchOver(spool, health);
+  const closeSpool = superviseSpool(spool, health);
   const audit = openAudit(input);
   const http = openHttp(input, metrics, audit, health);
   const smtp = openSmtp(input, { spool, pipeline, metrics, health: overrides.listenerHealth ?? health });
-  const reload = new Reload({ ...input, live, plugins: () => plugins, following, http, audit, smtp, log });
+  const reload = new Reload({ ...input, live, plugins: () => plugins, tracker, http, audit, smtp, log });
   const plugins = new PluginHost({
     program: input.configuration,
-    lent: [
-      lend(configuration, live),
-      lend(reloading, reload),
-      lend(healthOverview, health),
-      lend(metricsExposition, metrics.exposition),
-      lend(serverLog, input.log.source),
-      lend(lifecycle, life),
-      lend(localDelivery, new PipelineDelivery({ pipeline, spool, clock })),
-      lend(submission, submissionOf({ pipeline, spool, hostname, clock, log }, live)),
-      lend(catalogue, catalogueOf({ http, smtp, pipeline })),
-      lend(dns, openPluginDns({ live, clock, timers, resolver })),
-      lend(explaining, explainingOf(live, pipeline, clock)),
-      lend(stallWatch, watchStalls(input.watchdog, live, health)),
-      lend(pluginsOverview, following.states),
+    provided: [
+      provide(configuration, live),
+      provide(reloading, reload),
+      provide(healthOverview, health),
+      provide(metricsExposition, metrics.exposition),
+      provide(serverLog, input.log.source),
+      provide(lifecycle, life),
+      provide(localDelivery, new PipelineDelivery({ pipeline, spool, clock })),
+      provide(submission, submissionOf({ pipeline, spool, hostname, clock, log }, live)),
+      provide(catalogue, catalogueOf({ http, smtp, pipeline })),
+      provide(dns, openPluginDns({ live, clock, timers, resolver })),
+      provide(explaining, explainingOf(live, pipeline, clock)),
+      provide(stallWatch, connectWatchdog(input.watchdog, live, health)),
+      provide(pluginsOverview, tracker.states),
     ],
     contextOf: contextFactory({ data, log, clock, timers, metrics, health, pipeline, http }),
     ...hosting,
@@ -165,8 +165,8 @@ export async function createApp(input: AppInput): Promise<App> {
   }
 
   try {
-    await startPlugins(plugins, following);
-    await spool.recover(findByOwner(pipeline));
+    await startPlugins(plugins, tracker);
+    await spool.recover(placementFinder(pipeline));
     life.begin();
   } catch (error) {
     await plugins.stop();
@@ -228,14 +228,14 @@ function openHttp(
   return http;
 }
 
-interface MailParts {
+interface SmtpDeps {
   readonly spool: FileSpool;
   readonly pipeline: Pipeline;
   readonly metrics: Metrics;
   readonly health: HealthRegistry;
 }
 
-function openSmtp({ configuration, log, clock, sockets }: AppInput, parts: MailParts): SmtpEngine {
+function openSmtp({ configuration, log, clock, sockets }: AppInput, parts: SmtpDeps): SmtpEngine {
   const { settings, hostname, domains, folder } = configuration;
   const { spool, pipeline, metrics, health } = parts;
   return createSmtpEngine({
@@ -262,36 +262,36 @@ function explainingOf(live: LiveConfiguration, pipeline: Pipeline, clock: Clock)
 /** Where mail goes through, with what follows the plugins in it. Throws a start error when one must not be missing. */
 function openPipeline(
   { configuration, log: { log }, clock, overrides }: AppInput,
-  parts: Pick<FollowingInput, 'live' | 'health' | 'host'>,
+  parts: Pick<PluginTrackerOptions, 'live' | 'health' | 'host'>,
 ) {
   const faults = new PluginFaults(clock);
   const failed: FaultSink = (plugin, where, error) => faults.record(plugin, where, error);
   const pipeline = new Pipeline({ log, clock, failed, ...overrides });
   const memory = new SiteMemory(configuration.data, log);
-  refuseUnsafeStart(configuration, memory);
-  const following = new PluginFollowing({ ...parts, pipeline, memory, faults, log });
-  following.shadow();
-  parts.live.watch(() => following.shadow());
-  const hosting = { log, clock, failed, between: () => following.follow(), settled: () => pipeline.settled() };
-  return { pipeline, following, hosting };
+  refuseStartWithoutRequired(configuration, memory);
+  const tracker = new PluginTracker({ ...parts, pipeline, memory, faults, log });
+  tracker.applyShadow();
+  parts.live.watch(() => tracker.applyShadow());
+  const hosting = { log, clock, failed, onSwap: () => tracker.update(), settled: () => pipeline.settled() };
+  return { pipeline, tracker, hosting };
 }
 
-async function startPlugins(plugins: PluginHost, following: PluginFollowing): Promise<void> {
+async function startPlugins(plugins: PluginHost, tracker: PluginTracker): Promise<void> {
   // Their names in health are taken before a plugin can take them.
-  following.states.follow();
+  tracker.states.update();
   await plugins.start();
-  following.follow();
-  await following.remember();
+  tracker.update();
+  await tracker.remember();
 }
 
-function watchServer({ log, clock }: AppInput, health: HealthRegistry): ServerLife {
+function openLifecycle({ log, clock }: AppInput, health: HealthRegistry): ServerLife {
   const life = new ServerLife(clock);
   health.check('core', 'log', () => log.health());
   health.check('core', 'server', life.health);
   return life;
 }
 
-function watchStalls(watchdog: Watchdog | undefined, live: LiveConfiguration, health: HealthRegistry): StallWatch {
+function connectWatchdog(watchdog: Watchdog | undefined, live: LiveConfiguration, health: HealthRegistry): StallWatch {
   if (watchdog === undefined) return unwatched;
   health.check('core', 'watchdog', () => watchdog.report());
   const follow = (): void => {
@@ -310,7 +310,7 @@ const catalogueOf = (parts: Pick<App, 'http' | 'smtp'> & { readonly pipeline: Pi
 });
 
 /** Shows its health, and lets a degraded one try to write again; the answer ends that and closes it. */
-function watchOver(spool: FileSpool, health: HealthRegistry): () => Promise<void> {
+function superviseSpool(spool: FileSpool, health: HealthRegistry): () => Promise<void> {
   health.check('core', 'spool', () => ({ ...spool.report(), figures: spool.figures() }));
   const probing = setInterval(() => void spool.probe(), probeEveryMs).unref();
   return async () => {
@@ -355,7 +355,7 @@ class ServerLife implements Lifecycle {
 }
 
 /** Asks the target that placed a message where it is now; a target that cannot tell leaves messages where it placed them. */
-function findByOwner(targets: { target(name: string): DeliveryTarget | undefined }): FindPlaced {
+function placementFinder(targets: { target(name: string): DeliveryTarget | undefined }): FindPlaced {
   const wherePlaced = findWherePlaced(nodeFiles);
   const finders = new Map<string | undefined, FindPlaced>();
   return (placement, content) => {

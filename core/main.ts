@@ -11,7 +11,7 @@ import { openAccounts, type OpenedAccounts } from './http/accounts.js';
 import { InheritedSockets } from './net/inherited-sockets.js';
 import { version } from './host/installation.js';
 import { type OpenedLog, openLog } from './log/log.js';
-import { supplyOf } from './host/plugin-set.js';
+import { availablePlugins } from './host/plugin-set.js';
 import { programName, type CommandEnvironment } from './cli/command.js';
 import { loadSitePlugins } from './host/site-plugins.js';
 import { Watchdog } from './watchdog/watchdog.js';
@@ -43,7 +43,7 @@ export function configure(
     ...(layers !== undefined && { layers }),
     cwd,
     env,
-    plugins: async (entries, base) => supplyOf(builtIns, await loadPlugins(entries, base)),
+    plugins: async (entries, base) => availablePlugins(builtIns, await loadPlugins(entries, base)),
   });
 }
 
@@ -116,7 +116,7 @@ const urlOf = (app: App): string => {
   return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
 };
 
-interface Announcement {
+interface ReadyMessage {
   readonly configuration: LoadedConfiguration;
   readonly accounts: OpenedAccounts;
   readonly log: OpenedLog;
@@ -124,7 +124,7 @@ interface Announcement {
   readonly surroundings: CommandEnvironment;
 }
 
-function announce(app: App, { configuration, accounts, log, options, surroundings }: Announcement): void {
+function announce(app: App, { configuration, accounts, log, options, surroundings }: ReadyMessage): void {
   const listeners = app.smtp.addresses();
   const http = urlOf(app);
   surroundings.print(`postern ready http=${http} smtp=${addressOf(listeners[0])}`);

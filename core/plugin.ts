@@ -156,6 +156,7 @@ export function definePlugin<
   Uses extends Services = None,
   Provides extends Services = None,
 >(definition: PluginDefinition<O, Needs, Uses, Provides>): Plugin {
+  const known: Readonly<Record<keyof PluginDefinition<O, Needs, Uses, Provides>, true>> = definitionKeys;
   const { name, options = noOptions, needs = {}, uses = {}, provides = {}, views, assets, reload } = definition;
   return Object.freeze({
     postern: 'plugin',
@@ -171,7 +172,7 @@ export function definePlugin<
     checks: definition.checks ?? [],
     verify: (given: unknown, place: { readonly folder: string }) => definition.verify?.(given as z.output<O>, place),
     reload,
-    unknownKeys: Object.keys(definition).filter((key) => !definitionKeys.includes(key)),
+    unknownKeys: Object.keys(definition).filter((key) => !Object.hasOwn(known, key)),
     // What is no function is not wrapped, so that it can be seen and refused.
     setup:
       typeof definition.setup === 'function'

@@ -1,5 +1,3 @@
-import type { AuditNote } from './http/endpoint.js';
-
 /**
  * The one error that may reach a peer. Everything else that is thrown is a local fault: over HTTP a 500 that
  * says nothing but its request id, over SMTP `451 4.3.0`.
@@ -52,6 +50,13 @@ export interface InvalidPlace {
 export interface Page {
   readonly href: string;
   readonly title: string;
+}
+
+/** What a mutation touched, in the words of its endpoint. Never a secret. */
+export interface AuditNote {
+  readonly action: string;
+  readonly selector?: unknown;
+  readonly counts?: Readonly<Record<string, number>>;
 }
 
 export interface ProblemDetails {

@@ -1,4 +1,4 @@
-import { type CommandLine, findCommand, readCommandLine } from './command-line.js';
+import { type CommandLine, findCommand, readCommandLine, usage } from './command-line.js';
 import { builtInCommands } from '../../plugins/commands.js';
 import { version } from '../host/installation.js';
 import type { CommandEnvironment } from './command.js';
@@ -40,6 +40,6 @@ async function run(line: CommandLine): Promise<number> {
 }
 
 async function help(): Promise<void> {
-  const [{ usage }, { builtIns }] = await Promise.all([import('./command-line.js'), import('../main.js')]);
+  const { builtIns } = await import('../main.js');
   surroundings.print(usage(builtInCommands, builtIns));
 }

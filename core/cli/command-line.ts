@@ -1,12 +1,8 @@
 import { parseArgs } from 'node:util';
 import type { StartOptions } from '../main.js';
-import type { CommandEnvironment } from './command.js';
+import { commandFlags, type CommandEnvironment, type CommandFlag } from './command.js';
 import type { Plugin } from '../plugin.js';
 import { startError } from '../problem.js';
-
-/** Options that only some commands take: `--json`, `--typescript`, `--dry-run`. */
-export const commandFlags = ['json', 'typescript', 'dry-run'] as const;
-export type CommandFlag = (typeof commandFlags)[number];
 
 export interface CommandLine {
   /** The words that are not options: `['user', 'add', 'anna@example.org']`. */

@@ -1,5 +1,8 @@
-import type { CommandFlag } from './command-line.js';
 import type { Clock } from '../clock.js';
+
+/** Options that only some commands take: `--json`, `--typescript`, `--dry-run`. */
+export const commandFlags = ['json', 'typescript', 'dry-run'] as const;
+export type CommandFlag = (typeof commandFlags)[number];
 
 /**
  * A command of a plugin: `postern user add anna@example.org` runs the command `user` with the words behind it.

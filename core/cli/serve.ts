@@ -1,5 +1,5 @@
 import { inspect } from 'node:util';
-import { StrayErrors } from '../host/uncaught.js';
+import { UncaughtErrors } from '../host/uncaught.js';
 import { start, type RunningServer, type StartOptions } from '../main.js';
 import type { CommandEnvironment } from './command.js';
 import { isProblem, sentenceOf } from '../problem.js';
@@ -15,7 +15,7 @@ export async function serve(options: StartOptions, surroundings: CommandEnvironm
   process.on('SIGHUP', () => void reload());
   const strays = followStrays();
   const server = await start(options, surroundings);
-  strays.tellTo((stray) => server.app.plugins.reportUncaught(stray));
+  strays.reportTo((stray) => server.app.plugins.reportUncaught(stray));
   reload = () => reloadBySignal(server, surroundings);
   const signal = await signalled;
   const { shutdownSeconds } = server.app.configuration.current.settings;
@@ -26,10 +26,10 @@ export async function serve(options: StartOptions, surroundings: CommandEnvironm
 }
 
 /** What is not a plugin's ends the process, as it does where nobody listens. */
-function followStrays(): StrayErrors {
-  const strays = new StrayErrors();
+function followStrays(): UncaughtErrors {
+  const strays = new UncaughtErrors();
   process.on('uncaughtException', (error: unknown, origin) => {
-    if (strays.take(error, origin)) return;
+    if (strays.handle(error, origin)) return;
     process.stderr.write(`${inspect(error)}\n`);
     process.exit(1);
   });

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Configuration, ConfigurationFile, Difference, EffectiveValue, WatchedCode } from '../contracts/server.js';
-import { codeOf, siteEntry } from '../host/site-files.js';
+import { watchedCode, siteEntry } from '../host/site-files.js';
 import { within } from '../host/time-limit.js';
 import type { HttpSettings } from '../http/options.js';
 import type { Log } from '../log/log.js';
@@ -85,7 +85,7 @@ export class LiveConfiguration implements Configuration {
 
   code(): Promise<WatchedCode> {
     const { settings, folder } = this.#current;
-    return codeOf(settings.sitePlugins.map(siteEntry), folder);
+    return watchedCode(settings.sitePlugins.map(siteEntry), folder);
   }
 
   watch(watcher: Watcher): () => void {

@@ -4,7 +4,7 @@ import type { z } from 'zod';
 import type { Configuration, ConfigurationFile, EffectiveValue, LayerFile, Origin } from '../contracts/server.js';
 import { parseDomain } from '../mime/address.js';
 import type { Plugin } from '../plugin.js';
-import type { PluginSupply, Program } from '../host/plugin-set.js';
+import type { AvailablePlugins, PluginSet } from '../host/plugin-set.js';
 import { siteEntry, type SiteEntry } from '../host/site-files.js';
 import { parseNetworks } from '../net/networks.js';
 import { placeText, sharedPlaces, type Place } from '../net/shared-place.js';
@@ -34,13 +34,13 @@ export interface LoadInput {
   readonly cwd: string;
   readonly env: Readonly<Record<string, string | undefined>>;
   /** The plugins that there are for these settings: built-ins and the site's, loaded from `folder`. */
-  readonly plugins: (sitePlugins: readonly SiteEntry[], folder: string) => Promise<PluginSupply>;
+  readonly plugins: (sitePlugins: readonly SiteEntry[], folder: string) => Promise<AvailablePlugins>;
   /** In place of the layers in the data folder; the lowest first. */
   readonly layers?: readonly LayerFile[];
 }
 
 /** A configuration that has passed every check; frozen. Its plugins of the site may yet be broken: they are in `unloaded`. */
-export interface LoadedConfiguration extends Configuration, Program {
+export interface LoadedConfiguration extends Configuration, PluginSet {
   readonly settings: ServerSettings;
   /** What relative paths in the configuration refer to. */
   readonly folder: string;

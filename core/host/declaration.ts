@@ -1,7 +1,9 @@
 import { isAbsolute } from 'node:path';
-import type { z } from 'zod';
-import type { Plugin, PluginDefinition } from '../plugin.js';
 import type { Services } from './service.js';
+
+/** The fields of a plugin as JavaScript may have set them. */
+type Declaration = Readonly<Record<'needs' | 'uses' | 'provides', Services>> &
+  Readonly<Record<'name' | 'options' | 'setup' | 'views' | 'assets' | 'commands' | 'reload', unknown>>;
 
 /** In the log, in lists and among metrics a plugin of that name would be taken for the server. */
 const ownNames: ReadonlySet<unknown> = new Set(['core', 'http', 'smtp']);
@@ -11,9 +13,9 @@ const ownNames: ReadonlySet<unknown> = new Set(['core', 'http', 'smtp']);
  *
  * @param taken commands that it cannot have
  */
-export function declarationComplaints(plugin: Plugin, taken: ReadonlySet<string> = new Set()): readonly string[] {
+export function declarationComplaints(plugin: Declaration, taken: ReadonlySet<string> = new Set()): readonly string[] {
   const complaints: string[] = [];
-  const { name, options, setup, views, assets, commands, reload } = plugin as { readonly [K in keyof Plugin]: unknown };
+  const { name, options, setup, views, assets, commands, reload } = plugin;
   if (typeof name !== 'string' || !/^[a-z][a-z0-9]*(-[a-z0-9]+)*$/.test(name)) {
     complaints.push(`name: ${JSON.stringify(name)} is not lower-case words with "-" between them, such as rate-limit.`);
   }
@@ -45,15 +47,17 @@ function serviceComplaints(key: string, services: Services): readonly string[] {
 
 function commandComplaints(commands: unknown, taken: ReadonlySet<string>): readonly string[] {
   if (!Array.isArray(commands)) return ['commands: not a list.'];
-  return (commands as readonly Partial<Plugin['commands'][number]>[]).flatMap(({ name, usage, run }) => {
-    if (typeof name !== 'string' || !/^[a-z][a-z0-9-]*$/.test(name)) {
-      return [`commands: ${JSON.stringify(name)} is not one lower-case word.`];
-    }
-    if (taken.has(name)) return [`commands: ${name} is a command of the server itself.`];
-    if (typeof run !== 'function' || !Array.isArray(usage))
-      return [`commands: ${name} needs usage, a list of lines, and run, a function.`];
-    return [];
-  });
+  return (commands as readonly Readonly<Record<'name' | 'usage' | 'run', unknown>>[]).flatMap(
+    ({ name, usage, run }) => {
+      if (typeof name !== 'string' || !/^[a-z][a-z0-9-]*$/.test(name)) {
+        return [`commands: ${JSON.stringify(name)} is not one lower-case word.`];
+      }
+      if (taken.has(name)) return [`commands: ${name} is a command of the server itself.`];
+      if (typeof run !== 'function' || !Array.isArray(usage))
+        return [`commands: ${name} needs usage, a list of lines, and run, a function.`];
+      return [];
+    },
+  );
 }
 
 const has = (value: unknown, key: string): boolean => typeof value === 'object' && value !== null && key in value;
@@ -97,8 +101,8 @@ function parse(version: unknown): Version | undefined {
 const isBelow = ([major, minor]: Version = [0, 0], [otherMajor, otherMinor]: Version = [0, 0]): boolean =>
   major < otherMajor || (major === otherMajor && minor < otherMinor);
 
-/** What a declaration may say. */
-export const definitionKeys: readonly string[] = Object.keys({
+/** Keys of a declaration. */
+export const definitionKeys = {
   name: true,
   options: true,
   needs: true,
@@ -112,4 +116,4 @@ export const definitionKeys: readonly string[] = Object.keys({
   kit: true,
   reload: true,
   setup: true,
-} satisfies Record<keyof PluginDefinition<z.ZodType, Services, Services, Services>, true>);
+} as const;

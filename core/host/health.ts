@@ -30,7 +30,7 @@ interface Component {
   seen: { readonly status: HealthState; readonly since: string };
 }
 
-const gravity: Readonly<Record<HealthState, number>> = { up: 0, degraded: 1, down: 2 };
+const severity: Readonly<Record<HealthState, number>> = { up: 0, degraded: 1, down: 2 };
 
 /** Every component's health, asked when somebody looks. */
 export class HealthRegistry {
@@ -66,7 +66,7 @@ export class HealthRegistry {
     let worst: HealthState = 'up';
     for (const component of this.#components.values()) {
       const { status } = this.#look(component);
-      if (gravity[status] > gravity[worst]) worst = status;
+      if (severity[status] > severity[worst]) worst = status;
     }
     return worst;
   }
@@ -84,7 +84,7 @@ export class HealthRegistry {
   }
 
   #look(component: Component): ComponentHealth {
-    const { status, why, figures } = ask(component.check);
+    const { status, why, figures } = runCheck(component.check);
     if (status !== component.seen.status) component.seen = { status, since: this.#now() };
     const { since } = component.seen;
     return { status, since, why: status === 'up' ? null : (why ?? null), ...(figures !== undefined && { figures }) };
@@ -96,13 +96,13 @@ export class HealthRegistry {
 }
 
 /** A check that fails says nothing about its component: it is not known to work, and not known to be down. */
-function ask(check: HealthCheck): HealthReport {
+function runCheck(check: HealthCheck): HealthReport {
   const unknown = (why: string): HealthReport => ({ status: 'degraded', why: `${why}; its state is not known.` });
   try {
     const report: HealthReport | Promise<unknown> = check();
     if (report instanceof Promise)
       return unknown('The check of this component gave a promise: it has to answer at once');
-    if (Object.hasOwn(gravity, report.status)) return report;
+    if (Object.hasOwn(severity, report.status)) return report;
     return unknown(
       `The check of this component answered ${JSON.stringify(report.status)}: up, degraded or down are answers`,
     );

@@ -11,10 +11,10 @@ import type { PluginContext } from '../plugin.js';
 import { markOf, runAs } from '../watchdog/running-code.js';
 import type { HealthRegistry } from './health.js';
 import type { ContextFactory } from './running-plugin.js';
-import { placeOf } from './site-plugins.js';
+import { siteUrlOf } from './site-plugins.js';
 
 /** The parts of the server that a plugin reaches through its context. */
-interface ContextParts {
+interface ContextDeps {
   readonly data: string;
   readonly log: Log;
   readonly clock: Clock;
@@ -25,14 +25,14 @@ interface ContextParts {
   readonly http: HttpShell;
 }
 
-export function contextFactory(parts: ContextParts): ContextFactory {
+export function contextFactory(parts: ContextDeps): ContextFactory {
   const { clock, timers, pipeline, http, health } = parts;
   const folders = new PluginFolders(parts.data);
   return (plugin, registrations, onClose) => {
     const { name, views, assets } = plugin;
     const log = parts.log.child({ plugin: name });
     const metrics = parts.metrics.scope(name);
-    const side = placeOf(plugin) === undefined ? 'server' : 'site';
+    const side = siteUrlOf(plugin) === undefined ? 'server' : 'site';
     onClose(() => metrics.undo());
     if (views !== undefined) registrations.add(http.views(name, views));
     if (assets !== undefined) registrations.add(http.assets(name, assets));

@@ -6,15 +6,15 @@ import { redactText } from '../log/redact.js';
 import type { Plugin } from '../plugin.js';
 import { isProblem, isStartError, problem, type Problem, startError, type StartError } from '../problem.js';
 import { kitVersion } from './declaration.js';
-import { placeBelow } from './uncaught.js';
+import { locationBelow } from './uncaught.js';
 import type { HealthReport } from './health.js';
 import type { SiteOrigin, UnloadedSite } from './plugin-set.js';
 import type { SiteEntry } from './site-files.js';
 
 /** So many faults within so long make a plugin degraded. */
-const worrying = 3;
+const degradedFaults = 3;
 const windowMs = 5 * 60_000;
-const longestMessage = 500;
+const maxMessageCharacters = 500;
 
 interface Record {
   count: number;
@@ -33,13 +33,13 @@ export class PluginFaults {
   }
 
   record(plugin: string, where: string, error: unknown): void {
-    const message = redactText(error instanceof Error ? error.message : String(error)).slice(0, longestMessage);
+    const message = redactText(error instanceof Error ? error.message : String(error)).slice(0, maxMessageCharacters);
     const last = { at: new Date(this.#clock.now()).toISOString(), where, message };
     const { count, recent } = this.#records.get(plugin) ?? { count: 0, recent: [] };
     this.#records.set(plugin, {
       count: count + 1,
       last,
-      recent: [...recent, this.#clock.monotonic()].slice(-worrying),
+      recent: [...recent, this.#clock.monotonic()].slice(-degradedFaults),
     });
   }
 
@@ -60,11 +60,11 @@ export class PluginFaults {
     const record = this.#records.get(plugin);
     const now = this.#clock.monotonic();
     const recent = record?.recent.filter((at) => now - at < windowMs) ?? [];
-    if (record === undefined || recent.length < worrying) return { status: 'up' };
+    if (record === undefined || recent.length < degradedFaults) return { status: 'up' };
     const { where, message } = record.last;
     return {
       status: 'degraded',
-      why: `It failed ${worrying} times or more in the last five minutes, the last time in ${where}: ${message}`,
+      why: `It failed ${degradedFaults} times or more in the last five minutes, the last time in ${where}: ${message}`,
     };
   }
 }
@@ -86,7 +86,7 @@ export interface FailedPlugin {
   readonly cause: unknown;
 }
 
-export const unloadedPlugin = ({ entry, name, fingerprint, why }: UnloadedSite, at: string): FailedPlugin => ({
+export const loadFailure = ({ entry, name, fingerprint, why }: UnloadedSite, at: string): FailedPlugin => ({
   name,
   entry,
   where: 'load',
@@ -98,13 +98,13 @@ export const unloadedPlugin = ({ entry, name, fingerprint, why }: UnloadedSite, 
   cause: undefined,
 });
 
-export function unstartedPlugin(
+export function setupFailure(
   { name, kit }: Plugin,
   origin: SiteOrigin,
   { options, cause, at }: Pick<FailedPlugin, 'options' | 'cause' | 'at'>,
 ): FailedPlugin {
   const { entry, fingerprint } = origin;
-  const sentence = placedSentence(cause, origin);
+  const sentence = messageWithLocation(cause, origin);
   const why = isStartError(cause) ? sentence : `Plugin ${name} could not start: ${sentence}`;
   return { name, entry, where: 'setup', why, at, kit: String(kit), fingerprint, options, cause };
 }
@@ -123,14 +123,14 @@ export function knownFailure(known: readonly FailedPlugin[], failure: FailedPlug
   return before && { ...failure, at: before.at };
 }
 
-export const sentenceOf = (error: unknown): string =>
+export const redactedMessage = (error: unknown): string =>
   redactText(error instanceof Error ? error.message : String(error));
 
 /** With the line of its code where it began, unless it is a sentence of ours. */
-export function placedSentence(error: unknown, origin: Pick<SiteOrigin, 'file'> | undefined): string {
-  const sentence = sentenceOf(error);
+export function messageWithLocation(error: unknown, origin: Pick<SiteOrigin, 'file'> | undefined): string {
+  const sentence = redactedMessage(error);
   if (origin === undefined || origin.file === '' || isStartError(error) || isProblem(error)) return sentence;
-  const place = placeBelow(dirname(origin.file), error);
+  const place = locationBelow(dirname(origin.file), error);
   return place === undefined ? sentence : `${place}: ${sentence}`;
 }
 
@@ -140,17 +140,17 @@ interface NotStarted {
   readonly because?: string;
 }
 
-export function notStarted({ name }: Plugin, error: unknown, { origin, because }: NotStarted = {}): StartError {
+export function startFailure({ name }: Plugin, error: unknown, { origin, because }: NotStarted = {}): StartError {
   const first = isStartError(error)
     ? error.message
-    : `Plugin ${name} could not start: ${placedSentence(error, origin)}`;
+    : `Plugin ${name} could not start: ${messageWithLocation(error, origin)}`;
   if (because === undefined) return isStartError(error) ? error : startError(first, error);
   return startError(`${first.replace(/\.$/, '')}. The server does not start without it: ${because}.`, error);
 }
 
 /** A reload that stops at new options. */
-export function refusedOptions(name: string, cause: unknown): Problem {
-  const sentence = `The plugin ${name} refuses its options: ${sentenceOf(cause)}`;
+export function optionsRefusal(name: string, cause: unknown): Problem {
+  const sentence = `The plugin ${name} refuses its options: ${redactedMessage(cause)}`;
   return problem('invalid', {
     detail: sentence,
     errors: [{ pointer: `/plugins/${name}`, message: sentence }],
@@ -172,7 +172,7 @@ interface RefusedPlugin {
 /** How our own sentences begin that name the plugin by themselves. */
 const ownName = (name: string): RegExp => new RegExp(`^Plugin ${name}(?:,| could not start:) `);
 
-export function refusedPlugin({ name, entry, why: told, runs, cause }: RefusedPlugin): Problem {
+export function pluginRefusal({ name, entry, why: told, runs, cause }: RefusedPlugin): Problem {
   const from = entry === undefined ? '' : ` (${entry.from})`;
   const after = runs ? ' The one that runs goes on.' : '';
   const why = told.replace(/\.$/, '').replace(ownName(name), '').replace(`Plugin ${name} `, 'it ');

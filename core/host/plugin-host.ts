@@ -7,34 +7,34 @@ import { isStartError, problem } from '../problem.js';
 import {
   type FailedPlugin,
   knownFailure,
-  notStarted,
-  placedSentence,
-  refusedOptions,
-  refusedPlugin,
-  unloadedPlugin,
-  unstartedPlugin,
+  startFailure,
+  messageWithLocation,
+  optionsRefusal,
+  pluginRefusal,
+  loadFailure,
+  setupFailure,
 } from './plugin-faults.js';
-import type { Lent, Service, Services } from './service.js';
-import { exchanged, planPlugins, pluginDifferences, type PluginPlan, type PresentPlugins } from './plugin-plan.js';
+import type { ProvidedService, Service, Services } from './service.js';
+import { afterSwap, planPlugins, pluginDifferences, type PluginPlan, type PresentPlugins } from './plugin-plan.js';
 import {
-  bootOrder,
+  startOrder,
   describePlugin,
-  indispensable,
-  missingService,
-  type Program,
-  tokensOf,
-  withoutMissing,
+  whyRequired,
+  missingServiceError,
+  type PluginSet,
+  tokenIds,
+  withoutUnmetNeeds,
 } from './plugin-set.js';
 import { type ContextFactory, type FaultSink, RunningPlugin } from './running-plugin.js';
-import type { StrayError } from './uncaught.js';
+import type { UncaughtError } from './uncaught.js';
 import { within } from './time-limit.js';
 
-export interface HostInput extends SetupInput {
-  readonly program: Program;
-  readonly lent: readonly Lent[];
+export interface PluginHostOptions extends SetupInput {
+  readonly program: PluginSet;
+  readonly provided: readonly ProvidedService[];
   readonly clock: Clock;
   /** Called in the one step that changes plugins: the old ones are out of force, the new ones are not yet in. */
-  readonly between?: () => void;
+  readonly onSwap?: () => void;
   /** Resolves when nothing that began before it was called is under way; then what has left is released. */
   readonly settled?: () => Promise<void>;
 }
@@ -48,22 +48,22 @@ interface PluginChange {
 
 /** The plugins of a running server. */
 export class PluginHost {
-  readonly #input: HostInput;
+  readonly #input: PluginHostOptions;
   #present: PresentPlugins;
-  readonly #settling: SettlingPlugins;
+  readonly #settling: DrainingPlugins;
   #stopped = false;
 
-  constructor(input: HostInput) {
+  constructor(input: PluginHostOptions) {
     this.#input = input;
-    const { program, lent, log, settled = () => Promise.resolve() } = input;
-    this.#settling = new SettlingPlugins({ log, settled });
+    const { program, provided, log, settled = () => Promise.resolve() } = input;
+    this.#settling = new DrainingPlugins({ log, settled });
     this.#present = {
       program,
       running: [],
-      failed: program.unloaded.map((unloaded) => unloadedPlugin(unloaded, this.#now())),
+      failed: program.unloaded.map((unloaded) => loadFailure(unloaded, this.#now())),
       site: new Map(),
       since: new Map(),
-      services: new Map(lent.map(({ token, value }) => [token.id, value])),
+      services: new Map(provided.map(({ token, value }) => [token.id, value])),
     };
   }
 
@@ -79,7 +79,7 @@ export class PluginHost {
   async start(): Promise<void> {
     const { program } = this.#present;
     const able = this.#able(program, (plugin, error) => this.#leaveOut(plugin, error));
-    for (const plugin of bootOrder(able, this.#core)) {
+    for (const plugin of startOrder(able, this.#core)) {
       await this.#startOne(plugin).catch(async (error: unknown) => {
         try {
           this.#leaveOut(plugin, error);
@@ -104,13 +104,13 @@ export class PluginHost {
   }
 
   /** What that program would change, options aside. @throws Problem `invalid` for code that cannot be loaded */
-  differences(next: Program): readonly Difference[] {
+  differences(next: PluginSet): readonly Difference[] {
     this.#refuseUnloaded(next);
     return pluginDifferences(this.#present, next, planPlugins(this.#present, next));
   }
 
   /** Of that program: the plugins that only a restart brings into force, with the reason. */
-  waiting(next: Program): ReadonlyMap<string, string> {
+  waiting(next: PluginSet): ReadonlyMap<string, string> {
     return planPlugins(this.#present, next).waiting;
   }
 
@@ -120,7 +120,7 @@ export class PluginHost {
    *
    * @throws Problem `invalid` that names the plugin; `unavailable` when the server stops
    */
-  async bring(next: Program, beforeTakingBack: () => void = () => undefined): Promise<PluginChange> {
+  async reload(next: PluginSet, beforeTakingBack: () => void = () => undefined): Promise<PluginChange> {
     this.#refuseWhenStopped();
     const plan = planPlugins(this.#present, next);
     const { fresh, failed } = await this.#setUpAll(plan, next);
@@ -130,20 +130,20 @@ export class PluginHost {
       for (const running of fresh.toReversed()) await this.#settling.discard(running);
     };
     try {
-      for (const running of plan.reconfigured) undo.push(await giveOptions(running, next, this.#input.log));
+      for (const running of plan.reconfigured) undo.push(await reconfigurePlugin(running, next, this.#input.log));
       this.#refuseWhenStopped();
       undo.push(this.#swap(plan.leaving, fresh, { program: next, failed }));
     } catch (error) {
       beforeTakingBack();
-      this.#input.between?.();
+      this.#input.onSwap?.();
       await takeBack();
       throw error;
     }
-    return { commit: () => void this.#settling.letGo(plan.leaving), undo: takeBack };
+    return { commit: () => void this.#settling.drain(plan.leaving), undo: takeBack };
   }
 
   /** Counts an uncaught error as a fault of the plugin that it came from, and logs it. */
-  reportUncaught({ error, origin, from }: StrayError): void {
+  reportUncaught({ error, origin, from }: UncaughtError): void {
     const { log, failed } = this.#input;
     const { program, failed: missing } = this.#present;
     const known = [...program.site].find(([, { entry }]) => entry.from === from)?.[0];
@@ -162,7 +162,7 @@ export class PluginHost {
   }
 
   get #core(): readonly Service<unknown>[] {
-    return this.#input.lent.map(({ token }) => token);
+    return this.#input.provided.map(({ token }) => token);
   }
 
   #now(): string {
@@ -170,12 +170,12 @@ export class PluginHost {
   }
 
   /** All but those of the site that need what nobody provides. */
-  #able({ plugins, site }: Program, missing: (plugin: Plugin, error: Error) => void): readonly Plugin[] {
-    return withoutMissing(
+  #able({ plugins, site }: PluginSet, missing: (plugin: Plugin, error: Error) => void): readonly Plugin[] {
+    return withoutUnmetNeeds(
       plugins,
       this.#core,
       ({ name }) => site.has(name),
-      (plugin, service) => missing(plugin, missingService(plugin, service)),
+      (plugin, service) => missing(plugin, missingServiceError(plugin, service)),
     );
   }
 
@@ -189,7 +189,7 @@ export class PluginHost {
       throw error;
     }
     const { failed } = this.#present;
-    this.#present = exchanged(this.#present, { leaving: [], fresh: [running], program, failed, at: this.#now() });
+    this.#present = afterSwap(this.#present, { leaving: [], fresh: [running], program, failed, at: this.#now() });
   }
 
   /** @throws start error when the server must not run without it */
@@ -197,12 +197,12 @@ export class PluginHost {
     const { program, failed } = this.#present;
     const { name, provides } = plugin;
     const origin = program.site.get(name);
-    if (origin === undefined) throw notStarted(plugin, error);
+    if (origin === undefined) throw startFailure(plugin, error);
     const { required } = origin.entry;
-    const known = { name, required, replaces: origin.replaces, provides: tokensOf(provides) };
-    const because = indispensable(known, program);
-    if (because !== undefined) throw notStarted(plugin, error, { origin, because });
-    const failure = unstartedPlugin(plugin, origin, {
+    const known = { name, required, replaces: origin.replaces, provides: tokenIds(provides) };
+    const because = whyRequired(known, program);
+    if (because !== undefined) throw startFailure(plugin, error, { origin, because });
+    const failure = setupFailure(plugin, origin, {
       options: program.options.get(name),
       cause: error,
       at: this.#now(),
@@ -211,11 +211,11 @@ export class PluginHost {
     this.#input.log.error({ plugin: name, err: error }, 'a plugin of the site could not start and is left out');
   }
 
-  async #setUpAll({ coming }: PluginPlan, next: Program) {
+  async #setUpAll({ coming }: PluginPlan, next: PluginSet) {
     this.#refuseUnloaded(next);
     const fresh: RunningPlugin[] = [];
     const failed = next.unloaded.map((unloaded) => {
-      const failure = unloadedPlugin(unloaded, this.#now());
+      const failure = loadFailure(unloaded, this.#now());
       return knownFailure(this.#present.failed, failure) ?? failure;
     });
     const services = new Map(this.#present.services);
@@ -226,7 +226,7 @@ export class PluginHost {
     };
     try {
       const able = this.#able(next, refuse);
-      for (const plugin of bootOrder(able, this.#core).filter((one) => coming.includes(one))) {
+      for (const plugin of startOrder(able, this.#core).filter((one) => coming.includes(one))) {
         try {
           const running = await setUpPlugin(plugin, next, services, this.#input);
           fresh.push(running);
@@ -243,32 +243,32 @@ export class PluginHost {
   }
 
   /** One that fails as it did before is nothing new. */
-  #knownFailure(plugin: Plugin, next: Program, error: unknown): FailedPlugin | undefined {
+  #knownFailure(plugin: Plugin, next: PluginSet, error: unknown): FailedPlugin | undefined {
     const { name } = plugin;
     const origin = next.site.get(name);
     if (origin === undefined) return undefined;
-    const failure = unstartedPlugin(plugin, origin, { options: next.options.get(name), cause: error, at: this.#now() });
+    const failure = setupFailure(plugin, origin, { options: next.options.get(name), cause: error, at: this.#now() });
     return knownFailure(this.#present.failed, failure);
   }
 
-  #refusalOf(plugin: Plugin, next: Program, error: unknown): unknown {
+  #refusalOf(plugin: Plugin, next: PluginSet, error: unknown): unknown {
     const { running, site } = this.#present;
     const { name } = plugin;
     const old = running.find((one) => one.plugin.name === name);
-    if (old?.plugin === plugin && !isStartError(error)) return refusedOptions(name, error);
+    if (old?.plugin === plugin && !isStartError(error)) return optionsRefusal(name, error);
     const origin = next.site.get(name) ?? site.get(name);
-    const why = placedSentence(error, origin);
-    return refusedPlugin({ name, entry: origin?.entry, why, runs: old !== undefined, cause: error });
+    const why = messageWithLocation(error, origin);
+    return pluginRefusal({ name, entry: origin?.entry, why, runs: old !== undefined, cause: error });
   }
 
   /** Code that could not be loaded refuses, unless it is known to be broken just so. */
-  #refuseUnloaded(next: Program): void {
+  #refuseUnloaded(next: PluginSet): void {
     const { failed, site } = this.#present;
     for (const unloaded of next.unloaded) {
-      if (knownFailure(failed, unloadedPlugin(unloaded, '')) !== undefined) continue;
+      if (knownFailure(failed, loadFailure(unloaded, '')) !== undefined) continue;
       const { entry, name, why } = unloaded;
       const runs = [...site.values()].some((origin) => origin.entry.from === entry.from);
-      throw refusedPlugin({ name, entry, why, runs });
+      throw pluginRefusal({ name, entry, why, runs });
     }
   }
 
@@ -279,19 +279,19 @@ export class PluginHost {
     next: Pick<PresentPlugins, 'program' | 'failed'>,
   ) {
     const before = this.#present;
-    const { between = () => undefined } = this.#input;
+    const { onSwap = () => undefined } = this.#input;
     const back = (): void => {
       for (const running of fresh) running.deactivate();
       if (this.#stopped) return;
       this.#present = before;
-      between();
+      onSwap();
       for (const running of leaving) running.activate();
     };
     let [asked] = fresh;
     for (const running of leaving) running.deactivate();
-    this.#present = exchanged(before, { leaving, fresh, ...next, at: this.#now() });
+    this.#present = afterSwap(before, { leaving, fresh, ...next, at: this.#now() });
     try {
-      between();
+      onSwap();
       for (const running of fresh) {
         asked = running;
         running.activate();
@@ -329,15 +329,19 @@ interface SetupInput {
  */
 async function setUpPlugin(
   plugin: Plugin,
-  { options, site }: Pick<Program, 'options' | 'site'>,
+  { options, site }: Pick<PluginSet, 'options' | 'site'>,
   services: ReadonlyMap<string, unknown>,
   { contextOf, log, failed }: SetupInput,
 ): Promise<RunningPlugin> {
   const { name, needs, uses } = plugin;
-  const lacking = tokensOf(needs).find((id) => !services.has(id));
+  const lacking = tokenIds(needs).find((id) => !services.has(id));
   if (lacking !== undefined) throw new Error(`it needs ${lacking}, whose plugin has failed`);
   const running = new RunningPlugin(plugin, log, failed);
-  const ready = running.setup(contextOf, { ...lentTo(uses, services), ...lentTo(needs, services) }, options.get(name));
+  const ready = running.setup(
+    contextOf,
+    { ...servicesFor(uses, services), ...servicesFor(needs, services) },
+    options.get(name),
+  );
   const seconds = site.get(name)?.entry.startSeconds;
   if (seconds === undefined) await ready;
   else {
@@ -349,7 +353,7 @@ async function setUpPlugin(
   return running;
 }
 
-function lentTo(services: Services, all: ReadonlyMap<string, unknown>): Readonly<Record<string, unknown>> {
+function servicesFor(services: Services, all: ReadonlyMap<string, unknown>): Readonly<Record<string, unknown>> {
   return Object.fromEntries(Object.entries(services).map(([key, { id }]) => [key, all.get(id)]));
 }
 
@@ -359,9 +363,9 @@ function lentTo(services: Services, all: ReadonlyMap<string, unknown>): Readonly
  *
  * @throws Problem `invalid` that names the plugin
  */
-async function giveOptions(
+async function reconfigurePlugin(
   running: RunningPlugin,
-  { options, site }: Pick<Program, 'options' | 'site'>,
+  { options, site }: Pick<PluginSet, 'options' | 'site'>,
   log: Log,
 ): Promise<() => Promise<void>> {
   const { options: old, reconfigure } = running;
@@ -382,15 +386,15 @@ async function giveOptions(
       give(old).catch((err: unknown) =>
         log.error({ plugin: name, err }, 'a plugin keeps options that were taken back'),
       );
-    throw refusedOptions(name, error);
+    throw optionsRefusal(name, error);
   }
   return () => give(old);
 }
 
 /** How long those that have left are kept for what began with them. */
-const mostSettlingMs = 10 * 60_000;
+const drainTimeoutMs = 10 * 60_000;
 /** How long a plugin may take to release what it holds. */
-const mostReleasingMs = 10_000;
+const releaseTimeoutMs = 10_000;
 
 interface SettlingInput {
   readonly log: Log;
@@ -399,7 +403,7 @@ interface SettlingInput {
 }
 
 /** Plugins that are out of force and may still be asked, by sessions that began with them. */
-class SettlingPlugins {
+class DrainingPlugins {
   readonly #input: SettlingInput;
   readonly #settling = new Set<RunningPlugin>();
   #end: () => void = () => undefined;
@@ -410,12 +414,12 @@ class SettlingPlugins {
   }
 
   /** Closes them behind all that began with them. */
-  async letGo(leaving: readonly RunningPlugin[]): Promise<void> {
+  async drain(leaving: readonly RunningPlugin[]): Promise<void> {
     if (leaving.length === 0) return;
     for (const running of leaving) this.#settling.add(running);
     try {
       const idle = Promise.race([this.#idle(leaving), this.#ended]);
-      await within(mostSettlingMs, idle, 'something that began with them still runs');
+      await within(drainTimeoutMs, idle, 'something that began with them still runs');
     } catch (error) {
       const plugins = leaving.map(({ plugin }) => plugin.name);
       this.#input.log.warn({ plugins, err: error }, 'plugins that were replaced are closed all the same');
@@ -429,7 +433,7 @@ class SettlingPlugins {
   /** Nobody waits for ever for a plugin of the site to let go. */
   async discard(running: RunningPlugin): Promise<void> {
     try {
-      await within(mostReleasingMs, running.stop(), 'it has not released what it holds');
+      await within(releaseTimeoutMs, running.stop(), 'it has not released what it holds');
     } catch (error) {
       this.#input.log.error({ plugin: running.plugin.name, err: error }, 'a plugin does not come to its end');
     }

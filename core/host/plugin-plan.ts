@@ -2,13 +2,13 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Difference } from '../contracts/server.js';
 import type { Plugin } from '../plugin.js';
 import type { FailedPlugin } from './plugin-faults.js';
-import { type Program, type SiteOrigin, takenBy, tokensOf } from './plugin-set.js';
+import { type PluginSet, type SiteOrigin, consumedTokens, tokenIds } from './plugin-set.js';
 import type { RunningPlugin } from './running-plugin.js';
 
 /** The plugins of one moment. */
 export interface PresentPlugins {
   /** What shall run. */
-  readonly program: Program;
+  readonly program: PluginSet;
   /** In the order of their start. */
   readonly running: readonly RunningPlugin[];
   readonly failed: readonly FailedPlugin[];
@@ -20,17 +20,17 @@ export interface PresentPlugins {
   readonly services: ReadonlyMap<string, unknown>;
 }
 
-interface PluginExchange {
+interface PluginSwap {
   readonly leaving: readonly RunningPlugin[];
   readonly fresh: readonly RunningPlugin[];
-  readonly program: Program;
+  readonly program: PluginSet;
   readonly failed: readonly FailedPlugin[];
   /** ISO 8601. */
   readonly at: string;
 }
 
 /** The plugins behind an exchange; a successor has the place of the one before it. */
-export function exchanged(present: PresentPlugins, exchange: PluginExchange): PresentPlugins {
+export function afterSwap(present: PresentPlugins, exchange: PluginSwap): PresentPlugins {
   const { leaving, fresh, program, failed, at } = exchange;
   const names = new Set(present.running.map(({ plugin }) => plugin.name));
   const successorOf = (old: RunningPlugin) => fresh.filter(({ plugin }) => plugin.name === old.plugin.name);
@@ -70,13 +70,13 @@ export interface PluginPlan {
 type Present = Pick<PresentPlugins, 'running' | 'site'>;
 
 /** Compares what runs with what shall run. */
-export function planPlugins(present: Present, next: Program): PluginPlan {
+export function planPlugins(present: Present, next: PluginSet): PluginPlan {
   const waiting = new Map<string, string>();
   const reconfigured: RunningPlugin[] = [];
   let leaving: RunningPlugin[] = [];
   for (const running of present.running) {
     const { name } = running.plugin;
-    const way = wayOf(running, present, next);
+    const way = changeOf(running, present, next);
     if (way === 'leave') leaving.push(running);
     else if (way === 'reconfigure') reconfigured.push(running);
     else if (way !== 'stay') waiting.set(name, way.waits);
@@ -96,7 +96,7 @@ export function planPlugins(present: Present, next: Program): PluginPlan {
   }
   const staying = present.running.filter((running) => !leaving.includes(running));
   for (const plugin of added) {
-    const holder = holderOf(tokensOf(plugin.provides), staying);
+    const holder = holderOf(tokenIds(plugin.provides), staying);
     if (holder !== undefined) waiting.set(plugin.name, `The plugin ${holder} looks for its service when it starts.`);
   }
   added = added.filter(({ name }) => !waiting.has(name));
@@ -105,9 +105,9 @@ export function planPlugins(present: Present, next: Program): PluginPlan {
   return { leaving, coming, reconfigured, waiting };
 }
 
-type Way = 'stay' | 'leave' | 'reconfigure' | { readonly waits: string };
+type PluginReloadAction = 'stay' | 'leave' | 'reconfigure' | { readonly waits: string };
 
-function wayOf(running: RunningPlugin, { site }: Present, next: Program): Way {
+function changeOf(running: RunningPlugin, { site }: Present, next: PluginSet): PluginReloadAction {
   const { plugin, options } = running;
   const { name } = plugin;
   const wanted = next.plugins.find((other) => other.name === name);
@@ -127,7 +127,7 @@ function wayOf(running: RunningPlugin, { site }: Present, next: Program): Way {
   return isSites ? replaceable(running, 'options') : { waits: 'It takes its options when it starts.' };
 }
 
-function replaceable({ plugin, ownsFiles }: RunningPlugin, what: 'code' | 'options'): Way {
+function replaceable({ plugin, ownsFiles }: RunningPlugin, what: 'code' | 'options'): PluginReloadAction {
   if (plugin.reload === 'replace') return 'leave';
   if (plugin.reload === 'restart')
     return { waits: `It says that only a restart changes its ${what} (reload: 'restart').` };
@@ -146,19 +146,19 @@ function heldOne(
 ): readonly [RunningPlugin, string] | undefined {
   const staying = all.filter((running) => !leaving.includes(running));
   for (const running of leaving) {
-    const holder = holderOf(tokensOf(running.plugin.provides), staying);
+    const holder = holderOf(tokenIds(running.plugin.provides), staying);
     if (holder !== undefined) return [running, `The plugin ${holder} holds a service that it provides.`];
   }
   return undefined;
 }
 
 const holderOf = (tokens: readonly string[], running: readonly RunningPlugin[]): string | undefined =>
-  running.find(({ plugin }) => takenBy(plugin).some((token) => tokens.includes(token)))?.plugin.name;
+  running.find(({ plugin }) => consumedTokens(plugin).some((token) => tokens.includes(token)))?.plugin.name;
 
 /** What differs, for people: code that is new, plugins that come and go. Options are told key by key elsewhere. */
 export function pluginDifferences(
   present: Present & Pick<PresentPlugins, 'failed'>,
-  next: Program,
+  next: PluginSet,
   { waiting }: PluginPlan,
 ): readonly Difference[] {
   const names = new Set(present.running.map(({ plugin }) => plugin.name));

@@ -1,7 +1,7 @@
 import type { Plugin } from '../plugin.js';
 import { startError, type StartError } from '../problem.js';
 import type { Service, Services } from './service.js';
-import type { SiteEntry, SitePlace } from './site-files.js';
+import type { SiteEntry, SiteLocation } from './site-files.js';
 
 /** Where a plugin of the site comes from. */
 export interface SiteOrigin {
@@ -16,7 +16,7 @@ export interface SiteOrigin {
 }
 
 /** The plugins that a configuration wants to run. */
-export interface Program {
+export interface PluginSet {
   /** Those that are switched on, built-in and of the site. */
   readonly plugins: readonly Plugin[];
   /** Checked options of each. */
@@ -27,13 +27,13 @@ export interface Program {
   readonly unloaded: readonly UnloadedSite[];
 }
 
-export const tokensOf = (services: Services): readonly string[] => Object.values(services).map(({ id }) => id);
+export const tokenIds = (services: Services): readonly string[] => Object.values(services).map(({ id }) => id);
 
 /** Ids of the services that it is given. */
-export const takenBy = ({ needs, uses }: Plugin): readonly string[] => [...tokensOf(needs), ...tokensOf(uses)];
+export const consumedTokens = ({ needs, uses }: Plugin): readonly string[] => [...tokenIds(needs), ...tokenIds(uses)];
 
 /** What is known of a plugin that may have to be left out. */
-interface Dispensable {
+interface RequirementInput {
   readonly name: string;
   readonly required: boolean;
   readonly replaces: boolean;
@@ -42,14 +42,14 @@ interface Dispensable {
 }
 
 /** Why the server must not run without it, as the end of a sentence; undefined when it may be left out. */
-export function indispensable(
-  { name, required, replaces, provides }: Dispensable,
-  { plugins, site }: Pick<Program, 'plugins' | 'site'>,
+export function whyRequired(
+  { name, required, replaces, provides }: RequirementInput,
+  { plugins, site }: Pick<PluginSet, 'plugins' | 'site'>,
 ): string | undefined {
   if (required) return 'it is marked as required';
   if (replaces) return `it takes the place of the built-in plugin ${name}, which must not come back unasked`;
   for (const builtIn of plugins.filter((plugin) => !site.has(plugin.name))) {
-    const held = takenBy(builtIn).find((token) => provides.includes(token));
+    const held = consumedTokens(builtIn).find((token) => provides.includes(token));
     if (held !== undefined) return `the plugin ${builtIn.name} uses the service ${held}, which it provides`;
   }
   return undefined;
@@ -58,7 +58,7 @@ export function indispensable(
 /** One line: what it needs, uses and provides. */
 export function describePlugin({ name, needs, uses, provides }: Plugin): string {
   const list = (word: string, services: Services) => {
-    const ids = tokensOf(services);
+    const ids = tokenIds(services);
     return ids.length === 0 ? '' : `  ${word} ${ids.join(', ')}`;
   };
   return `${name}${list('needs', needs)}${list('uses', uses)}${list('provides', provides)}`;
@@ -67,7 +67,7 @@ export function describePlugin({ name, needs, uses, provides }: Plugin): string 
 /** The code behind one element of `sitePlugins`. */
 export interface SiteModule {
   readonly entry: SiteEntry;
-  readonly place: SitePlace;
+  readonly place: SiteLocation;
   /** Differs when a file of it does. */
   readonly fingerprint: string;
   /** What it exports; at least one. */
@@ -91,7 +91,7 @@ export interface LoadedSite {
 }
 
 /** All plugins that there are, whether or not they are switched on. */
-export type PluginSupply = Omit<Program, 'options'>;
+export type AvailablePlugins = Omit<PluginSet, 'options'>;
 
 /**
  * A plugin of the site takes the place of a built-in one of the same name. One that provides what a built-in would leaves that in its
@@ -99,42 +99,42 @@ export type PluginSupply = Omit<Program, 'options'>;
  *
  * @throws start error when two of the site have one name, or one takes a place in which it would do nothing
  */
-export function supplyOf(builtIns: readonly Plugin[], { modules, unloaded }: LoadedSite): PluginSupply {
+export function availablePlugins(builtIns: readonly Plugin[], { modules, unloaded }: LoadedSite): AvailablePlugins {
   const site = new Map<string, SiteOrigin>();
   for (const { entry, place, fingerprint, plugins } of modules) {
     for (const { name, kit } of plugins) {
       const replaces = builtIns.some((builtIn) => builtIn.name === name);
       const present = site.get(name);
-      if (present !== undefined) throw twice(name, present.entry.from, entry.from);
-      if (replaces && entry.mode === 'shadow') throw idle(name, entry.from);
+      if (present !== undefined) throw duplicateName(name, present.entry.from, entry.from);
+      if (replaces && entry.mode === 'shadow') throw uselessShadow(name, entry.from);
       const kitNumber = typeof kit === 'number';
       site.set(name, { entry, file: place.entry, fingerprint, replaces, kitNumber });
     }
   }
   const sites = modules.flatMap(({ plugins }) => plugins);
-  const provided = new Set(sites.flatMap(({ provides }) => tokensOf(provides)));
+  const provided = new Set(sites.flatMap(({ provides }) => tokenIds(provides)));
   const kept = builtIns
     .filter(({ name }) => !site.has(name))
     .map((builtIn) =>
-      tokensOf(builtIn.provides).some((token) => provided.has(token)) ? (builtIn.whenProvided ?? builtIn) : builtIn,
+      tokenIds(builtIn.provides).some((token) => provided.has(token)) ? (builtIn.whenProvided ?? builtIn) : builtIn,
     );
   return { plugins: [...kept, ...sites], site, unloaded };
 }
 
-function twice(name: string, first: string, second: string): StartError {
+function duplicateName(name: string, first: string, second: string): StartError {
   if (first !== second) {
     return startError(`${first} and ${second} both bring a plugin called ${name}: a plugin's name must be its own.`);
   }
   return startError(`sitePlugins names ${first} twice, or ${first} brings two plugins called ${name}: leave one out.`);
 }
 
-const idle = (name: string, from: string): StartError =>
+const uselessShadow = (name: string, from: string): StartError =>
   startError(
     `${from} takes the place of the built-in plugin ${name}, and in shadow nobody would do its work: give it another name to try it, or mode: "enforce".`,
   );
 
 /** Plugins in the order in which they can start: whoever provides a service stands in front of whoever needs it. */
-export function bootOrder(plugins: readonly Plugin[], coreServices: readonly Service<unknown>[]): readonly Plugin[] {
+export function startOrder(plugins: readonly Plugin[], coreServices: readonly Service<unknown>[]): readonly Plugin[] {
   refuseDuplicates(plugins);
   const providers = providersOf(plugins, coreServices);
   refuseMissing(plugins, providers);
@@ -146,17 +146,17 @@ export function bootOrder(plugins: readonly Plugin[], coreServices: readonly Ser
  *
  * @throws start error for what would stop that start
  */
-export function orderOfStart(program: Program, coreServices: readonly Service<unknown>[]): readonly Plugin[] {
+export function startOrderOf(program: PluginSet, coreServices: readonly Service<unknown>[]): readonly Plugin[] {
   const { plugins, site } = program;
   const mayMiss = ({ name, provides }: Plugin): boolean => {
     const origin = site.get(name);
     if (origin === undefined) return false;
     const { entry, replaces } = origin;
-    const known = { name, required: entry.required, replaces, provides: tokensOf(provides) };
-    return indispensable(known, program) === undefined;
+    const known = { name, required: entry.required, replaces, provides: tokenIds(provides) };
+    return whyRequired(known, program) === undefined;
   };
-  return bootOrder(
-    withoutMissing(plugins, coreServices, mayMiss, () => undefined),
+  return startOrder(
+    withoutUnmetNeeds(plugins, coreServices, mayMiss, () => undefined),
     coreServices,
   );
 }
@@ -165,7 +165,7 @@ export function orderOfStart(program: Program, coreServices: readonly Service<un
  * Leaves out those that may be left out and need what nobody provides, and whoever needs them; `missing` is told each with the
  * service.
  */
-export function withoutMissing(
+export function withoutUnmetNeeds(
   plugins: readonly Plugin[],
   coreServices: readonly Service<unknown>[],
   mayMiss: (plugin: Plugin) => boolean,
@@ -182,10 +182,10 @@ export function withoutMissing(
     missing(plugin, tokens(plugin.needs).find((token) => !provided.has(token.id))?.id ?? '');
   }
   const others = plugins.filter((plugin) => !lacking.includes(plugin));
-  return withoutMissing(others, coreServices, mayMiss, missing);
+  return withoutUnmetNeeds(others, coreServices, mayMiss, missing);
 }
 
-export const missingService = ({ name }: Plugin, service: string): StartError =>
+export const missingServiceError = ({ name }: Plugin, service: string): StartError =>
   startError(`Plugin ${name} needs ${service}, and no plugin that is switched on provides it.`);
 
 type Providers = ReadonlyMap<string, Plugin | 'core'>;
@@ -219,7 +219,7 @@ function refuseMissing(plugins: readonly Plugin[], providers: Providers): void {
   for (const plugin of plugins) {
     const missing = tokens(plugin.needs).find((token) => !providers.has(token.id));
     if (missing !== undefined) {
-      throw missingService(plugin, missing.id);
+      throw missingServiceError(plugin, missing.id);
     }
   }
 }

@@ -6,12 +6,12 @@ import { kitVersion } from './declaration.js';
 import type { FailedPlugin, PluginFaults } from './plugin-faults.js';
 import type { HealthRegistry } from './health.js';
 import type { PluginHost } from './plugin-host.js';
-import { tokensOf } from './plugin-set.js';
+import { tokenIds } from './plugin-set.js';
 import type { RunningPlugin } from './running-plugin.js';
-import { type SiteMemory, StandIns } from './site-memory.js';
+import { type SiteMemory, FallbackHooks } from './site-memory.js';
 import { versionsOf } from './site-modules.js';
 
-export interface FollowingInput {
+export interface PluginTrackerOptions {
   readonly live: LiveConfiguration;
   readonly host: () => PluginHost;
   readonly pipeline: Pipeline;
@@ -22,22 +22,22 @@ export interface FollowingInput {
 }
 
 /** What the server does as its plugins come and go: who is shadowed, who is stood in for, how they do, what they were. */
-export class PluginFollowing {
+export class PluginTracker {
   readonly states: PluginStates;
-  readonly #standIns: StandIns;
+  readonly #standIns: FallbackHooks;
   readonly #deprecations: Deprecations;
-  readonly #input: FollowingInput;
+  readonly #input: PluginTrackerOptions;
 
-  constructor(input: FollowingInput) {
+  constructor(input: PluginTrackerOptions) {
     const { pipeline, memory, log } = input;
     this.#input = input;
     this.#deprecations = new Deprecations(log);
-    this.#standIns = new StandIns(pipeline, memory);
+    this.#standIns = new FallbackHooks(pipeline, memory);
     this.states = new PluginStates({ ...input, deprecations: this.#deprecations });
   }
 
   /** Verdicts of the plugins that the configuration names are only looked at. */
-  shadow(): void {
+  applyShadow(): void {
     const { live, pipeline } = this.#input;
     const { settings, site } = live.current;
     const whole = [...site].filter(([, { entry }]) => entry.mode === 'shadow').map(([name]) => name);
@@ -45,14 +45,14 @@ export class PluginFollowing {
   }
 
   /** To be called in the step in which others come into force. */
-  follow(): void {
+  update(): void {
     const { failed, running, site } = this.#input.host().present;
-    this.shadow();
-    this.#standIns.follow(
+    this.applyShadow();
+    this.#standIns.update(
       failed,
       running.map(({ plugin }) => plugin.name),
     );
-    this.states.follow();
+    this.states.update();
     for (const { plugin } of running) {
       if (site.get(plugin.name)?.kitNumber === true) this.#deprecations.note(plugin.name, 'kit-number');
     }
@@ -66,7 +66,7 @@ export class PluginFollowing {
       const origin = site.get(name);
       if (origin === undefined) return [];
       const { entry, replaces } = origin;
-      return { name, from: entry.from, replaces, provides: tokensOf(provides), routes: pipeline.hasRoutes(name) };
+      return { name, from: entry.from, replaces, provides: tokenIds(provides), routes: pipeline.hasRoutes(name) };
     });
     const names = new Set(now.map(({ name }) => name));
     const missing = failed.flatMap(({ entry }) => memory.of(entry.from)).filter(({ name }) => !names.has(name));
@@ -107,7 +107,7 @@ class PluginStates implements PluginsOverview {
   }
 
   /** To be called when others run than before: health names those of the site, and their faults are counted anew. */
-  follow(): void {
+  update(): void {
     const { running, failed, program } = this.#host.present;
     const { faults, health } = this.#input;
     const now = new Map(running.map((one) => [one.plugin.name, one]));
@@ -149,9 +149,9 @@ class PluginStates implements PluginsOverview {
       since: since.get(one) ?? '',
       versions: origin === undefined ? 0 : versionsOf(origin.file),
       hooks,
-      needs: tokensOf(needs),
-      uses: tokensOf(uses),
-      provides: tokensOf(provides),
+      needs: tokenIds(needs),
+      uses: tokenIds(uses),
+      provides: tokenIds(provides),
       targets: pipeline
         .targets()
         .filter(({ plugin }) => plugin === name)

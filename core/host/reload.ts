@@ -18,18 +18,18 @@ import type { AuditSink } from '../http/audit.js';
 import { refuseOpenDoor } from '../http/open-door.js';
 import type { HttpShell } from '../http/shell.js';
 import type { Log } from '../log/log.js';
-import type { PluginFollowing } from './plugin-states.js';
+import type { PluginTracker } from './plugin-states.js';
 import { classOf, isProblem, isStartError, problem } from '../problem.js';
 import { redactText } from '../log/redact.js';
 import type { PreparedSettings, SmtpEngine } from '../smtp/server/engine.js';
 
-export interface ReloadParts {
+export interface ReloadDeps {
   readonly live: LiveConfiguration;
   /** Reads and checks the configuration as at the start, with other layers than those on disk if given. @throws start error */
   readonly load: (layers?: readonly LayerFile[]) => Promise<LoadedConfiguration>;
   /** They are started behind the reload, which one of them offers. */
   readonly plugins: () => PluginHost;
-  readonly following: Pick<PluginFollowing, 'remember'>;
+  readonly tracker: Pick<PluginTracker, 'remember'>;
   readonly http: Pick<HttpShell, 'reconfigure' | 'viewOverrides'>;
   readonly accounts: Pick<Accounts, 'prepare'>;
   readonly audit: Pick<AuditSink, 'write'>;
@@ -52,11 +52,11 @@ interface Plan {
 
 /** Brings a changed configuration into force: everything is checked first, then swapped, and taken back when a part refuses. */
 export class Reload implements Reloading {
-  readonly #parts: ReloadParts;
+  readonly #parts: ReloadDeps;
   #running = false;
   #last: LastReload | null = null;
 
-  constructor(parts: ReloadParts) {
+  constructor(parts: ReloadDeps) {
     this.#parts = parts;
   }
 
@@ -72,7 +72,7 @@ export class Reload implements Reloading {
     try {
       const plan = await this.#plan(layers?.files);
       await this.#swap(plan, layers);
-      await this.#parts.following.remember();
+      await this.#parts.tracker.remember();
       const failed = this.#parts
         .plugins()
         .present.failed.map(({ name, why }) => ({ plugin: name, why: redactText(why) }));
@@ -129,7 +129,7 @@ export class Reload implements Reloading {
       undo.push(() => smtp.abandon());
       live.use(next);
       undo.push(() => live.use(old));
-      const change = await plugins.bring(next, () => live.use(old));
+      const change = await plugins.reload(next, () => live.use(old));
       undo.push(() => change.undo());
       undo.push(() => live.notifyRollback());
       await live.notify();

@@ -54,7 +54,7 @@ export class RunningPlugin {
   async setup(contextOf: ContextFactory, services: Readonly<Record<string, unknown>>, options: unknown): Promise<void> {
     this.#options = options;
     const context = contextOf(this.plugin, this.#registrations, (release) => this.#onClose(release));
-    const followed = followedContext(context, {
+    const followed = instrumentedContext(context, {
       inFlight: this.#inFlight,
       ownsFiles: () => void (this.#ownsFiles = true),
       failed: (where, error) => this.#failed(this.plugin.name, where, error),
@@ -174,7 +174,7 @@ class Registrations {
 }
 
 /** Who wants to know how a plugin does. */
-interface PluginFollower {
+interface PluginInstrumentation {
   readonly inFlight: InFlight;
   /** It keeps files of its own. */
   ownsFiles(): void;
@@ -182,7 +182,7 @@ interface PluginFollower {
 }
 
 /** The same context; what the plugin's own functions do is followed: what is under way, and what they throw. */
-function followedContext(context: PluginContext, follower: PluginFollower): PluginContext {
+function instrumentedContext(context: PluginContext, follower: PluginInstrumentation): PluginContext {
   const { http, smtp } = context;
   const { inFlight } = follower;
 
@@ -224,7 +224,7 @@ function followedContext(context: PluginContext, follower: PluginFollower): Plug
     },
     smtp: {
       ...smtp,
-      on: followedHooks(smtp, inFlight),
+      on: instrumentedHooks(smtp, inFlight),
       watch: (event, watcher) => smtp.watch(event, follow(`watcher ${event}`, watcher)),
     },
     metrics: {
@@ -247,7 +247,7 @@ function followedContext(context: PluginContext, follower: PluginFollower): Plug
 const isOurFault = (error: unknown): boolean => classOf(asProblem(error)).http >= 500;
 
 /** Hooks that answer later are under way until then. What is no function is for the pipeline to refuse. */
-function followedHooks(smtp: PluginContext['smtp'], inFlight: InFlight): PluginContext['smtp']['on'] {
+function instrumentedHooks(smtp: PluginContext['smtp'], inFlight: InFlight): PluginContext['smtp']['on'] {
   const followed = <S extends Stage>(hook: Hook<S>): Hook<S> =>
     typeof hook === 'function' ? (input) => inFlight.track(hook(input)) : hook;
   function register<S extends Stage>(stage: S, ...rest: readonly [Hook<S>] | readonly [HookOptions, Hook<S>]): void {

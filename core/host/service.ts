@@ -21,11 +21,11 @@ export type Services = Readonly<Record<string, Service<unknown>>>;
 export type ServiceValues<S extends Services> = { readonly [K in keyof S]: ServiceType<S[K]> };
 
 /** A service that core itself lends. */
-export interface Lent {
+export interface ProvidedService {
   readonly token: Service<unknown>;
   readonly value: unknown;
 }
 
-export function lend<T>(token: Service<T>, value: T): Lent {
+export function provide<T>(token: Service<T>, value: T): ProvidedService {
   return { token, value };
 }

@@ -8,7 +8,7 @@ import type { WatchedCode } from '../contracts/server.js';
 import { startError } from '../problem.js';
 
 /** How long loading and starting may take, if nothing else is said. */
-const usualStartSeconds = 30;
+const defaultStartSeconds = 30;
 
 /** One element of `sitePlugins`. */
 export const SitePluginOption = z.union([
@@ -30,7 +30,7 @@ export const SitePluginOption = z.union([
       .int()
       .min(1)
       .max(600)
-      .default(usualStartSeconds)
+      .default(defaultStartSeconds)
       .describe('How long it may take to load, to start, and to take new options, in seconds.'),
   }),
 ]);
@@ -45,11 +45,11 @@ export interface SiteEntry {
 
 export const siteEntry = (option: z.output<typeof SitePluginOption>): SiteEntry =>
   typeof option === 'string'
-    ? { from: option, mode: 'enforce', required: false, startSeconds: usualStartSeconds }
+    ? { from: option, mode: 'enforce', required: false, startSeconds: defaultStartSeconds }
     : option;
 
 /** Where the code of a site plugin lies. */
-export interface SitePlace {
+export interface SiteLocation {
   /** The module that exports it; absolute, with no link in it. */
   readonly entry: string;
   /** Its own folder; undefined for a single file. */
@@ -58,8 +58,8 @@ export interface SitePlace {
   readonly kit: string | undefined;
 }
 
-const mostFiles = 2000;
-const mostBytes = 64 * 1024 * 1024;
+const maxFiles = 2000;
+const maxBytes = 64 * 1024 * 1024;
 const entryNames = ['index.js', 'index.mjs', 'index.cjs', 'index.ts', 'index.mts'];
 
 /**
@@ -67,7 +67,7 @@ const entryNames = ['index.js', 'index.mjs', 'index.cjs', 'index.ts', 'index.mts
  *
  * @throws start error
  */
-export function findSitePlugin(from: string, folder: string): SitePlace {
+export function findSitePlugin(from: string, folder: string): SiteLocation {
   const path = resolve(folder, from);
   if (existsSync(path)) return placeOf(from, path);
   if (/^[./]/.test(from)) throw startError(`Site plugin ${from}: there is no file or folder ${path}.`);
@@ -80,7 +80,7 @@ export function findSitePlugin(from: string, folder: string): SitePlace {
 }
 
 /** The module that exports it, if it can be found. */
-export function entryOf(from: string, folder: string): string | undefined {
+export function entryFileOf(from: string, folder: string): string | undefined {
   try {
     return findSitePlugin(from, folder).entry;
   } catch {
@@ -97,7 +97,7 @@ export interface SiteFiles {
 }
 
 /** @throws start error when there is more than a plugin has */
-export async function filesOf(from: string, { entry, folder }: SitePlace): Promise<SiteFiles> {
+export async function filesOf(from: string, { entry, folder }: SiteLocation): Promise<SiteFiles> {
   const files = new Set([entry, ...(folder === undefined ? [] : await filesBelow(from, folder))]);
   const hash = createHash('sha256');
   let bytes = 0;
@@ -106,7 +106,7 @@ export async function filesOf(from: string, { entry, folder }: SitePlace): Promi
     const content = await readFile(file).catch(() => undefined);
     if (content === undefined) continue;
     bytes += content.length;
-    if (files.size > mostFiles || bytes > mostBytes) throw tooMuch(from);
+    if (files.size > maxFiles || bytes > maxBytes) throw tooMuch(from);
     hash.update(`${file.startsWith(folder ?? '\0') ? file.slice(folder?.length) : file}\0${content.length}\0`);
     hash.update(content);
     for (const named of await relativeImports(file, content)) files.add(named);
@@ -114,7 +114,7 @@ export async function filesOf(from: string, { entry, folder }: SitePlace): Promi
   return { paths: [...files], fingerprint: hash.digest('hex') };
 }
 
-function placeOf(from: string, path: string): SitePlace {
+function placeOf(from: string, path: string): SiteLocation {
   if (!statSync(path).isDirectory()) return { entry: realpathSync(path), folder: undefined, kit: undefined };
   const manifest = readManifest(join(path, 'package.json'));
   const main = manifest === undefined ? undefined : mainOf(manifest);
@@ -166,14 +166,14 @@ async function filesBelow(from: string, folder: string): Promise<readonly string
       if (entry.name.startsWith('.') || entry.name === 'node_modules') continue;
       if (entry.isDirectory()) folders.push(join(at, entry.name));
       else if (entry.isFile() || entry.isSymbolicLink()) files.push(join(at, entry.name));
-      if (files.length + folders.length > mostFiles) throw tooMuch(from);
+      if (files.length + folders.length > maxFiles) throw tooMuch(from);
     }
   }
   return files;
 }
 
 const tooMuch = (from: string) =>
-  startError(`Site plugin ${from}: it has more than ${mostFiles} files or 64 MB; give it a folder of its own.`);
+  startError(`Site plugin ${from}: it has more than ${maxFiles} files or 64 MB; give it a folder of its own.`);
 
 /** Whatever looks like one; a text that is none names no file. */
 async function relativeImports(file: string, content: Buffer): Promise<readonly string[]> {
@@ -191,7 +191,7 @@ async function relativeImports(file: string, content: Buffer): Promise<readonly 
 }
 
 /** The code of the plugins of the site as it is now. Never rejects: what cannot be read is told apart from what can. */
-export async function codeOf(entries: readonly SiteEntry[], folder: string): Promise<WatchedCode> {
+export async function watchedCode(entries: readonly SiteEntry[], folder: string): Promise<WatchedCode> {
   const folders = new Set<string>();
   const hash = createHash('sha256');
   for (const { from } of entries) {
@@ -211,13 +211,13 @@ export async function codeOf(entries: readonly SiteEntry[], folder: string): Pro
 const places = new Map<string, string>();
 
 /** Where code of the site was loaded from, folder or file, absolute; with the element of `sitePlugins` that named it. */
-export const sitePlaces = (): ReadonlyMap<string, string> => places;
+export const siteLocations = (): ReadonlyMap<string, string> => places;
 
-export function rememberSitePlace({ folder, entry }: SitePlace, from: string): void {
+export function registerSiteLocation({ folder, entry }: SiteLocation, from: string): void {
   places.set(folder === undefined ? entry : `${folder}${sep}`, from);
 }
 
 /** The element of `sitePlugins` that the file belongs to. */
-export function sitePlaceOf(file: string): string | undefined {
+export function siteEntryOf(file: string): string | undefined {
   return [...places].find(([place]) => (place.endsWith(sep) ? file.startsWith(place) : file === place))?.[1];
 }

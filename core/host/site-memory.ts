@@ -9,7 +9,7 @@ import type { Pipeline } from '../pipeline/pipeline.js';
 import { defer } from '../pipeline/verdict.js';
 import { startError } from '../problem.js';
 import type { FailedPlugin } from './plugin-faults.js';
-import { indispensable, type Program } from './plugin-set.js';
+import { whyRequired, type PluginSet } from './plugin-set.js';
 
 /** Its name in the data folder. */
 const siteMemoryFile = 'site-plugins.json';
@@ -75,12 +75,12 @@ export class SiteMemory {
  *
  * @throws start error
  */
-export function refuseUnsafeStart(program: Program, memory: SiteMemory): void {
+export function refuseStartWithoutRequired(program: PluginSet, memory: SiteMemory): void {
   for (const { entry, name, why } of program.unloaded) {
     const unknown = [{ name, replaces: false, provides: [] }];
     const known = memory.of(entry.from);
     for (const plugin of known.length === 0 ? unknown : known) {
-      const reason = indispensable({ ...plugin, required: entry.required }, program);
+      const reason = whyRequired({ ...plugin, required: entry.required }, program);
       if (reason !== undefined) {
         throw startError(`${why.replace(/\.$/, '')}. The server does not start without it: ${reason}.`);
       }
@@ -92,7 +92,7 @@ export function refuseUnsafeStart(program: Program, memory: SiteMemory): void {
  * Hooks in the place of plugins that are left out and had a part in where mail goes: it waits with its senders, and is neither
  * refused for good nor brought elsewhere.
  */
-export class StandIns {
+export class FallbackHooks {
   readonly #pipeline: Pipeline;
   readonly #memory: SiteMemory;
   #undo: readonly (() => void)[] = [];
@@ -103,7 +103,7 @@ export class StandIns {
   }
 
   /** @param running names of the plugins that run */
-  follow(failed: readonly FailedPlugin[], running: readonly string[]): void {
+  update(failed: readonly FailedPlugin[], running: readonly string[]): void {
     for (const undo of this.#undo) undo();
     const enforcing = failed.filter(({ entry }) => entry.mode === 'enforce');
     this.#undo = enforcing.flatMap((plugin) => this.#standIn(plugin, running));

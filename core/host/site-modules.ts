@@ -7,7 +7,7 @@ import type { KitPlaces } from './kit-resolver.js';
 import * as kit from '../plugin.js';
 
 /** The parameter that makes another module of a file that has changed. */
-const parameter = 'postern';
+const versionParameter = 'postern';
 
 /** What is imported under a URL stays in memory until the process ends: how often each file was, with what content. */
 const versions = new Map<string, Set<string>>();
@@ -31,7 +31,7 @@ export async function importVersion(
   const known = versions.get(file) ?? new Set();
   versions.set(file, known);
   const url = pathToFileURL(file);
-  url.searchParams.set(parameter, version);
+  url.searchParams.set(versionParameter, version);
   // CommonJS knows a module by its path alone.
   if (!known.has(version)) for (const path of beside) delete requireHere.cache[path];
   known.add(version);
@@ -51,7 +51,7 @@ export function resolveKitHere(): void {
   if (registered) return;
   registered = true;
   const exported = exportedModules();
-  const data: KitPlaces = { exported, parameter };
+  const data: KitPlaces = { exported, parameter: versionParameter };
   register(new URL('./kit-resolver.js', import.meta.url), { data });
   requireKitHere(exported);
 }

@@ -1,17 +1,17 @@
 import { basename, dirname, extname } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { sentenceOf } from './plugin-faults.js';
+import { redactedMessage } from './plugin-faults.js';
 import { declarationComplaints, kitComplaint, kitVersion } from './declaration.js';
-import { placeBelow } from './uncaught.js';
+import { locationBelow } from './uncaught.js';
 import { isPlugin, type Plugin } from '../plugin.js';
 import type { LoadedSite, SiteModule, UnloadedSite } from './plugin-set.js';
 import {
   filesOf,
   findSitePlugin,
-  rememberSitePlace,
+  registerSiteLocation,
   type SiteEntry,
   type SiteFiles,
-  type SitePlace,
+  type SiteLocation,
 } from './site-files.js';
 import { importVersion } from './site-modules.js';
 import { isStartError, startError } from '../problem.js';
@@ -48,7 +48,7 @@ export async function loadSitePlugins(entries: readonly SiteEntry[], folder: str
 export async function loadSitePlugin(entry: SiteEntry, folder: string): Promise<SiteModule> {
   const { from } = entry;
   const { place, files } = await findCode(from, folder);
-  rememberSitePlace(place, from);
+  registerSiteLocation(place, from);
   if (place.kit !== undefined) refuseKit(from, 'its package.json', place.kit);
   const exported = await importModule(entry, place, files);
   const plugins = [...new Set(Object.values(exported))].filter(isPlugin);
@@ -66,20 +66,20 @@ export async function loadSitePlugin(entry: SiteEntry, folder: string): Promise<
 async function findCode(
   from: string,
   folder: string,
-): Promise<{ readonly place: SitePlace; readonly files: SiteFiles }> {
+): Promise<{ readonly place: SiteLocation; readonly files: SiteFiles }> {
   try {
     const place = findSitePlugin(from, folder);
     return { place, files: await filesOf(from, place) };
   } catch (error) {
     if (isStartError(error)) throw error;
-    throw startError(`Site plugin ${from} cannot be read: ${sentenceOf(error)}.`, error);
+    throw startError(`Site plugin ${from} cannot be read: ${redactedMessage(error)}.`, error);
   }
 }
 
 const places = new WeakMap<Plugin, string>();
 
 /** URL of the file of a plugin of the site, or of its folder, with a `/` at its end; undefined for others. */
-export const placeOf = (plugin: Plugin): string | undefined => places.get(plugin);
+export const siteUrlOf = (plugin: Plugin): string | undefined => places.get(plugin);
 
 const urlOf = (path: string): string => pathToFileURL(path).href;
 
@@ -88,7 +88,7 @@ const failures = new Map<string, number>();
 
 async function importModule(
   { from, startSeconds }: SiteEntry,
-  place: SitePlace,
+  place: SiteLocation,
   { fingerprint, paths }: SiteFiles,
 ): Promise<Readonly<Record<string, unknown>>> {
   const { entry } = place;
@@ -103,8 +103,8 @@ async function importModule(
     );
   } catch (cause) {
     failures.set(code, failed + 1);
-    const reason = sentenceOf(cause);
-    const at = placeBelow(place.folder ?? dirname(place.entry), cause);
+    const reason = redactedMessage(cause);
+    const at = locationBelow(place.folder ?? dirname(place.entry), cause);
     const where = at === undefined ? '' : `${at}: `;
     const hint = /'postern\/[a-z]+' does not provide an export/.test(reason)
       ? ` (version ${kitVersion} of the plugin kit is here; the plugin may be written for another)`

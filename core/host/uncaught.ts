@@ -2,43 +2,43 @@ import { realpathSync } from 'node:fs';
 import { join, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { packageRoot } from './installation.js';
-import { sitePlaceOf, sitePlaces } from './site-files.js';
+import { siteEntryOf, siteLocations } from './site-files.js';
 
 /** What nobody caught. */
-export interface StrayError {
+export interface UncaughtError {
   readonly error: unknown;
-  readonly origin: StrayOrigin;
+  readonly origin: UncaughtOrigin;
   /** The element of `sitePlugins` whose code it passed; undefined when its stack names none. */
   readonly from: string | undefined;
 }
 
 /** As `process` tells it. */
-type StrayOrigin = 'uncaughtException' | 'unhandledRejection';
+type UncaughtOrigin = 'uncaughtException' | 'unhandledRejection';
 
 /** So many are kept before there is somebody to tell. */
-const mostKept = 100;
+const maxPending = 100;
 
 /**
  * Errors that nobody catches: a plugin throws in a callback of its own, or lets go of a promise that rejects. They end a process
  * of Node.js; here they end it when it may have been our own code that they cut short.
  */
-export class StrayErrors {
-  #tell: ((stray: StrayError) => void) | undefined;
-  readonly #kept: StrayError[] = [];
+export class UncaughtErrors {
+  #tell: ((stray: UncaughtError) => void) | undefined;
+  readonly #kept: UncaughtError[] = [];
 
   /** Whether the server goes on. A promise cuts nobody short; nor does what was thrown in a callback that is not ours. */
-  take(error: unknown, origin: StrayOrigin): boolean {
-    const frames = framesOf(error);
+  handle(error: unknown, origin: UncaughtOrigin): boolean {
+    const frames = filesInStack(error);
     const isOurs = origin === 'uncaughtException' && isOurCode(frames.at(-1) ?? '');
-    if (sitePlaces().size === 0 || isOurs) return false;
-    const stray = { error, origin, from: frames.map(sitePlaceOf).find((from) => from !== undefined) };
+    if (siteLocations().size === 0 || isOurs) return false;
+    const stray = { error, origin, from: frames.map(siteEntryOf).find((from) => from !== undefined) };
     if (this.#tell !== undefined) this.#tell(stray);
-    else if (this.#kept.length < mostKept) this.#kept.push(stray);
+    else if (this.#kept.length < maxPending) this.#kept.push(stray);
     return true;
   }
 
   /** From now on they are told, the first of all those that came before. */
-  tellTo(tell: (stray: StrayError) => void): void {
+  reportTo(tell: (stray: UncaughtError) => void): void {
     this.#tell = tell;
     for (const stray of this.#kept.splice(0)) tell(stray);
   }
@@ -50,7 +50,7 @@ export class StrayErrors {
  *
  * @param error or the text of its stack
  */
-export function placeBelow(folder: string, error: unknown): string | undefined {
+export function locationBelow(folder: string, error: unknown): string | undefined {
   const roots = [...new Set([folder, realFolder(folder)])].map((root) => `${root.replace(/\/$/, '')}/`);
   for (const stack of stacksOf(error)) {
     for (const [, url = '', line = '', column = ''] of stack.matchAll(framePattern)) {
@@ -71,14 +71,14 @@ function stacksOf(error: unknown): readonly string[] {
 }
 
 /** The files that an error passed, the innermost first; absolute. */
-function framesOf(error: unknown): readonly string[] {
+function filesInStack(error: unknown): readonly string[] {
   const stack = error instanceof Error ? (error.stack ?? '') : '';
   return [...stack.matchAll(framePattern)].map(([, url = '']) => pathOf(url));
 }
 
 /** Whether a file is of this installation, the packages that it brings among it, and not of a plugin of the site. */
 function isOurCode(path: string): boolean {
-  if (sitePlaceOf(path) !== undefined) return false;
+  if (siteEntryOf(path) !== undefined) return false;
   const packages = `${sep}node_modules${sep}`;
   const at = packageRoot.lastIndexOf(packages);
   return path.startsWith(at < 0 ? packageRoot : packageRoot.slice(0, at + packages.length));
@@ -108,7 +108,7 @@ function realFolder(folder: string): string {
 }
 
 /** What was said, without our own wrapping: the sentence of the innermost cause. */
-export function reasonOf(error: unknown): string {
+export function rootCauseText(error: unknown): string {
   let cause = error;
   while (cause instanceof Error && cause.cause instanceof Error) cause = cause.cause;
   return cause instanceof Error ? `${cause.name === 'Error' ? '' : `${cause.name}: `}${cause.message}` : String(cause);

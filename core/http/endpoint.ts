@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import type { z } from 'zod';
-import type { Problem, ProblemName } from '../problem.js';
+import type { AuditNote, Problem, ProblemName } from '../problem.js';
 
 export type Role = 'read' | 'operate' | 'admin';
 export type Access = 'public' | Role;
@@ -92,13 +92,6 @@ export interface Response<Model = unknown> {
   readonly notice?: string;
   /** For the audit log: what was done, to what, how many. */
   readonly audit?: AuditNote;
-}
-
-/** What a mutation touched, in the words of its endpoint. Never a secret. */
-export interface AuditNote {
-  readonly action: string;
-  readonly selector?: unknown;
-  readonly counts?: Readonly<Record<string, number>>;
 }
 
 export function respond<Model>(response: Omit<Response<Model>, 'postern'>): Response<Model> {

@@ -1,5 +1,6 @@
 import type { DefaultState, ParameterizedContext } from 'koa';
-import type { Account, AuditNote } from './endpoint.js';
+import type { Account } from './endpoint.js';
+import type { AuditNote } from '../problem.js';
 import type { Route } from './route.js';
 
 /** What the stages of one request tell each other. */

@@ -8,7 +8,7 @@ import { packageRoot } from '../../core/host/installation.js';
 import { configure, type StartOptions } from '../../core/main.js';
 import type { CommandEnvironment } from '../../core/cli/command.js';
 import { readTlsMaterial } from '../../core/net/tls-material.js';
-import { orderOfStart } from '../../core/host/plugin-set.js';
+import { startOrderOf } from '../../core/host/plugin-set.js';
 import { isProblem, isStartError, startError } from '../../core/problem.js';
 
 /**
@@ -23,7 +23,7 @@ export async function checkConfiguration(options: StartOptions, surroundings: Co
   const complaints = [
     ...(adminPassword === undefined ? [] : [adminPassword]),
     ...unloaded.map(({ why }) => why),
-    ...complaintsOf(() => orderOfStart(configuration, coreServices)),
+    ...complaintsOf(() => startOrderOf(configuration, coreServices)),
     ...configuration.plugins.flatMap(({ name, verify }) =>
       complaintsOf(() => verify?.(configuration.options.get(name), configuration)),
     ),

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import type { EffectiveValue } from '../../core/contracts/server.js';
 import { advice, fine, skipped, trouble, type Finding } from '../../core/contracts/doctor-check.js';
 import { pluralize } from '../../core/text/format.js';
-import { placeOf } from '../../core/host/site-plugins.js';
+import { siteUrlOf } from '../../core/host/site-plugins.js';
 import { isPem } from '../../core/net/tls-material.js';
 import type { CoreCheck, Patient } from './patient.js';
 
@@ -75,7 +75,7 @@ async function sitePlugins({ configuration }: Patient): Promise<readonly Finding
     trouble(why, `Repair it, and reload; postern plugin check ${entry.from} tells more.`),
   );
   for (const plugin of configuration.plugins) {
-    const place = placeOf(plugin);
+    const place = siteUrlOf(plugin);
     if (place !== undefined) findings.push(await codeOf(plugin.name, fileURLToPath(place)));
   }
   return findings.length === 0 ? [skipped('There are no plugins of this site.')] : findings;

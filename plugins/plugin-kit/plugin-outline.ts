@@ -1,6 +1,6 @@
 import type { App } from '../../core/app.js';
 import type { Plugin } from '../../core/plugin.js';
-import { tokensOf } from '../../core/host/plugin-set.js';
+import { tokenIds } from '../../core/host/plugin-set.js';
 import type { HookDescription } from '../../core/pipeline/hook.js';
 
 /** One plugin of a server, as `postern plugin check` and `list` show it. */
@@ -23,9 +23,9 @@ export function outlineOfPlugin(plugin: Plugin, { http, pipeline }: Pick<App, 'h
   const own = <T extends { readonly plugin: string }>(list: readonly T[]) => list.filter((one) => one.plugin === name);
   return {
     name,
-    needs: tokensOf(needs),
-    uses: tokensOf(uses),
-    provides: tokensOf(provides),
+    needs: tokenIds(needs),
+    uses: tokenIds(uses),
+    provides: tokenIds(provides),
     commands: commands.map((command) => command.name),
     hooks: own(pipeline.describe()).map(({ stage, phase, mode }) => ({ stage, phase, mode })),
     targets: own(pipeline.targets()).map((target) => target.name),

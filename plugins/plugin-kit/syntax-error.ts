@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { placeBelow } from '../../core/host/uncaught.js';
+import { locationBelow } from '../../core/host/uncaught.js';
 
 /**
  * Where code cannot be parsed, as `index.js:12`. The error that `import` gives does not say; the one that ends a process
@@ -8,5 +8,5 @@ import { placeBelow } from '../../core/host/uncaught.js';
 export function syntaxErrorPlace(entry: string, folder: string): string | undefined {
   const kit = new URL('./kit-import.js', import.meta.url).href;
   const { stderr } = spawnSync(process.execPath, ['--import', kit, entry], { encoding: 'utf8', timeout: 10_000 });
-  return placeBelow(folder, stderr);
+  return locationBelow(folder, stderr);
 }

@@ -11,13 +11,13 @@ import { configure } from '../../core/main.js';
 import type { ExplainQuestion } from '../../core/contracts/explaining.js';
 import type { Plugin } from '../../core/plugin.js';
 import { declarationComplaints, definitionKeys } from '../../core/host/declaration.js';
-import { entryOf, siteEntry } from '../../core/host/site-files.js';
+import { entryFileOf, siteEntry } from '../../core/host/site-files.js';
 import { loadSitePlugin, loadSitePlugins } from '../../core/host/site-plugins.js';
 import type { SiteModule } from '../../core/host/plugin-set.js';
 import { PipelineExplaining } from '../../core/pipeline/explain.js';
 import { isStartError, startError } from '../../core/problem.js';
 import { HttpCaller, type HttpAnswer } from '../../test/kit/http-caller.js';
-import { placeBelow, reasonOf } from '../../core/host/uncaught.js';
+import { locationBelow, rootCauseText } from '../../core/host/uncaught.js';
 import { outlineOfPlugin, type PluginOutline } from './plugin-outline.js';
 import { syntaxErrorPlace } from './syntax-error.js';
 import type { Finding, TrialReport, TrialRequest, TrialStep } from './trial.js';
@@ -73,7 +73,7 @@ export class Trial {
     if (this.#findings.length > 0) return;
     for (const { name, unknownKeys = [] } of own) {
       for (const key of unknownKeys)
-        this.#warning(`${name}, ${key}: no such key is known; keys: ${definitionKeys.join(', ')}.`);
+        this.#warning(`${name}, ${key}: no such key is known; keys: ${Object.keys(definitionKeys).join(', ')}.`);
     }
     this.#begin('configuration');
     const configuration = await this.#configure(module);
@@ -96,7 +96,7 @@ export class Trial {
     const { options, cwd, env } = this.#request;
     return configure(options, { cwd, env, print: () => undefined }, undefined, async (entries, folder) => {
       if (own === undefined) return loadSitePlugins(entries, folder);
-      const named = entries.find(({ from }) => entryOf(from, folder) === own.place.entry);
+      const named = entries.find(({ from }) => entryFileOf(from, folder) === own.place.entry);
       const { modules, unloaded } = await loadSitePlugins(
         entries.filter((entry) => entry !== named),
         folder,
@@ -152,7 +152,7 @@ export class Trial {
     for (const { plugin = '', stage, why, err } of faults.filter(({ msg }) => msg === 'a hook failed')) {
       if (!names.has(plugin)) continue;
       const message = `The hook of ${stage ?? ''} fails: ${why ?? ''}${err?.message === undefined ? '' : `: ${err.message}`}`;
-      const place = placeBelow(this.#folder(), err?.stack ?? '');
+      const place = locationBelow(this.#folder(), err?.stack ?? '');
       this.#find(this.#tried.size > tried ? 'warning' : 'error', message, place);
     }
   }
@@ -167,7 +167,7 @@ export class Trial {
         .slice(before)
         .map(faultOf)
         .findLast(({ err }) => err !== undefined) ?? {};
-    const place = this.#request.path === null ? undefined : placeBelow(this.#folder(), err.stack ?? '');
+    const place = this.#request.path === null ? undefined : locationBelow(this.#folder(), err.stack ?? '');
     const message = `${what} as ${accept} fails: ${err.message ?? 'the log says why'}`;
     // Without a network that is no wonder.
     this.#find(this.#tried.size > tried ? 'warning' : 'error', message, place);
@@ -183,16 +183,16 @@ export class Trial {
     if (isStartError(error) && this.#step === 'configuration') {
       for (const { message } of invalidPlacesOf(error)) this.#find('error', message, undefined);
     } else if (isStartError(error) && place === undefined) this.#find('error', error.message, undefined);
-    else this.#find('error', `${before}${reasonOf(error)}`, place);
+    else this.#find('error', `${before}${rootCauseText(error)}`, place);
   }
 
   #placeOf(error: unknown): string | undefined {
     const { path, cwd } = this.#request;
     const folder = this.#folder();
-    const place = placeBelow(folder, error);
+    const place = locationBelow(folder, error);
     if (place !== undefined || path === null || !(error instanceof Error && error.cause instanceof SyntaxError))
       return place;
-    const entry = entryOf(path, cwd);
+    const entry = entryFileOf(path, cwd);
     return entry === undefined ? undefined : syntaxErrorPlace(entry, folder);
   }
 
@@ -202,7 +202,7 @@ export class Trial {
     const place = resolve(cwd, path ?? '');
     const isFolder = statSync(place, { throwIfNoEntry: false })?.isDirectory() === true;
     if (isFolder) return place;
-    const entry = entryOf(path ?? '', cwd);
+    const entry = entryFileOf(path ?? '', cwd);
     return entry === undefined ? cwd : dirname(entry);
   }
 

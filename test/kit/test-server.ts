@@ -9,7 +9,7 @@ import { HealthRegistry } from '../../core/host/health.js';
 import { openAccounts } from '../../core/http/accounts.js';
 import { type OpenedLog, openLog } from '../../core/log/log.js';
 import type { Plugin } from '../../core/plugin.js';
-import { supplyOf } from '../../core/host/plugin-set.js';
+import { availablePlugins } from '../../core/host/plugin-set.js';
 import { isStartError, startError, type StartError } from '../../core/problem.js';
 import { selfSigned, type KeyPair } from './certificate.js';
 import type { FakeClock } from './fake-clock.js';
@@ -175,7 +175,7 @@ function writeSettings(
 
 /** Reads the configuration as a start does. Its complaints name no place in a file that nobody has written. */
 async function load(folder: string, { plugins, env }: ServerInput): Promise<LoadedConfiguration> {
-  const supply = supplyOf([], { modules: [{ ...ownCode, plugins }], unloaded: [] });
+  const supply = availablePlugins([], { modules: [{ ...ownCode, plugins }], unloaded: [] });
   try {
     return await loadConfiguration({ overrides: {}, cwd: folder, env, plugins: () => Promise.resolve(supply) });
   } catch (error) {

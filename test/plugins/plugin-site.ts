@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { pino } from 'pino';
-import { lend, type Lent } from '../../core/host/service.js';
+import { provide, type ProvidedService } from '../../core/host/service.js';
 import { type Clock, systemTimers } from '../../core/clock.js';
 import { lifecycle } from '../../core/contracts/lifecycle.js';
 import { serverLog } from '../../core/contracts/server-log.js';
@@ -40,7 +40,7 @@ export interface PluginSiteInput {
   /** A configuration that never changes if absent. */
   readonly reloading?: Reloading;
   /** What other plugins would lend. */
-  readonly lent?: readonly Lent[];
+  readonly lent?: readonly ProvidedService[];
 }
 
 const unchanging: Reloading = {
@@ -71,14 +71,14 @@ export async function openPluginSite(t: Ending, plugin: Plugin, input: PluginSit
   atEnd(t, () => logged.close());
   const lent = [
     ...(input.lent ?? []),
-    lend(configuration, { ...input.configuration, data }),
-    lend(reloading, input.reloading ?? unchanging),
-    lend(healthOverview, health),
-    lend(metricsExposition, metrics.exposition),
-    lend(serverLog, logged.source),
-    lend(stallWatch, unwatched),
-    lend(lifecycle, { stopping: stopping.signal, remainingMs: () => Infinity, started: Promise.resolve() }),
-    lend(catalogue, { endpoints: () => http.describe(), hooks: () => pipeline.describe() }),
+    provide(configuration, { ...input.configuration, data }),
+    provide(reloading, input.reloading ?? unchanging),
+    provide(healthOverview, health),
+    provide(metricsExposition, metrics.exposition),
+    provide(serverLog, logged.source),
+    provide(stallWatch, unwatched),
+    provide(lifecycle, { stopping: stopping.signal, remainingMs: () => Infinity, started: Promise.resolve() }),
+    provide(catalogue, { endpoints: () => http.describe(), hooks: () => pipeline.describe() }),
   ];
   const services = Object.fromEntries(
     Object.entries({ ...plugin.uses, ...plugin.needs }).map(([key, token]) => [

@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LiveConfiguration } from '../../../core/config/live.js';
 import { loadConfiguration } from '../../../core/config/load.js';
-import { supplyOf } from '../../../core/host/plugin-set.js';
+import { availablePlugins } from '../../../core/host/plugin-set.js';
 import { recordingLog, type LogLine } from '../smtp/server/test-engine.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 test('a watcher that never ends refuses a reload in its time, and does not hold up the way back', async (t) => {
-  const plugins = () => Promise.resolve(supplyOf([], { modules: [], unloaded: [] }));
+  const plugins = () => Promise.resolve(availablePlugins([], { modules: [], unloaded: [] }));
   const loaded = await loadConfiguration({ overrides: {}, cwd: await temporaryFolder(t), env: {}, plugins });
   const lines: LogLine[] = [];
   const live = new LiveConfiguration(loaded, recordingLog(lines));

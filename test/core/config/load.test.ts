@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { z } from 'zod';
 import { loadConfiguration, type Overrides } from '../../../core/config/load.js';
-import { supplyOf } from '../../../core/host/plugin-set.js';
+import { availablePlugins } from '../../../core/host/plugin-set.js';
 import { secret } from '../../../core/config/outline.js';
 import type { LayerFile } from '../../../core/contracts/server.js';
 import { definePlugin } from '../../../core/plugin.js';
@@ -42,7 +42,7 @@ function load(
     cwd: folder,
     env,
     layers,
-    plugins: () => Promise.resolve(supplyOf([clockwork], { modules: [], unloaded: [] })),
+    plugins: () => Promise.resolve(availablePlugins([clockwork], { modules: [], unloaded: [] })),
   });
 }
 

@@ -1,6 +1,6 @@
 import { systemClock } from '../../../core/clock.js';
-import { type HostInput, PluginHost } from '../../../core/host/plugin-host.js';
-import type { Program, SiteOrigin } from '../../../core/host/plugin-set.js';
+import { type PluginHostOptions, PluginHost } from '../../../core/host/plugin-host.js';
+import type { PluginSet, SiteOrigin } from '../../../core/host/plugin-set.js';
 import type { Log } from '../../../core/log/log.js';
 import type { Plugin, PluginContext } from '../../../core/plugin.js';
 
@@ -12,18 +12,18 @@ const log: Log = { trace: note, debug: note, info: note, warn: note, error: note
 export function programOf(
   plugins: readonly Plugin[],
   options: Readonly<Record<string, unknown>> = {},
-  site: Program['site'] = new Map(),
-): Program {
+  site: PluginSet['site'] = new Map(),
+): PluginSet {
   const chosen = plugins.map(({ name, options: schema }) => [name, options[name] ?? schema.parse({})] as const);
   return { plugins, options: new Map(chosen), site, unloaded: [] };
 }
 
 /** What is registered is a word in `inForce`, put there by `http.navigate`. */
-export function hostOf(plugins: readonly Plugin[], more: Partial<HostInput> = {}) {
+export function hostOf(plugins: readonly Plugin[], more: Partial<PluginHostOptions> = {}) {
   const inForce: string[] = [];
   const host = new PluginHost({
     program: programOf(plugins),
-    lent: [],
+    provided: [],
     log,
     clock: systemClock,
     contextOf: (_plugin, registrations, onClose) =>
@@ -58,4 +58,4 @@ export const siteProgram = (
   plugins: readonly Plugin[],
   version: string,
   options: Readonly<Record<string, unknown>> = {},
-): Program => programOf(plugins, options, new Map(plugins.map(({ name }) => [name, origin(version)])));
+): PluginSet => programOf(plugins, options, new Map(plugins.map(({ name }) => [name, origin(version)])));

@@ -16,10 +16,10 @@ suite('a change of the plugins', () => {
   test('leaves nothing of those that have left, however many there were', async () => {
     const { host, inForce } = hostOf([], { program: siteProgram([named('1')], '1') });
     await host.start();
-    for (const version of ['2', '3', '4']) (await host.bring(siteProgram([named(version)], version))).commit();
+    for (const version of ['2', '3', '4']) (await host.reload(siteProgram([named(version)], version))).commit();
     assert.deepEqual(inForce, ['4']);
     assert.deepEqual([...host.present.since.keys()], host.present.running);
-    (await host.bring(siteProgram([], '5'))).commit();
+    (await host.reload(siteProgram([], '5'))).commit();
     assert.equal(host.present.since.size, 0);
   });
 
@@ -36,14 +36,14 @@ suite('a change of the plugins', () => {
     });
     const { host, inForce } = hostOf([], { program: siteProgram([named('one')], '1') });
     await host.start();
-    const bringing = host.bring(siteProgram([slow], '2'));
+    const bringing = host.reload(siteProgram([slow], '2'));
     const refused = assert.rejects(bringing, /The server is stopping/);
     await host.stop();
     assert.deepEqual(inForce, []);
     begin();
     await refused;
     assert.deepEqual([inForce, events], [[], ['released']]);
-    await assert.rejects(host.bring(siteProgram([named('three')], '3')), /The server is stopping/);
+    await assert.rejects(host.reload(siteProgram([named('three')], '3')), /The server is stopping/);
     assert.deepEqual(inForce, []);
   });
 
@@ -64,7 +64,7 @@ suite('a change of the plugins', () => {
     const { host } = hostOf([], { program: program(1) });
     await host.start();
     await assert.rejects(
-      host.bring(program(2)),
+      host.reload(program(2)),
       /The plugin hesitant refuses its options: it has not taken them after 1 s/,
     );
     assert.deepEqual(host.present.running[0]?.options, { size: 1 });
@@ -72,7 +72,7 @@ suite('a change of the plugins', () => {
     for (let turn = 0; turn < 5; turn += 1) await setImmediate();
     assert.deepEqual(seen, [2, 1]);
     assert.deepEqual(host.present.running[0]?.options, { size: 1 });
-    (await host.bring(program(3))).commit();
+    (await host.reload(program(3))).commit();
     assert.deepEqual(seen, [2, 1, 3]);
   });
 
@@ -92,9 +92,9 @@ suite('a change of the plugins', () => {
     const { host, inForce } = hostOf([], { program: program([2, 1]) });
     await host.start();
     assert.deepEqual(inForce, ['other 1']);
-    await assert.rejects(host.bring(program([2, 2])), /The plugin other refuses its options: two/);
+    await assert.rejects(host.reload(program([2, 2])), /The plugin other refuses its options: two/);
     assert.deepEqual(inForce, ['other 1']);
-    (await host.bring(program([2, 3]))).commit();
+    (await host.reload(program([2, 3]))).commit();
     assert.deepEqual(inForce, ['other 3']);
   });
 
@@ -105,7 +105,7 @@ suite('a change of the plugins', () => {
     const { host } = hostOf([], { program: siteProgram([lender, holder], '1') });
     await host.start();
     await assert.rejects(
-      host.bring(siteProgram([holder], '1')),
+      host.reload(siteProgram([holder], '1')),
       /^Problem: The plugin holder \(\.\/site\) is refused: it needs test\.spring, and no plugin that is switched on provides it\. The one that runs goes on\.$/,
     );
     assert.equal(host.present.running.length, 2);
@@ -123,7 +123,7 @@ suite('a change of the plugins', () => {
     const { host, inForce } = hostOf([], { program: siteProgram([greedy], '1') });
     await host.start();
     assert.throws(ask, /one twice/);
-    const change = await host.bring(siteProgram([named('two')], '2'));
+    const change = await host.reload(siteProgram([named('two')], '2'));
     await change.undo();
     assert.deepEqual(inForce, ['one']);
   });

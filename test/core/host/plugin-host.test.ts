@@ -3,7 +3,7 @@ import { suite, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { z } from 'zod';
 import type { PluginHost } from '../../../core/host/plugin-host.js';
-import { lend } from '../../../core/host/service.js';
+import { provide } from '../../../core/host/service.js';
 import { definePlugin, service, type Plugin } from '../../../core/plugin.js';
 import { isStartError } from '../../../core/problem.js';
 import { hostOf, lines, link, programOf, siteProgram } from './host-ground.js';
@@ -57,7 +57,7 @@ suite('plugin host', () => {
       needs: { spring },
       setup: (_context, given) => void (got = given.spring),
     });
-    await hostOf([needy], { lent: [lend(spring, 'from core')] }).host.start();
+    await hostOf([needy], { provided: [provide(spring, 'from core')] }).host.start();
     assert.equal(got, 'from core');
   });
 
@@ -190,7 +190,7 @@ suite('reconfiguration', () => {
     const options = Object.fromEntries(Object.entries(sizes).map(([name, size]) => [name, { size }]));
     const program = programOf(plugins, options);
     const waiting = [...host.waiting(program).keys()];
-    const change = await host.bring(program);
+    const change = await host.reload(program);
     change.commit();
     return waiting;
   }
@@ -227,7 +227,7 @@ suite('reconfiguration', () => {
     const plugins = [changeable('one', seen)];
     const { host } = hostOf(plugins);
     await host.start();
-    const change = await host.bring(programOf(plugins, { one: { size: 2 } }));
+    const change = await host.reload(programOf(plugins, { one: { size: 2 } }));
     await change.undo();
     assert.deepEqual(seen, ['one 2', 'one 1']);
   });
@@ -281,7 +281,7 @@ suite('plugins of the site', () => {
       host.differences(next).map(({ key, restart }) => [key, restart]),
       [['sitePlugins.site', false]],
     );
-    const change = await host.bring(next);
+    const change = await host.reload(next);
     change.commit();
     assert.deepEqual([inForce, events], [['two'], []]);
     settle();
@@ -295,7 +295,7 @@ suite('plugins of the site', () => {
     events.length = 0;
     const { host, inForce } = hostOf([], { program: siteProgram([version('one')], '1') });
     await host.start();
-    const change = await host.bring(siteProgram([version('two')], '2'));
+    const change = await host.reload(siteProgram([version('two')], '2'));
     await change.undo();
     assert.deepEqual([inForce, events], [['one'], ['two closed']]);
     assert.deepEqual(host.differences(siteProgram([version('two')], '2')).length, 1);
@@ -314,7 +314,7 @@ suite('plugins of the site', () => {
     assert.match(host.waiting(alone).get('lender') ?? '', /The plugin holder holds a service/);
     const both = siteProgram([lender({ setup: () => ({ spring: 'another' }) }), holder()], '3');
     assert.equal(host.waiting(both).size, 0);
-    (await host.bring(both)).commit();
+    (await host.reload(both)).commit();
     assert.deepEqual(got, ['a spring', 'another']);
   });
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { supplyOf } from '../../../core/host/plugin-set.js';
+import { availablePlugins } from '../../../core/host/plugin-set.js';
 import { definePlugin } from '../../../core/plugin.js';
 import { siteEntry } from '../../../core/host/site-files.js';
 
@@ -12,7 +12,8 @@ const module = (option: Parameters<typeof siteEntry>[0], ...names: readonly stri
   fingerprint: 'one',
   plugins: names.map(plugin),
 });
-const supply = (...modules: readonly ReturnType<typeof module>[]) => supplyOf(builtIns, { modules, unloaded: [] });
+const supply = (...modules: readonly ReturnType<typeof module>[]) =>
+  availablePlugins(builtIns, { modules, unloaded: [] });
 
 test('a plugin of the site takes the place of the built-in one of its name', () => {
   const { plugins, site } = supply(module('./mine', 'users', 'other'));

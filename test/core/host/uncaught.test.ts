@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { join, sep } from 'node:path';
 import { test } from 'node:test';
-import { type StrayError, StrayErrors } from '../../../core/host/uncaught.js';
+import { type UncaughtError, UncaughtErrors } from '../../../core/host/uncaught.js';
 import { packageRoot } from '../../../core/host/installation.js';
-import { rememberSitePlace } from '../../../core/host/site-files.js';
+import { registerSiteLocation } from '../../../core/host/site-files.js';
 
 const ours = join(packageRoot, 'dist', 'core', 'http', 'server.js');
 const packages = join(packageRoot, 'node_modules', 'koa', 'lib', 'application.js');
@@ -17,24 +17,24 @@ function passing(...files: readonly string[]): Error {
 }
 
 test('without a plugin of the site an error that nobody catches ends the process', () => {
-  const strays = new StrayErrors();
-  assert.equal(strays.take(passing(ours), 'unhandledRejection'), false);
-  assert.equal(strays.take(passing(), 'uncaughtException'), false);
+  const strays = new UncaughtErrors();
+  assert.equal(strays.handle(passing(ours), 'unhandledRejection'), false);
+  assert.equal(strays.handle(passing(), 'uncaughtException'), false);
 });
 
 test('with one the server goes on, unless code of ours was cut short', () => {
-  rememberSitePlace({ folder: join(theirs, '..'), entry: theirs, kit: undefined }, './doorman');
+  registerSiteLocation({ folder: join(theirs, '..'), entry: theirs, kit: undefined }, './doorman');
   // A plugin in the folder of the installation, as in a checkout.
   const within = `${packageRoot}examples${sep}within.js`;
-  rememberSitePlace({ folder: undefined, entry: within, kit: undefined }, './within.js');
-  const strays = new StrayErrors();
-  const told: StrayError[] = [];
-  const take = (error: unknown, origin: StrayError['origin'] = 'uncaughtException') => strays.take(error, origin);
+  registerSiteLocation({ folder: undefined, entry: within, kit: undefined }, './within.js');
+  const strays = new UncaughtErrors();
+  const told: UncaughtError[] = [];
+  const take = (error: unknown, origin: UncaughtError['origin'] = 'uncaughtException') => strays.handle(error, origin);
   assert.equal(take(passing(ours)), false);
   assert.equal(take(passing(theirs, ours)), false, 'we called it');
   assert.equal(take(passing(packages)), false);
   assert.equal(take(passing(ours, theirs)), true, 'it called us');
-  strays.tellTo((stray) => told.push(stray));
+  strays.reportTo((stray) => told.push(stray));
   assert.equal(take(passing(theirs)), true);
   assert.equal(take(passing(within)), true);
   assert.equal(take(passing()), true);

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { pino } from 'pino';
 import { FileWatch } from '../../../plugins/config/file-watch.js';
-import { codeOf, siteEntry } from '../../../core/host/site-files.js';
+import { watchedCode, siteEntry } from '../../../core/host/site-files.js';
 import { within } from '../../../core/host/time-limit.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
@@ -21,7 +21,7 @@ async function watched(t: TestContext) {
   let refusals = 0;
   const watch = new FileWatch({
     path: config,
-    code: () => codeOf([siteEntry(site)], folder),
+    code: () => watchedCode([siteEntry(site)], folder),
     changed: () => {
       changes += 1;
       if ((refusals -= 1) >= 0) return Promise.reject(new Error('not now'));

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { reportText } from '../../../plugins/plugin-kit/check-plugin.js';
 import { declarationComplaints } from '../../../core/host/declaration.js';
-import { placeBelow, reasonOf } from '../../../core/host/uncaught.js';
+import { locationBelow, rootCauseText } from '../../../core/host/uncaught.js';
 import { definePlugin } from '../../../core/plugin.js';
 import { projectRoot } from '../../support/project.js';
 import { startError } from '../../../core/problem.js';
@@ -51,20 +51,20 @@ describe('what a check says', () => {
         'TypeError: x is not a function\n    at f (file:///usr/lib/node.js:1:1)\n    at g (file:///site/a%20b/lib/part.js?v=2:12:9)\n    at file:///site/a%20b/index.js:3:1',
     });
     const error = startError('Plugin p could not start: x is not a function', inner);
-    assert.equal(placeBelow('/site/a b', error), 'lib/part.js:12:9');
-    assert.equal(placeBelow('/site/a', error), undefined);
-    assert.equal(placeBelow('/site/', inner), 'a b/lib/part.js:12:9');
-    assert.equal(placeBelow('/site', 'file:///site/index.js:4\nconst = 3;'), 'index.js:4');
-    assert.equal(placeBelow('/site', 'at file:///site/node_modules/x/index.js:4:1'), undefined);
-    assert.equal(placeBelow('/site', 3), undefined);
+    assert.equal(locationBelow('/site/a b', error), 'lib/part.js:12:9');
+    assert.equal(locationBelow('/site/a', error), undefined);
+    assert.equal(locationBelow('/site/', inner), 'a b/lib/part.js:12:9');
+    assert.equal(locationBelow('/site', 'file:///site/index.js:4\nconst = 3;'), 'index.js:4');
+    assert.equal(locationBelow('/site', 'at file:///site/node_modules/x/index.js:4:1'), undefined);
+    assert.equal(locationBelow('/site', 3), undefined);
     assert.equal(
-      placeBelow(projectRoot, `at ${join(projectRoot, 'dist', 'core', 'any.js')}:1:1`),
+      locationBelow(projectRoot, `at ${join(projectRoot, 'dist', 'core', 'any.js')}:1:1`),
       undefined,
       'our own code',
     );
-    assert.equal(placeBelow(projectRoot, `at ${join(projectRoot, 'index.js')}:1:1`), 'index.js:1:1');
-    assert.equal(reasonOf(error), 'TypeError: x is not a function');
-    assert.equal(reasonOf('text'), 'text');
+    assert.equal(locationBelow(projectRoot, `at ${join(projectRoot, 'index.js')}:1:1`), 'index.js:1:1');
+    assert.equal(rootCauseText(error), 'TypeError: x is not a function');
+    assert.equal(rootCauseText('text'), 'text');
   });
 
   test('is what a declaration in plain JavaScript gets wrong', () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { lend } from '../../../../core/host/service.js';
+import { provide } from '../../../../core/host/service.js';
 import { directory, type Directory } from '../../../../core/contracts/directory.js';
 import { lmtp } from '../../../../plugins/upstream/lmtp/index.js';
 import { SmtpSink } from '../../../support/smtp-sink.js';
@@ -17,7 +17,7 @@ test('a server that hangs behind the dot opens its breaker, also where no transa
   const limits = { verify: 'directory', timeouts: { dataSeconds: 1 }, breaker: { failures: 2 } };
   const { client, health } = await proxyGround(t, {
     plugin: lmtp,
-    lent: [lend(directory, people as Directory)],
+    lent: [provide(directory, people as Directory)],
     options: { routes: [{ ...route, ...limits }] },
   });
   const session = await client();

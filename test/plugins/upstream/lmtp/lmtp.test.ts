@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test, type TestContext } from 'node:test';
-import { lend } from '../../../../core/host/service.js';
+import { provide } from '../../../../core/host/service.js';
 import { directory, type Directory, type MailUser } from '../../../../core/contracts/directory.js';
 import { parseAddress } from '../../../../core/mime/address.js';
 import { lmtp } from '../../../../plugins/upstream/lmtp/index.js';
@@ -39,7 +39,7 @@ async function routed(
   const routes = [{ name: 'office', domains: ['office.example'], hosts, tls: 'never', ...route }];
   const ground = await proxyGround(t, {
     plugin: lmtp,
-    lent: [lend(directory, people as Directory)],
+    lent: [provide(directory, people as Directory)],
     ...given,
     options: { routes },
   });

@@ -3,7 +3,7 @@ import { EventEmitter, once } from 'node:events';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { directory, type Directory, type MailUser } from '../../../../core/contracts/directory.js';
-import { lend } from '../../../../core/host/service.js';
+import { provide } from '../../../../core/host/service.js';
 import { lmtp } from '../../../../plugins/upstream/lmtp/index.js';
 import { SmtpSink } from '../../../support/smtp-sink.js';
 import { address, proxyGround, said, send, text } from '../proxy/proxy-ground.js';
@@ -29,7 +29,7 @@ test('a message that no connection is free for is put off in time, and not sent 
   const route = { domains: ['office.example'], hosts, tls: 'never', verify: 'directory', maxConnections: 1 };
   const { client } = await proxyGround(t, {
     plugin: lmtp,
-    lent: [lend(directory, people as Directory)],
+    lent: [provide(directory, people as Directory)],
     options: { routes: [{ ...route, timeouts: { answerSeconds: 1 } }] },
   });
   const first = await client();
@@ -52,7 +52,7 @@ test('a server that is slow with each of many recipients is not waited for longe
     const route = { domains: ['office.example'], hosts, tls: 'never', verify, timeouts: { dataSeconds: 1 } };
     const { client, holders } = await proxyGround(t, {
       plugin: lmtp,
-      lent: [lend(directory, people as Directory)],
+      lent: [provide(directory, people as Directory)],
       options: { routes: [route] },
     });
     assert.match(await send(await client(), anna, anna, anna, anna, anna, anna), /^250 2\.0\.0 Ok: queued as /);

@@ -1,4 +1,4 @@
-import { lend, type Lent } from '../../../../core/host/service.js';
+import { provide, type ProvidedService } from '../../../../core/host/service.js';
 import { systemClock } from '../../../../core/clock.js';
 import { relayQueue, type RelayQueue } from '../../../../core/contracts/relay-queue.js';
 import type { ListenerMode } from '../../../../core/pipeline/transaction.js';
@@ -20,7 +20,7 @@ export interface ProxyGroundOptions {
   readonly queueless?: boolean;
   readonly local?: FakeTargetOptions;
   /** What other plugins would lend. */
-  readonly lent?: readonly Lent[];
+  readonly lent?: readonly ProvidedService[];
   readonly spare?: readonly ('retry' | 'bounce')[];
 }
 
@@ -33,7 +33,7 @@ export async function proxyGround(test: Ending, given: ProxyGroundOptions) {
     options,
     clock: systemClock,
     configuration: configurationOf([]),
-    lent: [...(queueless ? [] : [lend(relayQueue, queue)]), ...(given.lent ?? [])],
+    lent: [...(queueless ? [] : [provide(relayQueue, queue)]), ...(given.lent ?? [])],
   });
   const { pipeline } = site;
   const steps: string[] = [];
