@@ -49,9 +49,7 @@ import { PipelineSubmission, type SubmissionInput } from './pipeline/submission.
 import { createSmtpEngine, type SmtpEngine } from './smtp/server/engine.js';
 import { type FileSpool, openSpool } from './spool/file-spool.js';
 import { type FindPlaced, findWherePlaced } from './spool/restoration.js';
-import { placesOf } from './watchdog/plugin-places.js';
-import { unwatched } from './watchdog/unwatched.js';
-import type { Watchdog } from './watchdog/watchdog.js';
+import { codeLocationsOf, noWatchdog, type Watchdog } from './watchdog/watchdog.js';
 
 /** How often a degraded spool tries to write again when nobody looks. */
 const probeEveryMs = 10_000;
@@ -292,11 +290,11 @@ function openLifecycle({ log, clock }: AppInput, health: HealthRegistry): Server
 }
 
 function connectWatchdog(watchdog: Watchdog | undefined, live: LiveConfiguration, health: HealthRegistry): StallWatch {
-  if (watchdog === undefined) return unwatched;
-  health.check('core', 'watchdog', () => watchdog.report());
+  if (watchdog === undefined) return noWatchdog;
+  health.check('core', 'watchdog', () => watchdog.health());
   const follow = (): void => {
-    watchdog.use(live.current.settings.watchdog);
-    watchdog.know(placesOf(live.current.plugins));
+    watchdog.setThresholds(live.current.settings.watchdog);
+    watchdog.setCodeLocations(codeLocationsOf(live.current.plugins));
   };
   follow();
   live.watch(follow);

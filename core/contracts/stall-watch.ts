@@ -1,29 +1,30 @@
 import { service } from '../host/service.js';
 
-/** A time in which the event loop did not turn: nobody was answered. */
+/** A time in which the event loop did not turn: no client got an answer. */
 export interface SeenStall {
   /** When it began, ISO 8601. */
   readonly at: string;
   readonly ms: number;
-  /** Whose code ran, and what of it: `hook rcptTo`; null when it was the server's own, or is not known. */
+  /**
+   * The plugin whose code ran, and what it did: `hook rcptTo`; null when it was the server's own code, or is unknown.
+   */
   readonly plugin: string | null;
   readonly doing: string | null;
-  /** What was seen, once or some times; the innermost frame of each first: `function (file:line:column)`. */
+  /** Sampled stacks, the innermost frame of each first: `function (file:line:column)`. */
   readonly stacks: readonly (readonly string[])[];
 }
 
-/** Sees the event loop stand still, from a thread that is not held up with it. */
+/** Detects stalls of the event loop from a worker thread. */
 export interface StallWatch {
-  /** Stalls of so many milliseconds are told to everybody, whatever they ask for. */
-  readonly alwaysAboveMs: number;
+  /** Every observer receives stalls of this length. */
+  readonly reportedAboveMs: number;
   /**
-   * Tells each stall when it is over.
-   *
-   * @param aboveMs shorter ones are told, too: from so many milliseconds on, at least 200; 0 for no others
+   * Reports each stall when it is over.
+   * | @param aboveMs also report shorter ones from this length on, at least 200; 0 for none
    * @returns the undo
    */
   observe(aboveMs: number, tell: (stall: SeenStall) => void): () => void;
-  /** Runs what holds everything up on purpose, as somebody asked for: it is no stall, and ends no process. */
-  standStill<T>(run: () => T): T;
+  /** Runs something that blocks on purpose: it does not count as a stall, and does not end the process. */
+  runDeliberateStall<T>(run: () => T): T;
 }
 export const stallWatch = service<StallWatch>('postern.stall-watch');

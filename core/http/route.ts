@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { z } from 'zod';
 import type { AnyEndpoint, BodyDeclaration, Endpoint, Representation } from './endpoint.js';
-import { markOf, type Mark } from '../watchdog/running-code.js';
+import { type Mark, markOf } from '../watchdog/running-code.js';
 import { refuseBadEndpoint } from './endpoint-check.js';
 import { FieldShape } from './field-shape.js';
 import type { Views } from './views.js';

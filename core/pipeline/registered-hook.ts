@@ -1,7 +1,7 @@
 import type { Clock } from '../clock.js';
 import type { Log } from '../log/log.js';
 import { classOf, isProblem } from '../problem.js';
-import { markOf, runAs, type Mark } from '../watchdog/running-code.js';
+import { type Mark, markOf, runAs } from '../watchdog/running-code.js';
 import type { Hook, HookDescription, HookOptions, Phase, Stage, StageInput } from './hook.js';
 import type { PlacedHook } from './hook-order.js';
 import { replies } from '../smtp/protocol/replies.js';

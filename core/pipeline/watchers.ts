@@ -1,5 +1,5 @@
 import type { Log } from '../log/log.js';
-import { markOf, runAs, type Mark } from '../watchdog/running-code.js';
+import { type Mark, markOf, runAs } from '../watchdog/running-code.js';
 import type { WatchedEvent, WatchedEvents, Watcher } from './hook.js';
 
 /** So many promises of one watcher may be unsettled. While there are as many it is told nothing: memory is bounded. */

@@ -1,7 +1,7 @@
 import { Session } from 'node:inspector';
 
-/** Frames of one stack that are told. */
-const MAX_FRAMES = 60;
+/** Frames kept of one stack. */
+const maxFrames = 60;
 
 interface CallFrame {
   readonly functionName: string;
@@ -9,47 +9,47 @@ interface CallFrame {
 }
 
 /**
- * Reads stacks of the main thread from a worker: it stops that thread for the moment that it takes.
- *
- * A worker that has had one of these must not end by itself, but be ended by the main thread when that has heard a message sent after
- * `close`: until then Node may still answer to the session, and where it meets a worker that is just going it aborts the process.
+ * Reads stacks of the main thread from a worker: each sample pauses that thread for a moment.
+ * | Such a worker must not end by itself: the main thread terminates it after a message that is sent after `close`.
+ * Until then Node
+ * may still answer the session, and aborts the process when the worker is exiting at that moment.
  */
 export class MainStacks {
   readonly #session = new Session();
   readonly #scripts = new Map<string, string>();
   readonly #ready: Promise<void>;
   #closed = false;
-  /** The innermost frame of each first: `function (file:line:column)`. */
-  readonly seen: (readonly string[])[] = [];
+  /** Innermost frame first: `function (file:line:column)`. */
+  readonly stacks: (readonly string[])[] = [];
 
   constructor() {
     this.#session.connectToMainThread();
     this.#session.on(
       'Debugger.scriptParsed',
       ({ params }: { readonly params: { readonly scriptId: string; readonly url: string } }) => {
-        // A file that was loaded again has a query behind its name.
+        // A reloaded file has a query in its URL.
         this.#scripts.set(params.scriptId, params.url.replace(/\?.*$/, ''));
       },
     );
     this.#session.on(
       'Debugger.paused',
       ({ params }: { readonly params: { readonly callFrames: readonly CallFrame[] } }) => {
-        // What is told late finds a session that is over, and the main thread goes on without us.
+        // A late event finds the session closed; the main thread continues by itself.
         if (this.#closed) return;
         this.#session.post('Debugger.resume');
-        this.seen.push(params.callFrames.slice(0, MAX_FRAMES).map((frame) => this.#describe(frame)));
+        this.stacks.push(params.callFrames.slice(0, maxFrames).map((frame) => this.#describe(frame)));
       },
     );
     this.#ready = this.#post('Debugger.enable');
   }
 
-  /** Asks for one more. A thread that has heard it and runs no JavaScript has nothing to show; one that has not heard it yet is busy. */
-  async look(): Promise<void> {
+  /** Requests one stack. An idle thread has none to show; a busy one may answer late. */
+  async sample(): Promise<void> {
     await this.#ready;
     if (!this.#closed) await this.#post('Debugger.pause');
   }
 
-  /** A look that waits then ends without one. */
+  /** A pending sample ends without a stack. */
   close(): void {
     this.#closed = true;
     this.#session.disconnect();

@@ -4,35 +4,33 @@ import { writeFileAtomic } from '../disk/atomic.js';
 import { faultCode } from '../disk/fault.js';
 import { printable } from '../text/format.js';
 import type { MainStacks } from './main-stacks.js';
-import { pluginAt, type PluginPlace } from './plugin-place.js';
-import type { Mark, RunningCode } from './running-code.js';
-import type { StallRecord } from './stall-file.js';
-import { longestFrame, mostStalls } from './stall-bounds.js';
-import type { Thresholds } from './thresholds.js';
+import { type Mark, pluginAt, type CodeLocation, type RunningCode } from './running-code.js';
+import type { StallRecord } from './stall-record.js';
+import { maxFrameCharacters, maxStalls } from './stall-bounds.js';
+import type { Thresholds } from './options.js';
 
-/** Looks at the stack in one stall. */
-const mostLooks = 5;
-/** How long the end of the process waits for the disk. */
-const patienceMs = 2000;
+/** Stacks sampled in one stall. */
+const maxSamples = 5;
+/** How long the kill waits for the record to be written. */
+const writeTimeoutMs = 2000;
 
-/** What the thread that watches says to the main thread, which hears it when it can. `ended` is its last word. */
+/** Messages of the watching thread to the main thread. `ended` is the last one. */
 export type FromThread =
   | { readonly stall: SeenStall; readonly record: StallRecord | null }
   | { readonly unwritten: string }
   | { readonly ended: true };
 
-export interface WatchGround {
-  /** The main thread counts here as long as its event loop turns. */
+export interface WatchContext {
+  /** The main thread increments it while its event loop turns. */
   readonly beat: Int32Array;
-  /** The mark of what it runs. */
+  /** Mark of the code that the main thread runs. */
   readonly running: Int32Array;
-  /** Absolute path of the file that stalls are written to. */
+  /** Absolute path of the record of stalls. */
   readonly file: string;
   readonly codeOf: (mark: Mark) => RunningCode | undefined;
-  readonly places: () => readonly PluginPlace[];
-  readonly tell: (message: FromThread) => void;
-  readonly openStacks: () => Pick<MainStacks, 'seen' | 'look' | 'close'>;
-  /** Ends the process. */
+  readonly locations: () => readonly CodeLocation[];
+  readonly send: (message: FromThread) => void;
+  readonly openStacks: () => Pick<MainStacks, 'stacks' | 'sample' | 'close'>;
   readonly kill: () => void;
   readonly clock: Clock;
 }
@@ -40,128 +38,128 @@ export interface WatchGround {
 interface Stall {
   readonly since: string;
   readonly code: RunningCode | undefined;
-  readonly stacks: ReturnType<WatchGround['openStacks']>;
-  looks: number;
+  readonly stacks: ReturnType<WatchContext['openStacks']>;
+  samples: number;
   record: StallRecord | undefined;
   killing: boolean;
 }
 
-/** Sees from another thread whether the main thread moves, and what holds it up. */
+/** Detects from another thread that the main thread stalls, and which code causes it. */
 export class MainWatch {
-  readonly #ground: WatchGround;
+  readonly #context: WatchContext;
   #thresholds: Thresholds;
   #stalls: readonly StallRecord[];
-  #last: number;
-  /** When the main thread was seen to move, and when it was last looked at. */
-  #moved: number;
-  #looked: number;
+  #lastBeat: number;
+  /** When the main thread last moved, and when it was last checked. Monotonic. */
+  #lastMoved: number;
+  #lastChecked: number;
   #stall: Stall | undefined;
-  /** It stands still on purpose. */
-  #excused = false;
+  /** The main thread blocks on purpose. */
+  #deliberate = false;
   #writing: Promise<void> = Promise.resolve();
 
-  /** @param stalls on record so far, newest first */
-  constructor(ground: WatchGround, thresholds: Thresholds, stalls: readonly StallRecord[]) {
-    this.#ground = ground;
+  /** @param stalls recorded so far, newest first */
+  constructor(context: WatchContext, thresholds: Thresholds, stalls: readonly StallRecord[]) {
+    this.#context = context;
     this.#thresholds = thresholds;
     this.#stalls = stalls;
-    this.#last = Atomics.load(ground.beat, 0);
-    this.#moved = ground.clock.monotonic();
-    this.#looked = this.#moved;
+    this.#lastBeat = Atomics.load(context.beat, 0);
+    this.#lastMoved = context.clock.monotonic();
+    this.#lastChecked = this.#lastMoved;
   }
 
   use(thresholds: Thresholds): void {
     this.#thresholds = thresholds;
   }
 
-  /** What the main thread does next holds everything up on purpose, and is no stall; or it has done it. */
-  excuse(excused: boolean): void {
-    this.#excused = excused;
-    this.#looked = this.#over();
+  /** The main thread announces that it blocks on purpose, or that this is over. */
+  setDeliberate(deliberate: boolean): void {
+    this.#deliberate = deliberate;
+    this.#lastChecked = this.#endStall();
   }
 
-  /** The main thread stops. Resolves when what it stood still in is on record. */
+  /** The main thread stops. Resolves when an open stall is recorded as over. */
   async end(): Promise<void> {
-    this.#over();
+    this.#endStall();
     await this.#writing;
   }
 
-  look(): void {
-    if (this.#excused) return;
-    const now = this.#ground.clock.monotonic();
-    const late = now - this.#looked - this.#thresholds.everyMs;
-    this.#looked = now;
-    // The whole process was stopped, or the machine slept: that is nothing of the event loop.
-    if (late > this.#thresholds.toldAboveMs / 2) this.#moved += late;
-    const beat = Atomics.load(this.#ground.beat, 0);
-    if (beat !== this.#last) {
-      this.#last = beat;
-      this.#over();
+  check(): void {
+    if (this.#deliberate) return;
+    const now = this.#context.clock.monotonic();
+    const late = now - this.#lastChecked - this.#thresholds.intervalMs;
+    this.#lastChecked = now;
+    // The whole process was suspended, or the machine slept: no stall of the event loop.
+    if (late > this.#thresholds.reportAboveMs / 2) this.#lastMoved += late;
+    const beat = Atomics.load(this.#context.beat, 0);
+    if (beat !== this.#lastBeat) {
+      this.#lastBeat = beat;
+      this.#endStall();
       return;
     }
-    const ms = now - this.#moved;
-    if (ms >= this.#thresholds.toldAboveMs) this.#follow((this.#stall ??= this.#begin(ms)), ms);
+    const ms = now - this.#lastMoved;
+    if (ms >= this.#thresholds.reportAboveMs) this.#update((this.#stall ??= this.#openStall(ms)), ms);
   }
 
-  /** The main thread moves: what it stood still in is over. Returns the time. */
-  #over(): number {
-    const now = this.#ground.clock.monotonic();
+  /** The main thread moves: ends an open stall. Returns the time. */
+  #endStall(): number {
+    const now = this.#context.clock.monotonic();
     const stall = this.#stall;
     this.#stall = undefined;
-    if (stall !== undefined) this.#finish(stall, now - this.#moved);
-    this.#moved = now;
+    if (stall !== undefined) this.#finish(stall, now - this.#lastMoved);
+    this.#lastMoved = now;
     return now;
   }
 
-  #begin(ms: number): Stall {
+  #openStall(ms: number): Stall {
     return {
-      since: new Date(this.#ground.clock.now() - ms).toISOString(),
-      code: this.#ground.codeOf(Atomics.load(this.#ground.running, 0)),
-      stacks: this.#ground.openStacks(),
-      looks: 0,
+      since: new Date(this.#context.clock.now() - ms).toISOString(),
+      code: this.#context.codeOf(Atomics.load(this.#context.running, 0)),
+      stacks: this.#context.openStacks(),
+      samples: 0,
       record: undefined,
       killing: false,
     };
   }
 
-  #follow(stall: Stall, ms: number): void {
-    const { writtenAboveMs, killedAboveMs } = this.#thresholds;
-    if (stall.looks < mostLooks) void stall.stacks.look();
+  #update(stall: Stall, ms: number): void {
+    const { recordAboveMs, killAboveMs } = this.#thresholds;
+    if (stall.samples < maxSamples) void stall.stacks.sample();
     else stall.stacks.close();
-    stall.looks += 1;
-    // A thread that runs no JavaScript never shows a stack, and one that is busy may show it late.
-    const shown = stall.stacks.seen.length > 0;
+    stall.samples += 1;
+    // An idle thread never shows a stack; a busy one may show it late.
+    const shown = stall.stacks.stacks.length > 0;
     const old = stall.record;
-    const worth = old === undefined ? shown || stall.looks > 2 : shown && old.frames.length === 0;
-    if (ms >= writtenAboveMs && worth) this.#keep(stall, null, 'lasts');
-    if (killedAboveMs > 0 && ms >= killedAboveMs && !stall.killing) void this.#end(stall);
+    const isDue = old === undefined ? shown || stall.samples > 2 : shown && old.frames.length === 0;
+    if (ms >= recordAboveMs && isDue) this.#record(stall, null, 'lasts');
+    if (killAboveMs > 0 && ms >= killAboveMs && !stall.killing) void this.#kill(stall);
   }
 
   #finish(stall: Stall, ms: number): void {
     stall.stacks.close();
     const { code, since, stacks, record } = stall;
-    if (record !== undefined) this.#keep(stall, new Date(this.#ground.clock.now()).toISOString(), 'over');
+    if (record !== undefined) this.#record(stall, new Date(this.#context.clock.now()).toISOString(), 'over');
     const seen: SeenStall = {
       at: since,
       ms: Math.round(ms),
       plugin: this.#pluginOf(stall),
       doing: code?.doing ?? null,
-      stacks: stacks.seen,
+      stacks: stacks.stacks,
     };
-    this.#ground.tell({ stall: seen, record: stall.record ?? null });
+    this.#context.send({ stall: seen, record: stall.record ?? null });
   }
 
-  /** Not before it is on record why, and not when the loop turns again meanwhile. */
-  async #end(stall: Stall): Promise<void> {
+  /** Kills only after the cause is recorded, and not when the loop has turned meanwhile. */
+  async #kill(stall: Stall): Promise<void> {
     stall.killing = true;
-    this.#keep(stall, null, 'killed');
-    await Promise.race([this.#writing, new Promise((resolve) => setTimeout(resolve, patienceMs))]);
-    if (Atomics.load(this.#ground.beat, 0) === this.#last) this.#ground.kill();
+    this.#record(stall, null, 'killed');
+    await Promise.race([this.#writing, new Promise((resolve) => setTimeout(resolve, writeTimeoutMs))]);
+    if (Atomics.load(this.#context.beat, 0) === this.#lastBeat) this.#context.kill();
   }
 
-  #keep(stall: Stall, until: string | null, outcome: StallRecord['outcome']): void {
+  #record(stall: Stall, until: string | null, outcome: StallRecord['outcome']): void {
     const { since, code } = stall;
-    const frames = (stall.stacks.seen[0] ?? []).map((frame) => printable(frame.slice(0, longestFrame)));
+    const frames = (stall.stacks.stacks[0] ?? []).map((frame) => printable(frame.slice(0, maxFrameCharacters)));
     const record = {
       pid: process.pid,
       since,
@@ -172,21 +170,21 @@ export class MainWatch {
       frames,
     };
     const others = this.#stalls.filter((other) => other !== stall.record);
-    this.#stalls = [record, ...others].slice(0, mostStalls);
+    this.#stalls = [record, ...others].slice(0, maxStalls);
     stall.record = record;
     this.#writing = this.#writing.then(() => this.#write());
   }
 
-  /** The mark says whose code was called; without one, as behind an `await`, the files of the stack do. */
+  /** The mark names the plugin that was called; without one, as after an `await`, the files in the stack do. */
   #pluginOf({ code, stacks }: Stall): string | null {
-    return code?.plugin ?? pluginAt(stacks.seen[0] ?? [], this.#ground.places()) ?? null;
+    return code?.plugin ?? pluginAt(stacks.stacks[0] ?? [], this.#context.locations()) ?? null;
   }
 
   async #write(): Promise<void> {
     try {
-      await writeFileAtomic(this.#ground.file, `${JSON.stringify({ stalls: this.#stalls }, null, 2)}\n`);
+      await writeFileAtomic(this.#context.file, `${JSON.stringify({ stalls: this.#stalls }, null, 2)}\n`);
     } catch (error) {
-      this.#ground.tell({ unwritten: faultCode(error) ?? String(error) });
+      this.#context.send({ unwritten: faultCode(error) ?? String(error) });
     }
   }
 }

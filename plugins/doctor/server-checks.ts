@@ -3,8 +3,7 @@ import { access, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { advice, fine, skipped, trouble, type Finding } from '../../core/contracts/doctor-check.js';
 import { faultCode, isMissing } from '../../core/disk/fault.js';
-import { culpritOf, durationText } from '../../core/watchdog/culprit.js';
-import { readStalls, type StallRecord } from '../../core/watchdog/stall-file.js';
+import { stallCause, durationText, readStalls, type StallRecord } from '../../core/watchdog/stall-record.js';
 import { ownerLock, type CoreCheck, type OwnerState, type Patient } from './patient.js';
 
 const longStartMs = 120_000;
@@ -62,7 +61,7 @@ function silence(why: string, pid: number): Finding {
 /** It hears no other signal. */
 function standstill(stall: StallRecord, pid: number, now: number): Finding {
   const { since, plugin } = stall;
-  const is = `The server (process ${pid}) has answered nothing for ${durationText(now - Date.parse(since))}, since ${since}: ${culpritOf(stall)} does not come back.`;
+  const is = `The server (process ${pid}) has answered nothing for ${durationText(now - Date.parse(since))}, since ${since}: ${stallCause(stall)} does not come back.`;
   const next =
     plugin === null
       ? 'then find out what it waits for'
@@ -84,10 +83,10 @@ async function stalls({ configuration, clock, owner }: Patient): Promise<readonl
 function pastStall(stall: StallRecord): string {
   const { outcome, since, until } = stall;
   if (outcome === 'over' && until !== null) {
-    return `Nothing was answered for ${durationText(Date.parse(until) - Date.parse(since))} from ${since} on: ${culpritOf(stall)}.`;
+    return `Nothing was answered for ${durationText(Date.parse(until) - Date.parse(since))} from ${since} on: ${stallCause(stall)}.`;
   }
   const how = outcome === 'killed' ? 'was ended by the watchdog' : 'ended';
-  return `A run of the server ${how} while nothing was answered, since ${since}: ${culpritOf(stall)}.`;
+  return `A run of the server ${how} while nothing was answered, since ${since}: ${stallCause(stall)}.`;
 }
 
 const adviceFor = ({ plugin }: StallRecord): string =>

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test, type TestContext } from 'node:test';
-import { readStalls, type StallRecord } from '../../core/watchdog/stall-file.js';
+import { readStalls, type StallRecord } from '../../core/watchdog/stall-record.js';
 import { HttpClient } from '../support/http-client.js';
 import { freeListeners, ServerProcess } from '../support/server-process.js';
 import { SmtpClient } from '../support/smtp-client.js';

@@ -15,7 +15,7 @@ import type { Plugin } from '../../core/plugin.js';
 import { RunningPlugin } from '../../core/host/running-plugin.js';
 import { Pipeline } from '../../core/pipeline/pipeline.js';
 import type { SmtpSession, Transaction } from '../../core/pipeline/transaction.js';
-import { unwatched } from '../../core/watchdog/unwatched.js';
+import { noWatchdog } from '../../core/watchdog/watchdog.js';
 import { atEnd, type Ending } from '../support/ending.js';
 import { openShell, type OpenedShell } from '../core/http/opened-shell.js';
 
@@ -76,7 +76,7 @@ export async function openPluginSite(t: Ending, plugin: Plugin, input: PluginSit
     provide(healthOverview, health),
     provide(metricsExposition, metrics.exposition),
     provide(serverLog, logged.source),
-    provide(stallWatch, unwatched),
+    provide(stallWatch, noWatchdog),
     provide(lifecycle, { stopping: stopping.signal, remainingMs: () => Infinity, started: Promise.resolve() }),
     provide(catalogue, { endpoints: () => http.describe(), hooks: () => pipeline.describe() }),
   ];

@@ -49,7 +49,7 @@ export interface HeapDumpsInput {
   readonly clock: Clock;
   readonly log: Log;
   /** Is told that everything stands still meanwhile. */
-  readonly stallWatch: Pick<StallWatch, 'standStill'>;
+  readonly stallWatch: Pick<StallWatch, 'runDeliberateStall'>;
   /** Writes a snapshot there; tests put a quick one in its place. */
   readonly write?: (path: string) => void;
   /** Free bytes on the disk of the folder. */
@@ -143,7 +143,7 @@ export class HeapDumps {
     const started = clock.monotonic();
     log.warn({ file }, 'a heap dump is taken: nothing else happens until it is written');
     try {
-      stallWatch.standStill(() => write(unfinished));
+      stallWatch.runDeliberateStall(() => write(unfinished));
       await chmod(unfinished, 0o600);
       await rename(unfinished, join(folder, file));
     } catch (error) {

@@ -12,9 +12,9 @@ async function look(): Promise<void> {
   // A session alone does not keep a worker alive, and it must not end by itself.
   setInterval(() => undefined, 1000);
   for (let taken = 0; taken < SAMPLES; taken += 1) {
-    await stacks.look();
+    await stacks.sample();
     await new Promise((resolve) => setTimeout(resolve, EVERY_MS));
   }
   stacks.close();
-  parentPort?.postMessage(stacks.seen, []);
+  parentPort?.postMessage(stacks.stacks, []);
 }

@@ -28,8 +28,8 @@ export class StallRecorder {
 
   /** From how many milliseconds on a stall is recorded. */
   get aboveMs(): number {
-    const { alwaysAboveMs } = this.#input.stallWatch;
-    return this.#askedMs === 0 ? alwaysAboveMs : Math.min(this.#askedMs, alwaysAboveMs);
+    const { reportedAboveMs } = this.#input.stallWatch;
+    return this.#askedMs === 0 ? reportedAboveMs : Math.min(this.#askedMs, reportedAboveMs);
   }
 
   /** Newest first. */

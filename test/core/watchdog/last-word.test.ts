@@ -40,7 +40,7 @@ test('the thread that watches is there until the main thread ends it, also when 
     beat: cells(),
     running: cells(),
     file,
-    thresholds: { everyMs: 20, toldAboveMs: 100, writtenAboveMs: 150, killedAboveMs: 0 },
+    thresholds: { intervalMs: 20, reportAboveMs: 100, recordAboveMs: 150, killAboveMs: 0 },
     stalls: [],
   };
   const worker = startThread(t, '../../../core/watchdog/watch-thread.js', { workerData });

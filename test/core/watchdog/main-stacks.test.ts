@@ -7,10 +7,10 @@ const script = `
   const { parentPort } = require('node:worker_threads');
   import(${JSON.stringify(new URL('../../../core/watchdog/main-stacks.js', import.meta.url).href)}).then(async ({ MainStacks }) => {
     const stacks = new MainStacks();
-    const looks = [stacks.look(), stacks.look()];
+    const looks = [stacks.sample(), stacks.sample()];
     stacks.close();
     stacks.close();
-    await Promise.all([...looks, stacks.look()]);
+    await Promise.all([...looks, stacks.sample()]);
     parentPort.postMessage('ended');
   });
 `;

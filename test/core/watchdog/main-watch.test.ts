@@ -3,9 +3,8 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { MainWatch, type FromThread } from '../../../core/watchdog/main-watch.js';
-import { WatchdogOptions } from '../../../core/watchdog/options.js';
-import { closed, readStalls, stallFile, type StallRecord } from '../../../core/watchdog/stall-file.js';
-import { thresholdsOf } from '../../../core/watchdog/thresholds.js';
+import { thresholdsOf, WatchdogOptions } from '../../../core/watchdog/options.js';
+import { closeOpenStalls, readStalls, stallFile, type StallRecord } from '../../../core/watchdog/stall-record.js';
 import { HandClock } from '../../support/hand-clock.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
@@ -39,11 +38,11 @@ async function watched(t: TestContext, options: object, seen: readonly string[] 
       running,
       file: join(folder, stallFile),
       codeOf: (mark) => (mark === 7 ? { plugin: 'looper', doing: 'hook rcptTo' } : undefined),
-      places: () => [{ plugin: 'sleeper', url: 'file:///srv/looper/' }],
-      tell: (message) => void told.push(message),
+      locations: () => [{ plugin: 'sleeper', url: 'file:///srv/looper/' }],
+      send: (message) => void told.push(message),
       openStacks: () => ({
-        seen: seen.length === 0 ? [] : [seen],
-        look: () => Promise.resolve(),
+        stacks: seen.length === 0 ? [] : [seen],
+        sample: () => Promise.resolve(),
         close: () => undefined,
       }),
       kill: () => void kills.push(clock.now()),
@@ -53,8 +52,8 @@ async function watched(t: TestContext, options: object, seen: readonly string[] 
     [],
   );
   const look = (): void => {
-    clock.advance(thresholds.everyMs / 1000);
-    watch.look();
+    clock.advance(thresholds.intervalMs / 1000);
+    watch.check();
   };
   return {
     watch,
@@ -127,7 +126,7 @@ test('time in which the machine slept does not count', async (t) => {
   const { watch, clock, told, kills, stand, turn } = await watched(t, { stallSeconds: 5, restartAfterSeconds: 10 });
   turn();
   clock.advance(3600);
-  watch.look();
+  watch.check();
   stand(2);
   turn();
   assert.deepEqual([told, kills], [[], []]);
@@ -172,9 +171,9 @@ test('a stop behind a stall waits until its end is on record', async (t) => {
 test('what holds everything up on purpose is no stall, ends nothing, and what comes behind it is one', async (t) => {
   const { watch, told, kills, stand, turn, written } = await watched(t, { stallSeconds: 2, restartAfterSeconds: 4 });
   turn();
-  watch.excuse(true);
+  watch.setDeliberate(true);
   stand(100);
-  watch.excuse(false);
+  watch.setDeliberate(false);
   turn();
   assert.deepEqual([told, kills], [[], []]);
   stand(4);
@@ -229,7 +228,7 @@ test('a file that cannot be understood is as good as none, and one of another ru
   const text = `${JSON.stringify({ stalls: [lasting, killed] })}\n`;
   await writeFile(join(folder, stallFile), text);
   const until = '2026-11-21T11:00:00.000Z';
-  assert.deepEqual(closed(await readStalls(folder), Date.parse(until)), [
+  assert.deepEqual(closeOpenStalls(await readStalls(folder), Date.parse(until)), [
     { ...lasting, until, outcome: 'ended' },
     { ...killed, until },
   ]);

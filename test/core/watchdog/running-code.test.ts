@@ -1,7 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { pluginAt } from '../../../core/watchdog/plugin-place.js';
-import { followMarks, markOf, runAs, running, type RunningCode } from '../../../core/watchdog/running-code.js';
+import {
+  followMarks,
+  markOf,
+  pluginAt,
+  runAs,
+  running,
+  type RunningCode,
+} from '../../../core/watchdog/running-code.js';
 
 test('code has one mark however often it comes and goes, and who follows hears of all', () => {
   const early = markOf('early', 'timer');

@@ -7,8 +7,7 @@ import { test, type TestContext } from 'node:test';
 import { pino } from 'pino';
 import { systemClock } from '../../../core/clock.js';
 import { WatchdogOptions } from '../../../core/watchdog/options.js';
-import { unwatched } from '../../../core/watchdog/unwatched.js';
-import { Watchdog } from '../../../core/watchdog/watchdog.js';
+import { noWatchdog, Watchdog } from '../../../core/watchdog/watchdog.js';
 import { Environment } from '../../../plugins/monitoring/system/environment.js';
 import { HeapDumps, type HeapDumpsInput } from '../../../plugins/monitoring/system/heap-dumps.js';
 import { monitoring } from '../../../plugins/monitoring/index.js';
@@ -128,14 +127,14 @@ test('what stands still on purpose is recorded as no stall, and what comes behin
     assert.ok(recorder.list().length > before);
   };
   await untilRecorded();
-  watchdog.standStill(() => busyInTheMainThread(1500));
+  watchdog.runDeliberateStall(() => busyInTheMainThread(1500));
   await turns();
   assert.deepEqual(
     recorder.list().filter(({ ms }) => ms >= 1200),
     [],
   );
   assert.throws(() =>
-    watchdog.standStill(() => {
+    watchdog.runDeliberateStall(() => {
       throw new Error('no');
     }),
   );
@@ -172,7 +171,7 @@ async function openDumps(t: TestContext, given: Partial<HeapDumpsInput> = {}) {
     keep: () => 2,
     clock: systemClock,
     log,
-    stallWatch: unwatched,
+    stallWatch: noWatchdog,
     write: () => undefined,
     ...given,
   });
@@ -263,7 +262,7 @@ test('links are not followed and no other file can be named', async (t) => {
     keep: () => 1,
     clock: systemClock,
     log: pino({ level: 'silent' }),
-    stallWatch: unwatched,
+    stallWatch: noWatchdog,
   });
   await symlink(folder, join(folder, '..', 'link'));
   await assert.rejects(linked.take(), { problem: 'unavailable' });

@@ -3,7 +3,7 @@ import { chmod, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test, type TestContext } from 'node:test';
 import { lockFolder } from '../../../../core/disk/lock.js';
-import { stallFile, type StallRecord } from '../../../../core/watchdog/stall-file.js';
+import { stallFile, type StallRecord } from '../../../../core/watchdog/stall-record.js';
 import { freePort } from '../../../support/free-port.js';
 import { HandClock } from '../../../support/hand-clock.js';
 import { temporaryFolder } from '../../../support/temporary-folder.js';
