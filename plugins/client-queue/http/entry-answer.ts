@@ -135,19 +135,25 @@ export function entryAnswer(entry: Entry): z.output<typeof EntryAnswer> {
   };
 }
 
+/** Destinations in an answer: with many thousands it would take megabytes, and long to write. */
+export const maxDestinations = { page: 12, list: 100, statistics: 1000 };
+
 export const StatisticsAnswer = z.object({
   byState: z.record(z.enum(entryStates), z.int()).describe('Entries'),
-  byDestination: z.array(
-    z.object({
-      destination: z.string(),
-      site: z.string().nullable().describe('Shared with all that have the same servers; null while it is not known'),
-      total: z.int().describe('Open recipients'),
-      ages: z.array(z.int()).describe('By ageLimits, the last one for older ones'),
-      oldest: time,
-      active: z.int(),
-      lastReply: Reply,
-    }),
-  ),
+  byDestination: z
+    .array(
+      z.object({
+        destination: z.string(),
+        site: z.string().nullable().describe('Shared with all that have the same servers; null while it is not known'),
+        total: z.int().describe('Open recipients'),
+        ages: z.array(z.int()).describe('By ageLimits, the last one for older ones'),
+        oldest: time,
+        active: z.int(),
+        lastReply: Reply,
+      }),
+    )
+    .describe('Those with the most open recipients: at most 100 in the list, 1,000 in the statistics'),
+  destinationCount: z.int().describe('Destinations with open recipients, listed or not'),
   ageLimits: z.array(z.int()).describe('Minutes'),
   byReason: z.array(z.object({ reason: z.string(), count: z.int(), example: Reply })),
   open: z.int(),
@@ -160,13 +166,13 @@ export const StatisticsAnswer = z.object({
 export function statisticsAnswer(
   statistics: QueueStatistics,
   sites: Pick<Sites, 'peek'>,
-  maxDestinations = Infinity,
+  limit: number,
 ): z.output<typeof StatisticsAnswer> {
   const { byState, byDestination, ageLimits, byReason, open, bytes, oldest, quarantined } = statistics;
   const { damaged = 0 } = statistics;
   return {
     byState,
-    byDestination: byDestination.slice(0, maxDestinations).map(({ oldest: since, lastReply, ...row }) => ({
+    byDestination: byDestination.slice(0, limit).map(({ oldest: since, lastReply, ...row }) => ({
       destination: row.destination,
       site: sites.peek(row.destination) ?? null,
       total: row.total,
@@ -175,6 +181,7 @@ export function statisticsAnswer(
       active: row.active,
       lastReply: replyAnswer(lastReply),
     })),
+    destinationCount: byDestination.length,
     ageLimits: [...ageLimits],
     byReason: byReason.map(({ reason, count, example }) => ({ reason, count, example: replyAnswer(example) })),
     open,

@@ -6,13 +6,14 @@ import { problem } from '../../../core/problem.js';
 import {
   EntryAnswer,
   entryAnswer,
+  maxDestinations,
   StatisticsAnswer,
   statisticsAnswer,
   SummaryAnswer,
   summaryAnswer,
 } from './entry-answer.js';
 import { headerOf } from '../delivery/outgoing-message.js';
-import { entryPage, filterOf, listPage, ListQuery, mostRows, statisticsPage, UidParams } from './queue-page.js';
+import { entryPage, filterOf, listPage, ListQuery, statisticsPage, UidParams } from './queue-page.js';
 import { group, type QueueSite } from './queue-site.js';
 
 /** The reading side of the queue. */
@@ -55,7 +56,7 @@ const listing = ({ queue, clock, controls, sites }: QueueSite) =>
         limit,
         nextCursor: list.nextCursor,
         prevCursor: list.prevCursor,
-        statistics: statisticsAnswer(counted, sites, isPage ? mostRows : Infinity),
+        statistics: statisticsAnswer(counted, sites, isPage ? maxDestinations.page : maxDestinations.list),
       };
       if (!isPage) return answer;
       return listPage(answer, {
@@ -67,7 +68,6 @@ const listing = ({ queue, clock, controls, sites }: QueueSite) =>
         siteOf: (destination) => sites.peek(destination),
         now: clock.now(),
         damage: queue.complaint?.(),
-        destinationCount: counted.byDestination.length,
       });
     },
   });
@@ -85,9 +85,9 @@ const statistics = ({ queue, clock, controls, sites }: QueueSite) =>
     async handle({ request }) {
       const now = clock.now();
       const counted = await queue.statistics(now);
-      if (request.representation !== 'html') return statisticsAnswer(counted, sites);
-      const about = { now, damage: queue.complaint?.(), destinationCount: counted.byDestination.length };
-      return statisticsPage(statisticsAnswer(counted, sites, mostRows), controls.list(), about);
+      if (request.representation !== 'html') return statisticsAnswer(counted, sites, maxDestinations.statistics);
+      const about = { now, damage: queue.complaint?.() };
+      return statisticsPage(statisticsAnswer(counted, sites, maxDestinations.page), controls.list(), about);
     },
   });
 

@@ -3,14 +3,20 @@ import { type EntryState, entryStates, openStates } from '../../../core/contract
 import { type EntryFilter, entrySorts } from '../../../core/contracts/queue-list.js';
 import type { RecordedControl } from '../delivery/destination-controls.js';
 import { siteLabel } from '../delivery/destination.js';
-import { type EntryAnswer, isoTime, type StatisticsAnswer, type SummaryAnswer } from './entry-answer.js';
+import {
+  type EntryAnswer,
+  isoTime,
+  maxDestinations,
+  type StatisticsAnswer,
+  type SummaryAnswer,
+} from './entry-answer.js';
 
 type Statistics = z.output<typeof StatisticsAnswer>;
 type Summary = z.output<typeof SummaryAnswer>;
 type Entry = z.output<typeof EntryAnswer>;
 
 /** Rows of the tables on top; the whole is in the statistics. */
-export const mostRows = 12;
+const maxRows = maxDestinations.page;
 const listPath = '/client/queue/list';
 
 const linkTo = (filter: EntryFilter): string =>
@@ -71,9 +77,10 @@ function destinationRow(
 export function statisticsPage(
   statistics: Statistics,
   controls: readonly RecordedControl[],
-  { now, damage, destinationCount }: Pick<ListAbout, 'now' | 'damage' | 'destinationCount'>,
+  { now, damage }: Pick<ListAbout, 'now' | 'damage'>,
 ) {
-  const { byState, byDestination, byReason, ageLimits, oldest, open, bytes, quarantined } = statistics;
+  const { byState, byDestination, destinationCount, byReason, ageLimits, oldest, open, bytes, quarantined } =
+    statistics;
   const byName = new Map(controls.map((control) => [control.destination, control]));
   const suspended = controls.filter(({ suspendedUntil }) => suspendedUntil !== null && suspendedUntil > now);
   return {
@@ -88,12 +95,12 @@ export function statisticsPage(
     quarantined,
     damage,
     ageColumns: ageColumns(ageLimits),
-    destinations: byDestination.slice(0, mostRows).map((row) => destinationRow(row, ageLimits, byName)),
-    moreDestinations: Math.max(0, destinationCount - mostRows),
+    destinations: byDestination.slice(0, maxRows).map((row) => destinationRow(row, ageLimits, byName)),
+    moreDestinations: Math.max(0, destinationCount - maxRows),
     reasons: byReason
-      .slice(0, mostRows)
+      .slice(0, maxRows)
       .map(({ reason, count, example }) => ({ reason, count, example, href: linkTo({ reason }) })),
-    moreReasons: Math.max(0, byReason.length - mostRows),
+    moreReasons: Math.max(0, byReason.length - maxRows),
     suspended: suspended.map(({ destination, reason, suspendedUntil }) => ({
       destination,
       reason,
@@ -123,7 +130,6 @@ interface ListAbout {
   readonly now: number;
   readonly damage: string | undefined;
   /** Of the whole queue: the answer may have only the first rows. */
-  readonly destinationCount: number;
 }
 
 const sortLabels: Readonly<Record<string, string>> = {
