@@ -27,6 +27,11 @@ const isRoutes = (path: string) => /^plugins\/(?:[^/]+\/)+(?:http\/|routes\.ts$)
 const pureNet = new Set(['isIP', 'isIPv4', 'isIPv6', 'BlockList', 'SocketAddress']);
 const mailRoles = ['core/smtp', 'core/net', 'plugins/upstream', 'plugins/client-queue', 'test/kit'];
 
+/** What mailparser and sanitize-html are loaded by. */
+const parsers = ['mime/parse-message', 'mime/message-text', 'mime/html', 'drafts/draft-content'].map(
+  (name) => `plugins/store/${name}.ts`,
+);
+
 const opensSockets = ({ specifier, names, typeOnly }: ImportLine) => {
   if (typeOnly) return false;
   if (/^smtp-server\b|^nodemailer(?!\/lib\/mime-node$)\b|^(node:)?(tls|dgram)$/.test(specifier)) return true;
@@ -96,6 +101,24 @@ export const importRules: readonly Rule[] = [
     ),
     breach: { path: 'plugins/store/index.ts', text: "import { connect } from 'node:net';" },
     allowed: { path: 'core/auth/rate.ts', text: "import { isIP } from 'node:net';" },
+  },
+  {
+    title: 'only the thread that parses messages loads their parsers: they are slow to load',
+    faults: imports(
+      ({ typeOnly }, path, file) =>
+        !typeOnly &&
+        isShipped(file.path) &&
+        parsers.includes(path) &&
+        ![...parsers, 'plugins/store/mime/parse-worker.ts'].includes(file.path),
+    ),
+    breach: {
+      path: 'plugins/store/drafts/drafts.ts',
+      text: "import { readDraft } from './draft-content.js';",
+    },
+    allowed: {
+      path: 'plugins/store/mime/parse-worker.ts',
+      text: "import { parseMessage } from './parse-message.js';",
+    },
   },
   {
     title: 'core/mime does no I/O',

@@ -18,15 +18,8 @@ import { isDomain, localOfFolder } from '../maildir/mailbox-name.js';
 import { Turns } from '../maildir/turns.js';
 import type { StoreReader } from '../messages/store-reader.js';
 import { writeCorrespondent } from '../mime/compose.js';
-import {
-  type DraftContent,
-  type DraftFields,
-  holdsFields,
-  newMessageId,
-  ownerOf,
-  readRange,
-  sendable,
-} from './draft-content.js';
+import { type DraftFields, holdsFields, newMessageId, ownerOf, readRange, sendable } from './draft-composition.js';
+import type { DraftContent } from './draft-content.js';
 import { type AlongWith, type DraftMark, expect, type OpenDraft } from './draft.js';
 import { type DraftFiles, type DraftShelf, type PreparedFile, sentFolder, type ShelvedDraft } from './draft-store.js';
 import type { Drafts } from './drafts.js';

@@ -3,7 +3,8 @@ import { uniqueIdPattern } from '../../../core/disk/id.js';
 import { parseParameters, safeFilename } from '../../../core/mime/content-type.js';
 import { problem } from '../../../core/problem.js';
 import type { MessageFile } from '../maildir/message-file.js';
-import type { DraftContent, DraftFields, PartSource } from './draft-content.js';
+import type { DraftFields, PartSource } from './draft-composition.js';
+import type { DraftContent } from './draft-content.js';
 import type { ShelvedDraft } from './draft-store.js';
 
 /** A draft as it is now. */

@@ -15,14 +15,14 @@ import type { StoreReader } from '../messages/store-reader.js';
 import { type AttachmentLabel, encodeAttachment } from '../mime/compose.js';
 import { type Page, pageOf, type PageRequest } from '../page.js';
 import {
-  type Attachment,
   composeDraft,
   type DraftFields,
   holdsFields,
   partsOfMessage,
   type PartSource,
   withKeptHtml,
-} from './draft-content.js';
+} from './draft-composition.js';
+import type { Attachment } from './draft-content.js';
 import { DraftSending, SentNotes } from './draft-sending.js';
 import { DraftFiles, DraftShelf, type PreparedFile, type ShelfInput } from './draft-store.js';
 import {

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { correspondent, type Correspondent, parseCorrespondent, parseCorrespondents } from '../mime/compose.js';
 import { isProblem, problem } from '../../../core/problem.js';
-import type { DraftFields } from '../drafts/draft-content.js';
+import type { DraftFields } from '../drafts/draft-composition.js';
 import { MailboxParams } from './store-query.js';
 
 /** What the endpoints of drafts take. */

@@ -4,14 +4,8 @@ import { addressesIn, type DisplayAddress } from '../../../core/mime/address-lis
 import { mailDate, scanHeader } from '../../../core/mime/header.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import { turns } from '../cache/turn.js';
-import {
-  type DraftContent,
-  type DraftFields,
-  ownerOf,
-  partsOfMessage,
-  type PartSource,
-  readRange,
-} from '../drafts/draft-content.js';
+import { type DraftFields, ownerOf, partsOfMessage, type PartSource, readRange } from '../drafts/draft-composition.js';
+import type { DraftContent } from '../drafts/draft-content.js';
 import type { Draft } from '../drafts/draft.js';
 import type { Drafts } from '../drafts/drafts.js';
 import { parseFolderName } from '../folders/folder-name.js';

@@ -1,6 +1,7 @@
 import type { DisplayAddress } from '../../../core/mime/address-list.js';
 import { decodeCharset } from '../../../core/mime/charset.js';
-import type { Attachment, DraftContent, DraftFields } from '../drafts/draft-content.js';
+import type { DraftFields } from '../drafts/draft-composition.js';
+import type { Attachment, DraftContent } from '../drafts/draft-content.js';
 import { type Draft, markOf } from '../drafts/draft.js';
 import { specialNames } from '../folders/folder-name.js';
 import type { FolderSummary } from '../folders/folder-tree.js';

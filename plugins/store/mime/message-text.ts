@@ -5,6 +5,11 @@ import { decodeTransfer } from '../../../core/mime/decode.js';
 import type { Part } from '../../../core/mime/structure.js';
 import type { ReadBody } from './parse-message.js';
 
+// mailparser is CommonJS and slow to load: only a parse worker imports this file.
+const { simpleParser } = createRequire(import.meta.url)('mailparser') as {
+  readonly simpleParser: typeof SimpleParser;
+};
+
 /**
  * Text of one text part: transfer encoding, charset and `format=flowed` undone by mailparser, which is handed that part
  * alone. So attachments, structure and headers, hostile ones above all, never reach it.
@@ -25,16 +30,11 @@ export async function readBody(bytes: Buffer, part: Part): Promise<ReadBody> {
   return { text: text.replaceAll('\0', '\ufffd'), cut: end < part.end };
 }
 
-// mailparser is CommonJS and slow to load: only a parse worker imports this file.
-export const { simpleParser } = createRequire(import.meta.url)('mailparser') as {
-  readonly simpleParser: typeof SimpleParser;
-};
-
 /** Bytes of one encoded body that are read. */
-export const maxBodyBytes = 1024 * 1024;
+const maxBodyBytes = 1024 * 1024;
 
 /** Written anew from what was understood. */
-export function headerOf(part: Part, body: Buffer): Buffer {
+function headerOf(part: Part, body: Buffer): Buffer {
   const type = part.contentType === 'text/html' ? 'text/html' : 'text/plain';
   const charset = charsetOf(part, body);
   const flowed = part.flowed ? `; format=flowed${part.delSp ? '; delsp=yes' : ''}` : '';
@@ -45,7 +45,7 @@ export function headerOf(part: Part, body: Buffer): Buffer {
 }
 
 /** mailparser knows charsets that the platform does not; what no one knows is found by looking at the bytes. */
-export function charsetOf(part: Part, body: Buffer): string {
+function charsetOf(part: Part, body: Buffer): string {
   if (/^(?:utf-7|x-mac-[a-z]{1,20}|hz-gb-2312)$/.test(part.charset)) return part.charset;
   return effectiveCharset(decodeTransfer(body, part.encoding), part.charset);
 }

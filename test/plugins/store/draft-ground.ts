@@ -6,7 +6,7 @@ import type { Submission } from '../../../core/contracts/submission.js';
 import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
 import { parseCorrespondents } from '../../../plugins/store/mime/compose.js';
 import { type DraftDesk, openDraftDesk } from '../../../plugins/store/drafts/drafts.js';
-import type { DraftFields } from '../../../plugins/store/drafts/draft-content.js';
+import type { DraftFields } from '../../../plugins/store/drafts/draft-composition.js';
 import { parseMailboxName } from '../../../plugins/store/maildir/mailbox-name.js';
 import { UniqueNames } from '../../../plugins/store/maildir/maildir-name.js';
 import { StoreReader } from '../../../plugins/store/messages/store-reader.js';

@@ -3,7 +3,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { nodeFiles } from '../../../core/disk/file-layer.js';
-import type { DraftFields } from '../../../plugins/store/drafts/draft-content.js';
+import type { DraftFields } from '../../../plugins/store/drafts/draft-composition.js';
 import type { Ending } from '../../support/ending.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { ann, change, type DraftGround, fields, openDrafts, upload } from './draft-ground.js';
