@@ -205,7 +205,7 @@ export { submission } from './contracts/submission.js';
 export { catalogue, configuration, healthOverview, metricsExposition } from './contracts/server.js';
 /** For a key or a password among options: shown to nobody. */
 export { secret } from './config/outline.js';
-export { abortAfter } from './host/abort-after.js';
+export { abortAfter } from './concurrency.js';
 export { writeFileAtomic } from './disk/atomic.js';
 export { networkOf, reversedAddress } from './net/ip-address.js';
 export { parseNetworks, type NetworkSet } from './net/networks.js';

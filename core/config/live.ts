@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Configuration, ConfigurationFile, Difference, EffectiveValue, WatchedCode } from '../contracts/server.js';
-import { watchedCode, siteEntry } from '../host/site-files.js';
-import { within } from '../host/time-limit.js';
+import { withTimeout } from '../concurrency.js';
+import { siteEntry, watchedCode } from '../host/site-files.js';
 import type { HttpSettings } from '../http/options.js';
 import type { Log } from '../log/log.js';
 import type { LoadedConfiguration } from './load.js';
@@ -141,7 +141,7 @@ export class LiveConfiguration implements Configuration {
 /** Nobody else is reloaded as long as one takes. */
 async function runWatcher(watcher: Watcher): Promise<void> {
   const told = Promise.resolve(watcher());
-  await within(
+  await withTimeout(
     watcherTimeoutMs,
     told,
     `a watcher of the configuration has not ended after ${watcherTimeoutMs / 1000} s`,

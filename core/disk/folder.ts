@@ -1,7 +1,7 @@
 import { dirname } from 'node:path';
 import { isMissing, isTaken } from './fault.js';
 import { nodeFiles, type FileLayer } from './file-layer.js';
-import { Slots } from '../spool/slots.js';
+import { Semaphore } from '../concurrency.js';
 
 /** Folders that are open at once; more wait. A message may have a thousand mailboxes. */
 const mostOpen = 64;
@@ -18,7 +18,7 @@ interface Flush {
  */
 export class FolderSync {
   readonly #files: FileLayer;
-  readonly #slots = new Slots(mostOpen);
+  readonly #slots = new Semaphore(mostOpen);
   /** The newest flush of each folder that has one. */
   readonly #flushes = new Map<string, Flush>();
 
@@ -43,11 +43,11 @@ export class FolderSync {
 
   async #run(folder: string, flush: Flush, before: Promise<void> | undefined): Promise<void> {
     await before?.catch(() => undefined);
-    await this.#slots.take();
+    await this.#slots.acquire();
     try {
       await this.#flush(folder, flush);
     } finally {
-      this.#slots.free();
+      this.#slots.release();
     }
   }
 

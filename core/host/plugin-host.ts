@@ -26,8 +26,8 @@ import {
   withoutUnmetNeeds,
 } from './plugin-set.js';
 import { type ContextFactory, type FaultSink, RunningPlugin } from './running-plugin.js';
+import { withTimeout } from '../concurrency.js';
 import type { UncaughtError } from './uncaught.js';
-import { within } from './time-limit.js';
 
 export interface PluginHostOptions extends SetupInput {
   readonly program: PluginSet;
@@ -345,7 +345,7 @@ async function setUpPlugin(
   const seconds = site.get(name)?.entry.startSeconds;
   if (seconds === undefined) await ready;
   else {
-    await within(seconds * 1000, ready, `it has not started after ${seconds} s`).catch((error: unknown) => {
+    await withTimeout(seconds * 1000, ready, `it has not started after ${seconds} s`).catch((error: unknown) => {
       void running.stop();
       throw error;
     });
@@ -377,7 +377,7 @@ async function reconfigurePlugin(
     underWay = true;
     const taken = reconfigure(given).finally(() => (underWay = false));
     if (seconds === undefined) await taken;
-    else await within(seconds * 1000, taken, `it has not taken them after ${seconds} s`);
+    else await withTimeout(seconds * 1000, taken, `it has not taken them after ${seconds} s`);
   };
   try {
     await give(options.get(name));
@@ -419,7 +419,7 @@ class DrainingPlugins {
     for (const running of leaving) this.#settling.add(running);
     try {
       const idle = Promise.race([this.#idle(leaving), this.#ended]);
-      await within(drainTimeoutMs, idle, 'something that began with them still runs');
+      await withTimeout(drainTimeoutMs, idle, 'something that began with them still runs');
     } catch (error) {
       const plugins = leaving.map(({ plugin }) => plugin.name);
       this.#input.log.warn({ plugins, err: error }, 'plugins that were replaced are closed all the same');
@@ -433,7 +433,7 @@ class DrainingPlugins {
   /** Nobody waits for ever for a plugin of the site to let go. */
   async discard(running: RunningPlugin): Promise<void> {
     try {
-      await within(releaseTimeoutMs, running.stop(), 'it has not released what it holds');
+      await withTimeout(releaseTimeoutMs, running.stop(), 'it has not released what it holds');
     } catch (error) {
       this.#input.log.error({ plugin: running.plugin.name, err: error }, 'a plugin does not come to its end');
     }

@@ -5,7 +5,7 @@ import type { Hook, HookOptions, Stage } from '../pipeline/hook.js';
 import type { Plugin, PluginContext } from '../plugin.js';
 import { classOf } from '../problem.js';
 import { markOf, runAs } from '../watchdog/running-code.js';
-import { InFlight } from './in-flight.js';
+import { PendingWork } from '../concurrency.js';
 
 type TakeOptions = (options: unknown) => void | Promise<void>;
 type Release = () => void | Promise<void>;
@@ -25,7 +25,7 @@ export class RunningPlugin {
   readonly plugin: Plugin;
   readonly #registrations = new Registrations();
   readonly #releases: Release[] = [];
-  readonly #inFlight = new InFlight();
+  readonly #inFlight = new PendingWork();
   readonly #log: Log;
   readonly #failed: FaultSink;
   #result: Readonly<Record<string, unknown>> = {};
@@ -175,7 +175,7 @@ class Registrations {
 
 /** Who wants to know how a plugin does. */
 interface PluginInstrumentation {
-  readonly inFlight: InFlight;
+  readonly inFlight: PendingWork;
   /** It keeps files of its own. */
   ownsFiles(): void;
   failed(where: string, error: unknown): void;
@@ -216,9 +216,10 @@ function instrumentedContext(context: PluginContext, follower: PluginInstrumenta
         http.mount(
           endpoints.map((endpoint) => {
             const { method, path, handle } = endpoint;
-            return heldBy({ ...endpoint, handle: follow(`${method} ${path}`, handle, isOurFault) }, () =>
-              inFlight.hold(),
-            );
+            return heldBy({ ...endpoint, handle: follow(`${method} ${path}`, handle, isOurFault) }, () => {
+              inFlight.begin();
+              return () => inFlight.end();
+            });
           }),
         ),
     },
@@ -247,7 +248,7 @@ function instrumentedContext(context: PluginContext, follower: PluginInstrumenta
 const isOurFault = (error: unknown): boolean => classOf(asProblem(error)).http >= 500;
 
 /** Hooks that answer later are under way until then. What is no function is for the pipeline to refuse. */
-function instrumentedHooks(smtp: PluginContext['smtp'], inFlight: InFlight): PluginContext['smtp']['on'] {
+function instrumentedHooks(smtp: PluginContext['smtp'], inFlight: PendingWork): PluginContext['smtp']['on'] {
   const followed = <S extends Stage>(hook: Hook<S>): Hook<S> =>
     typeof hook === 'function' ? (input) => inFlight.track(hook(input)) : hook;
   function register<S extends Stage>(stage: S, ...rest: readonly [Hook<S>] | readonly [HookOptions, Hook<S>]): void {

@@ -15,7 +15,7 @@ import {
 } from './site-files.js';
 import { importVersion } from './site-modules.js';
 import { isStartError, startError } from '../problem.js';
-import { within } from './time-limit.js';
+import { withTimeout } from '../concurrency.js';
 
 /** Loads the plugins of the site; one that cannot be loaded does not keep the others from it. */
 export async function loadSitePlugins(entries: readonly SiteEntry[], folder: string): Promise<LoadedSite> {
@@ -96,7 +96,7 @@ async function importModule(
   const failed = failures.get(code) ?? 0;
   const version = failed === 0 ? fingerprint.slice(0, 16) : `${fingerprint.slice(0, 16)}-${failed}`;
   try {
-    return await within(
+    return await withTimeout(
       startSeconds * 1000,
       importVersion(entry, version, paths),
       `it is not loaded after ${startSeconds} s`,

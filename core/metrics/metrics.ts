@@ -8,7 +8,7 @@ import {
   Registry,
 } from 'prom-client';
 import type { MetricFamily, MetricsExposition } from '../contracts/server.js';
-import { within } from '../host/time-limit.js';
+import { withTimeout } from '../concurrency.js';
 import type { PluginContext } from '../plugin.js';
 import { type MetricKind, nameComplaint } from './name.js';
 import { capSeries, batchIncrements } from './series.js';
@@ -163,7 +163,7 @@ export class Metrics {
 /** What a plugin does to collect a gauge may never end; nothing else can. */
 function inTime({ metric, name, collectors }: Registered): ReturnType<Metric['get']> {
   if (collectors.size === 0) return metric.get();
-  return within(
+  return withTimeout(
     collectTimeoutMs,
     metric.get(),
     `the metric ${name} is not collected after ${collectTimeoutMs / 1000} s`,

@@ -1,6 +1,6 @@
 import type { DeliveryTarget } from '../contracts/delivery-target.js';
 import type { SpooledMessage } from '../spool/spool.js';
-import { InFlight } from '../host/in-flight.js';
+import { PendingWork } from '../concurrency.js';
 import type { Log } from '../log/log.js';
 import type { Chain, Decision, DeliveryResult } from './chain.js';
 import { deliverMessage, type DeliveryGround } from './delivery.js';
@@ -30,7 +30,7 @@ export class FrozenChain implements Chain {
   readonly #delivery: DeliveryGround;
   readonly #stage: Pick<StageGround<Stage>, 'log' | 'hasTarget' | 'shadowed' | 'observe'>;
 
-  readonly #held = new InFlight();
+  readonly #held = new PendingWork();
 
   constructor(parts: ChainParts) {
     const { hooks, targets, log, shadowed, observe } = parts;

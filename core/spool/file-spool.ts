@@ -16,7 +16,7 @@ import { NewFiles } from './new-files.js';
 import { namingsOf } from './placing.js';
 import { Reaper } from './reaper.js';
 import { findWherePlaced, type FindPlaced } from './restoration.js';
-import { Slots } from './slots.js';
+import { Semaphore } from '../concurrency.js';
 import { SpoolFile, type SpoolGround } from './spool-file.js';
 import { FileSpoolWriter } from './spool-writer.js';
 import type { MessageGround, Prologue } from './spooled-message.js';
@@ -102,7 +102,7 @@ export class FileSpool implements Spool {
       const shared = { files, folders, log, flush, find, freshPath };
       this.#messages = new MessageLog({ ...shared, commits, root, inUse, checkpointBytes, checkpointMs, idleMs });
     }
-    const brief = new Slots(settings.openWhileSyncing);
+    const brief = new Semaphore(settings.openWhileSyncing);
     const crowded = (): boolean => brief.taken + (this.#messages?.placing.count ?? 0) > few;
     this.#fresh = new NewFiles({ files, kind: inUse ? 'plain' : 'durable', crowded, freshPath });
     this.#ground = {
@@ -112,7 +112,7 @@ export class FileSpool implements Spool {
       log: options.log,
       fresh: this.#fresh,
       reaper: new Reaper((path) => remove(files, path, options.log)),
-      lasting: new Slots(settings.openWhileReceiving),
+      lasting: new Semaphore(settings.openWhileReceiving),
       brief,
       crowded,
       memoryBytes: settings.memoryBytes,

@@ -24,7 +24,7 @@ import {
   type RestorationGround,
 } from './restoration.js';
 import type { Placement } from './spool.js';
-import { UnderWay } from './under-way.js';
+import { PendingWork } from '../concurrency.js';
 
 export interface MessageLogInput extends RestorationGround {
   readonly commits: CommitLog;
@@ -60,7 +60,7 @@ export class MessageLog {
   #find: FindPlaced;
   #ready = false;
   /** What is being placed: a checkpoint waits for it. */
-  readonly placing = new UnderWay();
+  readonly placing = new PendingWork();
   /** Messages without a file, in the order of their records. */
   readonly #kept = new Set<LoggedMessage>();
   #keptBytes = 0;

@@ -4,7 +4,7 @@ import { AppendFailed, LogFull } from './log-failure.js';
 import { faultCode } from '../disk/fault.js';
 import type { FileLayer } from '../disk/file-layer.js';
 import type { FolderSync } from '../disk/folder.js';
-import { jointly } from './joint.js';
+import { allSettledOrThrow } from '../concurrency.js';
 import type { LoggedMessage } from './logged-message.js';
 import type { MessageLog } from './message-log.js';
 import { pathOf } from './restoration.js';
@@ -74,7 +74,7 @@ export class Placing {
   async #place(placements: readonly Placement[]): Promise<void> {
     const log = this.#log;
     if (log === undefined) await this.#placeFile(placements);
-    else await log.placing.add(this.#placeByLog(log, placements));
+    else await log.placing.track(this.#placeByLog(log, placements));
   }
 
   /** Undefined when it must be placed. */
@@ -84,7 +84,7 @@ export class Placing {
     if (log === undefined || memory === undefined) return undefined;
     const content = Buffer.concat(before === undefined ? memory : [before, ...memory]);
     if (!log.keeps(content.length)) return undefined;
-    const kept = await log.placing.add(
+    const kept = await log.placing.track(
       log.keep(placement, content, stored).catch((error: unknown) => this.#refused(log, error)),
     );
     if (kept === undefined) return undefined;
@@ -104,7 +104,7 @@ export class Placing {
     const { naming, folders, crowded } = this.#ground;
     await this.#nameAll(placements, crowded() ? naming.threads : naming.now);
     try {
-      await jointly([...new Set(placements.map(({ folder }) => folder))].map((path) => folders.sync(path)));
+      await allSettledOrThrow([...new Set(placements.map(({ folder }) => folder))].map((path) => folders.sync(path)));
     } catch (error) {
       await this.#takeBack(placements, 'not durable, not removable');
       throw error;
@@ -160,7 +160,7 @@ export class Placing {
       named.push(placement);
     };
     try {
-      if (placements.length > 1) await jointly(placements.slice(0, -1).map(link));
+      if (placements.length > 1) await allSettledOrThrow(placements.slice(0, -1).map(link));
       if (last !== undefined && !(await this.#moveTo(last, naming))) await link(last);
     } catch (error) {
       await this.#takeBack(named, 'a sibling could not be placed, this one not removed');

@@ -4,7 +4,7 @@ import { writeAll } from '../disk/file-layer.js';
 import { Blocks } from '../disk/blocks.js';
 import type { NewFileKind, NewFiles } from './new-files.js';
 import type { Reaper } from './reaper.js';
-import type { Slots } from './slots.js';
+import type { Semaphore } from '../concurrency.js';
 
 /** What the spool lends to each of its files. */
 export interface SpoolGround {
@@ -12,9 +12,9 @@ export interface SpoolGround {
   readonly fresh: Pick<NewFiles, 'make'>;
   readonly reaper: Reaper;
   /** Open files that last as long as a peer takes to send. */
-  readonly lasting: Slots;
+  readonly lasting: Semaphore;
   /** Open files that last as long as the disk takes. */
-  readonly brief: Slots;
+  readonly brief: Semaphore;
   /** Up to so many bytes stay in memory, and their file is written at once when it must be durable; more are written so many at a time. */
   readonly memoryBytes: number;
   /** A path in the spool that nobody has had. */
@@ -110,11 +110,11 @@ export class SpoolFile {
   }
 
   async #open(): Promise<number> {
-    await this.#ground.lasting.take();
+    await this.#ground.lasting.acquire();
     try {
       return await this.#ground.files.open(this.path, 'wx', 0o600);
     } catch (error) {
-      this.#ground.lasting.free();
+      this.#ground.lasting.release();
       throw error;
     }
   }
@@ -192,11 +192,11 @@ export class SpoolFile {
 
   async #briefly(work: (files: FileLayer) => Promise<void>): Promise<void> {
     const { brief, files } = this.#ground;
-    await brief.take();
+    await brief.acquire();
     try {
       await work(files);
     } finally {
-      brief.free();
+      brief.release();
     }
   }
 
@@ -214,7 +214,7 @@ export class SpoolFile {
     const fd = this.#fd;
     if (fd === undefined) return;
     this.#fd = undefined;
-    this.#ground.lasting.free();
+    this.#ground.lasting.release();
     await this.#ground.files.close(fd);
   }
 

@@ -1,6 +1,6 @@
 import { uniqueId } from '../../../core/disk/id.js';
 import type { HopFinder } from '../../../core/dns/next-hop.js';
-import { abortAfter } from '../../../core/host/abort-after.js';
+import { abortAfter } from '../../../core/concurrency.js';
 import { parseAddress } from '../../../core/mime/address.js';
 import { scanHeader } from '../../../core/mime/header.js';
 import { problem } from '../../../core/problem.js';

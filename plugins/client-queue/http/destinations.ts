@@ -12,7 +12,7 @@ import type { DestinationControl, RecordedControl } from '../delivery/destinatio
 import { isSite, parseDestination, routeKey, siteLabel, spelledDestination } from '../delivery/destination.js';
 import type { KeptPolicy } from '../mta-sts/policy.js';
 import { endOf } from '../mta-sts/sts-policies.js';
-import { Turn } from '../queue/turn.js';
+import { TimeSlice } from '../../../core/concurrency.js';
 import { isoTime, replyAnswer } from './entry-answer.js';
 import { group, type QueueSite, type SendingSite } from './queue-site.js';
 
@@ -309,7 +309,7 @@ interface Rows {
 async function rowsOf(all: readonly Row[], names: ReadonlySet<string>, sites: QueueSite['sites']): Promise<Rows> {
   const byName = new Map<string, Row>();
   const bySite = new Map<string, Row[]>();
-  const turn = new Turn();
+  const slice = new TimeSlice();
   for (const row of all) {
     if (names.has(row.destination)) byName.set(row.destination, row);
     const site = sites.peek(row.destination);
@@ -318,8 +318,8 @@ async function rowsOf(all: readonly Row[], names: ReadonlySet<string>, sites: Qu
       shared.push(row);
       bySite.set(site, shared);
     }
-    const rest = turn.step();
-    if (rest !== undefined) await rest;
+    const pause = slice.yieldIfDue();
+    if (pause !== undefined) await pause;
   }
   return { byName, bySite };
 }

@@ -10,7 +10,7 @@ import { attemptsOf } from './snapshot-writer.js';
 import type { Snapshots } from './snapshots.js';
 import { Tally } from './statistics.js';
 import { StoredAttempt } from './stored-envelope.js';
-import { Turn } from './turn.js';
+import { TimeSlice } from '../../../core/concurrency.js';
 
 const History = z.array(StoredAttempt);
 
@@ -64,12 +64,12 @@ export class EntryReader {
   /** Shows all entries that match, with turns for others in between. */
   async #each(filter: EntryFilter, visit: (entry: QueuedEntry) => void): Promise<void> {
     const test = testOf(filter, this.#clock.now());
-    const turn = new Turn();
+    const slice = new TimeSlice();
     for (const entries of this.#mapsOf(filter)) {
       for (const entry of entries.values()) {
         if (test(entry)) visit(entry);
-        const rest = turn.step();
-        if (rest !== undefined) await rest;
+        const pause = slice.yieldIfDue();
+        if (pause !== undefined) await pause;
       }
     }
   }
@@ -82,12 +82,12 @@ export class EntryReader {
 
   async statistics(now: number, quarantined: number): Promise<QueueStatistics> {
     const tally = new Tally(now);
-    const turn = new Turn();
+    const slice = new TimeSlice();
     for (const entries of [this.#ledger.open, this.#ledger.finished]) {
       for (const entry of entries.values()) {
         tally.add(entry);
-        const rest = turn.step();
-        if (rest !== undefined) await rest;
+        const pause = slice.yieldIfDue();
+        if (pause !== undefined) await pause;
       }
     }
     return { ...(await tally.result(quarantined)), damaged: this.#ledger.damagedCount };

@@ -11,7 +11,7 @@ import { isDamageHold } from './damage-holds.js';
 import { isWaiting, type QueuedEntry, type RecipientRecord } from './queued-entry.js';
 import { Schedule } from './schedule.js';
 import type { Snapshots } from './snapshots.js';
-import { Turn } from './turn.js';
+import { TimeSlice } from '../../../core/concurrency.js';
 import { acceptEntry, type StoredAcceptInput } from './stored-entry.js';
 import type { QueueOutcome } from '../../../core/contracts/queue-outcome.js';
 
@@ -57,11 +57,11 @@ export class Ledger {
   /** Takes what a start has read. */
   async fill(entries: Iterable<QueuedEntry>): Promise<void> {
     const now = this.#input.clock.now();
-    const turn = new Turn();
+    const slice = new TimeSlice();
     for (const entry of entries) {
       this.#file(entry);
       this.schedule.add(entry.recipients, now);
-      await turn.step();
+      await slice.yieldIfDue();
     }
   }
 
@@ -245,12 +245,12 @@ export class Ledger {
 
   /** Finished entries whose time is over, or that are too many, are forgotten; the journal need not know. */
   async forgetFinished(before: number, most: number): Promise<void> {
-    const turn = new Turn();
+    const slice = new TimeSlice();
     let tooMany = this.finished.size - most;
     for (const [uid, entry] of this.finished) {
       tooMany -= 1;
-      const rest = turn.step();
-      if (rest !== undefined) await rest;
+      const pause = slice.yieldIfDue();
+      if (pause !== undefined) await pause;
       if (!entry.isDone || this.#announces(entry)) continue;
       if (tooMany < 0 && (entry.finishedAt ?? 0) >= before) return;
       this.finished.delete(uid);

@@ -5,7 +5,7 @@ import { summaryOf } from './entry-list.js';
 import type { Ledger } from './ledger.js';
 import { type Mutated, mutateEntry } from './mutation.js';
 import { isOpen, type QueuedEntry } from './queued-entry.js';
-import { Turn } from './turn.js';
+import { TimeSlice } from '../../../core/concurrency.js';
 
 type Result = MutationResult['results'][number];
 
@@ -21,7 +21,7 @@ export async function mutateAll(
   now: number,
   chooses?: RecipientTest,
 ): Promise<MutationResult> {
-  const turn = new Turn();
+  const slice = new TimeSlice();
   const results: Result[] = [];
   const writes: Promise<void>[] = [];
   const reach = new Reach();
@@ -45,7 +45,7 @@ export async function mutateAll(
       }
     };
     writes.push(ledger.commit(changes()));
-    await turn.rest();
+    await slice.yieldIfDue();
   }
   for (const written of await Promise.allSettled(writes)) if (written.status === 'rejected') throw written.reason;
   return { requested: uids.length, changed, results, ...reach.counts };
@@ -75,7 +75,7 @@ export async function previewAll(
   now: number,
   chooses?: RecipientTest,
 ): Promise<MutationPreview> {
-  const turn = new Turn();
+  const slice = new TimeSlice();
   const reach = new Reach();
   const sample: MutationPreview['sample'][number][] = [];
   for (const uid of uids) {
@@ -86,8 +86,8 @@ export async function previewAll(
       if (mutated.recipients.length > 0 && sample.length < maxSample)
         sample.push({ entry: summaryOf(entry), addresses: mutated.recipients.map(({ address }) => address) });
     }
-    const rest = turn.step();
-    if (rest !== undefined) await rest;
+    const pause = slice.yieldIfDue();
+    if (pause !== undefined) await pause;
   }
   return { ...reach.counts, sample };
 }

@@ -14,7 +14,7 @@ import { decodeBodyEnvelope, envelopeLineOf } from './body-envelope.js';
 import type { Ledger } from './ledger.js';
 import { uidOfQuarantined, type Quarantine } from './quarantine.js';
 import type { StoredAcceptInput } from './stored-entry.js';
-import { Turn } from './turn.js';
+import { TimeSlice } from '../../../core/concurrency.js';
 import { readAt } from './whole-file.js';
 
 export interface RecoverInput {
@@ -41,7 +41,7 @@ export async function recover(input: RecoverInput, { names, dryRun = false }: Re
   const { quarantine, log } = input;
   const uids: string[] = [];
   const left: { name: string; reason: string }[] = [];
-  const turn = new Turn();
+  const slice = new TimeSlice();
   const all = await quarantine.names();
   for (const name of names ?? all) {
     const found = all.includes(name) ? await look(input, name) : 'There is no such file in quarantine.';
@@ -55,7 +55,7 @@ export async function recover(input: RecoverInput, { names, dryRun = false }: Re
         left.push({ name, reason: isProblem(error) ? error.message : 'It cannot be recovered now; the log says why.' });
       }
     }
-    await turn.step();
+    await slice.yieldIfDue();
   }
   if (!dryRun && uids.length > 0) log.info({ uids: uids.slice(0, 100) }, 'messages in quarantine are entries again');
   return { recovered: uids.length, uids, left };

@@ -2,7 +2,7 @@ import type { FileLayer } from '../../../core/disk/file-layer.js';
 import { z } from 'zod';
 import { decodeLine } from './snapshot-line.js';
 import { StoredEntry } from './stored-entry.js';
-import { Turn } from './turn.js';
+import { TimeSlice } from '../../../core/concurrency.js';
 
 const pieceBytes = 1024 * 1024;
 /** A longer line is none of ours. */
@@ -37,7 +37,7 @@ export interface ReadSnapshot {
 
 /** Shows every entry of a snapshot. A damaged line harms no other. A file of a later form is not read at all. */
 export async function readSnapshot(files: FileLayer, fd: number, visitor: SnapshotVisitor): Promise<ReadSnapshot> {
-  const turn = new Turn();
+  const slice = new TimeSlice();
   let frame: z.output<typeof Frame> | undefined;
   let entries = 0;
   let damaged = 0;
@@ -60,7 +60,7 @@ export async function readSnapshot(files: FileLayer, fd: number, visitor: Snapsh
       await visitor.damaged(line);
     }
     if (frame !== undefined && frame.form > snapshotForm) break;
-    await turn.step();
+    await slice.yieldIfDue();
   }
   const whole = frame !== undefined && damaged === 0 && ended === entries;
   return { form: frame?.form, upTo: frame?.upTo ?? 0, whole, bytes };

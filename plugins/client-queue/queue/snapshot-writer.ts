@@ -8,7 +8,7 @@ import { encodeLine } from './snapshot-line.js';
 import { snapshotForm } from './snapshot-reader.js';
 import { SnapshotFile } from './snapshot-file.js';
 import { storeEntry } from './stored-entry.js';
-import { Turn } from './turn.js';
+import { TimeSlice } from '../../../core/concurrency.js';
 
 const pieceBytes = 1024 * 1024;
 const unfinishedSuffix = '.tmp';
@@ -63,7 +63,7 @@ export async function writeSnapshot(input: SnapshotInput): Promise<WrittenSnapsh
 
 async function writeEntries({ files, entries, before, upTo }: SnapshotInput, fd: number) {
   const places: HistoryPlace[] = [];
-  const turn = new Turn();
+  const slice = new TimeSlice();
   let lines: Buffer[] = [];
   let gathered = 0;
   let bytes = 0;
@@ -87,7 +87,7 @@ async function writeEntries({ files, entries, before, upTo }: SnapshotInput, fd:
     const history = joinHistory(old, recent);
     const at = await add(storeEntry(entry), entry.envelope, history);
     places.push({ entry, at, bytes: Buffer.byteLength(history), recent });
-    await turn.step();
+    await slice.yieldIfDue();
   }
   await add({ form: snapshotForm, upTo, end: places.length }, '[]', '[]');
   await writeAll(files, fd, lines);

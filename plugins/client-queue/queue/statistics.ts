@@ -1,7 +1,7 @@
 import { entryStates, type EntryState, type RecordedReply } from '../../../core/contracts/queue-entry.js';
 import type { QueueStatistics } from '../../../core/contracts/queue-list.js';
 import { isOpen, type QueuedEntry, type RecipientRecord } from './queued-entry.js';
-import { Turn } from './turn.js';
+import { TimeSlice } from '../../../core/concurrency.js';
 
 /** As `qshape` has them. Minutes. */
 export const ageLimits: readonly number[] = [5, 10, 20, 40, 80, 160, 320, 640, 1280];
@@ -116,7 +116,7 @@ async function listOf<V, R>(
   rowOf: (name: string, count: V) => R,
   compare: (one: R, other: R) => number,
 ): Promise<R[]> {
-  const turn = new Turn();
+  const slice = new TimeSlice();
   let runs: R[][] = [];
   let rows: R[] = [];
   for (const [name, count] of counts) {
@@ -124,13 +124,13 @@ async function listOf<V, R>(
     if (rows.length < runLength) continue;
     runs.push(rows.sort(compare));
     rows = [];
-    await turn.rest();
+    await slice.yieldIfDue();
   }
   runs.push(rows.sort(compare));
   while (runs.length > 1) {
     const merged: R[][] = [];
     for (let at = 0; at < runs.length; at += 2) {
-      merged.push(await mergedOf(runs[at] ?? [], runs[at + 1] ?? [], compare, turn));
+      merged.push(await mergedOf(runs[at] ?? [], runs[at + 1] ?? [], compare, slice));
     }
     runs = merged;
   }
@@ -141,7 +141,7 @@ async function mergedOf<R>(
   left: readonly R[],
   right: readonly R[],
   compare: (one: R, other: R) => number,
-  turn: Turn,
+  slice: TimeSlice,
 ): Promise<R[]> {
   const rows: R[] = [];
   for (let l = 0, r = 0; l + r < left.length + right.length;) {
@@ -151,8 +151,8 @@ async function mergedOf<R>(
     if (takesLeft) l += 1;
     else r += 1;
     if (row !== undefined) rows.push(row);
-    const rest = turn.step();
-    if (rest !== undefined) await rest;
+    const pause = slice.yieldIfDue();
+    if (pause !== undefined) await pause;
   }
   return rows;
 }

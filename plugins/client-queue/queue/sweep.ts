@@ -6,7 +6,7 @@ import { envelopeLineOf, envelopeSuffix } from './body-envelope.js';
 import { bodySuffix, shards, type Bodies } from './bodies.js';
 import type { Quarantine } from './quarantine.js';
 import type { QueuedEntry } from './queued-entry.js';
-import { Turn } from './turn.js';
+import { TimeSlice } from '../../../core/concurrency.js';
 
 export interface SweepInput {
   readonly folder: string;
@@ -36,7 +36,7 @@ const damaged = 'The message is not of the size that its entry says.';
 
 /** Looks at every message once: what has no entry, and what an entry lacks. */
 export async function sweep(input: SweepInput, open: Iterable<QueuedEntry>): Promise<Swept> {
-  const turn = new Turn();
+  const slice = new TimeSlice();
   for (const shard of shards) {
     const folder = join(input.folder, shard);
     const names = await input.files.readdir(folder);
@@ -44,7 +44,7 @@ export async function sweep(input: SweepInput, open: Iterable<QueuedEntry>): Pro
     // An envelope goes with its message, if there is one.
     for (const name of [...names.filter((one) => !isEnvelope(one)), ...names.filter(isEnvelope)]) {
       await (isEnvelope(name) ? lookAtEnvelope(input, folder, name) : lookAt(input, folder, name));
-      await turn.step();
+      await slice.yieldIfDue();
     }
   }
   const complaints: { readonly entry: QueuedEntry; readonly complaint: 'missing' | 'damaged' }[] = [];
@@ -54,7 +54,7 @@ export async function sweep(input: SweepInput, open: Iterable<QueuedEntry>): Pro
       complaints.push({ entry, complaint });
       if (complaint === 'damaged') await input.quarantine.move(input.bodies.path(entry.uid), damaged);
     }
-    await turn.step();
+    await slice.yieldIfDue();
   }
   return { complaints };
 }

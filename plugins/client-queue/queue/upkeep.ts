@@ -19,7 +19,7 @@ import { loseLease } from './lost-lease.js';
 import { isWaiting, type QueuedEntry } from './queued-entry.js';
 import { suspectCrashes } from './suspects.js';
 import { sweep } from './sweep.js';
-import { Turn } from './turn.js';
+import { TimeSlice } from '../../../core/concurrency.js';
 
 /** Changes that are committed together. */
 const together = 250;
@@ -236,7 +236,7 @@ export class Upkeep {
   /** Changes open entries, as many together as is good for the others. */
   async #change(changesOf: (entry: QueuedEntry) => Iterable<Change>, isPatient = false): Promise<void> {
     const { ledger } = this.#input;
-    const turn = new Turn();
+    const slice = new TimeSlice();
     let some: QueuedEntry[] = [];
     const commit = async (): Promise<void> => {
       const entries = some;
@@ -251,8 +251,8 @@ export class Upkeep {
     for (const entry of ledger.open.values()) {
       if (!changesOf(entry)[Symbol.iterator]().next().done) some.push(entry);
       if (some.length >= together) await commit();
-      const rest = turn.step();
-      if (rest !== undefined) await rest;
+      const pause = slice.yieldIfDue();
+      if (pause !== undefined) await pause;
     }
     await commit();
   }

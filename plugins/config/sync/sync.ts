@@ -1,5 +1,5 @@
 import { dirname } from 'node:path';
-import { abortAfter } from '../../../core/host/abort-after.js';
+import { abortAfter } from '../../../core/concurrency.js';
 import type { Clock } from '../../../core/clock.js';
 import { LayerFolder } from '../../../core/config/layer-folder.js';
 import type { ConfigurationSource, SkippedFile } from '../../../core/contracts/configuration-source.js';

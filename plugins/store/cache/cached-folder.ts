@@ -7,7 +7,7 @@ import { readIndex, writeIndex } from './index-file.js';
 import { MessageHeads } from './message-head.js';
 import { logHeadBytes, SummaryLog } from './summary-log.js';
 import { readRecord, type SummaryRecord, writeRecord } from './summary-record.js';
-import { turns } from './turn.js';
+import { TimeSlice } from '../../../core/concurrency.js';
 
 /** Whose folders: everything lies below `root`, what is kept of it in `files`. */
 export interface CacheSite {
@@ -26,7 +26,7 @@ const wasteAllowed = 1000;
 export class CachedFolder {
   readonly #site: CacheSite;
   readonly #path: string;
-  readonly #turn = turns();
+  readonly #timeSlice = new TimeSlice();
   #names: FolderNames = nothingRead;
   #log: SummaryLog;
   /** Records that were found in a log, until their messages are. */
@@ -84,7 +84,7 @@ export class CachedFolder {
   async #read(now: number, force: boolean): Promise<FolderRows | undefined> {
     if (!this.#isLoaded) await this.#load();
     this.#isLoaded = true;
-    const ground = { root: this.#site.root, folder: this.#path, now, turn: this.#turn };
+    const ground = { root: this.#site.root, folder: this.#path, now, timeSlice: this.#timeSlice };
     const names = await readNames(this.#names, ground, force);
     if (names === undefined) return this.#forget();
     if (this.#found !== undefined) attach(names.rows, this.#found);
@@ -182,7 +182,7 @@ export class CachedFolder {
     if (log === undefined) return;
     this.#log = log;
     const [from, records] = isWhole ? [stored.log.end, stored.log.records] : [logHeadBytes, 0];
-    this.#found = await log.adopt(from, records, this.#turn);
+    this.#found = await log.adopt(from, records, this.#timeSlice);
   }
 
   /** A new file, without the records of messages that are gone. To be called while nobody looks for anything. */

@@ -5,7 +5,7 @@ import { entryAt, type FolderRows, hasBit, idAt, rowBits, rowsOf } from './folde
 import type * as task from './folder-task.js';
 import { filterRows, wordsOf } from './row-filter.js';
 import { type Found, searchRows } from './row-search.js';
-import { turns } from './turn.js';
+import { TimeSlice } from '../../../core/concurrency.js';
 
 /** Ids that are handed over in one piece. */
 const idsInPiece = 10_000;
@@ -14,7 +14,7 @@ const idsInPiece = 10_000;
 export class FolderDesk {
   readonly #folder: CachedFolder;
   readonly #now: number;
-  readonly #turn = turns();
+  readonly #timeSlice = new TimeSlice();
 
   constructor(folder: CachedFolder, now: number) {
     this.#folder = folder;
@@ -48,7 +48,7 @@ export class FolderDesk {
       const piece = found.rows.subarray(start, start + idsInPiece);
       for (const row of piece) unread += hasBit(rows, row, rowBits.seen) ? 0 : 1;
       ids.push(new TextEncoder().encode([...piece].map((row) => `${idAt(rows, row)}/`).join('')));
-      await this.#turn();
+      await this.#timeSlice.yieldIfDue();
     }
     return { ids, unread, count: found.rows.length, searchedAll: found.searchedAll };
   }
@@ -66,7 +66,7 @@ export class FolderDesk {
     const found: number[] = [];
     for (let row = 0; row < rows.count; row++) {
       if (containing === '' || idAt(rows, row).includes(containing)) found.push(row);
-      await this.#turn();
+      await this.#timeSlice.yieldIfDue();
     }
     return found.map((row) => entryAt(rows, row));
   }
@@ -89,7 +89,7 @@ export class FolderDesk {
     const fitting = filterRows(rows, filter);
     const words = wordsOf(filter.q);
     if (words.length === 0) return { rows: fitting, searchedAll: true };
-    const ground = { turn: this.#turn, until: performance.now() + patienceMs };
+    const ground = { timeSlice: this.#timeSlice, until: performance.now() + patienceMs };
     return searchRows(this.#folder, rows, fitting, words, ground);
   }
 
@@ -101,7 +101,7 @@ export class FolderDesk {
       for (const row of wanted) {
         const record = this.#folder.summary(rows, row, heads);
         found.push(record === undefined ? idAt(rows, row) : { ...record, entry: entryAt(rows, row) });
-        await this.#turn();
+        await this.#timeSlice.yieldIfDue();
       }
     } finally {
       heads.close();

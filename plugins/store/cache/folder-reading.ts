@@ -5,6 +5,7 @@ import { type FolderRows, silentRow } from './folder-rows.js';
 import { readMessageName } from '../maildir/message-name.js';
 import { type FileFacts, RowBuilder } from './row-builder.js';
 import { isSame, mergeRows, noRows, type Reread, widened } from './row-merge.js';
+import type { TimeSlice } from '../../../core/concurrency.js';
 
 /** What is known of a folder's names, and which states of its two directories that is the whole of. */
 export interface FolderNames {
@@ -22,8 +23,7 @@ export interface ReadingGround {
   readonly folder: string;
   /** Milliseconds since 1970, not later than now. */
   readonly now: number;
-  /** Lets others have a turn. */
-  readonly turn: () => Promise<void>;
+  readonly timeSlice: TimeSlice;
 }
 
 /** A file that is renamed while its directory is read can be missed: so often it is read until nothing changes meanwhile. */
@@ -58,7 +58,7 @@ export async function readNames(
     // What was seen by one of the last two looks: rather a message too many than one too few.
     if (look === looks) return { rows: mergeRows(rows, last.rows, neither), stamps: nothingRead.stamps };
     before = found;
-    await ground.turn();
+    await ground.timeSlice.yieldIfDue();
   }
 }
 
@@ -113,7 +113,7 @@ async function readDirectories(
     try {
       for (const names of directory.files()) {
         builder.add(names, name === 'cur');
-        await ground.turn();
+        await ground.timeSlice.yieldIfDue();
       }
     } finally {
       directory.close();

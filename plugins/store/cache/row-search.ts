@@ -2,6 +2,7 @@ import type { CachedFolder } from './cached-folder.js';
 import type { FolderRows } from './folder-rows.js';
 import { logHeadBytes, type SummaryLog } from './summary-log.js';
 import { recordLength, searchText, textOfRecord } from './summary-record.js';
+import type { TimeSlice } from '../../../core/concurrency.js';
 
 export interface Found {
   readonly rows: Uint32Array;
@@ -10,7 +11,7 @@ export interface Found {
 }
 
 export interface SearchGround {
-  readonly turn: () => Promise<void>;
+  readonly timeSlice: TimeSlice;
   /** As `performance.now()` has it. */
   readonly until: number;
 }
@@ -52,7 +53,7 @@ async function readMissing(
   rows: FolderRows,
   candidates: Uint32Array,
   words: readonly string[],
-  { turn, until }: SearchGround,
+  { timeSlice, until }: SearchGround,
 ): Promise<Read> {
   const matched = new Set<number>();
   const heads = folder.heads();
@@ -62,7 +63,7 @@ async function readMissing(
       if (performance.now() > until) return { looked: index, matched };
       const read = folder.readMessage(rows, row, heads);
       if (read !== undefined && rows.summary[row] === 0 && hasAll(searchText(read.summary), words)) matched.add(row);
-      await turn();
+      await timeSlice.yieldIfDue();
     }
     return { looked: candidates.length, matched };
   } finally {
@@ -78,12 +79,12 @@ function hasAll(text: string, words: readonly string[]): boolean {
 async function matchingOffsets(
   log: SummaryLog,
   words: readonly string[],
-  { turn }: SearchGround,
+  { timeSlice }: SearchGround,
 ): Promise<ReadonlySet<number> | undefined> {
   const found = new Set<number>();
   const bytes = words.map((word) => Buffer.from(word, 'utf8')).toSorted((a, b) => b.length - a.length);
   const show = (slice: Buffer, offset: number): void => matchSlice(slice, offset, bytes, found);
-  return (await log.scan(logHeadBytes, show, turn)) ? found : undefined;
+  return (await log.scan(logHeadBytes, show, timeSlice)) ? found : undefined;
 }
 
 /** Looks for the longest word in the whole slice, and only where it stands for the others. */

@@ -1,6 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { closeSync, fstatSync, ftruncateSync, openSync, readSync, renameSync, statSync, writeSync } from 'node:fs';
 import { idOfRecord, isIntact, maxRecordBytes, recordLength } from './summary-record.js';
+import type { TimeSlice } from '../../../core/concurrency.js';
 
 /** In front of the records: eight letters, eight bytes that stand for the folder, and a mark of its own for each life of a log. */
 const magic = Buffer.from('PSTNSUM1');
@@ -138,7 +139,7 @@ export class SummaryLog {
    * something that is none, which is where it stopped.
    * @param turn is awaited between slices
    */
-  async scan(from: number, show: (slice: Buffer, offset: number) => void, turn: () => Promise<void>): Promise<boolean> {
+  async scan(from: number, show: (slice: Buffer, offset: number) => void, timeSlice: TimeSlice): Promise<boolean> {
     const end = this.end;
     let at = from;
     while (at < end) {
@@ -147,7 +148,7 @@ export class SummaryLog {
       if (length === 0) return false;
       show(bytes.subarray(0, length), at);
       at += length;
-      await turn();
+      await timeSlice.yieldIfDue();
     }
     return true;
   }
@@ -156,7 +157,7 @@ export class SummaryLog {
    * For a log that was opened. Answers the offsets of the records behind those that are known already, by their ids; what comes
    * behind something that is no record is cut off.
    */
-  async adopt(from: number, records: number, turn: () => Promise<void>): Promise<ReadonlyMap<string, number>> {
+  async adopt(from: number, records: number, timeSlice: TimeSlice): Promise<ReadonlyMap<string, number>> {
     const found = new Map<string, number>();
     let end = from;
     const take = (slice: Buffer, offset: number): void => {
@@ -165,7 +166,7 @@ export class SummaryLog {
       }
       end = offset + slice.length;
     };
-    if (!(await this.scan(from, take, turn)) && this.#fd !== undefined) {
+    if (!(await this.scan(from, take, timeSlice)) && this.#fd !== undefined) {
       ftruncateSync(this.#fd, end);
       this.#written = end;
     }

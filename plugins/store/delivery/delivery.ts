@@ -1,7 +1,7 @@
 import type { Clock } from '../../../core/clock.js';
 import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../../core/contracts/delivery-target.js';
 import { asStorageProblem, isMissing, isTaken } from '../../../core/disk/fault.js';
-import { jointly } from '../../../core/spool/joint.js';
+import { allSettledOrThrow } from '../../../core/concurrency.js';
 import type { Placement, SpooledMessage } from '../../../core/spool/spool.js';
 import type { WriteHealth } from '../../../core/spool/write-health.js';
 import type { Log } from '../../../core/log/log.js';
@@ -70,7 +70,7 @@ class MaildirDelivery implements Delivery {
     this.#message = message;
     const prepared = [...this.#places.values()].map((place) => place.prepare(message.size));
     try {
-      await jointly([message.sync(), ...prepared]);
+      await allSettledOrThrow([message.sync(), ...prepared]);
     } catch (error) {
       throw this.#fault(error);
     }
@@ -134,7 +134,7 @@ class MaildirDelivery implements Delivery {
         return await this.#unlessAborted();
       } catch (error) {
         if (attempt === tries || !(isTaken(error) || isMissing(error))) throw error;
-        await jointly(this.#open.map((place) => place.find()));
+        await allSettledOrThrow(this.#open.map((place) => place.find()));
       }
     }
   }

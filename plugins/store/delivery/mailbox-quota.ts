@@ -11,7 +11,7 @@ import { uniqueId } from '../../../core/disk/id.js';
 import type { Log } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';
 import { HeldRoom } from '../maildir/held-room.js';
-import { Turns } from '../maildir/turns.js';
+import { KeyedMutex } from '../../../core/concurrency.js';
 
 /** What a mailbox holds, in all its folders. */
 export interface MailboxUsage {
@@ -59,7 +59,7 @@ export class MailboxQuotas {
   readonly #ground: QuotaGround;
   readonly #counting = new Map<string, Promise<MailboxUsage>>();
   readonly #held: HeldRoom;
-  readonly #turns = new Turns();
+  readonly #turns = new KeyedMutex();
   readonly #absent = new LRUCache<string, true>({ ...roomFor(10_000), ttl: absentMs });
 
   constructor(ground: QuotaGround) {
@@ -94,11 +94,11 @@ export class MailboxQuotas {
   /** What is noted and what is held are looked at and changed together, so that nothing counts twice or not at all. */
   #reserve(mailbox: MailboxName, bytes: number, limit: number | Promise<number | null>): Promise<Room> {
     const path = this.#fileOf(mailbox);
-    return this.#turns.take(path, async () => {
+    return this.#turns.run(path, async () => {
       if (bytes > 0) await this.#admit(mailbox, bytes, limit);
       const giveBack = this.#held.hold(path, Math.max(0, bytes));
       const taken = (size: number, count: number): Promise<void> =>
-        this.#turns.take(path, async () => {
+        this.#turns.run(path, async () => {
           await this.changed(mailbox, size, count);
           giveBack();
         });

@@ -15,7 +15,7 @@ import { isProblem, problem } from '../../../core/problem.js';
 import { HeaderFilter } from '../../../core/spool/header-filter.js';
 import { lockKey } from '../maildir/mailbox-folder.js';
 import { isDomain, localOfFolder } from '../maildir/mailbox-name.js';
-import { Turns } from '../maildir/turns.js';
+import { KeyedMutex } from '../../../core/concurrency.js';
 import type { StoreReader } from '../messages/store-reader.js';
 import { writeCorrespondent } from '../mime/compose.js';
 import { type DraftFields, holdsFields, newMessageId, ownerOf, readRange, sendable } from './draft-composition.js';
@@ -60,7 +60,7 @@ const transactionOf = ({ draftId, revision }: DraftMark): string => `${draftId}-
 export class DraftSending {
   readonly #input: DraftSendingInput;
   /** A second click comes with the version that the first one is about to replace: it waits, and finds that the draft was sent. */
-  readonly #turns = new Turns();
+  readonly #turns = new KeyedMutex();
 
   constructor(input: DraftSendingInput) {
     this.#input = input;
@@ -68,7 +68,7 @@ export class DraftSending {
 
   /** @throws Problem `not-found`, `invalid` for the recipients, `precondition-failed` */
   send(mailbox: MailboxName, draftId: string, along: AlongWith, remoteAddress: string): Promise<SentDraft> {
-    return this.#turns.take(`${lockKey(mailbox)}/${draftId}`, () =>
+    return this.#turns.run(`${lockKey(mailbox)}/${draftId}`, () =>
       this.#saveAndSend(mailbox, draftId, along, remoteAddress),
     );
   }

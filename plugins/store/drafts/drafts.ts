@@ -9,7 +9,7 @@ import { isProblem, problem } from '../../../core/problem.js';
 import { folderOfLocal } from '../maildir/mailbox-name.js';
 import type { UniqueNames } from '../maildir/maildir-name.js';
 import { compareNewestFirst, type OrderKey } from '../maildir/message-entry.js';
-import { Turns } from '../maildir/turns.js';
+import { KeyedMutex } from '../../../core/concurrency.js';
 import type { MessageSummary } from '../messages/message-summary.js';
 import type { StoreReader } from '../messages/store-reader.js';
 import { type AttachmentLabel, encodeAttachment } from '../mime/compose.js';
@@ -40,7 +40,7 @@ interface DraftsInput {
   readonly reader: StoreReader;
   readonly shelf: DraftShelf;
   readonly files: DraftFiles;
-  readonly turns: Turns;
+  readonly turns: KeyedMutex;
   readonly now: () => Date;
 }
 
@@ -209,7 +209,7 @@ export class Drafts {
   }
 
   #alone<T>(mailbox: MailboxName, draftId: string, task: () => Promise<T>): Promise<T> {
-    return this.#input.turns.take(`${mailbox.domain}/${folderOfLocal(mailbox.user)}/${draftId}`, task);
+    return this.#input.turns.run(`${mailbox.domain}/${folderOfLocal(mailbox.user)}/${draftId}`, task);
   }
 
   /** To somebody who changes nothing. */
@@ -354,7 +354,7 @@ export async function openDraftDesk(input: DraftDeskInput): Promise<DraftDesk> {
   const prepared = new DraftFiles({ folder, files, sync, messageBytes });
   const shelf = new DraftShelf({ folders: reader.mailboxFolders, provide, quotas, names, files, sync, prepared, log });
   const now = (): Date => new Date(clock.now());
-  const drafts = new Drafts({ reader, shelf, files: prepared, turns: new Turns(), now });
+  const drafts = new Drafts({ reader, shelf, files: prepared, turns: new KeyedMutex(), now });
   const notes = new SentNotes({ folder, files, log });
   const sending = new DraftSending({ reader, drafts, shelf, files: prepared, notes, submission, now, log });
   await prepared.sweep(await sending.resume());

@@ -5,12 +5,10 @@ import { isMissing } from '../../../core/disk/fault.js';
 import { type FileLayer, writeAll } from '../../../core/disk/file-layer.js';
 import type { FolderSync } from '../../../core/disk/folder.js';
 import { problem, type Problem } from '../../../core/problem.js';
-import { jointly } from '../../../core/spool/joint.js';
+import { allSettledOrThrow, type KeyedMutex, mapBounded } from '../../../core/concurrency.js';
 import type { MailboxQuotas, MailboxUsage } from '../delivery/mailbox-quota.js';
-import { mapBounded } from '../maildir/concurrency.js';
 import { linkOrCopy } from '../maildir/linked-message.js';
 import { lockKey, type MailboxFolder, type MailboxFolders } from '../maildir/mailbox-folder.js';
-import type { MailboxLocks } from '../maildir/mailbox-locks.js';
 import type { UniqueNames } from '../maildir/maildir-name.js';
 import { maildirParts } from '../maildir/maildir.js';
 import { repeatedly } from '../messages/message-change.js';
@@ -23,7 +21,7 @@ export interface EditorGround {
   readonly folders: MailboxFolders;
   readonly files: FileLayer;
   readonly sync: FolderSync;
-  readonly locks: MailboxLocks;
+  readonly locks: KeyedMutex;
   readonly intents: FolderIntents;
   readonly names: UniqueNames;
   readonly quotas: MailboxQuotas;
@@ -168,7 +166,7 @@ export class FolderEditor {
     const { locks, folders, intents } = this.#ground;
     const root = await folders.mailbox(mailbox);
     const key = lockKey(mailbox);
-    return locks.alone(key, async () => {
+    return locks.run(key, async () => {
       const unfinished = this.#unfinished.get(key);
       if (unfinished !== undefined) await intents.carryOut(unfinished);
       this.#unfinished.delete(key);
@@ -204,7 +202,7 @@ export class FolderEditor {
       await this.#linkMessages(from, path);
       await this.#copyKeywords(from, path);
     }
-    await jointly([path, join(path, 'new'), join(path, 'cur')].map((folder) => sync.sync(folder)));
+    await allSettledOrThrow([path, join(path, 'new'), join(path, 'cur')].map((folder) => sync.sync(folder)));
   }
 
   async #linkMessages(from: MailboxFolder, path: string): Promise<void> {

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { isMissing } from '../../../core/disk/fault.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
-import { mapBounded } from '../maildir/concurrency.js';
+import { mapBounded } from '../../../core/concurrency.js';
 
 const unlinksAtOnce = 16;
 

@@ -1,7 +1,7 @@
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import { isProblem } from '../../../core/problem.js';
 import type { FolderTotals } from '../cache/folder-task.js';
-import { mapBounded } from '../maildir/concurrency.js';
+import { mapBounded } from '../../../core/concurrency.js';
 import { inbox, parentOf, type SpecialUse, specialUseOf } from './folder-name.js';
 import type { MailboxFolder, MailboxFolders } from '../maildir/mailbox-folder.js';
 

@@ -3,7 +3,7 @@ import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/en
 import { addressesIn, type DisplayAddress } from '../../../core/mime/address-list.js';
 import { mailDate, scanHeader } from '../../../core/mime/header.js';
 import { isProblem, problem } from '../../../core/problem.js';
-import { turns } from '../cache/turn.js';
+import { TimeSlice } from '../../../core/concurrency.js';
 import { type DraftFields, ownerOf, partsOfMessage, type PartSource, readRange } from '../drafts/draft-composition.js';
 import type { DraftContent } from '../drafts/draft-content.js';
 import type { Draft } from '../drafts/draft.js';
@@ -151,10 +151,10 @@ const keyOf = ({ address }: Correspondent): string => address.address.toLowerCas
 
 /** Everybody once, without what is no address: nobody could write to it. In slices: there may be thousands. */
 async function unique(people: readonly DisplayAddress[]): Promise<readonly Correspondent[]> {
-  const turn = turns();
+  const slice = new TimeSlice();
   const found = new Map<string, Correspondent>();
   for (const [index, { name, address }] of people.entries()) {
-    if (index % turnEvery === 0) await turn();
+    if (index % turnEvery === 0) await slice.yieldIfDue();
     try {
       const person = correspondent(name, address);
       if (!found.has(keyOf(person))) found.set(keyOf(person), person);

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { ForeignEntries } from '../../../core/disk/foreign-entries.js';
 import { foreignInFolders } from '../../../core/disk/foreign-folder.js';
 import type { PluginContext } from '../../../core/plugin.js';
-import { mapBounded } from './concurrency.js';
+import { mapBounded } from '../../../core/concurrency.js';
 import { isOwnIntent } from '../folders/folder-intent.js';
 import { isDomain, localOfFolder } from './mailbox-name.js';
 import { isRemovedMailbox, removedFolder } from './mailbox-removal.js';

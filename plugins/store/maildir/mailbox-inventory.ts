@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { unlessMissing } from '../../../core/disk/fault.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import { holds } from '../../../core/spool/restoration.js';
-import { mapBounded } from './concurrency.js';
+import { mapBounded } from '../../../core/concurrency.js';
 import { readMessageName } from './message-name.js';
 
 /** With the trace fields of what we received, which are never alike. */

@@ -1,5 +1,5 @@
 import { problem } from '../../../core/problem.js';
-import { mapBounded } from './concurrency.js';
+import { mapBounded } from '../../../core/concurrency.js';
 import type { OrderKey } from './message-entry.js';
 import { type Page, pageOf, type PageRequest } from '../page.js';
 import type { StoreReader } from '../messages/store-reader.js';

@@ -9,7 +9,7 @@ import type { OwnEntry } from '../../../core/disk/foreign-folder.js';
 import type { Log } from '../../../core/log/log.js';
 import { lockKey, type MailboxFolders } from './mailbox-folder.js';
 import { removeFolder } from '../folders/folder-removal.js';
-import type { MailboxLocks } from './mailbox-locks.js';
+import type { KeyedMutex } from '../../../core/concurrency.js';
 
 /** Below the folder of the mailboxes: those that were removed, until all their files are gone. */
 export const removedFolder = '.removed';
@@ -21,7 +21,7 @@ export interface MailboxRemovalContext {
   readonly folders: MailboxFolders;
   readonly files: FileLayer;
   readonly sync: FolderSync;
-  readonly locks: MailboxLocks;
+  readonly locks: KeyedMutex;
   readonly log: Log;
 }
 
@@ -45,7 +45,7 @@ export class MailboxRemoval {
   async remove(mailbox: MailboxName, condition: () => Promise<void>): Promise<void> {
     const { folders, files, sync, locks } = this.#context;
     const aside = join(this.#folder, uniqueId());
-    await locks.alone(lockKey(mailbox), async () => {
+    await locks.run(lockKey(mailbox), async () => {
       const path = await folders.mailbox(mailbox);
       await condition();
       await makeFolder(this.#folder, files, sync);

@@ -5,7 +5,7 @@ import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import { isMissing, isTaken } from '../../../core/disk/fault.js';
 import { nodeFiles, type FileLayer } from '../../../core/disk/file-layer.js';
 import { folderSyncOf, type FolderSync } from '../../../core/disk/folder.js';
-import { jointly } from '../../../core/spool/joint.js';
+import { allSettledOrThrow } from '../../../core/concurrency.js';
 import { problem } from '../../../core/problem.js';
 import { mailboxFolder } from './mailbox-name.js';
 
@@ -41,7 +41,7 @@ export class MaildirTree {
     if (way !== undefined && (await this.#look(folder, way))) return folder;
     const domain = join(this.root, name.domain);
     for (const path of [domain, folder, ...maildirParts.map((part) => join(folder, part))]) await this.#make(path);
-    await jointly([this.root, domain, folder].map((path) => this.#folders.sync(path)));
+    await allSettledOrThrow([this.root, domain, folder].map((path) => this.#folders.sync(path)));
     this.#durable.set(folder, [domain, folder, join(folder, 'new')]);
     return folder;
   }

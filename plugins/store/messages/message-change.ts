@@ -1,6 +1,6 @@
-import { setImmediate as turn, setTimeout as wait } from 'node:timers/promises';
+import { setTimeout as wait } from 'node:timers/promises';
 import { isMissing } from '../../../core/disk/fault.js';
-import { mapBounded } from '../maildir/concurrency.js';
+import { mapBounded, TimeSlice } from '../../../core/concurrency.js';
 import type { MailboxFolder, MailboxFolders } from '../maildir/mailbox-folder.js';
 import type { MessageEntry } from '../maildir/message-entry.js';
 
@@ -58,12 +58,13 @@ export async function repeatedly(
   return { done, notFound: left };
 }
 
-/** In their order; others have a turn in between, for there may be very many. */
+/** In their order. */
 async function eachOnce(ids: readonly string[]): Promise<readonly string[]> {
+  const slice = new TimeSlice();
   const seen = new Set<string>();
   const unique: string[] = [];
   for (const [index, id] of ids.entries()) {
-    if (index % locatedAtOnce === 0) await turn();
+    if (index % locatedAtOnce === 0) await slice.yieldIfDue();
     if (!seen.has(id)) unique.push(id);
     seen.add(id);
   }

@@ -8,7 +8,7 @@ import { type FolderSync, folderSyncOf } from '../../../core/disk/folder.js';
 import type { Log } from '../../../core/log/log.js';
 import { LineEndings } from '../../../core/mime/line-endings.js';
 import { problem } from '../../../core/problem.js';
-import { jointly } from '../../../core/spool/joint.js';
+import { allSettledOrThrow, KeyedMutex } from '../../../core/concurrency.js';
 import { MailboxQuotas } from '../delivery/mailbox-quota.js';
 import { usageOf } from '../delivery/mailbox-usage.js';
 import { type EditorGround, FolderEditor } from '../folders/folder-editor.js';
@@ -16,7 +16,6 @@ import { FolderIntents } from '../folders/folder-intent.js';
 import { MovedKeywords } from '../folders/folder-keywords.js';
 import { type FolderName, parseFolderName, specialUseOf } from '../folders/folder-name.js';
 import { lockKey, type MailboxFolder } from '../maildir/mailbox-folder.js';
-import { MailboxLocks } from '../maildir/mailbox-locks.js';
 import { mailboxFolder } from '../maildir/mailbox-name.js';
 import { MailboxRemoval } from '../maildir/mailbox-removal.js';
 import type { UniqueNames } from '../maildir/maildir-name.js';
@@ -174,7 +173,7 @@ class MessageEditor {
 
   #together<T>(mailbox: MailboxName, name: FolderName, task: (folder: MailboxFolder) => Promise<T>): Promise<T> {
     const { locks, folders } = this.#ground;
-    return locks.together(lockKey(mailbox), async () => task(await folders.find(mailbox, name)));
+    return locks.runShared(lockKey(mailbox), async () => task(await folders.find(mailbox, name)));
   }
 
   /** Other programs leave out what a folder does not need yet. */
@@ -194,7 +193,7 @@ class MessageEditor {
 
   async #sync(paths: readonly string[]): Promise<void> {
     const parts = paths.flatMap((path) => [join(path, 'cur'), join(path, 'new')]);
-    await jointly(parts.map((part) => this.#ground.sync.sync(part)));
+    await allSettledOrThrow(parts.map((part) => this.#ground.sync.sync(part)));
   }
 }
 
@@ -321,7 +320,7 @@ export async function openStoreEditor(input: StoreEditorInput): Promise<StoreEdi
     pathOf: (mailbox) => mailboxFolder(root, mailbox),
     count: (mailbox) => usageOf(reader, mailbox),
   });
-  const locks = new MailboxLocks();
+  const locks = new KeyedMutex();
   const ground = { folders: reader.mailboxFolders, files, sync, locks, intents, names, quotas, clock };
   const folders = new FolderEditor(ground);
   const mailboxes = new MailboxRemoval({ ...ground, root, log });

@@ -8,7 +8,7 @@ import { type HeaderBlock, scanHeader } from '../../../core/mime/header.js';
 import { problem } from '../../../core/problem.js';
 import type { FolderTask } from '../cache/folder-task.js';
 import { FolderThread } from '../cache/folder-thread.js';
-import { turns } from '../cache/turn.js';
+import { TimeSlice } from '../../../core/concurrency.js';
 import type { DraftContent } from '../drafts/draft-content.js';
 import { FolderMessages, type ListingRequest, type Matching, type MessageFilter } from '../folders/folder-messages.js';
 import type { FolderName } from '../folders/folder-name.js';
@@ -314,11 +314,11 @@ async function readHeader(file: MessageFile): Promise<HeaderBlock> {
 
 /** In slices: there may be thousands. */
 async function addresses(header: HeaderBlock, key: string): Promise<readonly DisplayAddress[]> {
-  const turn = turns();
+  const slice = new TimeSlice();
   const found: DisplayAddress[] = [];
   for (const address of addressesIn(header.all(key).slice(0, 20))) {
     found.push(address);
-    if (found.length % turnEvery === 0) await turn();
+    if (found.length % turnEvery === 0) await slice.yieldIfDue();
   }
   return found;
 }

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { pino } from 'pino';
 import { FileWatch } from '../../../plugins/config/file-watch.js';
-import { watchedCode, siteEntry } from '../../../core/host/site-files.js';
-import { within } from '../../../core/host/time-limit.js';
+import { withTimeout } from '../../../core/concurrency.js';
+import { siteEntry, watchedCode } from '../../../core/host/site-files.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 /** Watches `postern.json5`, and the plugin `code/site` elsewhere; `noticed` waits for what the change brings. */
@@ -37,7 +37,7 @@ async function watched(t: TestContext) {
     const before = changes;
     const seen = new Promise<void>((resolve) => (wake = resolve));
     await change();
-    await within(5000, seen, 'nobody noticed');
+    await withTimeout(5000, seen, 'nobody noticed');
     assert.ok(changes > before);
     // What follows is another change.
     await new Promise((resolve) => setTimeout(resolve, 100));

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { TimeSlice } from '../../../../core/concurrency.js';
 import { systemClock } from '../../../../core/clock.js';
 import { type FolderNames, nothingRead, readNames } from '../../../../plugins/store/cache/folder-reading.js';
 import { entryAt } from '../../../../plugins/store/cache/folder-rows.js';
@@ -14,16 +15,16 @@ async function open(test: Ending) {
   const root = await temporaryFolder(test);
   const folder = join(root, 'box');
   for (const part of ['new', 'cur', 'tmp']) mkdirSync(join(folder, part), { recursive: true });
-  let turn = (): void => undefined;
+  const timeSlice = new TimeSlice();
   let names: FolderNames = nothingRead;
   return {
     folder,
     cur: (n: number, flags = '') => join(folder, 'cur', name(n, flags)),
     /** What happens whenever a reading lets others have a turn. */
-    meanwhile: (act: () => void) => void (turn = act),
+    meanwhile: (act: () => void) => void (timeSlice.yieldIfDue = () => Promise.resolve(act())),
     async files(): Promise<readonly string[] | undefined> {
       const now = systemClock.now();
-      const read = await readNames(names, { root, folder, now, turn: () => Promise.resolve(turn()) }, false);
+      const read = await readNames(names, { root, folder, now, timeSlice }, false);
       names = read ?? nothingRead;
       return read && Array.from({ length: read.rows.count }, (_, row) => entryAt(read.rows, row).file);
     },

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { readFile, stat, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { TimeSlice } from '../../../../core/concurrency.js';
 import type { Summary } from '../../../../plugins/store/mime/summary.js';
 import { logHeadBytes, SummaryLog } from '../../../../plugins/store/cache/summary-log.js';
 import { idOfRecord, readRecord, recordLength, writeRecord } from '../../../../plugins/store/cache/summary-record.js';
@@ -16,7 +17,7 @@ const summary: Summary = {
   hasAttachments: false,
   snippet: 'Hello',
 };
-const noTurn = () => Promise.resolve();
+const timeSlice = new TimeSlice();
 
 function record(id: string, subject = summary.subject): Buffer {
   return writeRecord(id, { summary: { ...summary, subject }, size: 12 }) ?? Buffer.alloc(0);
@@ -31,7 +32,7 @@ async function idsIn(log: SummaryLog): Promise<readonly string[]> {
         ids.push(idOfRecord(slice.subarray(at)));
       }
     },
-    noTurn,
+    timeSlice,
   );
   return isWhole ? ids : [...ids, 'and then something else'];
 }
@@ -78,7 +79,7 @@ test('a log that is found is gone on with behind its last whole record', async (
     await truncate(path, end - lost);
     const found = SummaryLog.open({ path, folder: 'a' });
     assert.ok(found !== undefined);
-    assert.deepEqual([...(await found.adopt(logHeadBytes, 0, noTurn)).keys()], ['1', '2']);
+    assert.deepEqual([...(await found.adopt(logHeadBytes, 0, timeSlice)).keys()], ['1', '2']);
     found.append(record('3'));
     found.flush();
     assert.deepEqual([await idsIn(found), found.records, found.end], [['1', '2', '3'], 3, end]);
