@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { basename, dirname, join } from 'node:path';
-import { nodeFiles, writeAll, type FileLayer } from './file-layer.js';
+import { type FileLayer, nodeFiles, writeAll } from './file-layer.js';
 import { folderSyncOf } from './folder.js';
 import { uniqueId } from './id.js';
 

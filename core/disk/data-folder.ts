@@ -1,14 +1,15 @@
 import { existsSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { ownerOf } from '../cli/owner-call.js';
+import { z } from 'zod';
 import type { OwnerCall } from '../cli/command.js';
-import { checkFormat, noteFormat } from './data-format.js';
-import { makeFolder } from './folder.js';
-import { isUnwritable } from './fault.js';
-import { lockFolder, lockFolderSoon, type FolderLock } from './lock.js';
-import { refuseFile } from './refuse-file.js';
+import { ownerOf } from '../cli/owner-call.js';
+import { version } from '../host/installation.js';
 import { isStartError, startError } from '../problem.js';
+import { openDocument } from './document.js';
+import { isUnwritable } from './fault.js';
+import { makeFolder, refuseFile } from './folder.js';
+import { type FolderLock, lockFolder, lockFolderSoon } from './lock.js';
 
 /** Rights in a file mode that nobody but the owner should have. */
 export const othersMay = 0o077;
@@ -74,4 +75,33 @@ async function inFolder<T>(data: string, open: () => Promise<T>): Promise<T> {
     }
     throw startError(`The data folder ${data} cannot be made or written (${code}): choose another with --data.`, cause);
   }
+}
+
+/** Raised when what is on the disk changes so that an older version could not go on with it; see docs/upgrading.md. */
+export const dataFormat = 1;
+
+/** `format.json`: what the folder is like, and which version was there last. */
+const Format = z.object({ format: z.int().min(1), version: z.string().min(1) });
+
+/** Opens what a folder says of itself; one that says nothing is new, or older than the file. */
+async function openFormat(data: string) {
+  const file = join(data, 'format.json');
+  const written = await openDocument({ file, schema: Format, initial: { format: dataFormat, version: '' } });
+  const found = written.data;
+  if (found.format <= dataFormat) return written;
+  throw startError(
+    `The data folder ${data} was last used by Postern ${found.version}, in format ${found.format}; this is ${version}, which knows formats up to ${dataFormat}. Start that version or a newer one, or restore the copy from before the upgrade.`,
+  );
+}
+
+/** Throws a start error when a newer version has written what this one does not know. */
+export async function checkFormat(data: string): Promise<void> {
+  await openFormat(data);
+}
+
+/** For the owner of the folder: notes that this version was here. */
+async function noteFormat(data: string): Promise<void> {
+  const written = await openFormat(data);
+  if (written.data.format === dataFormat && written.data.version === version) return;
+  await written.update(() => ({ format: dataFormat, version }));
 }

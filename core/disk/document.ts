@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { startError } from '../problem.js';
 import { writeFileAtomic, type AtomicOptions } from './atomic.js';
 import { asStorageProblem, faultCode, isMissing } from './fault.js';
-import { readRegularText } from './regular-file.js';
+import { readRegularText } from './file-layer.js';
 
 export interface DocumentOptions<T> extends Pick<AtomicOptions, 'files'> {
   /** Absolute path of a JSON file. */

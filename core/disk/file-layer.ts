@@ -1,5 +1,6 @@
 import {
   closeSync,
+  constants,
   fdatasync,
   fsync,
   link,
@@ -14,12 +15,13 @@ import {
   renameSync,
   rmdir,
   statfs,
+  type Stats,
+  type StatsFs,
   unlink,
   writev,
   writevSync,
-  type StatsFs,
-  type Stats,
 } from 'node:fs';
+import { open as openHandle } from 'node:fs/promises';
 
 /**
  * The file operations that delivery stands on. Everything in `core/disk` goes through it, so that a test can make any
@@ -134,4 +136,55 @@ function behind(buffers: readonly Buffer[], written: number): Buffer[] {
     left = Math.max(0, left - buffer.length);
   }
   return rest;
+}
+
+const nothing = (): Promise<void> => Promise.resolve();
+const refuse = (): Promise<never> =>
+  Promise.reject(Object.assign(new Error('only read here'), { code: 'EROFS', syscall: 'open' }));
+const isReading = (flags: string | number): boolean =>
+  typeof flags === 'number'
+    ? (flags & (constants.O_WRONLY | constants.O_RDWR | constants.O_CREAT)) === 0
+    : flags === 'r';
+
+/** For a look that changes nothing: files cannot be written, and what would be moved or removed stays. */
+export const readOnlyFiles: FileLayer = {
+  ...nodeFiles,
+  open: (path, flags, mode) => (isReading(flags) ? nodeFiles.open(path, flags, mode) : refuse()),
+  openNow: (path, flags, mode) => (isReading(flags) ? nodeFiles.openNow(path, flags, mode) : refuse()),
+  mkdir: () => Promise.reject(Object.assign(new Error('taken'), { code: 'EEXIST' })),
+  write: refuse,
+  createNow: refuse,
+  writeNow: refuse,
+  link: refuse,
+  linkNow: refuse,
+  rename: nothing,
+  renameNow: nothing,
+  unlink: nothing,
+  rmdir: nothing,
+  fsync: nothing,
+  fdatasync: nothing,
+};
+
+/** A pipe in the place of a file would hold up whoever opens it, for as long as nobody writes into it. */
+const readFlags = constants.O_RDONLY | constants.O_NONBLOCK;
+
+function irregular(): Error {
+  return Object.assign(new Error('it is not a regular file'), { code: 'EFTYPE' });
+}
+
+/** Opens a regular file for reading. Everything else that has its name, a link too, is refused. */
+export async function openRegularFile(path: string, files: FileLayer): Promise<number> {
+  if (!(await files.lstat(path)).isFile()) throw irregular();
+  return files.open(path, readFlags | constants.O_NOFOLLOW);
+}
+
+/** The text of a regular file, or of the one that a link leads to. */
+export async function readRegularText(path: string): Promise<string> {
+  const handle = await openHandle(path, readFlags);
+  try {
+    if (!(await handle.stat()).isFile()) throw irregular();
+    return await handle.readFile('utf8');
+  } finally {
+    await handle.close();
+  }
 }

@@ -1,7 +1,10 @@
+import { execFile } from 'node:child_process';
+import { stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { isMissing, isTaken } from './fault.js';
-import { nodeFiles, type FileLayer } from './file-layer.js';
 import { Semaphore } from '../concurrency.js';
+import { startError } from '../problem.js';
+import { isMissing, isTaken } from './fault.js';
+import { type FileLayer, nodeFiles } from './file-layer.js';
 
 /** Folders that are open at once; more wait. A message may have a thousand mailboxes. */
 const mostOpen = 64;
@@ -100,4 +103,39 @@ export async function makeFolder(
     return;
   }
   await sync.sync(dirname(path));
+}
+
+/** Brings everything that a file system holds in memory to its disk. */
+export interface FileSystemFlush {
+  /** False when this machine cannot; then each file must be fsynced. Rejects when the disk reports a fault. */
+  flush(folder: string): Promise<boolean>;
+}
+
+/** The shell's words for a program that is not there or cannot be run, and what `sync` says to an option it does not know. */
+const unknownOption = /unrecognized|invalid option|unknown option|usage/i;
+
+/** By `sync -f` of the coreutils, for Node has no syncfs(2). Elsewhere `sync` knows no -f, or only begins to write. */
+export const coreutilsFlush: FileSystemFlush = {
+  flush: (folder) =>
+    new Promise((resolve, reject) => {
+      if (process.platform !== 'linux') {
+        resolve(false);
+        return;
+      }
+      execFile('sync', ['-f', folder], (error, _, stderr) => {
+        if (error === null) resolve(true);
+        else if (typeof error.code === 'string' || unknownOption.test(stderr)) resolve(false);
+        else reject(new Error('the file system could not be brought to the disk', { cause: error }));
+      });
+    }),
+};
+
+/**
+ * For what we cannot do without, and would neither remove nor move away.
+ * @throws start error when something else has the name that a folder is to have; a link counts as what it leads to
+ */
+export async function refuseFile(path: string, what = 'Move it away; the next start makes the folder.'): Promise<void> {
+  const entry = await stat(path).catch(() => undefined);
+  if (entry === undefined || entry.isDirectory()) return;
+  throw startError(`${path} is not a folder. ${what}`);
 }

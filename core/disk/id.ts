@@ -1,5 +1,5 @@
+import { randomFillSync } from 'node:crypto';
 import { systemClock } from '../clock.js';
-import { randomPiece } from '../spool/random-piece.js';
 
 /** Digits and lower case letters without i, l, o, u: safe in URLs and file names, and in ASCII order. */
 const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
@@ -46,3 +46,17 @@ function turnTo(time: number): void {
 }
 
 export const uniqueIdPattern: RegExp = /^[0-9a-hjkmnp-tv-z]{20}$/;
+
+/** Drawn at once, for each draw costs more than the bytes do. */
+let pool = Buffer.alloc(0);
+let used = 0;
+
+/** So many random bytes, never given to anybody else. */
+export function randomPiece(length: number): Buffer {
+  if (used + length > pool.length) {
+    pool = randomFillSync(Buffer.allocUnsafeSlow(Math.max(4096, length)));
+    used = 0;
+  }
+  used += length;
+  return pool.subarray(used - length, used);
+}

@@ -5,10 +5,9 @@ import { systemClock } from '../clock.js';
 import { startError } from '../problem.js';
 import { writeDurable, writeFileAtomic } from './atomic.js';
 import { faultCode, isMissing, isTaken, isUnwritable } from './fault.js';
-import { nodeFiles as files } from './file-layer.js';
+import { nodeFiles as files, readRegularText } from './file-layer.js';
 import { syncFolder } from './folder.js';
 import { uniqueId } from './id.js';
-import { readRegularText } from './regular-file.js';
 
 export const lockFile = 'postern.lock';
 

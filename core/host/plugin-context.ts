@@ -1,7 +1,6 @@
 import { join } from 'node:path';
 import { type Clock, repeat, type Timers } from '../clock.js';
-import { makeFolder } from '../disk/folder.js';
-import { refuseFile } from '../disk/refuse-file.js';
+import { makeFolder, refuseFile } from '../disk/folder.js';
 import type { HttpShell } from '../http/shell.js';
 import type { Log } from '../log/log.js';
 import type { Metrics } from '../metrics/metrics.js';

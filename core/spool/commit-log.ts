@@ -1,14 +1,26 @@
 import { basename } from 'node:path';
 import { type Clock, systemClock } from '../clock.js';
-import type { Log } from '../log/log.js';
 import { isShortage } from '../disk/fault.js';
 import type { FileLayer } from '../disk/file-layer.js';
-import { LogFolder, type FoundSegments, type FreeSegment, type SealedSegment } from './log-folder.js';
-import { damageOf, type LogDamage } from './log-damage.js';
-import { AppendFailed, LogFull } from './log-failure.js';
-import { bytesOf, recordHeader, recordHeaderBytes, type LogRecord } from './log-record.js';
-import type { SegmentLife } from './segment-lives.js';
-import { clearSegment, Segment, segmentHeaderBytes } from './segment.js';
+import type { Log } from '../log/log.js';
+import {
+  damageOf,
+  type FoundSegments,
+  type FreeSegment,
+  type LogDamage,
+  LogFolder,
+  type SealedSegment,
+} from './log-folder.js';
+import {
+  bytesOf,
+  clearSegment,
+  type LogRecord,
+  recordHeader,
+  recordHeaderBytes,
+  Segment,
+  segmentHeaderBytes,
+  type SegmentLife,
+} from './segments.js';
 
 export interface CommitLogOptions {
   readonly files: FileLayer;
@@ -377,4 +389,17 @@ function isSmall({ bytes }: Waiting): boolean {
 
 function fits(record: Waiting, room: number): boolean {
   return record.bytes + (isSmall(record) ? 0 : keptForSmall) <= room;
+}
+
+/** Nothing was written: there is no segment that could take it now. */
+export class LogFull extends Error {}
+
+/** It is not known whether the record is on the disk; at a replay it may appear. */
+export class AppendFailed extends Error {
+  readonly number: number;
+
+  constructor(number: number, cause: unknown) {
+    super('a record could not be appended', { cause });
+    this.number = number;
+  }
 }

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import type { Clock } from '../../core/clock.js';
 import { advice, fine, trouble, type Finding } from '../../core/contracts/doctor-check.js';
-import { writeAll, type FileLayer } from '../../core/disk/file-layer.js';
+import { type FileLayer, writeAll } from '../../core/disk/file-layer.js';
 import { faultCode } from '../../core/disk/fault.js';
 import { uniqueId } from '../../core/disk/id.js';
 

@@ -2,7 +2,7 @@ import { configuration } from '../../core/contracts/server.js';
 import { directory } from '../../core/contracts/directory.js';
 import { type MailboxName, mailboxes } from '../../core/contracts/mailboxes.js';
 import { submission } from '../../core/contracts/submission.js';
-import { WriteHealth } from '../../core/spool/write-health.js';
+import { WriteHealth } from '../../core/spool/health.js';
 import { definePlugin } from '../../core/plugin.js';
 import { mailboxTarget, maildirTarget } from './delivery/delivery.js';
 import { mailFolderCheck } from './doctor-check.js';

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { writeFileAtomic } from '../../../core/disk/atomic.js';
 import { unlessMissing } from '../../../core/disk/fault.js';
-import { readRegularText } from '../../../core/disk/regular-file.js';
+import { readRegularText } from '../../../core/disk/file-layer.js';
 
 /** What a domain asks of those who send mail to it (RFC 8461 §3.2). */
 interface StsPolicy {

@@ -1,8 +1,7 @@
 import { crc32 } from 'node:zlib';
 import { z } from 'zod';
 import type { NewEntry } from '../../../core/contracts/queue-entry.js';
-import type { FileLayer } from '../../../core/disk/file-layer.js';
-import { openRegularFile } from '../../../core/disk/regular-file.js';
+import { type FileLayer, openRegularFile } from '../../../core/disk/file-layer.js';
 import { StoredEnvelope } from './stored-envelope.js';
 import { readAt } from './whole-file.js';
 

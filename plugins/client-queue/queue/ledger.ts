@@ -1,6 +1,6 @@
 import type { Clock } from '../../../core/clock.js';
 import { asStorageProblem, faultCode } from '../../../core/disk/fault.js';
-import { AppendFailed, LogFull } from '../../../core/spool/log-failure.js';
+import { AppendFailed, LogFull } from '../../../core/spool/commit-log.js';
 import type { Log } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';
 import { applyChange, type Change, type ChangeGround } from './change.js';

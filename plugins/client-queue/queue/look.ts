@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import type { Clock } from '../../../core/clock.js';
-import { readOnlyFiles } from '../../../core/disk/read-only-files.js';
+import { readOnlyFiles } from '../../../core/disk/file-layer.js';
 import type { Log } from '../../../core/log/log.js';
 import { isDamageHold } from './damage-holds.js';
 import { Interned } from './interned.js';

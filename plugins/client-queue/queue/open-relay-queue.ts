@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { RecoverOptions, Recovered, RelayQueue } from '../../../core/contracts/relay-queue.js';
 import type { Clock } from '../../../core/clock.js';
 import { isUnwritable } from '../../../core/disk/fault.js';
-import { nodeFiles, type FileLayer } from '../../../core/disk/file-layer.js';
+import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
 import { makeFolder } from '../../../core/disk/folder.js';
 import type { Placement } from '../../../core/spool/spool.js';
 import type { Log } from '../../../core/log/log.js';

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { writeAll, type FileLayer } from '../../../core/disk/file-layer.js';
+import { type FileLayer, writeAll } from '../../../core/disk/file-layer.js';
 import { folderSyncOf } from '../../../core/disk/folder.js';
 import { uniqueId } from '../../../core/disk/id.js';
 import { keptAttempts } from './change.js';

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import type { Clock } from '../../../core/clock.js';
 import { isUnwritable } from '../../../core/disk/fault.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
-import { LogFull } from '../../../core/spool/log-failure.js';
+import { LogFull } from '../../../core/spool/commit-log.js';
 import type { Acceptance } from './acceptance.js';
 import { shards } from './bodies.js';
 import { broughtBack } from './astray.js';

@@ -1,5 +1,4 @@
-import type { FileLayer } from '../../../core/disk/file-layer.js';
-import { openRegularFile } from '../../../core/disk/regular-file.js';
+import { type FileLayer, openRegularFile } from '../../../core/disk/file-layer.js';
 
 /** The bytes of a file from `from` on. */
 export async function readWhole(files: FileLayer, path: string, from = 0): Promise<Buffer> {

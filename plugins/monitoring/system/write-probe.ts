@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import type { Clock } from '../../../core/clock.js';
 import { writeDurable } from '../../../core/disk/atomic.js';
 import { faultCode } from '../../../core/disk/fault.js';
-import { nodeFiles, type FileLayer } from '../../../core/disk/file-layer.js';
+import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
 import { uniqueId } from '../../../core/disk/id.js';
 import type { HealthReport } from '../../../core/host/health.js';
 

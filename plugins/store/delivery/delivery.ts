@@ -3,7 +3,7 @@ import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../../core/c
 import { asStorageProblem, isMissing, isTaken } from '../../../core/disk/fault.js';
 import { allSettledOrThrow } from '../../../core/concurrency.js';
 import type { Placement, SpooledMessage } from '../../../core/spool/spool.js';
-import type { WriteHealth } from '../../../core/spool/write-health.js';
+import type { WriteHealth } from '../../../core/spool/health.js';
 import type { Log } from '../../../core/log/log.js';
 import { classOf, problem } from '../../../core/problem.js';
 import type { Recipient, Transaction } from '../../../core/pipeline/transaction.js';

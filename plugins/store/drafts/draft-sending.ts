@@ -12,7 +12,7 @@ import type { Log } from '../../../core/log/log.js';
 import { type Address, makeAddress } from '../../../core/mime/address.js';
 import { mailDate } from '../../../core/mime/header.js';
 import { isProblem, problem } from '../../../core/problem.js';
-import { HeaderFilter } from '../../../core/spool/header-filter.js';
+import { HeaderFilter } from '../../../core/spool/message.js';
 import { lockKey } from '../maildir/mailbox-folder.js';
 import { isDomain, localOfFolder } from '../maildir/mailbox-name.js';
 import { KeyedMutex } from '../../../core/concurrency.js';

@@ -1,8 +1,7 @@
 import type { Dirent } from 'node:fs';
 import { lstat, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { ForeignEntries } from '../../../core/disk/foreign-entries.js';
-import { foreignInFolders } from '../../../core/disk/foreign-folder.js';
+import { ForeignEntries, foreignInFolders } from '../../../core/disk/unknown-entries.js';
 import type { PluginContext } from '../../../core/plugin.js';
 import { mapBounded } from '../../../core/concurrency.js';
 import { isOwnIntent } from '../folders/folder-intent.js';

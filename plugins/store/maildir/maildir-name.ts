@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Clock } from '../../../core/clock.js';
-import { randomPiece } from '../../../core/spool/random-piece.js';
+import { randomPiece } from '../../../core/disk/id.js';
 import { sizesIn } from './message-name.js';
 
 /** What leaves room for a size, flags and 26 keywords below NAME_MAX (255). */

@@ -1,6 +1,6 @@
 import { join, relative, sep } from 'node:path';
 import { nodeFiles } from '../../../core/disk/file-layer.js';
-import { findWherePlaced, type FindPlaced } from '../../../core/spool/restoration.js';
+import { type FindPlaced, findWherePlaced } from '../../../core/spool/restoration.js';
 import { MailboxInventory } from './mailbox-inventory.js';
 import { readMessageName } from './message-name.js';
 

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { describe, test, type TestContext } from 'node:test';
 import { pino } from 'pino';
 import { watchDataFolder } from '../../../core/disk/foreign-data.js';
-import { foreignInFolders } from '../../../core/disk/foreign-folder.js';
+import { foreignInFolders } from '../../../core/disk/unknown-entries.js';
 import { HealthRegistry } from '../../../core/host/health.js';
 import { HandClock } from '../../support/hand-clock.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';

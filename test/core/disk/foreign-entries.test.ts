@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
-import { ForeignEntries } from '../../../core/disk/foreign-entries.js';
+import { ForeignEntries } from '../../../core/disk/unknown-entries.js';
 import { HandClock } from '../../support/hand-clock.js';
 
 test('a look that takes long is made seldom, and never beside another', async () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { BlockingCost } from '../../../core/spool/blocking-cost.js';
+import { BlockingCost } from '../../../core/spool/file-pool.js';
 
 /** A clock that the calls turn, in milliseconds. */
 function costOf() {

@@ -1,5 +1,5 @@
 import { constants } from 'node:fs';
-import { nodeFiles, type FileLayer } from '../../../core/disk/file-layer.js';
+import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
 
 /** Fails calls of one operation as a disk would. */
 export interface Fault {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { openSpool, type FileSpool, type SpoolOptions } from '../../../core/spool/file-spool.js';
-import { LoggedMessage } from '../../../core/spool/logged-message.js';
+import { LoggedMessage } from '../../../core/spool/message-log.js';
 import type { FindPlaced } from '../../../core/spool/restoration.js';
 import type { KeptMessage } from '../../../core/spool/spool.js';
 import { FaultyFiles } from './faulty-files.js';

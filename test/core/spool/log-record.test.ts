@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { markBytes, recordHeader, scanRecords } from '../../../core/spool/log-record.js';
+import { markBytes, recordHeader, scanRecords } from '../../../core/spool/segments.js';
 
 const mark = Buffer.from('a mark!!');
 const start = 32;

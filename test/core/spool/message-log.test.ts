@@ -3,7 +3,7 @@ import { mkdir, readdir, readFile, rename, rm, truncate, unlink, writeFile } fro
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { openSpool, type FileSpool, type SpoolOptions } from '../../../core/spool/file-spool.js';
-import type { FileSystemFlush } from '../../../core/disk/file-system-flush.js';
+import type { FileSystemFlush } from '../../../core/disk/folder.js';
 import { contentOf, largeMessage, openGround, received, whole, type SpoolGround } from './spool-ground.js';
 import { until } from '../../support/until.js';
 import { FaultyFiles } from './faulty-files.js';

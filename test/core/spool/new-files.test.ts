@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { suite, test, type TestContext } from 'node:test';
 import { uniqueId } from '../../../core/disk/id.js';
-import { NewFiles, type NewFileKind } from '../../../core/spool/new-files.js';
+import { type NewFileKind, NewFiles } from '../../../core/spool/file-pool.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { FaultyFiles } from './faulty-files.js';
 

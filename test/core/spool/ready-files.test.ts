@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { suite, test, type TestContext } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { uniqueId } from '../../../core/disk/id.js';
-import { ReadyFiles } from '../../../core/spool/ready-files.js';
+import { ReadyFiles } from '../../../core/spool/file-pool.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { until } from '../../support/until.js';
 import { FaultyFiles } from './faulty-files.js';

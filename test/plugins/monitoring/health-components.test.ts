@@ -3,7 +3,7 @@ import { readdir } from 'node:fs/promises';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import type { Clock } from '../../../core/clock.js';
-import { nodeFiles, type FileLayer } from '../../../core/disk/file-layer.js';
+import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
 import { HealthRegistry, type HealthReport } from '../../../core/host/health.js';
 import { DiskSpace, type Space } from '../../../plugins/monitoring/system/disk-space.js';
 import { EventLoop } from '../../../plugins/monitoring/system/event-loop.js';

@@ -8,7 +8,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { systemClock } from '../../../core/clock.js';
 import { openSpool } from '../../../core/spool/file-spool.js';
-import { WriteHealth } from '../../../core/spool/write-health.js';
+import { WriteHealth } from '../../../core/spool/health.js';
 import { maildirTarget } from '../../../plugins/store/delivery/delivery.js';
 import { UniqueNames } from '../../../plugins/store/maildir/maildir-name.js';
 import { MaildirTree } from '../../../plugins/store/maildir/maildir.js';

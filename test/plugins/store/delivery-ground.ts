@@ -4,7 +4,7 @@ import { systemClock } from '../../../core/clock.js';
 import type { DeliveryTarget, RecipientOutcome } from '../../../core/contracts/delivery-target.js';
 import { openSpool, type FileSpool } from '../../../core/spool/file-spool.js';
 import type { SpooledMessage } from '../../../core/spool/spool.js';
-import { WriteHealth } from '../../../core/spool/write-health.js';
+import { WriteHealth } from '../../../core/spool/health.js';
 import type { Address, Domain, LocalPart } from '../../../core/mime/address.js';
 import type { Recipient, Transaction } from '../../../core/pipeline/transaction.js';
 import { maildirTarget } from '../../../plugins/store/delivery/delivery.js';

@@ -1,4 +1,4 @@
-import { nodeFiles, type FileLayer } from '../../../core/disk/file-layer.js';
+import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
 
 /** Calls that leave the disk as it is, and closing: a dead process has nothing open. */
 const harmless = new Set(['read', 'fsync', 'fdatasync', 'lstat', 'readdir', 'statfs']);

@@ -2,7 +2,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { type Clock, systemClock } from '../../../core/clock.js';
-import { nodeFiles, type FileLayer } from '../../../core/disk/file-layer.js';
+import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
 import type { FolderName } from '../../../plugins/store/folders/folder-name.js';
 import { UniqueNames } from '../../../plugins/store/maildir/maildir-name.js';
 import { openStoreEditor, type ReadStatus, type StoreEditor } from '../../../plugins/store/messages/message-editor.js';

@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdir, rename, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
-import { nodeFiles, type FileLayer } from '../../../core/disk/file-layer.js';
+import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
 import { placedMessageFinder } from '../../../plugins/store/maildir/placed-message.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { DiskTrial } from '../../../../plugins/doctor/disk-trial.js';
 import { fileSystemFinding } from '../../../../plugins/doctor/file-system.js';
-import { nodeFiles, type FileLayer } from '../../../../core/disk/file-layer.js';
+import { type FileLayer, nodeFiles } from '../../../../core/disk/file-layer.js';
 import { systemClock } from '../../../../core/clock.js';
 import { temporaryFolder } from '../../../support/temporary-folder.js';
 import { Examined } from '../examined.js';

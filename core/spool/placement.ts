@@ -1,21 +1,20 @@
-import type { Log } from '../log/log.js';
+import { allSettledOrThrow } from '../concurrency.js';
 import { writeDurable } from '../disk/atomic.js';
-import { AppendFailed, LogFull } from './log-failure.js';
 import { faultCode } from '../disk/fault.js';
 import type { FileLayer } from '../disk/file-layer.js';
 import type { FolderSync } from '../disk/folder.js';
-import { allSettledOrThrow } from '../concurrency.js';
-import type { LoggedMessage } from './logged-message.js';
-import type { MessageLog } from './message-log.js';
+import type { Log } from '../log/log.js';
+import { AppendFailed, LogFull } from './commit-log.js';
+import type { LoggedMessage, MessageLog } from './message-log.js';
+import type { SpoolFile } from './message-file.js';
 import { pathOf } from './restoration.js';
-import type { SpoolFile } from './spool-file.js';
 import type { KeptMessage, Placement } from './spool.js';
 
 /** How a file gets one more name, and another one. */
 type Naming = Readonly<Record<'link' | 'rename', (existing: string, path: string) => Promise<void>>>;
 
 /** By threads, and by calls that block. */
-export interface Namings {
+interface Namings {
   readonly threads: Naming;
   readonly now: Naming;
 }

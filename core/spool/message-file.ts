@@ -1,10 +1,7 @@
 import { Readable } from 'node:stream';
-import type { FileLayer } from '../disk/file-layer.js';
-import { writeAll } from '../disk/file-layer.js';
-import { Blocks } from '../disk/blocks.js';
-import type { NewFileKind, NewFiles } from './new-files.js';
-import type { Reaper } from './reaper.js';
 import type { Semaphore } from '../concurrency.js';
+import { type FileLayer, writeAll } from '../disk/file-layer.js';
+import type { NewFileKind, NewFiles, Reaper } from './file-pool.js';
 
 /** What the spool lends to each of its files. */
 export interface SpoolGround {
@@ -286,5 +283,146 @@ async function fsyncFile(files: FileLayer, path: string): Promise<void> {
     await files.fsync(fd);
   } finally {
     await files.close(fd);
+  }
+}
+
+const emptyLine = Buffer.from('\r\n\r\n');
+const none = Buffer.alloc(0);
+
+/** Keeps the header block of a message that passes by: through its empty line, or the first `limit` bytes. */
+export class HeadCollector {
+  readonly #limit: number;
+  #bytes: Buffer = none;
+  #used = 0;
+  #complete = false;
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  get head(): Buffer {
+    return this.#bytes.subarray(0, this.#used);
+  }
+
+  add(chunk: Buffer): void {
+    if (this.#complete || chunk.length === 0) return;
+    const known = this.#used;
+    const end = known === 0 ? endOfHead(chunk, 0) : -1;
+    if (end >= 0 && end <= this.#limit && isWorthKeeping(chunk)) {
+      this.#bytes = chunk.subarray(0, end);
+      this.#used = end;
+      this.#complete = true;
+      return;
+    }
+    this.#append(end < 0 ? chunk : chunk.subarray(0, end));
+    this.#cut(end < 0 ? endOfHead(this.head, Math.max(0, known - emptyLine.length + 1)) : this.#used);
+  }
+
+  #cut(end: number): void {
+    if (end < 0 && this.#used < this.#limit) return;
+    this.#used = Math.min(this.#limit, end < 0 ? this.#used : end);
+    this.#complete = true;
+  }
+
+  #append(chunk: Buffer): void {
+    const needed = Math.min(this.#limit, this.#used + chunk.length);
+    if (needed > this.#bytes.length) {
+      const exact = this.#used === 0 ? needed : Math.min(this.#limit, Math.max(needed, 2 * this.#bytes.length));
+      const grown = Buffer.allocUnsafeSlow(exact);
+      this.#bytes.copy(grown, 0, 0, this.#used);
+      this.#bytes = grown;
+    }
+    this.#used += chunk.copy(this.#bytes, this.#used, 0, needed - this.#used);
+  }
+}
+
+/** Offset behind the empty line that ends the header block, or -1. */
+function endOfHead(bytes: Buffer, from: number): number {
+  if (bytes[0] === 13 && bytes[1] === 10) return 2;
+  const at = bytes.indexOf(emptyLine, from);
+  return at < 0 ? -1 : at + emptyLine.length;
+}
+
+const firstBlockBytes = 1024;
+const blockBytes = 64 * 1024;
+/** A piece of so many bytes that fills so much of the memory behind it is kept as it is. */
+const keptBytes = 1024;
+const wellFilled = 0.5;
+
+/** True for a piece that keeps little more memory than its own alive: nobody need copy it. */
+function isWorthKeeping(piece: Buffer): boolean {
+  return piece.length >= keptBytes && piece.length >= wellFilled * piece.buffer.byteLength;
+}
+
+/**
+ * Bytes gathered into blocks. Small pieces are copied on purpose: a peer that sends one byte at a time would otherwise keep
+ * a whole socket buffer alive with each of them.
+ */
+export class Blocks {
+  #full: Buffer[] = [];
+  #fullBytes = 0;
+  #block = Buffer.alloc(0);
+  #used = 0;
+  #nextBytes = firstBlockBytes;
+
+  /** Takes the piece, which must not be changed from now on. */
+  add(chunk: Buffer): void {
+    if (isWorthKeeping(chunk)) {
+      this.#closeBlock();
+      this.#addFull(chunk);
+      return;
+    }
+    let at = 0;
+    while (at < chunk.length) {
+      if (this.#used === this.#block.length) this.#open(chunk.length - at);
+      const copied = chunk.copy(this.#block, this.#used, at);
+      this.#used += copied;
+      at += copied;
+    }
+  }
+
+  #open(wanted: number): void {
+    this.#closeBlock();
+    this.#block = Buffer.allocUnsafeSlow(Math.min(blockBytes, Math.max(this.#nextBytes, wanted)));
+    this.#nextBytes = blockBytes;
+  }
+
+  #closeBlock(): void {
+    if (this.#used > 0) this.#addFull(this.#block.subarray(0, this.#used));
+    this.#block = this.#block.subarray(this.#used);
+    this.#used = 0;
+  }
+
+  #addFull(block: Buffer): void {
+    this.#full.push(block);
+    this.#fullBytes += block.length;
+  }
+
+  /** Bytes in the blocks that are full. */
+  get fullBytes(): number {
+    return this.#fullBytes;
+  }
+
+  /** What is gathered, which stays. */
+  all(): readonly Buffer[] {
+    return this.#used === 0 ? this.#full : [...this.#full, this.#block.subarray(0, this.#used)];
+  }
+
+  /** The blocks that are full, handed over. */
+  takeFull(): readonly Buffer[] {
+    const full = this.#full;
+    this.#full = [];
+    this.#fullBytes = 0;
+    return full;
+  }
+
+  /** Everything, handed over. */
+  takeAll(): readonly Buffer[] {
+    const all = this.all();
+    this.#full = [];
+    this.#fullBytes = 0;
+    this.#block = Buffer.alloc(0);
+    this.#used = 0;
+    return all;
   }
 }

@@ -1,10 +1,10 @@
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../clock.js';
-import type { HealthReport } from '../host/health.js';
 import { writeDurable } from '../disk/atomic.js';
 import { faultCode } from '../disk/fault.js';
-import { nodeFiles, type FileLayer } from '../disk/file-layer.js';
+import { type FileLayer, nodeFiles } from '../disk/file-layer.js';
 import { uniqueId } from '../disk/id.js';
+import type { HealthReport } from '../host/health.js';
 
 /** At most one probe in that time, however often somebody looks. */
 const probeEveryMs = 1000;
@@ -28,7 +28,7 @@ const folderSentences: Readonly<Record<string, string>> = {
 const folderFaultMs = 10 * 60_000;
 
 /** Faults that say something about the disk; others concern one file or the load. */
-export function isDiskFault(error: unknown): boolean {
+function isDiskFault(error: unknown): boolean {
   return (faultCode(error) ?? '') in sentences;
 }
 
@@ -96,4 +96,44 @@ export class WriteHealth {
 function placeOf(error: unknown): string {
   const { path, dest = path } = error as NodeJS.ErrnoException & { readonly dest?: string };
   return dest === undefined ? '' : `: ${dest}`;
+}
+
+const freshMs = 1000;
+
+/** Free bytes of a file system, asked at most once a second. */
+export class DiskRoom {
+  readonly #folder: string;
+  readonly #files: FileLayer;
+  readonly #clock: Clock;
+  #askedAt = -Infinity;
+  #free = Infinity;
+
+  constructor(folder: string, files: FileLayer, clock: Clock) {
+    this.#folder = folder;
+    this.#files = files;
+    this.#clock = clock;
+  }
+
+  /** What the last answer was; Infinity before the first. */
+  get lastKnown(): number {
+    return this.#free;
+  }
+
+  /** Bytes that an ordinary process may still write; Infinity where the system does not say. */
+  free(): number | Promise<number> {
+    const now = this.#clock.monotonic();
+    if (now - this.#askedAt < freshMs) return this.#free;
+    this.#askedAt = now;
+    return this.#ask();
+  }
+
+  async #ask(): Promise<number> {
+    try {
+      const { bavail, bsize } = await this.#files.statfs(this.#folder);
+      this.#free = bavail * bsize;
+    } catch {
+      this.#free = Infinity;
+    }
+    return this.#free;
+  }
 }

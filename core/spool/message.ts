@@ -1,9 +1,9 @@
 import type { Readable } from 'node:stream';
-import { problem } from '../problem.js';
+import { crc32 } from 'node:zlib';
 import { asStorageProblem, isMissing, isTaken } from '../disk/fault.js';
-import { HeaderFilter } from './header-filter.js';
-import { Placing, type PlacingGround } from './placing.js';
-import type { SpoolFile } from './spool-file.js';
+import { problem } from '../problem.js';
+import type { HeadCollector, SpoolFile } from './message-file.js';
+import { Placing, type PlacingGround } from './placement.js';
 import type { HeaderEdit, KeptMessage, Placement, SpooledMessage, SpoolWriter } from './spool.js';
 
 /** The trace part of a spooled message. */
@@ -25,7 +25,7 @@ const fieldName = /^[!-9;-~]+$/;
 /** Text whose line breaks, if any, are folds. */
 const fieldValue = /^(?:[^\r\n\0]|\r\n[ \t])*$/;
 
-export class FileSpooledMessage implements SpooledMessage {
+class FileSpooledMessage implements SpooledMessage {
   readonly head: Buffer;
   readonly checksum: number;
   readonly #file: SpoolFile;
@@ -128,4 +128,110 @@ function fieldLine([name, value]: readonly [string, string]): string {
     throw problem('internal', { cause: new TypeError(`header field ${JSON.stringify(name)} would break the message`) });
   }
   return `${name}: ${value}\r\n`;
+}
+
+/** Takes one message while it arrives. Faults of the disk are problems: temporary, without a path. */
+export class FileSpoolWriter implements SpoolWriter {
+  readonly #file: SpoolFile;
+  readonly #prologue: Prologue;
+  readonly #head: HeadCollector;
+  readonly #ground: MessageGround;
+  #checksum: number;
+
+  constructor(file: SpoolFile, prologue: Prologue, head: HeadCollector, ground: MessageGround) {
+    this.#file = file;
+    this.#prologue = prologue;
+    this.#head = head;
+    this.#ground = ground;
+    this.#checksum = crc32(prologue.trace);
+    // Far below what is written through, so there is nothing to wait for.
+    void file.write(prologue.returnPath);
+    void file.write(prologue.trace);
+  }
+
+  get size(): number {
+    return this.#file.size;
+  }
+
+  write(chunk: Buffer): Promise<void> | void {
+    this.#head.add(chunk);
+    this.#checksum = crc32(chunk, this.#checksum);
+    const room = this.#file.write(chunk);
+    if (room !== undefined) return room.catch((error: unknown) => this.#fail(error));
+  }
+
+  async finish(): Promise<SpooledMessage> {
+    try {
+      await this.#file.finish();
+    } catch (error) {
+      return this.#fail(error);
+    }
+    return new FileSpooledMessage(this.#file, this.#prologue, this.#head.head, this.#checksum, this.#ground);
+  }
+
+  discard(): Promise<void> {
+    return this.#file.release();
+  }
+
+  #fail(error: unknown): never {
+    this.#ground.failed(error);
+    throw asStorageProblem(error);
+  }
+}
+
+/** Field names are far shorter; a line that shows no colon in its first bytes is no field that anybody asked to remove. */
+const nameBytes = 256;
+const lineFeed = 10;
+
+/** Takes header fields out of a message that passes by in pieces of any size, with a few bytes of memory. */
+export class HeaderFilter {
+  readonly #remove: ReadonlySet<string>;
+  /** The start of a line whose fate is not known yet. */
+  #start = Buffer.alloc(0);
+  #inHeader = true;
+  #undecided = true;
+  /** Holds for continuation lines too. */
+  #dropping = false;
+
+  constructor(remove: readonly string[]) {
+    this.#remove = new Set(remove.map((name) => name.toLowerCase()));
+  }
+
+  /** What stays of the next piece. */
+  push(piece: Buffer): readonly Buffer[] {
+    const kept: Buffer[] = [];
+    let rest = this.#start.length === 0 ? piece : Buffer.concat([this.#start, piece]);
+    this.#start = Buffer.alloc(0);
+    while (rest.length > 0 && this.#inHeader) {
+      if (this.#undecided && !this.#decide(rest)) {
+        this.#start = Buffer.from(rest);
+        return kept;
+      }
+      const feed = rest.indexOf(lineFeed);
+      const end = feed < 0 ? rest.length : feed + 1;
+      if (!this.#dropping) kept.push(rest.subarray(0, end));
+      this.#undecided = feed >= 0;
+      rest = rest.subarray(end);
+    }
+    if (rest.length > 0) kept.push(rest);
+    return kept;
+  }
+
+  /** What was held back when the message ends within a field name. */
+  end(): Buffer {
+    return this.#start;
+  }
+
+  /** Settles what happens to the line that `rest` begins with; false when more of it must be seen. */
+  #decide(rest: Buffer): boolean {
+    const first = rest[0];
+    if (first === 0x20 || first === 0x09) return true;
+    const start = rest.subarray(0, nameBytes).toString('latin1');
+    const stop = start.search(/[:\n]/);
+    if (stop < 0 && start.length < nameBytes) return false;
+    const isField = stop >= 0 && start[stop] === ':';
+    this.#dropping = isField && this.#remove.has(start.slice(0, stop).trimEnd().toLowerCase());
+    if (!isField && stop >= 0 && start.slice(0, stop).trim() === '') this.#inHeader = false;
+    return true;
+  }
 }

@@ -1,0 +1,286 @@
+import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
+import { z } from 'zod';
+import { writeFileAtomic } from '../disk/atomic.js';
+import { type FileLayer, openRegularFile, writeAll } from '../disk/file-layer.js';
+import { randomPiece } from '../disk/id.js';
+
+/**
+ * A segment file begins with 32 bytes: `PSTNLOG1`, the mark of its records, the number of the first one (6 bytes), two
+ * zeros, four zeros, CRC-32 of all that. Zeros in place of the header: nothing in it is wanted.
+ */
+export const segmentHeaderBytes = 32;
+const magic = Buffer.from('PSTNLOG1');
+const sumAt = 28;
+/** So much is written without a thread. */
+const littleBytes = 256 * 1024;
+
+interface SegmentHeader {
+  readonly mark: Buffer;
+  /** Number of the first record. */
+  readonly first: number;
+}
+
+/** What the first bytes of a segment file say; `undefined` when they are none of ours. */
+export function readSegmentHeader(bytes: Buffer): SegmentHeader | 'empty' | undefined {
+  if (bytes.length < segmentHeaderBytes) return undefined;
+  const header = bytes.subarray(0, segmentHeaderBytes);
+  if (header.every((byte) => byte === 0)) return 'empty';
+  if (!header.subarray(0, magic.length).equals(magic)) return undefined;
+  if (crc32(header.subarray(0, sumAt)) !== header.readUInt32LE(sumAt)) return undefined;
+  return { mark: Buffer.from(header.subarray(8, 8 + markBytes)), first: header.readUIntLE(16, 6) };
+}
+
+function segmentHeader({ mark, first }: SegmentHeader): Buffer {
+  const header = Buffer.alloc(segmentHeaderBytes);
+  magic.copy(header);
+  mark.copy(header, 8);
+  header.writeUIntLE(first, 16, 6);
+  header.writeUInt32LE(crc32(header.subarray(0, sumAt)), sumAt);
+  return header;
+}
+
+/** A preallocated file while records are appended to it: from its first byte on, never backwards. */
+export class Segment {
+  readonly path: string;
+  readonly mark: Buffer = Buffer.from(randomPiece(markBytes));
+  readonly #files: FileLayer;
+  readonly #fd: number;
+  readonly capacity: number;
+  /** Number of its first record. */
+  readonly first: number;
+  /** Number of the newest record in it. */
+  last: number;
+  #header: Buffer | undefined;
+  #used = segmentHeaderBytes;
+
+  private constructor(path: string, files: FileLayer, fd: number, capacity: number, first: number) {
+    this.path = path;
+    this.#files = files;
+    this.#fd = fd;
+    this.capacity = capacity;
+    this.first = first;
+    this.last = first - 1;
+    this.#header = segmentHeader({ mark: this.mark, first });
+  }
+
+  /** Begins a new life of a file that is empty, or holds nothing that is wanted. */
+  static async begin(path: string, files: FileLayer, capacity: number, first: number): Promise<Segment> {
+    return new Segment(path, files, await files.open(path, 'r+'), capacity, first);
+  }
+
+  get room(): number {
+    return this.capacity - this.#used;
+  }
+
+  /** Resolves when all of it is on the disk. After a failure nothing more may be written: the system would lie about it. */
+  async write(parts: readonly Buffer[], bytes: number): Promise<void> {
+    const all = this.#header === undefined ? parts : [this.#header, ...parts];
+    this.#header = undefined;
+    this.#used += bytes;
+    // No block map changes, so that a little is in the memory of the system before a thread would have begun.
+    if (bytes <= littleBytes) await this.#files.writeNow(this.#fd, all);
+    else await writeAll(this.#files, this.#fd, all);
+    await this.#files.fdatasync(this.#fd);
+  }
+
+  close(): Promise<void> {
+    return this.#files.close(this.#fd);
+  }
+}
+
+const pieceBytes = 1024 * 1024;
+
+/** Fills a new file with zeros and makes them durable, so that later writes change no block map. Its folder is not synced. */
+export async function preallocate(path: string, files: FileLayer, capacity: number): Promise<void> {
+  const zeros = Buffer.alloc(Math.min(pieceBytes, capacity));
+  const fd = await files.open(path, 'wx', 0o600);
+  try {
+    for (let left = capacity; left > 0; left -= zeros.length) {
+      await writeAll(files, fd, [zeros.subarray(0, Math.min(left, zeros.length))]);
+    }
+    await files.fsync(fd);
+  } finally {
+    await files.close(fd);
+  }
+}
+
+/** Says that nothing in the file is wanted any more. */
+export async function clearSegment(path: string, files: FileLayer): Promise<void> {
+  const fd = await files.open(path, 'r+');
+  try {
+    await writeAll(files, fd, [Buffer.alloc(segmentHeaderBytes)]);
+    await files.fdatasync(fd);
+  } finally {
+    await files.close(fd);
+  }
+}
+
+/**
+ * The form of a record in a segment: a header of 32 bytes, then the payload.
+ *
+ * | 0-7 | 8-11 | 12-15 | 16 | 17 | 18-23 | 24-29 | 30-31 |
+ * |---|---|---|---|---|---|---|---|
+ * | mark of the segment | CRC-32 of all that follows | payload bytes | kind | 0 | number | acknowledged | 0 |
+ *
+ * The mark is drawn by chance each time a segment is begun. So what an older life of the file has left is no record, and
+ * neither is anything that a sender put into his message.
+ */
+export const recordHeaderBytes = 32;
+export const markBytes = 8;
+const checkedFrom = 12;
+const numberBytes = 6;
+
+export interface LogRecord {
+  /** Rises by one from record to record, through all segments. */
+  readonly number: number;
+  /** What its owner made it: 0 to 255. */
+  readonly kind: number;
+  readonly payload: Buffer;
+}
+
+interface RecordInput {
+  readonly mark: Buffer;
+  readonly number: number;
+  readonly kind: number;
+  /** The number of the newest record that was acknowledged when this one was written. */
+  readonly acknowledged: number;
+  readonly payload: readonly Buffer[];
+}
+
+/** The header that goes in front of the payload. */
+export function recordHeader({ mark, number, kind, acknowledged, payload }: RecordInput): Buffer {
+  const header = Buffer.allocUnsafe(recordHeaderBytes).fill(0);
+  mark.copy(header, 0, 0, markBytes);
+  header.writeUInt32LE(bytesOf(payload), 12);
+  header[16] = kind;
+  header.writeUIntLE(number, 18, numberBytes);
+  header.writeUIntLE(acknowledged, 24, numberBytes);
+  let sum = crc32(header.subarray(checkedFrom));
+  for (const part of payload) sum = crc32(part, sum);
+  header.writeUInt32LE(sum, 8);
+  return header;
+}
+
+export function bytesOf(parts: readonly Buffer[]): number {
+  let bytes = 0;
+  for (const part of parts) bytes += part.length;
+  return bytes;
+}
+
+/** A record where it was found. */
+interface FoundRecord extends LogRecord {
+  readonly acknowledged: number;
+  /** Offset behind it. */
+  readonly end: number;
+}
+
+/** The record that begins at `offset`; undefined when there is none, or not the whole of one. */
+function recordAt(bytes: Buffer, offset: number, mark: Buffer): FoundRecord | undefined {
+  const start = offset + recordHeaderBytes;
+  if (start > bytes.length || !bytes.subarray(offset, offset + markBytes).equals(mark)) return undefined;
+  const header = bytes.subarray(offset, start);
+  const end = start + header.readUInt32LE(12);
+  if (end > bytes.length) return undefined;
+  if (crc32(bytes.subarray(offset + checkedFrom, end)) !== header.readUInt32LE(8)) return undefined;
+  return {
+    number: header.readUIntLE(18, numberBytes),
+    kind: header.readUInt8(16),
+    acknowledged: header.readUIntLE(24, numberBytes),
+    payload: bytes.subarray(start, end),
+    end,
+  };
+}
+
+/** Numbers of records, both ends included. */
+export interface NumberRange {
+  readonly from: number;
+  readonly to: number;
+}
+
+interface ScannedRecords {
+  readonly records: readonly FoundRecord[];
+  /** Records that cannot be read although a valid one follows. */
+  readonly gaps: readonly NumberRange[];
+}
+
+/**
+ * Reads the records of a segment, of which the first has the number `first`. Only its end may be torn, with nothing valid behind it: a
+ * write was under way when the process or the machine died. Everywhere else reading continues at the next valid record.
+ */
+export function scanRecords(bytes: Buffer, offset: number, mark: Buffer, first: number): ScannedRecords {
+  const records: FoundRecord[] = [];
+  const gaps: NumberRange[] = [];
+  let next = first;
+  let at = offset;
+  for (;;) {
+    const found = nextRecord(bytes, at, mark, next);
+    if (found === undefined) return { records, gaps };
+    if (found.number > next) gaps.push({ from: next, to: found.number - 1 });
+    records.push(found);
+    next = found.number + 1;
+    at = found.end;
+  }
+}
+
+/** The first valid record at or behind `at` whose number is not below `least`. */
+function nextRecord(bytes: Buffer, at: number, mark: Buffer, least: number): FoundRecord | undefined {
+  for (let found = bytes.indexOf(mark, at); found >= 0; found = bytes.indexOf(mark, found + 1)) {
+    const record = recordAt(bytes, found, mark);
+    if (record !== undefined && record.number >= least) return record;
+  }
+  return undefined;
+}
+
+/** The mark of the first valid record in a segment whose header is damaged. Records below `least` are of an earlier life of the file. */
+export function markOfDamaged(bytes: Buffer, least: number): Buffer | undefined {
+  for (let at = 0; at + recordHeaderBytes <= bytes.length; at += 1) {
+    const isPlausible =
+      bytes[at + 17] === 0 &&
+      bytes[at + 30] === 0 &&
+      bytes[at + 31] === 0 &&
+      bytes.readUIntLE(at + 18, numberBytes) > 0;
+    if (!isPlausible) continue;
+    const mark = bytes.subarray(at, at + markBytes);
+    const record = recordAt(bytes, at, mark);
+    if (record !== undefined && record.number >= least) return Buffer.from(mark);
+  }
+  return undefined;
+}
+
+/** The file that names the segments in use. */
+export const segmentLivesName = 'segments.json';
+
+const SegmentLife = z.object({
+  name: z.string(),
+  /** Number of its first record. */
+  first: z.number(),
+  /** When that was written, in milliseconds since the epoch. */
+  at: z.number(),
+});
+/** A segment from its first record until none of its records is wanted any more. */
+export type SegmentLife = z.output<typeof SegmentLife>;
+
+const Lives = z.object({ segments: z.array(SegmentLife) });
+
+/** Undefined when there is no list, or none that can be understood: then a missing segment shows by the numbers alone. */
+export async function readSegmentLives(folder: string, files: FileLayer): Promise<readonly SegmentLife[] | undefined> {
+  try {
+    const path = join(folder, segmentLivesName);
+    const bytes = Buffer.alloc((await files.lstat(path)).size);
+    const fd = await openRegularFile(path, files);
+    try {
+      await files.read(fd, bytes, 0);
+    } finally {
+      await files.close(fd);
+    }
+    return Lives.parse(JSON.parse(bytes.toString('utf8'))).segments;
+  } catch {
+    return undefined;
+  }
+}
+
+export function writeSegmentLives(folder: string, lives: readonly SegmentLife[], files: FileLayer): Promise<void> {
+  const list: z.input<typeof Lives> = { segments: [...lives] };
+  return writeFileAtomic(join(folder, segmentLivesName), `${JSON.stringify(list)}\n`, { files });
+}
