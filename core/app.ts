@@ -51,10 +51,10 @@ import { type FileSpool, openSpool } from './spool/file-spool.js';
 import { type FindPlaced, findWherePlaced } from './spool/restoration.js';
 import { codeLocationsOf, noWatchdog, type Watchdog } from './watchdog/watchdog.js';
 
-/** How often a degraded spool tries to write again when nobody looks. */
+/** How often a degraded spool retries to write. */
 const probeEveryMs = 10_000;
 
-/** What plugins get from the server itself. */
+/** Services that core provides to plugins. */
 export const coreServices: readonly Service<unknown>[] = [
   configuration,
   reloading,
@@ -73,29 +73,28 @@ export const coreServices: readonly Service<unknown>[] = [
 
 interface AppInput {
   readonly configuration: LoadedConfiguration;
-  /** Reads the configuration again, for a reload. */
+  /** Reads the configuration again for a reload. */
   readonly load: (layers?: readonly LayerFile[]) => Promise<LoadedConfiguration>;
   readonly accounts: Accounts;
   readonly log: OpenedLog;
   readonly clock: Clock;
-  /** Sees stalls of the event loop; nobody does if absent. */
+  /** Detects stalls of the event loop; none if absent. */
   readonly watchdog?: Watchdog;
-  /** What a service manager handed over; none if absent. */
+  /** Sockets inherited from a service manager; none if absent. */
   readonly sockets?: InheritedSockets;
-  /** For tests. */
   readonly overrides?: TestOverrides;
 }
 
-/** What a test puts in the place of the world around the server. */
+/** What tests replace. */
 interface TestOverrides {
   readonly timers?: Timers;
-  /** Answers what plugins ask of the DNS. */
+  /** DNS resolver of plugins. */
   readonly resolver?: Resolver;
-  /** Told of each answer of a hook. */
+  /** Receives each verdict of a hook. */
   readonly observe?: HookObserver;
-  /** How long a hook without a limit of its own may take. */
+  /** Time limit of hooks that set none. */
   readonly timeLimitMs?: number;
-  /** Whom listeners that are never opened tell how they are. */
+  /** Health registry for listeners that tests never bind. */
   readonly listenerHealth?: HealthRegistry;
 }
 
@@ -107,13 +106,13 @@ export interface App {
   readonly plugins: PluginHost;
   readonly configuration: LiveConfiguration;
   readonly reloading: Reloading;
-  /** Opens the listeners: HTTP first, so that an operator can look when mail cannot come in. */
+  /** Opens HTTP first, so that an operator can look when SMTP does not come up. */
   listen(): Promise<void>;
   /** Stops accepting, lets sessions finish within the configured time, then closes in reverse order. */
   close(): Promise<void>;
 }
 
-/** Wires the services, starts the plugins and opens nothing yet. What had started is closed when something fails. */
+/** Creates the services and starts the plugins; listeners open later. Closes what had started when a part fails. */
 export async function createApp(input: AppInput): Promise<App> {
   const { clock, overrides = {} } = input;
   const { timers = systemTimers, resolver } = overrides;
@@ -132,7 +131,7 @@ export async function createApp(input: AppInput): Promise<App> {
   const smtp = openSmtp(input, { spool, pipeline, metrics, health: overrides.listenerHealth ?? health });
   const reload = new Reload({ ...input, live, plugins: () => plugins, tracker, http, audit, smtp, log });
   const plugins = new PluginHost({
-    program: input.configuration,
+    wanted: input.configuration,
     provided: [
       provide(configuration, live),
       provide(reloading, reload),
@@ -155,7 +154,7 @@ export async function createApp(input: AppInput): Promise<App> {
 
   async function close(): Promise<void> {
     life.end(live.current.settings.shutdownSeconds * 1000);
-    // Pages answer while sessions finish, and /health says 503: a balancer sees why nothing is accepted.
+    // Pages still answer while sessions finish; /health says 503, so that a load balancer knows.
     await smtp.close(life.remainingMs());
     await http.close(life.remainingMs());
     await plugins.stop();
@@ -257,7 +256,10 @@ function explainingOf(live: LiveConfiguration, pipeline: Pipeline, clock: Clock)
   return new PipelineExplaining({ pipeline, clock, listenerName });
 }
 
-/** Where mail goes through, with what follows the plugins in it. Throws a start error when one must not be missing. */
+/**
+ * The mail pipeline and what tracks the plugins in it.
+ * | @throws start error when a required plugin is missing
+ */
 function openPipeline(
   { configuration, log: { log }, clock, overrides }: AppInput,
   parts: Pick<PluginTrackerOptions, 'live' | 'health' | 'host'>,
@@ -275,7 +277,7 @@ function openPipeline(
 }
 
 async function startPlugins(plugins: PluginHost, tracker: PluginTracker): Promise<void> {
-  // Their names in health are taken before a plugin can take them.
+  // Reserves the plugins' names in health before a plugin can take them.
   tracker.states.update();
   await plugins.start();
   tracker.update();
@@ -307,7 +309,7 @@ const catalogueOf = (parts: Pick<App, 'http' | 'smtp'> & { readonly pipeline: Pi
   listeners: () => parts.smtp.addresses(),
 });
 
-/** Shows its health, and lets a degraded one try to write again; the answer ends that and closes it. */
+/** Reports the spool's health and lets a degraded spool retry; returns the close. */
 function superviseSpool(spool: FileSpool, health: HealthRegistry): () => Promise<void> {
   health.check('core', 'spool', () => ({ ...spool.report(), figures: spool.figures() }));
   const probing = setInterval(() => void spool.probe(), probeEveryMs).unref();
@@ -317,13 +319,13 @@ function superviseSpool(spool: FileSpool, health: HealthRegistry): () => Promise
   };
 }
 
-/** From the start of the plugins to the word to stop. */
+/** Between the start of the plugins and the stop of the server. */
 class ServerLife implements Lifecycle {
   readonly started: Promise<void>;
   readonly #stopping = new AbortController();
   readonly #clock: Clock;
   #begin: () => void = () => undefined;
-  /** By `clock.monotonic()`. */
+  /** Monotonic. */
   #deadline = Infinity;
 
   constructor(clock: Clock) {
@@ -352,7 +354,7 @@ class ServerLife implements Lifecycle {
     this.stopping.aborted ? { status: 'down', why: 'The server is stopping.' } : { status: 'up' };
 }
 
-/** Asks the target that placed a message where it is now; a target that cannot tell leaves messages where it placed them. */
+/** Asks the target that placed a message where the message is now; by default it is where it was placed. */
 function placementFinder(targets: { target(name: string): DeliveryTarget | undefined }): FindPlaced {
   const wherePlaced = findWherePlaced(nodeFiles);
   const finders = new Map<string | undefined, FindPlaced>();

@@ -23,7 +23,7 @@ export interface StartOptions extends Overrides {
   readonly verbose?: boolean;
 }
 
-/** A server that has said that it is ready. */
+/** A server that is ready. */
 export interface RunningServer {
   readonly configuration: LoadedConfiguration;
   readonly app: App;
@@ -31,7 +31,7 @@ export interface RunningServer {
   stop(): Promise<void>;
 }
 
-/** Reads and checks the configuration for this place. */
+/** Reads and checks the configuration. */
 export function configure(
   overrides: Overrides,
   { cwd, env }: CommandEnvironment,
@@ -47,9 +47,9 @@ export function configure(
   });
 }
 
-/** Starts the server: configuration, data folder, log, accounts, plugins, listeners, in that order. */
-export async function start(options: StartOptions, surroundings: CommandEnvironment): Promise<RunningServer> {
-  const configuration = await configure(options, surroundings);
+/** Starts the server in this order: configuration, data folder, log, accounts, plugins, listeners. */
+export async function start(options: StartOptions, environment: CommandEnvironment): Promise<RunningServer> {
+  const configuration = await configure(options, environment);
   const { data, settings } = configuration;
   const opened: (() => Promise<void>)[] = [];
   const release = async () => {
@@ -78,25 +78,25 @@ export async function start(options: StartOptions, surroundings: CommandEnvironm
     const accounts = await openAccounts({
       configured: settings.http.accounts,
       file: join(data, 'accounts.json'),
-      adminPassword: surroundings.env['POSTERN_ADMIN_PASSWORD'],
+      adminPassword: environment.env['POSTERN_ADMIN_PASSWORD'],
       ownerToken,
       clock: systemClock,
       rememberSeconds: settings.http.limits.credentialSeconds,
     });
     const app = await createApp({
       configuration,
-      load: (layers) => configure(options, surroundings, layers),
+      load: (layers) => configure(options, environment, layers),
       accounts: accounts.accounts,
       log,
       clock: systemClock,
       watchdog,
-      sockets: socketsFor(settings, surroundings),
+      sockets: socketsFor(settings, environment),
     });
     opened.push(() => app.close());
     await app.listen();
     await accounts.keep();
     await lock.update({ http: urlOf(app), token: ownerToken });
-    announce(app, { configuration, accounts, log, options, surroundings });
+    announce(app, { configuration, accounts, log, options, environment });
     return { configuration, app, stop: release };
   } catch (error) {
     await release();
@@ -104,7 +104,10 @@ export async function start(options: StartOptions, surroundings: CommandEnvironm
   }
 }
 
-/** What a service manager handed over, each for somebody. Throws a start error. */
+/**
+ * Sockets inherited from a service manager.
+ * | @throws start error for one that no listener uses
+ */
 function socketsFor({ http, smtp }: LoadedConfiguration['settings'], { env }: CommandEnvironment): InheritedSockets {
   const sockets = new InheritedSockets(env, process.pid);
   sockets.refuseUnclaimed([http, ...smtp.listeners]);
@@ -121,16 +124,16 @@ interface ReadyMessage {
   readonly accounts: OpenedAccounts;
   readonly log: OpenedLog;
   readonly options: StartOptions;
-  readonly surroundings: CommandEnvironment;
+  readonly environment: CommandEnvironment;
 }
 
-function announce(app: App, { configuration, accounts, log, options, surroundings }: ReadyMessage): void {
+function announce(app: App, { configuration, accounts, log, options, environment }: ReadyMessage): void {
   const listeners = app.smtp.addresses();
   const http = urlOf(app);
-  surroundings.print(`postern ready http=${http} smtp=${addressOf(listeners[0])}`);
+  environment.print(`postern ready http=${http} smtp=${addressOf(listeners[0])}`);
   const { generatedPassword } = accounts;
-  const commandFor = commandPrinter(options, surroundings);
-  surroundings.print(
+  const commandFor = commandPrinter(options, environment);
+  environment.print(
     welcome({
       http,
       listeners,
@@ -138,19 +141,19 @@ function announce(app: App, { configuration, accounts, log, options, surrounding
       generatedPassword,
       version,
       commandFor,
-      failed: app.plugins.present.failed,
+      failed: app.plugins.current.failed,
     }),
   );
-  if (options.verbose === true) surroundings.print(`Plugins, in the order of their start:\n${app.plugins.describe()}`);
+  if (options.verbose === true) environment.print(`Plugins, in the order of their start:\n${app.plugins.describe()}`);
   log.log.info({ http, listeners, version, data: configuration.data }, 'ready');
 }
 
 const addressOf = (listener: { readonly host: string; readonly port: number } | undefined): string =>
   listener === undefined ? 'none' : `${listener.host}:${listener.port}`;
 
-/** Commands as this person would type them, with the same folder and file. */
-function commandPrinter({ config, data }: StartOptions, surroundings: CommandEnvironment): (words: string) => string {
-  const program = programName(surroundings);
+/** Formats commands as the operator would type them, with the same folder and file. */
+function commandPrinter({ config, data }: StartOptions, environment: CommandEnvironment): (words: string) => string {
+  const program = programName(environment);
   const places = [
     ...(config === undefined ? [] : ['--config', config]),
     ...(data === undefined ? [] : ['--data', data]),

@@ -4,7 +4,7 @@ import { version } from '../host/installation.js';
 import type { CommandEnvironment } from './command.js';
 import { sentenceOf } from '../problem.js';
 
-const surroundings: CommandEnvironment = {
+const environment: CommandEnvironment = {
   cwd: process.cwd(),
   env: process.env,
   print: (text) => void process.stdout.write(`${text}\n`),
@@ -29,17 +29,17 @@ async function main(): Promise<void> {
 /** Resolves with the exit status. */
 async function run(line: CommandLine): Promise<number> {
   const [first = 'help'] = line.words;
-  if (line.version) surroundings.print(version);
+  if (line.version) environment.print(version);
   else if (line.help || first === 'help') await help();
   else {
     const found = findCommand(builtInCommands, line);
-    if (found !== undefined) return found.command.run(found.call, surroundings);
-    await (await import('./plugin-command.js')).runPluginCommand(line, surroundings);
+    if (found !== undefined) return found.command.run(found.call, environment);
+    await (await import('./plugin-command.js')).runPluginCommand(line, environment);
   }
   return 0;
 }
 
 async function help(): Promise<void> {
   const { builtIns } = await import('../main.js');
-  surroundings.print(usage(builtInCommands, builtIns));
+  environment.print(usage(builtInCommands, builtIns));
 }

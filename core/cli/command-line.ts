@@ -70,7 +70,7 @@ export interface BuiltInCommand {
   readonly flags?: readonly CommandFlag[];
   readonly summary: string;
   /** Resolves with the exit status. Throws a start error, or a problem, with a sentence for the operator. */
-  run(call: CommandCall, surroundings: CommandEnvironment): Promise<number>;
+  run(call: CommandCall, environment: CommandEnvironment): Promise<number>;
 }
 
 export interface CommandCall extends Pick<CommandLine, 'options' | 'flags'> {
@@ -82,7 +82,7 @@ export const coreCommands: readonly BuiltInCommand[] = [
   {
     words: 'start',
     summary: 'start the server',
-    run: async ({ options }, surroundings) => (await import('./serve.js')).serve(options, surroundings),
+    run: async ({ options }, environment) => (await import('./serve.js')).serve(options, environment),
   },
   {
     words: 'password hash',

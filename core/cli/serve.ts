@@ -9,17 +9,17 @@ import { redactText } from '../log/redact.js';
  * `postern start`: runs until SIGTERM or SIGINT, heard from the first moment on; a second signal does not wait for sessions.
  * SIGHUP, which would end a process that does not listen to it, brings a changed configuration into force.
  */
-export async function serve(options: StartOptions, surroundings: CommandEnvironment): Promise<never> {
+export async function serve(options: StartOptions, environment: CommandEnvironment): Promise<never> {
   const signalled = nextSignal();
   let reload = (): Promise<void> => Promise.resolve();
   process.on('SIGHUP', () => void reload());
   const strays = followStrays();
-  const server = await start(options, surroundings);
+  const server = await start(options, environment);
   strays.reportTo((stray) => server.app.plugins.reportUncaught(stray));
-  reload = () => reloadBySignal(server, surroundings);
+  reload = () => reloadBySignal(server, environment);
   const signal = await signalled;
   const { shutdownSeconds } = server.app.configuration.current.settings;
-  surroundings.print(`${signal}: finishing what runs, at most ${shutdownSeconds} s.`);
+  environment.print(`${signal}: finishing what runs, at most ${shutdownSeconds} s.`);
   void nextSignal().then(() => process.exit(1));
   await server.stop();
   process.exit(0);

@@ -1,17 +1,16 @@
 import { isAbsolute } from 'node:path';
 import type { Services } from './service.js';
 
-/** The fields of a plugin as JavaScript may have set them. */
+/** Fields of a plugin as JavaScript may have set them. */
 type Declaration = Readonly<Record<'needs' | 'uses' | 'provides', Services>> &
   Readonly<Record<'name' | 'options' | 'setup' | 'views' | 'assets' | 'commands' | 'reload', unknown>>;
 
-/** In the log, in lists and among metrics a plugin of that name would be taken for the server. */
+/** In logs, lists and metrics such a plugin would be mistaken for the server. */
 const ownNames: ReadonlySet<unknown> = new Set(['core', 'http', 'smtp']);
 
 /**
- * What a declaration says wrong. Site plugins are JavaScript: what the compiler would refuse is refused here.
- *
- * @param taken commands that it cannot have
+ * Faults of a declaration. Site plugins are JavaScript: this checks what the compiler checks for ours.
+ * | @param taken names of commands that it cannot have
  */
 export function declarationComplaints(plugin: Declaration, taken: ReadonlySet<string> = new Set()): readonly string[] {
   const complaints: string[] = [];
@@ -62,10 +61,10 @@ function commandComplaints(commands: unknown, taken: ReadonlySet<string>): reado
 
 const has = (value: unknown, key: string): boolean => typeof value === 'object' && value !== null && key in value;
 
-/** Version of the contract between a plugin and the server: a new minor version adds, a new major one takes away. */
+/** Version of the plugin kit: a new minor version adds, a new major one removes. */
 export const kitVersion = '1.0';
 
-/** The kits that this server speaks, the oldest and the newest. */
+/** Oldest and newest kit that this server supports. */
 interface KitRange {
   readonly oldest: string;
   readonly newest: string;
@@ -74,9 +73,8 @@ interface KitRange {
 const spoken: KitRange = { oldest: '1.0', newest: kitVersion };
 
 /**
- * Why a plugin that was written for that version of the kit cannot run here, and what to do; undefined when it can.
- *
- * @param wanted `major.minor`, as the plugin says; a whole number is a major version
+ * Why a plugin for that version of the kit cannot run here, and what to do; undefined when it can.
+ * | @param wanted `major.minor`, as the plugin declares; a whole number is a major version
  */
 export function kitComplaint(wanted: unknown, { oldest, newest }: KitRange = spoken): string | undefined {
   const version = parse(wanted);
@@ -101,7 +99,6 @@ function parse(version: unknown): Version | undefined {
 const isBelow = ([major, minor]: Version = [0, 0], [otherMajor, otherMinor]: Version = [0, 0]): boolean =>
   major < otherMajor || (major === otherMajor && minor < otherMinor);
 
-/** Keys of a declaration. */
 export const definitionKeys = {
   name: true,
   options: true,

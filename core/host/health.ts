@@ -6,18 +6,18 @@ export type HealthState = 'up' | 'degraded' | 'down';
 
 export interface HealthReport {
   readonly status: HealthState;
-  /** A sentence for an operator when it is not up. */
+  /** A sentence for an operator when the state is not up. */
   readonly why?: string;
   /** What `/health/extended` shows; names carry their unit: `oldestSeconds`, `freeBytes`, `delayMs`. */
   readonly figures?: Readonly<Record<string, number>>;
 }
 
-/** Asked when somebody looks; answers within milliseconds, from what is already known. */
+/** Called on demand; must answer within milliseconds, from what is already known. */
 export type HealthCheck = () => HealthReport;
 
 export interface ComponentHealth {
   readonly status: HealthState;
-  /** ISO 8601 time since when this state holds. */
+  /** ISO 8601 time of the last change of state. */
   readonly since: string;
   readonly why: string | null;
   readonly figures?: Readonly<Record<string, number>>;
@@ -26,17 +26,17 @@ export interface ComponentHealth {
 interface Component {
   readonly plugin: string;
   readonly check: HealthCheck;
-  /** What was seen last, and since when. */
+  /** Last observed state, and since when. */
   seen: { readonly status: HealthState; readonly since: string };
 }
 
 const severity: Readonly<Record<HealthState, number>> = { up: 0, degraded: 1, down: 2 };
 
-/** Every component's health, asked when somebody looks. */
+/** Health of every component, checked on demand. */
 export class HealthRegistry {
   readonly #clock: Clock;
   readonly #started: number;
-  /** By name, in its order. */
+  /** Sorted by name. */
   #components: ReadonlyMap<string, Component> = new Map();
 
   constructor({ clock }: { readonly clock: Clock }) {
@@ -45,8 +45,8 @@ export class HealthRegistry {
   }
 
   /**
-   * @returns takes the check away again
-   * @throws Error when another check has that name, or this one is no function
+   * @returns removes the check
+   * @throws Error when another check has that name, or this one is not a function
    */
   check(plugin: string, component: string, check: HealthCheck): () => void {
     const taken = this.#components.get(component);
@@ -95,7 +95,7 @@ export class HealthRegistry {
   }
 }
 
-/** A check that fails says nothing about its component: it is not known to work, and not known to be down. */
+/** A check that fails leaves the state of its component unknown: neither up nor down. */
 function runCheck(check: HealthCheck): HealthReport {
   const unknown = (why: string): HealthReport => ({ status: 'degraded', why: `${why}; its state is not known.` });
   try {

@@ -1,2 +1,2 @@
-/** `import` by Node itself: a bundler that makes CommonJS of what calls it makes `require` of the call. */
+/** Node's own `import`: bundled CommonJS would turn it into `require`. */
 module.exports = (url: string): Promise<unknown> => import(url);

@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** The package's own folder, which has `views/`, `public/` and `docs/`. */
+/** The package's folder, with `views/`, `public/` and `docs/`. */
 export const packageRoot = folderWithViews(dirname(fileURLToPath(import.meta.url)));
 
 function folderWithViews(folder: string): string {

@@ -1,20 +1,22 @@
 import type { InitializeHook, ResolveHook } from 'node:module';
 
-/** What the hooks are told of the running server, once. */
+/** Configuration of the module hooks. */
 export interface KitPlaces {
-  /** URL of each module that the package exports, by its specifier: `postern/plugin`. */
+  /** URL of each module that the package exports, by specifier: `postern/plugin`. */
   readonly exported: Readonly<Record<string, string>>;
-  /** The parameter that carries the version of a plugin's code in the URLs of its modules. */
+  /** Query parameter that carries the version of a plugin's code. */
   readonly parameter: string;
 }
 
 /**
- * Module hooks for site plugins, run in a thread of their own. `postern/…` resolves to the modules of the running server, and
- * what a module of a plugin imports from the same place gets the version of its importer: so a plugin that has changed is
- * loaded wholly anew. Packages below `node_modules` are loaded once.
+ * Module hooks for site plugins, on a thread of their own. `postern/…` resolves to the modules of the running server.
+ * A module that
+ * a plugin imports from its own package gets the version of its importer, so a changed plugin is loaded entirely anew.
+ * Packages below
+ * `node_modules` are loaded once.
  */
 let places: KitPlaces = { exported: {}, parameter: '' };
-/** The newest version by folder: modules that CommonJS has loaded do not carry theirs. */
+/** Newest version by folder: modules loaded by CommonJS do not carry theirs. */
 const versions = new Map<string, string>();
 
 export const initialize: InitializeHook<KitPlaces> = (data) => {
@@ -41,7 +43,7 @@ export const resolve: ResolveHook = async (specifier, context, nextResolve) => {
 
 const folderOf = ({ pathname }: URL): string => pathname.slice(0, pathname.lastIndexOf('/') + 1);
 
-/** Of the closest folder above that a plugin was loaded from. */
+/** Version of the closest folder above that a plugin was loaded from. */
 function versionAround({ pathname }: URL): string | undefined {
   for (let end = pathname.lastIndexOf('/'); end >= 0; end = end === 0 ? -1 : pathname.lastIndexOf('/', end - 1)) {
     const version = versions.get(pathname.slice(0, end + 1));
@@ -50,5 +52,5 @@ function versionAround({ pathname }: URL): string | undefined {
   return undefined;
 }
 
-/** The package that a module belongs to; empty outside all `node_modules`. */
+/** Root of the package that a module belongs to; empty outside `node_modules`. */
 const packageOf = ({ pathname }: URL): string => /^.*\/node_modules\/(?:@[^/]+\/)?[^/]+\//.exec(pathname)?.[0] ?? '';

@@ -12,7 +12,7 @@ import type { HealthRegistry } from './health.js';
 import type { ContextFactory } from './running-plugin.js';
 import { siteUrlOf } from './site-plugins.js';
 
-/** The parts of the server that a plugin reaches through its context. */
+/** Parts of the server that a plugin reaches through its context. */
 interface ContextDeps {
   readonly data: string;
   readonly log: Log;
@@ -73,7 +73,7 @@ export function contextFactory(parts: ContextDeps): ContextFactory {
   };
 }
 
-/** Whose the folders below the data folder are that come with the server, also while their plugin is switched off. */
+/** Owners of the built-in folders in the data folder, also while their plugin is switched off. */
 const owners: Readonly<Record<string, string>> = {
   cache: 'store',
   'client-uploads': 'client-queue',
@@ -91,11 +91,11 @@ const owners: Readonly<Record<string, string>> = {
 
 interface Claim {
   readonly plugin: string;
-  /** While a plugin is replaced, its old and its new one. */
+  /** Two while a plugin is replaced: the old one and its successor. */
   holders: number;
 }
 
-/** The folders of the plugins below the data folder: each has one owner. */
+/** Folders of plugins in the data folder; each has one owner. */
 export class PluginFolders {
   readonly #data: string;
   readonly #claims = new Map<string, Claim>();
@@ -106,10 +106,9 @@ export class PluginFolders {
   }
 
   /**
-   * Makes the folder if need be, and keeps it from other plugins until `release` is called.
-   *
-   * @param name one name or several with `/` between them; the first of them is owned
-   * @throws Error for a name that leads elsewhere, or to the folder of somebody else
+   * Creates the folder if missing and reserves it for the plugin until `release` is called.
+   * | @param name one name, or several joined by `/`; the first one is reserved
+   * @throws Error for an invalid name, or for a folder of another owner
    */
   async open(plugin: string, name: string, onClose: (release: () => void) => void): Promise<string> {
     const parts = typeof name === 'string' ? name.split('/') : [];

@@ -11,7 +11,7 @@ import type { HealthReport } from './health.js';
 import type { SiteOrigin, UnloadedSite } from './plugin-set.js';
 import type { SiteEntry } from './site-files.js';
 
-/** So many faults within so long make a plugin degraded. */
+/** A plugin with this many faults within the window is degraded. */
 const degradedFaults = 3;
 const windowMs = 5 * 60_000;
 const maxMessageCharacters = 500;
@@ -19,11 +19,11 @@ const maxMessageCharacters = 500;
 interface Record {
   count: number;
   last: PluginFault;
-  /** Monotonic times of the newest faults, at most as many as worry. */
+  /** Monotonic times of the newest faults, at most `degradedFaults`. */
   recent: readonly number[];
 }
 
-/** What went wrong in each plugin since it was started or reloaded. */
+/** Faults of each plugin since it was started or reloaded. */
 export class PluginFaults {
   readonly #clock: Clock;
   readonly #records = new Map<string, Record>();
@@ -43,7 +43,6 @@ export class PluginFaults {
     });
   }
 
-  /** It begins anew. */
   forget(plugin: string): void {
     this.#records.delete(plugin);
   }
@@ -69,7 +68,7 @@ export class PluginFaults {
   }
 }
 
-/** A plugin of the site that is left out. */
+/** A site plugin that was left out because it could not be loaded or set up. */
 export interface FailedPlugin {
   readonly name: string;
   readonly entry: SiteEntry;
@@ -79,9 +78,9 @@ export interface FailedPlugin {
   /** ISO 8601. */
   readonly at: string;
   readonly kit: string;
-  /** Of the code that failed; undefined when there was none. */
+  /** Of the failed code; undefined when it was not found. */
   readonly fingerprint: string | undefined;
-  /** That it failed with. */
+  /** Options at the time of the failure. */
   readonly options: unknown;
   readonly cause: unknown;
 }
@@ -109,7 +108,9 @@ export function setupFailure(
   return { name, entry, where: 'setup', why, at, kit: String(kit), fingerprint, options, cause };
 }
 
-/** The same failure, since when it is known; undefined when it is new. What is known is no reason to refuse anything. */
+/**
+ * The same failure with the time of its first occurrence; undefined when it is new. A known failure refuses no reload.
+ */
 export function knownFailure(known: readonly FailedPlugin[], failure: FailedPlugin): FailedPlugin | undefined {
   const { name, entry, where, fingerprint, options } = failure;
   const before = known.find(
@@ -126,7 +127,7 @@ export function knownFailure(known: readonly FailedPlugin[], failure: FailedPlug
 export const redactedMessage = (error: unknown): string =>
   redactText(error instanceof Error ? error.message : String(error));
 
-/** With the line of its code where it began, unless it is a sentence of ours. */
+/** Adds the line of the plugin's code where the error began, except to our own sentences. */
 export function messageWithLocation(error: unknown, origin: Pick<SiteOrigin, 'file'> | undefined): string {
   const sentence = redactedMessage(error);
   if (origin === undefined || origin.file === '' || isStartError(error) || isProblem(error)) return sentence;
@@ -136,7 +137,7 @@ export function messageWithLocation(error: unknown, origin: Pick<SiteOrigin, 'fi
 
 interface NotStarted {
   readonly origin?: SiteOrigin;
-  /** Why the server does not run without it. */
+  /** Why the server does not start without it. */
   readonly because?: string;
 }
 
@@ -148,7 +149,7 @@ export function startFailure({ name }: Plugin, error: unknown, { origin, because
   return startError(`${first.replace(/\.$/, '')}. The server does not start without it: ${because}.`, error);
 }
 
-/** A reload that stops at new options. */
+/** A reload that fails because of new options. */
 export function optionsRefusal(name: string, cause: unknown): Problem {
   const sentence = `The plugin ${name} refuses its options: ${redactedMessage(cause)}`;
   return problem('invalid', {
@@ -158,18 +159,18 @@ export function optionsRefusal(name: string, cause: unknown): Problem {
   });
 }
 
-/** A plugin of the site at which a reload stops. */
+/** A site plugin that makes a reload fail. */
 interface RefusedPlugin {
   readonly name: string;
   readonly entry: SiteEntry | undefined;
-  /** A sentence that says why. */
+  /** A sentence with the reason. */
   readonly why: string;
-  /** Whether an older one of it runs. */
+  /** Whether an older version of it runs. */
   readonly runs: boolean;
   readonly cause?: unknown;
 }
 
-/** How our own sentences begin that name the plugin by themselves. */
+/** Beginning of our own sentences that already name the plugin. */
 const ownName = (name: string): RegExp => new RegExp(`^Plugin ${name}(?:,| could not start:) `);
 
 export function pluginRefusal({ name, entry, why: told, runs, cause }: RefusedPlugin): Problem {

@@ -15,7 +15,7 @@ import {
   setupFailure,
 } from './plugin-faults.js';
 import type { ProvidedService, Service, Services } from './service.js';
-import { afterSwap, planPlugins, pluginDifferences, type PluginPlan, type PresentPlugins } from './plugin-plan.js';
+import { afterSwap, planPlugins, pluginDifferences, type PluginPlan, type CurrentPlugins } from './plugin-plan.js';
 import {
   startOrder,
   describePlugin,
@@ -30,18 +30,18 @@ import { withTimeout } from '../concurrency.js';
 import type { UncaughtError } from './uncaught.js';
 
 export interface PluginHostOptions extends SetupInput {
-  readonly program: PluginSet;
+  readonly wanted: PluginSet;
   readonly provided: readonly ProvidedService[];
   readonly clock: Clock;
-  /** Called in the one step that changes plugins: the old ones are out of force, the new ones are not yet in. */
+  /** Called within the swap: the old plugins are deactivated, the new ones not yet activated. */
   readonly onSwap?: () => void;
-  /** Resolves when nothing that began before it was called is under way; then what has left is released. */
+  /** Resolves when all work that began before the call has ended; then replaced plugins are released. */
   readonly settled?: () => Promise<void>;
 }
 
-/** What a reload did to the plugins; it may be taken back until it is committed. */
+/** Result of a reload; can be undone until it is committed. */
 interface PluginChange {
-  /** Lets go of those that have left, as soon as nothing of them is under way. */
+  /** Releases the replaced plugins as soon as they are idle. */
   commit(): void;
   undo(): Promise<void>;
 }
@@ -49,36 +49,36 @@ interface PluginChange {
 /** The plugins of a running server. */
 export class PluginHost {
   readonly #input: PluginHostOptions;
-  #present: PresentPlugins;
+  #current: CurrentPlugins;
   readonly #settling: DrainingPlugins;
   #stopped = false;
 
   constructor(input: PluginHostOptions) {
     this.#input = input;
-    const { program, provided, log, settled = () => Promise.resolve() } = input;
+    const { wanted, provided, log, settled = () => Promise.resolve() } = input;
     this.#settling = new DrainingPlugins({ log, settled });
-    this.#present = {
-      program,
+    this.#current = {
+      wanted,
       running: [],
-      failed: program.unloaded.map((unloaded) => loadFailure(unloaded, this.#now())),
+      failed: wanted.unloaded.map((unloaded) => loadFailure(unloaded, this.#now())),
       site: new Map(),
       since: new Map(),
       services: new Map(provided.map(({ token, value }) => [token.id, value])),
     };
   }
 
-  /** What runs, and what does not. */
-  get present(): PresentPlugins {
-    return this.#present;
+  get current(): CurrentPlugins {
+    return this.#current;
   }
 
   /**
-   * Starts all plugins by their needs. One of the site that fails is left out when the server may run without it. When another
-   * one fails, those that had started are stopped in reverse, and it is named.
+   * Starts all plugins in the order of their dependencies. A site plugin that fails is left out unless it is required.
+   * When another
+   * one fails, those already started are stopped in reverse order.
    */
   async start(): Promise<void> {
-    const { program } = this.#present;
-    const able = this.#able(program, (plugin, error) => this.#leaveOut(plugin, error));
+    const { wanted } = this.#current;
+    const able = this.#startable(wanted, (plugin, error) => this.#leaveOut(plugin, error));
     for (const plugin of startOrder(able, this.#core)) {
       await this.#startOne(plugin).catch(async (error: unknown) => {
         try {
@@ -95,34 +95,36 @@ export class PluginHost {
   async stop(): Promise<void> {
     this.#stopped = true;
     await this.#settling.stop();
-    const { running, site } = this.#present;
-    this.#present = { ...this.#present, running: [] };
+    const { running, site } = this.#current;
+    this.#current = { ...this.#current, running: [] };
     for (const one of running.toReversed()) {
       if (site.has(one.plugin.name)) await this.#settling.discard(one);
       else await one.stop();
     }
   }
 
-  /** What that program would change, options aside. @throws Problem `invalid` for code that cannot be loaded */
+  /**
+   * What a reload with these plugins would change, options aside.
+   * | @throws Problem `invalid` for code that cannot be loaded
+   */
   differences(next: PluginSet): readonly Difference[] {
     this.#refuseUnloaded(next);
-    return pluginDifferences(this.#present, next, planPlugins(this.#present, next));
+    return pluginDifferences(this.#current, next, planPlugins(this.#current, next));
   }
 
-  /** Of that program: the plugins that only a restart brings into force, with the reason. */
+  /** Plugins that change only at a restart, with the reason. */
   waiting(next: PluginSet): ReadonlyMap<string, string> {
-    return planPlugins(this.#present, next).waiting;
+    return planPlugins(this.#current, next).waiting;
   }
 
   /**
-   * Brings another program into force: what is new is set up beside what runs, and swapped in one step. When one refuses,
-   * nothing has changed.
-   *
-   * @throws Problem `invalid` that names the plugin; `unavailable` when the server stops
+   * Replaces plugins: sets up the new ones beside the running ones and swaps them in one step. Changes nothing when
+   * one refuses.
+   * | @throws Problem `invalid` that names the plugin; `unavailable` when the server stops
    */
   async reload(next: PluginSet, beforeTakingBack: () => void = () => undefined): Promise<PluginChange> {
     this.#refuseWhenStopped();
-    const plan = planPlugins(this.#present, next);
+    const plan = planPlugins(this.#current, next);
     const { fresh, failed } = await this.#setUpAll(plan, next);
     const undo: (() => void | Promise<void>)[] = [];
     const takeBack = async () => {
@@ -132,7 +134,7 @@ export class PluginHost {
     try {
       for (const running of plan.reconfigured) undo.push(await reconfigurePlugin(running, next, this.#input.log));
       this.#refuseWhenStopped();
-      undo.push(this.#swap(plan.leaving, fresh, { program: next, failed }));
+      undo.push(this.#swap(plan.leaving, fresh, { wanted: next, failed }));
     } catch (error) {
       beforeTakingBack();
       this.#input.onSwap?.();
@@ -145,8 +147,8 @@ export class PluginHost {
   /** Counts an uncaught error as a fault of the plugin that it came from, and logs it. */
   reportUncaught({ error, origin, from }: UncaughtError): void {
     const { log, failed } = this.#input;
-    const { program, failed: missing } = this.#present;
-    const known = [...program.site].find(([, { entry }]) => entry.from === from)?.[0];
+    const { wanted, failed: missing } = this.#current;
+    const known = [...wanted.site].find(([, { entry }]) => entry.from === from)?.[0];
     const plugin = known ?? missing.find(({ entry }) => entry.from === from)?.name;
     const where = origin === 'unhandledRejection' ? 'a promise that nobody awaits' : 'a callback of its own';
     if (plugin !== undefined) failed?.(plugin, where, error);
@@ -158,7 +160,7 @@ export class PluginHost {
 
   /** The plugins in their order, with what each needs and provides: printed by `--verbose`. */
   describe(): string {
-    return this.#present.running.map(({ plugin }) => describePlugin(plugin)).join('\n');
+    return this.#current.running.map(({ plugin }) => describePlugin(plugin)).join('\n');
   }
 
   get #core(): readonly Service<unknown>[] {
@@ -169,8 +171,8 @@ export class PluginHost {
     return new Date(this.#input.clock.now()).toISOString();
   }
 
-  /** All but those of the site that need what nobody provides. */
-  #able({ plugins, site }: PluginSet, missing: (plugin: Plugin, error: Error) => void): readonly Plugin[] {
+  /** All plugins except those of the site whose needs are unmet. */
+  #startable({ plugins, site }: PluginSet, missing: (plugin: Plugin, error: Error) => void): readonly Plugin[] {
     return withoutUnmetNeeds(
       plugins,
       this.#core,
@@ -180,34 +182,34 @@ export class PluginHost {
   }
 
   async #startOne(plugin: Plugin): Promise<void> {
-    const { program, services } = this.#present;
-    const running = await setUpPlugin(plugin, program, services, this.#input);
+    const { wanted, services } = this.#current;
+    const running = await setUpPlugin(plugin, wanted, services, this.#input);
     try {
       running.activate();
     } catch (error) {
       await running.stop();
       throw error;
     }
-    const { failed } = this.#present;
-    this.#present = afterSwap(this.#present, { leaving: [], fresh: [running], program, failed, at: this.#now() });
+    const { failed } = this.#current;
+    this.#current = afterSwap(this.#current, { leaving: [], fresh: [running], wanted, failed, at: this.#now() });
   }
 
-  /** @throws start error when the server must not run without it */
+  /** @throws start error when the server requires the plugin */
   #leaveOut(plugin: Plugin, error: unknown): void {
-    const { program, failed } = this.#present;
+    const { wanted, failed } = this.#current;
     const { name, provides } = plugin;
-    const origin = program.site.get(name);
+    const origin = wanted.site.get(name);
     if (origin === undefined) throw startFailure(plugin, error);
     const { required } = origin.entry;
     const known = { name, required, replaces: origin.replaces, provides: tokenIds(provides) };
-    const because = whyRequired(known, program);
+    const because = whyRequired(known, wanted);
     if (because !== undefined) throw startFailure(plugin, error, { origin, because });
     const failure = setupFailure(plugin, origin, {
-      options: program.options.get(name),
+      options: wanted.options.get(name),
       cause: error,
       at: this.#now(),
     });
-    this.#present = { ...this.#present, failed: [...failed, failure] };
+    this.#current = { ...this.#current, failed: [...failed, failure] };
     this.#input.log.error({ plugin: name, err: error }, 'a plugin of the site could not start and is left out');
   }
 
@@ -216,16 +218,16 @@ export class PluginHost {
     const fresh: RunningPlugin[] = [];
     const failed = next.unloaded.map((unloaded) => {
       const failure = loadFailure(unloaded, this.#now());
-      return knownFailure(this.#present.failed, failure) ?? failure;
+      return knownFailure(this.#current.failed, failure) ?? failure;
     });
-    const services = new Map(this.#present.services);
+    const services = new Map(this.#current.services);
     const refuse = (plugin: Plugin, error: unknown): void => {
       const failure = this.#knownFailure(plugin, next, error);
       if (failure === undefined) throw this.#refusalOf(plugin, next, error);
       failed.push(failure);
     };
     try {
-      const able = this.#able(next, refuse);
+      const able = this.#startable(next, refuse);
       for (const plugin of startOrder(able, this.#core).filter((one) => coming.includes(one))) {
         try {
           const running = await setUpPlugin(plugin, next, services, this.#input);
@@ -242,17 +244,17 @@ export class PluginHost {
     return { fresh, failed };
   }
 
-  /** One that fails as it did before is nothing new. */
+  /** The failure when it is the same as before. */
   #knownFailure(plugin: Plugin, next: PluginSet, error: unknown): FailedPlugin | undefined {
     const { name } = plugin;
     const origin = next.site.get(name);
     if (origin === undefined) return undefined;
     const failure = setupFailure(plugin, origin, { options: next.options.get(name), cause: error, at: this.#now() });
-    return knownFailure(this.#present.failed, failure);
+    return knownFailure(this.#current.failed, failure);
   }
 
   #refusalOf(plugin: Plugin, next: PluginSet, error: unknown): unknown {
-    const { running, site } = this.#present;
+    const { running, site } = this.#current;
     const { name } = plugin;
     const old = running.find((one) => one.plugin.name === name);
     if (old?.plugin === plugin && !isStartError(error)) return optionsRefusal(name, error);
@@ -261,9 +263,9 @@ export class PluginHost {
     return pluginRefusal({ name, entry: origin?.entry, why, runs: old !== undefined, cause: error });
   }
 
-  /** Code that could not be loaded refuses, unless it is known to be broken just so. */
+  /** Refuses code that cannot be loaded, unless the same failure is already known. */
   #refuseUnloaded(next: PluginSet): void {
-    const { failed, site } = this.#present;
+    const { failed, site } = this.#current;
     for (const unloaded of next.unloaded) {
       if (knownFailure(failed, loadFailure(unloaded, '')) !== undefined) continue;
       const { entry, name, why } = unloaded;
@@ -272,24 +274,24 @@ export class PluginHost {
     }
   }
 
-  /** Swaps them in one step, in which nothing can be asked; returns the way back. */
+  /** Swaps the plugins in one synchronous step; returns the undo. */
   #swap(
     leaving: readonly RunningPlugin[],
     fresh: readonly RunningPlugin[],
-    next: Pick<PresentPlugins, 'program' | 'failed'>,
+    next: Pick<CurrentPlugins, 'wanted' | 'failed'>,
   ) {
-    const before = this.#present;
+    const before = this.#current;
     const { onSwap = () => undefined } = this.#input;
     const back = (): void => {
       for (const running of fresh) running.deactivate();
       if (this.#stopped) return;
-      this.#present = before;
+      this.#current = before;
       onSwap();
       for (const running of leaving) running.activate();
     };
     let [asked] = fresh;
     for (const running of leaving) running.deactivate();
-    this.#present = afterSwap(before, { leaving, fresh, ...next, at: this.#now() });
+    this.#current = afterSwap(before, { leaving, fresh, ...next, at: this.#now() });
     try {
       onSwap();
       for (const running of fresh) {
@@ -298,12 +300,12 @@ export class PluginHost {
       }
     } catch (error) {
       back();
-      throw asked === undefined ? error : this.#refusalOf(asked.plugin, next.program, error);
+      throw asked === undefined ? error : this.#refusalOf(asked.plugin, next.wanted, error);
     }
     return back;
   }
 
-  /** What came into force now would never be stopped. */
+  /** A plugin activated after the stop would never be stopped. */
   #refuseWhenStopped(): void {
     if (this.#stopped) throw problem('unavailable', 'The server is stopping.');
   }
@@ -324,8 +326,9 @@ interface SetupInput {
 }
 
 /**
- * Runs the `setup` of a plugin with its options and the services that it is lent. One of the site may not take longer than its
- * entry says. When it fails, everything it had opened is released.
+ * Runs `setup` of a plugin with its options and services; a site plugin must finish within `startSeconds`. Releases
+ * everything it
+ * opened when it fails.
  */
 async function setUpPlugin(
   plugin: Plugin,
@@ -358,10 +361,10 @@ function servicesFor(services: Services, all: ReadonlyMap<string, unknown>): Rea
 }
 
 /**
- * Gives a running plugin other options, and returns the way back. One of the site may not take longer than its entry says; when
- * it takes them all the same, it gets the old ones behind them.
- *
- * @throws Problem `invalid` that names the plugin
+ * Gives a running plugin new options; returns the undo. A site plugin must finish within `startSeconds`; one that
+ * finishes late gets
+ * its old options back.
+ * | @throws Problem `invalid` that names the plugin
  */
 async function reconfigurePlugin(
   running: RunningPlugin,
@@ -391,18 +394,18 @@ async function reconfigurePlugin(
   return () => give(old);
 }
 
-/** How long those that have left are kept for what began with them. */
+/** How long replaced plugins wait for work that began with them. */
 const drainTimeoutMs = 10 * 60_000;
-/** How long a plugin may take to release what it holds. */
+/** How long a plugin may take to release its resources. */
 const releaseTimeoutMs = 10_000;
 
 interface SettlingInput {
   readonly log: Log;
-  /** Resolves when nothing that began before it was called is under way. */
+  /** Resolves when all work that began before the call has ended. */
   readonly settled: () => Promise<void>;
 }
 
-/** Plugins that are out of force and may still be asked, by sessions that began with them. */
+/** Replaced plugins that sessions may still use. */
 class DrainingPlugins {
   readonly #input: SettlingInput;
   readonly #settling = new Set<RunningPlugin>();
@@ -413,7 +416,7 @@ class DrainingPlugins {
     this.#input = input;
   }
 
-  /** Closes them behind all that began with them. */
+  /** Stops them after all work that began with them. */
   async drain(leaving: readonly RunningPlugin[]): Promise<void> {
     if (leaving.length === 0) return;
     for (const running of leaving) this.#settling.add(running);
@@ -430,7 +433,7 @@ class DrainingPlugins {
     }
   }
 
-  /** Nobody waits for ever for a plugin of the site to let go. */
+  /** Stops a plugin; does not wait longer than `releaseTimeoutMs`. */
   async discard(running: RunningPlugin): Promise<void> {
     try {
       await withTimeout(releaseTimeoutMs, running.stop(), 'it has not released what it holds');
@@ -439,7 +442,7 @@ class DrainingPlugins {
     }
   }
 
-  /** The server ends: nobody will ask them any more. */
+  /** The server stops: no session uses them any more. */
   async stop(): Promise<void> {
     this.#end();
     for (const running of [...this.#settling].toReversed()) await this.discard(running);
@@ -448,7 +451,7 @@ class DrainingPlugins {
   async #idle(leaving: readonly RunningPlugin[]): Promise<void> {
     await this.#input.settled();
     for (const running of leaving) await running.idle();
-    // Watchers are told a turn later.
+    // Watchers run one turn later.
     await setImmediate();
   }
 }

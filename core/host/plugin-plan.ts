@@ -5,33 +5,33 @@ import type { FailedPlugin } from './plugin-faults.js';
 import { type PluginSet, type SiteOrigin, consumedTokens, tokenIds } from './plugin-set.js';
 import type { RunningPlugin } from './running-plugin.js';
 
-/** The plugins of one moment. */
-export interface PresentPlugins {
-  /** What shall run. */
-  readonly program: PluginSet;
-  /** In the order of their start. */
+/** The plugins at one moment. */
+export interface CurrentPlugins {
+  /** As configured. */
+  readonly wanted: PluginSet;
+  /** In start order. */
   readonly running: readonly RunningPlugin[];
   readonly failed: readonly FailedPlugin[];
-  /** Of those that run: where their code came from. */
+  /** Origin of the site plugins that run. */
   readonly site: ReadonlyMap<string, SiteOrigin>;
-  /** When they came into force, ISO 8601. */
+  /** When each was activated, ISO 8601. */
   readonly since: ReadonlyMap<RunningPlugin, string>;
-  /** By their ids: those of core and of those that run. */
+  /** By id: services of core and of the running plugins. */
   readonly services: ReadonlyMap<string, unknown>;
 }
 
 interface PluginSwap {
   readonly leaving: readonly RunningPlugin[];
   readonly fresh: readonly RunningPlugin[];
-  readonly program: PluginSet;
+  readonly wanted: PluginSet;
   readonly failed: readonly FailedPlugin[];
   /** ISO 8601. */
   readonly at: string;
 }
 
-/** The plugins behind an exchange; a successor has the place of the one before it. */
-export function afterSwap(present: PresentPlugins, exchange: PluginSwap): PresentPlugins {
-  const { leaving, fresh, program, failed, at } = exchange;
+/** The plugins after a swap; a successor takes the place of its predecessor. */
+export function afterSwap(present: CurrentPlugins, exchange: PluginSwap): CurrentPlugins {
+  const { leaving, fresh, wanted, failed, at } = exchange;
   const names = new Set(present.running.map(({ plugin }) => plugin.name));
   const successorOf = (old: RunningPlugin) => fresh.filter(({ plugin }) => plugin.name === old.plugin.name);
   const services = new Map(present.services);
@@ -42,7 +42,7 @@ export function afterSwap(present: PresentPlugins, exchange: PluginSwap): Presen
   }
   for (const running of fresh) {
     const { name, provides } = running.plugin;
-    const origin = program.site.get(name);
+    const origin = wanted.site.get(name);
     if (origin !== undefined) site.set(name, origin);
     for (const [key, { id }] of Object.entries(provides)) services.set(id, running.service(key));
   }
@@ -50,26 +50,26 @@ export function afterSwap(present: PresentPlugins, exchange: PluginSwap): Presen
     ...present.running.flatMap((one) => (leaving.includes(one) ? successorOf(one) : one)),
     ...fresh.filter(({ plugin }) => !names.has(plugin.name)),
   ];
-  // Nothing here holds what has left.
+  // Rebuilt, so that it does not keep replaced plugins in memory.
   const since = new Map(running.map((one) => [one, present.since.get(one) ?? at] as const));
-  return { program, failed, services, site, running, since };
+  return { wanted, failed, services, site, running, since };
 }
 
-/** What a reload does to the plugins that run. */
+/** What a reload does to the running plugins. */
 export interface PluginPlan {
-  /** They give way: to a successor of their name, or for good. */
+  /** Stopped, with or without a successor. */
   readonly leaving: readonly RunningPlugin[];
-  /** They are set up, in the order of the program. */
+  /** Set up, in the order of the set. */
   readonly coming: readonly Plugin[];
-  /** They take new options as they are. */
+  /** Keep running with new options. */
   readonly reconfigured: readonly RunningPlugin[];
-  /** Those that wait for a restart, by name, with the reason. */
+  /** Changed only by a restart: name and reason. */
   readonly waiting: ReadonlyMap<string, string>;
 }
 
-type Present = Pick<PresentPlugins, 'running' | 'site'>;
+type Present = Pick<CurrentPlugins, 'running' | 'site'>;
 
-/** Compares what runs with what shall run. */
+/** Compares the running plugins with the configured ones. */
 export function planPlugins(present: Present, next: PluginSet): PluginPlan {
   const waiting = new Map<string, string>();
   const reconfigured: RunningPlugin[] = [];
@@ -88,15 +88,16 @@ export function planPlugins(present: Present, next: PluginSet): PluginPlan {
   }
   added = added.filter(({ name }) => next.site.has(name));
 
-  // Who stays may hold a service of somebody who wants to leave; then that one stays too, and may hold another's.
-  for (let held = heldOne(leaving, present); held !== undefined; held = heldOne(leaving, present)) {
+  // A plugin that stays may use a service of one that leaves; then that one stays too, and so may others whose
+  // services it uses.
+  for (let held = blockedLeaver(leaving, present); held !== undefined; held = blockedLeaver(leaving, present)) {
     const [running, why] = held;
     waiting.set(running.plugin.name, why);
     leaving = leaving.filter((other) => other !== running);
   }
   const staying = present.running.filter((running) => !leaving.includes(running));
   for (const plugin of added) {
-    const holder = holderOf(tokenIds(plugin.provides), staying);
+    const holder = consumerOf(tokenIds(plugin.provides), staying);
     if (holder !== undefined) waiting.set(plugin.name, `The plugin ${holder} looks for its service when it starts.`);
   }
   added = added.filter(({ name }) => !waiting.has(name));
@@ -127,11 +128,11 @@ function changeOf(running: RunningPlugin, { site }: Present, next: PluginSet): P
   return isSites ? replaceable(running, 'options') : { waits: 'It takes its options when it starts.' };
 }
 
-function replaceable({ plugin, ownsFiles }: RunningPlugin, what: 'code' | 'options'): PluginReloadAction {
+function replaceable({ plugin, keepsFiles }: RunningPlugin, what: 'code' | 'options'): PluginReloadAction {
   if (plugin.reload === 'replace') return 'leave';
   if (plugin.reload === 'restart')
     return { waits: `It says that only a restart changes its ${what} (reload: 'restart').` };
-  if (ownsFiles) {
+  if (keepsFiles) {
     return {
       waits: `It keeps files of its own, and does not say that two of it may run side by side for a moment (reload: 'replace').`,
     };
@@ -139,25 +140,25 @@ function replaceable({ plugin, ownsFiles }: RunningPlugin, what: 'code' | 'optio
   return 'leave';
 }
 
-/** Somebody who cannot leave, because another who stays holds a service of his. */
-function heldOne(
+/** A plugin that cannot leave because one that stays uses its service, and the reason. */
+function blockedLeaver(
   leaving: readonly RunningPlugin[],
   { running: all }: Present,
 ): readonly [RunningPlugin, string] | undefined {
   const staying = all.filter((running) => !leaving.includes(running));
   for (const running of leaving) {
-    const holder = holderOf(tokenIds(running.plugin.provides), staying);
+    const holder = consumerOf(tokenIds(running.plugin.provides), staying);
     if (holder !== undefined) return [running, `The plugin ${holder} holds a service that it provides.`];
   }
   return undefined;
 }
 
-const holderOf = (tokens: readonly string[], running: readonly RunningPlugin[]): string | undefined =>
+const consumerOf = (tokens: readonly string[], running: readonly RunningPlugin[]): string | undefined =>
   running.find(({ plugin }) => consumedTokens(plugin).some((token) => tokens.includes(token)))?.plugin.name;
 
-/** What differs, for people: code that is new, plugins that come and go. Options are told key by key elsewhere. */
+/** Differences for operators: new code, added and removed plugins. Options are compared key by key elsewhere. */
 export function pluginDifferences(
-  present: Present & Pick<PresentPlugins, 'failed'>,
+  present: Present & Pick<CurrentPlugins, 'failed'>,
   next: PluginSet,
   { waiting }: PluginPlan,
 ): readonly Difference[] {

@@ -3,25 +3,25 @@ import { startError, type StartError } from '../problem.js';
 import type { Service, Services } from './service.js';
 import type { SiteEntry, SiteLocation } from './site-files.js';
 
-/** Where a plugin of the site comes from. */
+/** Origin of a site plugin. */
 export interface SiteOrigin {
   readonly entry: SiteEntry;
-  /** Of the module that exports it; empty for a plugin that a test drives. */
+  /** Module that exports it; empty for plugins of a test. */
   readonly file: string;
   readonly fingerprint: string;
-  /** Whether it takes the place of one that comes with the server. */
+  /** Whether it replaces a built-in plugin. */
   readonly replaces: boolean;
-  /** Its declaration says its kit as a whole number, as declarations did once. */
+  /** Declares its kit as a whole number, an obsolete form. */
   readonly kitNumber: boolean;
 }
 
-/** The plugins that a configuration wants to run. */
+/** The plugins of a configuration. */
 export interface PluginSet {
-  /** Those that are switched on, built-in and of the site. */
+  /** Enabled plugins, built-in and of the site. */
   readonly plugins: readonly Plugin[];
-  /** Checked options of each. */
+  /** Validated options of each. */
   readonly options: ReadonlyMap<string, unknown>;
-  /** Those of the site, by name. */
+  /** Site plugins by name. */
   readonly site: ReadonlyMap<string, SiteOrigin>;
   /** Elements of `sitePlugins` whose code could not be loaded. */
   readonly unloaded: readonly UnloadedSite[];
@@ -29,10 +29,9 @@ export interface PluginSet {
 
 export const tokenIds = (services: Services): readonly string[] => Object.values(services).map(({ id }) => id);
 
-/** Ids of the services that it is given. */
+/** Ids of the services that a plugin needs or uses. */
 export const consumedTokens = ({ needs, uses }: Plugin): readonly string[] => [...tokenIds(needs), ...tokenIds(uses)];
 
-/** What is known of a plugin that may have to be left out. */
 interface RequirementInput {
   readonly name: string;
   readonly required: boolean;
@@ -41,7 +40,7 @@ interface RequirementInput {
   readonly provides: readonly string[];
 }
 
-/** Why the server must not run without it, as the end of a sentence; undefined when it may be left out. */
+/** Why the server must not run without the plugin, as the end of a sentence; undefined when it may be left out. */
 export function whyRequired(
   { name, required, replaces, provides }: RequirementInput,
   { plugins, site }: Pick<PluginSet, 'plugins' | 'site'>,
@@ -64,22 +63,22 @@ export function describePlugin({ name, needs, uses, provides }: Plugin): string 
   return `${name}${list('needs', needs)}${list('uses', uses)}${list('provides', provides)}`;
 }
 
-/** The code behind one element of `sitePlugins`. */
+/** The code of one element of `sitePlugins`. */
 export interface SiteModule {
   readonly entry: SiteEntry;
   readonly place: SiteLocation;
-  /** Differs when a file of it does. */
+  /** Differs when one of its files does. */
   readonly fingerprint: string;
-  /** What it exports; at least one. */
+  /** At least one. */
   readonly plugins: readonly Plugin[];
 }
 
-/** One that could not be loaded. */
+/** An element that could not be loaded. */
 export interface UnloadedSite {
   readonly entry: SiteEntry;
-  /** What it is called as long as its code does not say: the last part of its path. */
+  /** Last part of its path, as the code does not tell its name. */
   readonly name: string;
-  /** Undefined when it cannot even be found. */
+  /** Undefined when it was not found. */
   readonly fingerprint: string | undefined;
   /** A sentence for an operator. */
   readonly why: string;
@@ -90,14 +89,14 @@ export interface LoadedSite {
   readonly unloaded: readonly UnloadedSite[];
 }
 
-/** All plugins that there are, whether or not they are switched on. */
+/** All plugins, enabled or not. */
 export type AvailablePlugins = Omit<PluginSet, 'options'>;
 
 /**
- * A plugin of the site takes the place of a built-in one of the same name. One that provides what a built-in would leaves that in its
- * other form, if it has one.
- *
- * @throws start error when two of the site have one name, or one takes a place in which it would do nothing
+ * A site plugin replaces a built-in one of the same name. A built-in plugin whose service a site plugin provides runs
+ * in its other form,
+ * if it has one.
+ * | @throws start error when two site plugins have one name, or a replacement would only shadow
  */
 export function availablePlugins(builtIns: readonly Plugin[], { modules, unloaded }: LoadedSite): AvailablePlugins {
   const site = new Map<string, SiteOrigin>();
@@ -133,7 +132,7 @@ const uselessShadow = (name: string, from: string): StartError =>
     `${from} takes the place of the built-in plugin ${name}, and in shadow nobody would do its work: give it another name to try it, or mode: "enforce".`,
   );
 
-/** Plugins in the order in which they can start: whoever provides a service stands in front of whoever needs it. */
+/** Plugins in start order: providers of a service before its consumers. */
 export function startOrder(plugins: readonly Plugin[], coreServices: readonly Service<unknown>[]): readonly Plugin[] {
   refuseDuplicates(plugins);
   const providers = providersOf(plugins, coreServices);
@@ -142,9 +141,8 @@ export function startOrder(plugins: readonly Plugin[], coreServices: readonly Se
 }
 
 /**
- * The order in which a start would take the plugins of the program.
- *
- * @throws start error for what would stop that start
+ * The order in which a start would take the plugins of a set.
+ * | @throws start error for what would stop that start
  */
 export function startOrderOf(program: PluginSet, coreServices: readonly Service<unknown>[]): readonly Plugin[] {
   const { plugins, site } = program;
@@ -162,8 +160,9 @@ export function startOrderOf(program: PluginSet, coreServices: readonly Service<
 }
 
 /**
- * Leaves out those that may be left out and need what nobody provides, and whoever needs them; `missing` is told each with the
- * service.
+ * Leaves out plugins that may be missing and need a service that no plugin provides, and then those that depend on
+ * them. Calls `missing`
+ * for each with the service.
  */
 export function withoutUnmetNeeds(
   plugins: readonly Plugin[],
@@ -224,7 +223,7 @@ function refuseMissing(plugins: readonly Plugin[], providers: Providers): void {
   }
 }
 
-/** Depth first, in the given order, so that the result is stable. */
+/** Depth first in the given order, so that the result is stable. */
 function sort(plugins: readonly Plugin[], providers: Providers): readonly Plugin[] {
   const ordered: Plugin[] = [];
   const path: Plugin[] = [];

@@ -21,7 +21,7 @@ export interface PluginTrackerOptions {
   readonly log: Log;
 }
 
-/** What the server does as its plugins come and go: who is shadowed, who is stood in for, how they do, what they were. */
+/** Updates what depends on the running plugins: shadow mode, fallback hooks, states, and the memory of site plugins. */
 export class PluginTracker {
   readonly states: PluginStates;
   readonly #standIns: FallbackHooks;
@@ -36,7 +36,7 @@ export class PluginTracker {
     this.states = new PluginStates({ ...input, deprecations: this.#deprecations });
   }
 
-  /** Verdicts of the plugins that the configuration names are only looked at. */
+  /** Hooks of plugins in shadow mode are only logged. */
   applyShadow(): void {
     const { live, pipeline } = this.#input;
     const { settings, site } = live.current;
@@ -44,9 +44,9 @@ export class PluginTracker {
     pipeline.shadow([...settings.smtp.shadow, ...whole]);
   }
 
-  /** To be called in the step in which others come into force. */
+  /** Call within the swap. */
   update(): void {
-    const { failed, running, site } = this.#input.host().present;
+    const { failed, running, site } = this.#input.host().current;
     this.applyShadow();
     this.#standIns.update(
       failed,
@@ -58,10 +58,10 @@ export class PluginTracker {
     }
   }
 
-  /** Writes down what the plugins of the site are that run; those that failed are remembered as they were. */
+  /** Saves what the running site plugins are; failed ones keep their old record. */
   remember(): Promise<void> {
     const { host, memory, pipeline } = this.#input;
-    const { running, site, failed } = host().present;
+    const { running, site, failed } = host().current;
     const now = running.flatMap(({ plugin: { name, provides } }) => {
       const origin = site.get(name);
       if (origin === undefined) return [];
@@ -75,7 +75,7 @@ export class PluginTracker {
 }
 
 interface StatesInput {
-  /** They are started behind the overview, which one of them shows. */
+  /** The host is created after the overview, which one of its plugins shows. */
   readonly host: () => PluginHost;
   readonly pipeline: Pipeline;
   readonly health: HealthRegistry;
@@ -83,7 +83,7 @@ interface StatesInput {
   readonly deprecations: Deprecations;
 }
 
-/** How the plugins do: on `/pipeline`, and for those of the site in `/health`. */
+/** States of the plugins: on `/pipeline`, and in `/health` for site plugins. */
 class PluginStates implements PluginsOverview {
   readonly #input: StatesInput;
   #checks = new Map<string, () => void>();
@@ -94,8 +94,8 @@ class PluginStates implements PluginsOverview {
   }
 
   plugins(): readonly PluginState[] {
-    const { running, failed, program } = this.#host.present;
-    const waiting = this.#host.waiting(program);
+    const { running, failed, wanted } = this.#host.current;
+    const waiting = this.#host.waiting(wanted);
     const hooks = this.#input.pipeline.describe();
     return [
       ...running.map((one) =>
@@ -106,18 +106,18 @@ class PluginStates implements PluginsOverview {
     ];
   }
 
-  /** To be called when others run than before: health names those of the site, and their faults are counted anew. */
+  /** Call after a change of plugins: registers site plugins in health and resets faults of new ones. */
   update(): void {
-    const { running, failed, program } = this.#host.present;
+    const { running, failed, wanted } = this.#host.current;
     const { faults, health } = this.#input;
     const now = new Map(running.map((one) => [one.plugin.name, one]));
     for (const [name, one] of now) if (this.#known.get(name) !== one) faults.forget(name);
     this.#known = now;
     for (const undo of this.#checks.values()) undo();
     this.#checks = new Map();
-    const wanted = program.plugins.map(({ name }) => name).filter((name) => program.site.has(name));
-    const names = new Set([...wanted, ...failed.map(({ name }) => name)]);
-    // One by one: when a name is taken, those before it are known to be undone.
+    const site = wanted.plugins.map(({ name }) => name).filter((name) => wanted.site.has(name));
+    const names = new Set([...site, ...failed.map(({ name }) => name)]);
+    // Stored one by one: when a name is taken, the checks registered so far can be undone.
     for (const name of names) {
       this.#checks.set(
         name,
@@ -127,7 +127,7 @@ class PluginStates implements PluginsOverview {
   }
 
   #report(name: string) {
-    const failure = this.#host.present.failed.find((one) => one.name === name);
+    const failure = this.#host.current.failed.find((one) => one.name === name);
     if (failure === undefined) return this.#input.faults.report(name);
     return { status: 'degraded', why: `It is left out. ${failure.why}` } as const;
   }
@@ -138,7 +138,7 @@ class PluginStates implements PluginsOverview {
 
   #running(one: RunningPlugin, hooks: number, waiting: ReadonlyMap<string, string>): PluginState {
     const { name, kit, needs, uses, provides } = one.plugin;
-    const { site, since } = this.#host.present;
+    const { site, since } = this.#host.current;
     const { faults, deprecations, pipeline } = this.#input;
     const origin = site.get(name);
     return {
@@ -164,7 +164,7 @@ class PluginStates implements PluginsOverview {
   }
 
   #replaced(): readonly PluginState[] {
-    const { running, site, since } = this.#host.present;
+    const { running, site, since } = this.#host.current;
     return running
       .filter(({ plugin }) => site.get(plugin.name)?.replaces === true)
       .map((one) => ({ ...noState, name: one.plugin.name, state: 'replaced', since: since.get(one) ?? '' }));
@@ -197,14 +197,14 @@ const failedState = ({ name, entry, where, why, at, kit }: FailedPlugin): Plugin
   lastFault: { at, where, message: why },
 });
 
-/** What this version of the kit still takes and a later one will not, by a name of ours. */
+/** Forms that this version of the kit accepts and a later one will not. */
 const deprecated = {
   'kit-number': `kit as a whole number; write it as text, with a minor version: kit: '1.0'.`,
 } as const;
 
 type Deprecated = keyof typeof deprecated;
 
-/** Who uses what will go: told in the log once for each plugin, and on its state. */
+/** Deprecated forms in use: logged once a plugin, and shown on its state. */
 class Deprecations {
   readonly #log: Log;
   readonly #used = new Map<string, Set<Deprecated>>();
@@ -224,13 +224,8 @@ class Deprecations {
     );
   }
 
-  /** A sentence each. */
+  /** One sentence each. */
   of(plugin: string): readonly string[] {
     return [...(this.#used.get(plugin) ?? [])].map((what) => deprecated[what]);
-  }
-
-  /** Its code is another one now. */
-  forget(plugin: string): void {
-    this.#used.delete(plugin);
   }
 }

@@ -1,10 +1,9 @@
 import { readFileSync } from 'node:fs';
 
 /**
- * What the system lets this process have at most, by name: `open.files.soft` → `20000`. Empty where the system does not tell
- * (it is told by Linux).
- *
- * @param table of `/proc/self/limits`: names, soft and hard limit and unit in columns
+ * Resource limits of this process by name: `open.files.soft` → `20000`. Empty where the system does not list them, as
+ * outside Linux.
+ * | @param table text of `/proc/self/limits`: columns of names, soft limit, hard limit, unit
  */
 export function processLimits(table = readTable()): Readonly<Record<string, string>> {
   const [head = '', ...rows] = table.split('\n');
@@ -30,13 +29,13 @@ export function processLimits(table = readTable()): Readonly<Record<string, stri
   return limits;
 }
 
-/** Descriptors of an idle server, with some for the disk. */
+/** Descriptors of an idle server, with a reserve for files. */
 const ownDescriptors = 44;
 
-/** Connections that the limit of open files leaves room for: each kind leaves some to the others, and to the disk. */
+/** Connections that the limit of open files allows, split by kind. */
 export interface ConnectionShares {
   readonly smtp: number;
-  /** SMTP clients that are told that there is no room. */
+  /** SMTP clients that get a refusal for lack of room. */
   readonly refused: number;
   readonly http: number;
   /** For health and metrics. */

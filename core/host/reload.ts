@@ -25,9 +25,12 @@ import type { PreparedSettings, SmtpEngine } from '../smtp/server/engine.js';
 
 export interface ReloadDeps {
   readonly live: LiveConfiguration;
-  /** Reads and checks the configuration as at the start, with other layers than those on disk if given. @throws start error */
+  /**
+   * Reads and checks the configuration as at the start; `layers` replace those on disk.
+   * | @throws start error
+   */
   readonly load: (layers?: readonly LayerFile[]) => Promise<LoadedConfiguration>;
-  /** They are started behind the reload, which one of them offers. */
+  /** The host is created after the reload service, which one of its plugins uses. */
   readonly plugins: () => PluginHost;
   readonly tracker: Pick<PluginTracker, 'remember'>;
   readonly http: Pick<HttpShell, 'reconfigure' | 'viewOverrides'>;
@@ -45,12 +48,12 @@ interface Plan {
   readonly next: LoadedConfiguration;
   readonly smtp: PreparedSettings;
   readonly accounts: PreparedAccounts;
-  /** Puts the views of `http.viewOverrides` into force. */
+  /** Activates the views of `http.viewOverrides`. */
   readonly views: () => Undo;
   readonly differences: readonly Difference[];
 }
 
-/** Brings a changed configuration into force: everything is checked first, then swapped, and taken back when a part refuses. */
+/** Activates a changed configuration: checks everything, then swaps, and rolls back when a part refuses. */
 export class Reload implements Reloading {
   readonly #parts: ReloadDeps;
   #running = false;
@@ -75,7 +78,7 @@ export class Reload implements Reloading {
       await this.#parts.tracker.remember();
       const failed = this.#parts
         .plugins()
-        .present.failed.map(({ name, why }) => ({ plugin: name, why: redactText(why) }));
+        .current.failed.map(({ name, why }) => ({ plugin: name, why: redactText(why) }));
       const differences = plan.differences.filter(
         ({ key }) => !failed.some(({ plugin }) => key === `sitePlugins.${plugin}`),
       );
@@ -114,11 +117,11 @@ export class Reload implements Reloading {
       smtp,
       accounts,
       views,
-      differences: [...plugins, ...renewals(smtp, next, differences), ...differences],
+      differences: [...plugins, ...renewedCertificates(smtp, next, differences), ...differences],
     };
   }
 
-  /** What cannot fail comes last and in one step. */
+  /** Steps that cannot fail come last, synchronously. */
   async #swap({ next, smtp, accounts, views }: Plan, layers: ReloadRequest['layers']): Promise<void> {
     const { live, http } = this.#parts;
     const plugins = this.#parts.plugins();
@@ -146,7 +149,7 @@ export class Reload implements Reloading {
     }
   }
 
-  /** In the order of going forth: the values come first, because who goes back reads them. */
+  /** Rolls back in forward order: the old values first, since the other steps read them. */
   async #takeBack(undo: readonly Undo[]): Promise<void> {
     for (const step of undo) {
       try {
@@ -172,7 +175,7 @@ export class Reload implements Reloading {
     this.#parts.log.warn({ by, err: error, requestId }, 'a reload was refused; everything stays as it was');
   }
 
-  /** The line of the audit log for what did not come over HTTP; the log names it by the same id. */
+  /** Writes the audit line of a reload that did not come over HTTP; the log has the same id. */
   #note({ by, unasked }: ReloadRequest, status: number, selector: object): string | undefined {
     if (unasked !== true) return undefined;
     const requestId = randomUUID();
@@ -187,8 +190,8 @@ export class Reload implements Reloading {
   }
 }
 
-/** A certificate that was renewed under its old name is a change that no key tells. */
-function renewals(
+/** A certificate renewed under its old name is a change without a key. */
+function renewedCertificates(
   smtp: PreparedSettings,
   next: LoadedConfiguration,
   differences: readonly Difference[],
@@ -218,7 +221,7 @@ function checked<T>(key: string, check: () => T): T {
   }
 }
 
-/** What stopped a start stops a reload, with the same sentences. */
+/** What stops a start stops a reload, with the same sentences. */
 function asInvalid(error: unknown, key: string): unknown {
   if (!isStartError(error)) return error;
   const errors = invalidPlacesOf(error, key).map(({ pointer, message }) => ({ pointer, message: redactText(message) }));
@@ -227,7 +230,7 @@ function asInvalid(error: unknown, key: string): unknown {
   return problem('invalid', { detail: `${first?.message ?? ''}${more}`, errors, cause: error });
 }
 
-/** A part that looked good and failed when it was its turn. */
+/** A part that passed the check and failed in the swap. */
 function refusedBy(cause: unknown): unknown {
   if (!isProblem(cause) && !isStartError(cause)) return cause;
   return problem('invalid', { detail: cause.message, errors: [{ pointer: '', message: cause.message }], cause });

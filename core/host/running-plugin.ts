@@ -10,29 +10,29 @@ import { PendingWork } from '../concurrency.js';
 type TakeOptions = (options: unknown) => void | Promise<void>;
 type Release = () => void | Promise<void>;
 
-/** Makes the context of one plugin over the registrations and releases that belong to it. */
+/** Makes the context of one plugin over its registrations and releases. */
 export type ContextFactory = (
   plugin: Plugin,
   registrations: Registrations,
   onClose: (release: Release) => void,
 ) => PluginContext;
 
-/** Told of what a plugin does not do as it should. */
+/** Receives the faults of plugins. */
 export type FaultSink = (plugin: string, where: string, error: unknown) => void;
 
-/** One plugin between its setup and its stop. */
+/** One plugin from its setup to its stop. */
 export class RunningPlugin {
   readonly plugin: Plugin;
   readonly #registrations = new Registrations();
   readonly #releases: Release[] = [];
-  readonly #inFlight = new PendingWork();
+  readonly #pending = new PendingWork();
   readonly #log: Log;
   readonly #failed: FaultSink;
   #result: Readonly<Record<string, unknown>> = {};
   #options: unknown;
-  #ownsFiles = false;
+  #keepsFiles = false;
   #stopped: Promise<void> | undefined;
-  /** Ends when the last options that it was given are taken or refused. */
+  /** Settles when the last given options are accepted or refused. */
   #taking: Promise<unknown> = Promise.resolve();
 
   constructor(plugin: Plugin, log: Log, failed: FaultSink = () => undefined) {
@@ -45,23 +45,23 @@ export class RunningPlugin {
     return this.#options;
   }
 
-  /** Whether it has asked for a folder of its own. */
-  get ownsFiles(): boolean {
-    return this.#ownsFiles;
+  /** Whether it requested a folder of its own. */
+  get keepsFiles(): boolean {
+    return this.#keepsFiles;
   }
 
-  /** Runs `setup`; nothing is in force before `activate`. When it throws, everything it had opened is released. */
+  /** Runs `setup`; registrations become active in `activate`. When it throws, everything it opened is released. */
   async setup(contextOf: ContextFactory, services: Readonly<Record<string, unknown>>, options: unknown): Promise<void> {
     this.#options = options;
     const context = contextOf(this.plugin, this.#registrations, (release) => this.#onClose(release));
-    const followed = instrumentedContext(context, {
-      inFlight: this.#inFlight,
-      ownsFiles: () => void (this.#ownsFiles = true),
+    const instrumented = instrumentedContext(context, {
+      pending: this.#pending,
+      keepsFiles: () => void (this.#keepsFiles = true),
       failed: (where, error) => this.#failed(this.plugin.name, where, error),
     });
     try {
       const given = { ...services, options };
-      const result = await runAs(markOf(this.plugin.name, 'setup'), () => this.plugin.setup(followed, given));
+      const result = await runAs(markOf(this.plugin.name, 'setup'), () => this.plugin.setup(instrumented, given));
       this.#result = (result ?? {}) as Record<string, unknown>;
       this.#refuseMissingServices();
     } catch (error) {
@@ -82,7 +82,7 @@ export class RunningPlugin {
     return this.#result[key];
   }
 
-  /** Undefined when the plugin cannot change while it runs. What it is given, it is given one behind the other. */
+  /** Undefined when the plugin cannot change while it runs. Calls run one after the other. */
   get reconfigure(): ((options: unknown) => Promise<void>) | undefined {
     const reconfigure = this.#result['reconfigure'];
     if (typeof reconfigure !== 'function') return undefined;
@@ -93,12 +93,12 @@ export class RunningPlugin {
     };
   }
 
-  /** Resolves when none of its hooks, watchers, tasks and endpoints is under way. */
+  /** Resolves when none of its hooks, watchers, tasks and endpoints runs. */
   idle(): Promise<void> {
-    return this.#inFlight.idle();
+    return this.#pending.idle();
   }
 
-  /** Takes its registrations out of force and releases what it opened, the last first. Never throws. */
+  /** Deactivates its registrations and releases what it opened, the last first. Never throws. */
   stop(): Promise<void> {
     this.#stopped ??= this.#stop();
     return this.#stopped;
@@ -111,7 +111,7 @@ export class RunningPlugin {
     }
   }
 
-  /** What a setup opens that was given up meanwhile is released at once. */
+  /** Releases at once what an abandoned setup opens. */
   #onClose(release: Release): void {
     if (typeof release !== 'function') throw new TypeError('onClose: not a function.');
     if (this.#stopped === undefined) this.#releases.push(release);
@@ -142,21 +142,22 @@ export class RunningPlugin {
 type Undo = () => void;
 
 /**
- * What one plugin has registered. Collected while `setup` runs and put into force together afterwards, so that a setup
- * which fails leaves nothing, and a plugin can be swapped for its successor in one step.
+ * Registrations of one plugin. Staged during `setup` and activated together, so that a failed setup leaves nothing and
+ * a swap is one
+ * step.
  */
 class Registrations {
   readonly #staged: (() => Undo)[] = [];
   readonly #undo: Undo[] = [];
   #active = false;
 
-  /** `register` runs when the plugin becomes active, and what it returns when it stops. What is refused is not kept. */
+  /** `register` runs on activation and returns its undo. Rejected registrations are not kept. */
   add(register: () => Undo): void {
     if (this.#active) this.#undo.push(register());
     this.#staged.push(register);
   }
 
-  /** All or nothing: when one fails, those before it are undone. May be called again after `deactivate`. */
+  /** All or nothing: when one fails, earlier ones are undone. May be called again after `deactivate`. */
   activate(): void {
     try {
       for (const register of this.#staged) this.#undo.push(register());
@@ -173,32 +174,32 @@ class Registrations {
   }
 }
 
-/** Who wants to know how a plugin does. */
+/** Receives what a plugin does. */
 interface PluginInstrumentation {
-  readonly inFlight: PendingWork;
-  /** It keeps files of its own. */
-  ownsFiles(): void;
+  readonly pending: PendingWork;
+  /** The plugin keeps files of its own. */
+  keepsFiles(): void;
   failed(where: string, error: unknown): void;
 }
 
-/** The same context; what the plugin's own functions do is followed: what is under way, and what they throw. */
-function instrumentedContext(context: PluginContext, follower: PluginInstrumentation): PluginContext {
+/** The same context with the plugin's functions wrapped: counts running work and reports thrown errors. */
+function instrumentedContext(context: PluginContext, instrumentation: PluginInstrumentation): PluginContext {
   const { http, smtp } = context;
-  const { inFlight } = follower;
+  const { pending } = instrumentation;
 
-  /** What is no function is for others to refuse. */
-  function follow<A extends readonly unknown[], R>(
+  /** Passes on what is not a function: the registry refuses it. */
+  function wrap<A extends readonly unknown[], R>(
     where: string,
     act: (...given: A) => R,
     counts: (error: unknown) => boolean = () => true,
   ): (...given: A) => R {
     if (typeof act !== 'function') return act;
     const failed = (error: unknown): void => {
-      if (counts(error)) follower.failed(where, error);
+      if (counts(error)) instrumentation.failed(where, error);
     };
     return (...given) => {
       try {
-        const result = inFlight.track(act(...given));
+        const result = pending.track(act(...given));
         if (result instanceof Promise) result.catch(failed);
         return result;
       } catch (error) {
@@ -216,44 +217,44 @@ function instrumentedContext(context: PluginContext, follower: PluginInstrumenta
         http.mount(
           endpoints.map((endpoint) => {
             const { method, path, handle } = endpoint;
-            return heldBy({ ...endpoint, handle: follow(`${method} ${path}`, handle, isOurFault) }, () => {
-              inFlight.begin();
-              return () => inFlight.end();
+            return heldBy({ ...endpoint, handle: wrap(`${method} ${path}`, handle, isOurFault) }, () => {
+              pending.begin();
+              return () => pending.end();
             });
           }),
         ),
     },
     smtp: {
       ...smtp,
-      on: instrumentedHooks(smtp, inFlight),
-      watch: (event, watcher) => smtp.watch(event, follow(`watcher ${event}`, watcher)),
+      on: instrumentedHooks(smtp, pending),
+      watch: (event, watcher) => smtp.watch(event, wrap(`watcher ${event}`, watcher)),
     },
     metrics: {
       ...context.metrics,
       gauge: (name, help, labels, collect) =>
-        context.metrics.gauge(name, help, labels, collect && follow(`metric ${name}`, collect)),
+        context.metrics.gauge(name, help, labels, collect && wrap(`metric ${name}`, collect)),
     },
     health: {
-      check: (component, check) => context.health.check(component, follow(`health check ${component}`, check)),
+      check: (component, check) => context.health.check(component, wrap(`health check ${component}`, check)),
     },
-    every: (seconds, task) => context.every(seconds, follow('timer', task)),
+    every: (seconds, task) => context.every(seconds, wrap('timer', task)),
     folder: (name) => {
-      follower.ownsFiles();
+      instrumentation.keepsFiles();
       return context.folder(name);
     },
   };
 }
 
-/** What a peer is told with 4xx is his own doing. */
+/** 4xx is a fault of the client. */
 const isOurFault = (error: unknown): boolean => classOf(asProblem(error)).http >= 500;
 
-/** Hooks that answer later are under way until then. What is no function is for the pipeline to refuse. */
-function instrumentedHooks(smtp: PluginContext['smtp'], inFlight: PendingWork): PluginContext['smtp']['on'] {
-  const followed = <S extends Stage>(hook: Hook<S>): Hook<S> =>
-    typeof hook === 'function' ? (input) => inFlight.track(hook(input)) : hook;
+/** Counts asynchronous hooks as running work. Passes on what is not a function: the pipeline refuses it. */
+function instrumentedHooks(smtp: PluginContext['smtp'], pending: PendingWork): PluginContext['smtp']['on'] {
+  const instrumented = <S extends Stage>(hook: Hook<S>): Hook<S> =>
+    typeof hook === 'function' ? (input) => pending.track(hook(input)) : hook;
   function register<S extends Stage>(stage: S, ...rest: readonly [Hook<S>] | readonly [HookOptions, Hook<S>]): void {
-    if (rest.length === 1) smtp.on(stage, followed(rest[0]));
-    else smtp.on(stage, rest[0], followed(rest[1]));
+    if (rest.length === 1) smtp.on(stage, instrumented(rest[0]));
+    else smtp.on(stage, rest[0], instrumented(rest[1]));
   }
   return register;
 }

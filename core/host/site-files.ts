@@ -7,10 +7,9 @@ import { z } from 'zod';
 import type { WatchedCode } from '../contracts/server.js';
 import { startError } from '../problem.js';
 
-/** How long loading and starting may take, if nothing else is said. */
+/** Default time limit of loading and starting. */
 const defaultStartSeconds = 30;
 
-/** One element of `sitePlugins`. */
 export const SitePluginOption = z.union([
   z.string().min(1),
   z.strictObject({
@@ -35,7 +34,7 @@ export const SitePluginOption = z.union([
   }),
 ]);
 
-/** A plugin of the site, as the operator names it. */
+/** One element of `sitePlugins`, with defaults filled in. */
 export interface SiteEntry {
   readonly from: string;
   readonly mode: 'enforce' | 'shadow';
@@ -48,13 +47,13 @@ export const siteEntry = (option: z.output<typeof SitePluginOption>): SiteEntry 
     ? { from: option, mode: 'enforce', required: false, startSeconds: defaultStartSeconds }
     : option;
 
-/** Where the code of a site plugin lies. */
+/** Where the code of a site plugin is. */
 export interface SiteLocation {
-  /** The module that exports it; absolute, with no link in it. */
+  /** Module that exports it; absolute, links resolved. */
   readonly entry: string;
-  /** Its own folder; undefined for a single file. */
+  /** Its folder; undefined for a single file. */
   readonly folder: string | undefined;
-  /** The version of the kit that its `package.json` names. */
+  /** Version of the kit in its `package.json`. */
   readonly kit: string | undefined;
 }
 
@@ -63,9 +62,8 @@ const maxBytes = 64 * 1024 * 1024;
 const entryNames = ['index.js', 'index.mjs', 'index.cjs', 'index.ts', 'index.mts'];
 
 /**
- * Finds a file, a folder with an `index.js` or a `package.json`, or a package that is installed where the configuration is.
- *
- * @throws start error
+ * Finds a file, a folder with an `index.js` or a `package.json`, or a package installed beside the configuration.
+ * | @throws start error
  */
 export function findSitePlugin(from: string, folder: string): SiteLocation {
   const path = resolve(folder, from);
@@ -79,7 +77,7 @@ export function findSitePlugin(from: string, folder: string): SiteLocation {
   return placeOf(from, installed);
 }
 
-/** The module that exports it, if it can be found. */
+/** Module that exports the plugin; undefined when not found. */
 export function entryFileOf(from: string, folder: string): string | undefined {
   try {
     return findSitePlugin(from, folder).entry;
@@ -88,20 +86,20 @@ export function entryFileOf(from: string, folder: string): string | undefined {
   }
 }
 
-/** What a plugin consists of. */
+/** Files of a plugin. */
 export interface SiteFiles {
-  /** Absolute paths: of its folder, packages and hidden files left out, and what its modules import by a relative path. */
+  /** Absolute paths: its folder without packages and hidden files, and what its modules import by a relative path. */
   readonly paths: readonly string[];
-  /** Differs when one of them does. */
+  /** Differs when one of the files does. */
   readonly fingerprint: string;
 }
 
-/** @throws start error when there is more than a plugin has */
+/** @throws start error beyond the limits of files and bytes */
 export async function filesOf(from: string, { entry, folder }: SiteLocation): Promise<SiteFiles> {
   const files = new Set([entry, ...(folder === undefined ? [] : await filesBelow(from, folder))]);
   const hash = createHash('sha256');
   let bytes = 0;
-  // Grows while it is read, by what the modules name.
+  // Grows during the loop by the files that modules import.
   for (const file of files) {
     const content = await readFile(file).catch(() => undefined);
     if (content === undefined) continue;
@@ -145,7 +143,7 @@ function parsed(path: string, text: string): unknown {
   }
 }
 
-/** `exports` in its usual forms, else `main`. */
+/** `exports` in its common forms, else `main`. */
 function mainOf({ exports, main }: Manifest): string | undefined {
   return exported(exports) ?? (typeof main === 'string' ? main : undefined);
 }
@@ -175,7 +173,7 @@ async function filesBelow(from: string, folder: string): Promise<readonly string
 const tooMuch = (from: string) =>
   startError(`Site plugin ${from}: it has more than ${maxFiles} files or 64 MB; give it a folder of its own.`);
 
-/** Whatever looks like one; a text that is none names no file. */
+/** Every string that looks like a relative import and names a file. */
 async function relativeImports(file: string, content: Buffer): Promise<readonly string[]> {
   if (!/^\.[cm]?[jt]s$/.test(extname(file))) return [];
   const named = [...content.toString('utf8').matchAll(/['"`](\.{1,2}\/[^'"`\n]{1,300})['"`]/g)];
@@ -190,7 +188,7 @@ async function relativeImports(file: string, content: Buffer): Promise<readonly 
   return found;
 }
 
-/** The code of the plugins of the site as it is now. Never rejects: what cannot be read is told apart from what can. */
+/** Files and fingerprint of the site plugins as they are now. Never rejects: an error is part of the fingerprint. */
 export async function watchedCode(entries: readonly SiteEntry[], folder: string): Promise<WatchedCode> {
   const folders = new Set<string>();
   const hash = createHash('sha256');
@@ -210,14 +208,14 @@ export async function watchedCode(entries: readonly SiteEntry[], folder: string)
 
 const places = new Map<string, string>();
 
-/** Where code of the site was loaded from, folder or file, absolute; with the element of `sitePlugins` that named it. */
+/** Files and folders that site plugins were loaded from, absolute, with their element of `sitePlugins`. */
 export const siteLocations = (): ReadonlyMap<string, string> => places;
 
 export function registerSiteLocation({ folder, entry }: SiteLocation, from: string): void {
   places.set(folder === undefined ? entry : `${folder}${sep}`, from);
 }
 
-/** The element of `sitePlugins` that the file belongs to. */
+/** The element of `sitePlugins` that a file belongs to. */
 export function siteEntryOf(file: string): string | undefined {
   return [...places].find(([place]) => (place.endsWith(sep) ? file.startsWith(place) : file === place))?.[1];
 }

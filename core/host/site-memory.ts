@@ -11,7 +11,7 @@ import { startError } from '../problem.js';
 import type { FailedPlugin } from './plugin-faults.js';
 import { whyRequired, type PluginSet } from './plugin-set.js';
 
-/** Its name in the data folder. */
+/** File in the data folder. */
 const siteMemoryFile = 'site-plugins.json';
 
 const Remembered = z.object({
@@ -21,16 +21,15 @@ const Remembered = z.object({
   replaces: z.boolean(),
   /** Ids of the services that it provided. */
   provides: z.array(z.string()).readonly(),
-  /** Whether it had a part in where mail goes: a delivery target, or a hook that routes. */
+  /** Whether it decided where mail goes: a delivery target, or a hook that routes. */
   routes: z.boolean(),
 });
 
-/** What a plugin of the site was when it last ran. */
 type RememberedPlugin = z.output<typeof Remembered>;
 
 const Memory = z.array(Remembered);
 
-/** Tells what is missing while a plugin of the site cannot be loaded: its code does not say it then. */
+/** What site plugins were when they last ran: needed while their code cannot be loaded. */
 export class SiteMemory {
   readonly #path: string;
   readonly #log: Log;
@@ -43,7 +42,7 @@ export class SiteMemory {
     this.#known = this.#read();
   }
 
-  /** The plugins that an element of `sitePlugins` brought; empty when none of it ever ran here. */
+  /** The plugins of an element of `sitePlugins`; empty when none of them ever ran here. */
   of(from: string): readonly RememberedPlugin[] {
     return this.#known.filter((remembered) => remembered.from === from);
   }
@@ -70,10 +69,8 @@ export class SiteMemory {
 }
 
 /**
- * Refuses a start without a plugin of the site that the server must not be without: as its entry says, or as is known from
- * when it ran last.
- *
- * @throws start error
+ * Refuses to start without a site plugin that is required, by its entry or by what is remembered of it.
+ * | @throws start error
  */
 export function refuseStartWithoutRequired(program: PluginSet, memory: SiteMemory): void {
   for (const { entry, name, why } of program.unloaded) {
@@ -89,8 +86,9 @@ export function refuseStartWithoutRequired(program: PluginSet, memory: SiteMemor
 }
 
 /**
- * Hooks in the place of plugins that are left out and had a part in where mail goes: it waits with its senders, and is neither
- * refused for good nor brought elsewhere.
+ * Hooks in place of site plugins that were left out and routed mail: recipients are deferred, neither refused
+ * permanently nor delivered
+ * elsewhere.
  */
 export class FallbackHooks {
   readonly #pipeline: Pipeline;
@@ -102,7 +100,7 @@ export class FallbackHooks {
     this.#memory = memory;
   }
 
-  /** @param running names of the plugins that run */
+  /** @param running names of the running plugins */
   update(failed: readonly FailedPlugin[], running: readonly string[]): void {
     for (const undo of this.#undo) undo();
     const enforcing = failed.filter(({ entry }) => entry.mode === 'enforce');
@@ -110,14 +108,14 @@ export class FallbackHooks {
   }
 
   #standIn({ name, entry }: FailedPlugin, running: readonly string[]): readonly (() => void)[] {
-    // No other hook can want to be before or after it.
+    // Not the plugin's name: no other hook can be ordered relative to it.
     const label = `${name} (left out)`;
     const remembered = this.#memory.of(entry.from);
     const known = remembered.filter((one) => !this.#pipeline.isShadowed(one.name));
-    // What was only looked at need not be stood in for.
+    // Plugins in shadow mode need no fallback.
     if (this.#pipeline.isShadowed(name) || known.length < Math.min(1, remembered.length)) return [];
     const answer = () => defer(451, '4.3.0', 'A part of this server is out of order, try again later');
-    // One that never ran here may route: whatever nobody else takes is not refused for good.
+    // One that never ran here may route: defer recipients that no other plugin accepts.
     if (known.length === 0) return [this.#pipeline.on(label, 'rcptTo', { order: 'route', after: running }, answer)];
     const itself = known.filter((one) => one.name === name);
     const routes = (itself.length > 0 ? itself : known).some((one) => one.routes);

@@ -6,20 +6,19 @@ import { packageRoot } from './installation.js';
 import type { KitPlaces } from './kit-resolver.js';
 import * as kit from '../plugin.js';
 
-/** The parameter that makes another module of a file that has changed. */
+/** Query parameter that makes Node load a changed file as a new module. */
 const versionParameter = 'postern';
 
-/** What is imported under a URL stays in memory until the process ends: how often each file was, with what content. */
+/** Versions of each file that were imported: they stay in memory until the process ends. */
 const versions = new Map<string, Set<string>>();
 
-/** How many versions of that module are in memory. */
+/** How many versions of a module are in memory. */
 export const versionsOf = (file: string): number => versions.get(file)?.size ?? 0;
 
 /**
- * Imports a module with what it imports by a relative path; the same one again while the version is the same. Old versions
- * go on as they are, and stay in memory.
- *
- * @param file absolute; an ES module or CommonJS
+ * Imports a module and what it imports by relative paths. Equal versions yield the same module; old versions stay in
+ * memory.
+ * | @param file absolute; an ES module or CommonJS
  * @param beside all files that belong to it, absolute
  */
 export async function importVersion(
@@ -32,7 +31,7 @@ export async function importVersion(
   versions.set(file, known);
   const url = pathToFileURL(file);
   url.searchParams.set(versionParameter, version);
-  // CommonJS knows a module by its path alone.
+  // CommonJS caches by path alone.
   if (!known.has(version)) for (const path of beside) delete requireHere.cache[path];
   known.add(version);
   return importModule(url.href);
@@ -46,7 +45,10 @@ const importModule = requireHere(join(packageRoot, 'dist', 'core', 'host', 'impo
 
 let registered = false;
 
-/** `postern/plugin`, and all else that the package exports, is the running server's, wherever the plugin lies. */
+/**
+ * Resolves `postern/plugin`, and the other exports of the package, to the running server's modules, wherever a plugin
+ * is.
+ */
 export function resolveKitHere(): void {
   if (registered) return;
   registered = true;
@@ -57,8 +59,9 @@ export function resolveKitHere(): void {
 }
 
 /**
- * The package itself says what it exports: `./testing` is imported as `postern/testing`. What the command runs lies in a folder with
- * a manifest of its own, which exports the same in the form that runs.
+ * The exports of the package by specifier: `./testing` is `postern/testing`. The bundle has a manifest of its own with
+ * the same exports
+ * as bundled modules.
  */
 function exportedModules(): Readonly<Record<string, string>> {
   const here = new URL('./', import.meta.url);
@@ -77,7 +80,7 @@ interface Manifest {
 
 type ResolveFilename = (request: string, ...more: readonly unknown[]) => string;
 
-/** `require('postern/plugin')`: module hooks that `require` asks too are not in every Node.js that we support. */
+/** For `require('postern/plugin')`: Node 20 has no module hooks that `require` uses. */
 function requireKitHere(exported: Readonly<Record<string, string>>): void {
   const loader = Module as unknown as { _resolveFilename: ResolveFilename };
   const resolve = loader._resolveFilename;

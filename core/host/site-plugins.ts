@@ -17,7 +17,7 @@ import { importVersion } from './site-modules.js';
 import { isStartError, startError } from '../problem.js';
 import { withTimeout } from '../concurrency.js';
 
-/** Loads the plugins of the site; one that cannot be loaded does not keep the others from it. */
+/** Loads the site plugins; one that cannot be loaded does not stop the others. */
 export async function loadSitePlugins(entries: readonly SiteEntry[], folder: string): Promise<LoadedSite> {
   const modules: SiteModule[] = [];
   const unloaded: UnloadedSite[] = [];
@@ -40,10 +40,9 @@ export async function loadSitePlugins(entries: readonly SiteEntry[], folder: str
 }
 
 /**
- * Loads one: its code runs, its `setup` does not. The same module again as long as no file of it has changed. Its declaration is
- * not looked at yet.
- *
- * @throws start error that says what is wrong with it
+ * Imports one: its code runs, its `setup` does not. The same module again while its files are unchanged. Does not
+ * check declarations.
+ * | @throws start error
  */
 export async function loadSitePlugin(entry: SiteEntry, folder: string): Promise<SiteModule> {
   const { from } = entry;
@@ -62,7 +61,7 @@ export async function loadSitePlugin(entry: SiteEntry, folder: string): Promise<
   return { entry, place, fingerprint: files.fingerprint, plugins };
 }
 
-/** @throws start error, also where the file system refuses */
+/** @throws start error, also for errors of the file system */
 async function findCode(
   from: string,
   folder: string,
@@ -78,12 +77,12 @@ async function findCode(
 
 const places = new WeakMap<Plugin, string>();
 
-/** URL of the file of a plugin of the site, or of its folder, with a `/` at its end; undefined for others. */
+/** URL of a site plugin's file, or of its folder with a `/` at its end; undefined for built-in plugins. */
 export const siteUrlOf = (plugin: Plugin): string | undefined => places.get(plugin);
 
 const urlOf = (path: string): string => pathToFileURL(path).href;
 
-/** Code that failed once may have failed by something else than itself: it is asked again, as another version. */
+/** Failed imports by code: the next attempt imports a new version, as the cause may be outside of the code. */
 const failures = new Map<string, number>();
 
 async function importModule(
@@ -115,7 +114,7 @@ async function importModule(
   }
 }
 
-/** Node reads a file as CommonJS when the package.json beside it says so, as the one of `npm init` does. */
+/** Node reads a file as CommonJS when its package.json says so, as that of `npm init` does. */
 function syntaxHint(from: string, entry: string, reason: string): string {
   const isCommonJs = /Cannot use import statement outside a module|Unexpected token 'export'/.test(reason);
   if (!isCommonJs) return `; postern plugin check ${from} says where`;

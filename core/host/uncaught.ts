@@ -4,29 +4,33 @@ import { fileURLToPath } from 'node:url';
 import { packageRoot } from './installation.js';
 import { siteEntryOf, siteLocations } from './site-files.js';
 
-/** What nobody caught. */
+/** An error that no code caught. */
 export interface UncaughtError {
   readonly error: unknown;
   readonly origin: UncaughtOrigin;
-  /** The element of `sitePlugins` whose code it passed; undefined when its stack names none. */
+  /** The element of `sitePlugins` in the stack; undefined when there is none. */
   readonly from: string | undefined;
 }
 
-/** As `process` tells it. */
+/** As in the events of `process`. */
 type UncaughtOrigin = 'uncaughtException' | 'unhandledRejection';
 
-/** So many are kept before there is somebody to tell. */
+/** Errors kept until there is a receiver. */
 const maxPending = 100;
 
 /**
- * Errors that nobody catches: a plugin throws in a callback of its own, or lets go of a promise that rejects. They end a process
- * of Node.js; here they end it when it may have been our own code that they cut short.
+ * Uncaught errors: a plugin throws in a callback of its own, or drops a promise that rejects. Node ends the process;
+ * here it ends only
+ * when the error may have interrupted our own code.
  */
 export class UncaughtErrors {
   #tell: ((stray: UncaughtError) => void) | undefined;
   readonly #kept: UncaughtError[] = [];
 
-  /** Whether the server goes on. A promise cuts nobody short; nor does what was thrown in a callback that is not ours. */
+  /**
+   * Whether the server continues. A rejected promise interrupts no code of ours, nor does an error thrown in a
+   * callback of a plugin.
+   */
   handle(error: unknown, origin: UncaughtOrigin): boolean {
     const frames = filesInStack(error);
     const isOurs = origin === 'uncaughtException' && isOurCode(frames.at(-1) ?? '');
@@ -37,7 +41,7 @@ export class UncaughtErrors {
     return true;
   }
 
-  /** From now on they are told, the first of all those that came before. */
+  /** Passes on errors from now on, after those that were kept. */
   reportTo(tell: (stray: UncaughtError) => void): void {
     this.#tell = tell;
     for (const stray of this.#kept.splice(0)) tell(stray);
@@ -45,10 +49,10 @@ export class UncaughtErrors {
 }
 
 /**
- * Where below that folder an error began, as `index.js:12:9`: the innermost of its frames, or of those of its causes, that
- * lie there. Undefined when it did not pass there.
- *
- * @param error or the text of its stack
+ * Where an error began below the folder, as `index.js:12:9`: the innermost frame of the error and its causes.
+ * Undefined when no frame is
+ * there.
+ * | @param error or the text of its stack
  */
 export function locationBelow(folder: string, error: unknown): string | undefined {
   const roots = [...new Set([folder, realFolder(folder)])].map((root) => `${root.replace(/\/$/, '')}/`);
@@ -64,19 +68,19 @@ export function locationBelow(folder: string, error: unknown): string | undefine
   return undefined;
 }
 
-/** The innermost cause first: what is around it only passes it on. */
+/** The innermost cause first: outer errors only wrap it. */
 function stacksOf(error: unknown): readonly string[] {
   if (typeof error === 'string') return [error];
   return error instanceof Error ? [...stacksOf(error.cause), error.stack ?? ''] : [];
 }
 
-/** The files that an error passed, the innermost first; absolute. */
+/** Files in the stack of an error, innermost first; absolute. */
 function filesInStack(error: unknown): readonly string[] {
   const stack = error instanceof Error ? (error.stack ?? '') : '';
   return [...stack.matchAll(framePattern)].map(([, url = '']) => pathOf(url));
 }
 
-/** Whether a file is of this installation, the packages that it brings among it, and not of a plugin of the site. */
+/** Whether a file belongs to this installation or its packages, and not to a site plugin. */
 function isOurCode(path: string): boolean {
   if (siteEntryOf(path) !== undefined) return false;
   const packages = `${sep}node_modules${sep}`;
@@ -84,10 +88,10 @@ function isOurCode(path: string): boolean {
   return path.startsWith(at < 0 ? packageRoot : packageRoot.slice(0, at + packages.length));
 }
 
-/** The folder of the plugin may hold this very installation. */
+/** A plugin's folder may contain this installation. */
 const ownCode = join(packageRoot, 'dist', sep);
 
-/** `file:///folder/index.js?v=2:12:9` or a path; the frame of a mistake in the syntax has no column. */
+/** `file:///folder/index.js?v=2:12:9` or a path; a syntax error has no column. */
 const framePattern = /((?:file:\/\/)?\/[^\s()?:]+)(?:\?[^\s():]*)?:(\d+)(:\d+)?/g;
 
 function pathOf(url: string): string {
@@ -107,7 +111,7 @@ function realFolder(folder: string): string {
   }
 }
 
-/** What was said, without our own wrapping: the sentence of the innermost cause. */
+/** The message of the innermost cause, without our wrapping. */
 export function rootCauseText(error: unknown): string {
   let cause = error;
   while (cause instanceof Error && cause.cause instanceof Error) cause = cause.cause;

@@ -80,7 +80,7 @@ export class Trial {
     for (const { why } of configuration.unloaded) this.#warning(why);
     this.#begin('setup');
     const app = await this.#start(configuration);
-    for (const { name, why, cause } of app.plugins.present.failed.filter(({ where }) => where === 'setup')) {
+    for (const { name, why, cause } of app.plugins.current.failed.filter(({ where }) => where === 'setup')) {
       if (own.some((plugin) => plugin.name === name)) this.#fault(startError(why, cause));
       else this.#warning(why);
     }

@@ -88,7 +88,7 @@ export class DrivenSite {
   /** What the plugin provides, under the keys of its `provides`. */
   get services(): Readonly<Record<string, unknown>> {
     const { plugin, server } = this.#parts;
-    const running = server.app.plugins.present.running.find((one) => one.plugin.name === plugin.name);
+    const running = server.app.plugins.current.running.find((one) => one.plugin.name === plugin.name);
     return Object.fromEntries(Object.keys(plugin.provides).map((key) => [key, running?.service(key)]));
   }
 
@@ -242,7 +242,7 @@ export class DrivenSite {
     const { server, plugin } = this.#parts;
     await server.reconfigure({ [plugin.name]: options });
     const { plugins } = server.app;
-    const why = plugins.waiting(plugins.present.program).get(plugin.name);
+    const why = plugins.waiting(plugins.current.wanted).get(plugin.name);
     if (why !== undefined) throw new Error(`The options are good, and ${plugin.name} takes them by a restart. ${why}`);
   }
 

@@ -22,7 +22,7 @@ export function programOf(
 export function hostOf(plugins: readonly Plugin[], more: Partial<PluginHostOptions> = {}) {
   const inForce: string[] = [];
   const host = new PluginHost({
-    program: programOf(plugins),
+    wanted: programOf(plugins),
     provided: [],
     log,
     clock: systemClock,

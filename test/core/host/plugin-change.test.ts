@@ -14,13 +14,13 @@ const named = (word: string, more: Partial<Plugin> = {}): Plugin => ({
 
 suite('a change of the plugins', () => {
   test('leaves nothing of those that have left, however many there were', async () => {
-    const { host, inForce } = hostOf([], { program: siteProgram([named('1')], '1') });
+    const { host, inForce } = hostOf([], { wanted: siteProgram([named('1')], '1') });
     await host.start();
     for (const version of ['2', '3', '4']) (await host.reload(siteProgram([named(version)], version))).commit();
     assert.deepEqual(inForce, ['4']);
-    assert.deepEqual([...host.present.since.keys()], host.present.running);
+    assert.deepEqual([...host.current.since.keys()], host.current.running);
     (await host.reload(siteProgram([], '5'))).commit();
-    assert.equal(host.present.since.size, 0);
+    assert.equal(host.current.since.size, 0);
   });
 
   test('that a stop of the server overtakes brings nothing into force, and releases what it had set up', async () => {
@@ -34,7 +34,7 @@ suite('a change of the plugins', () => {
         http.navigate(link('slow'));
       },
     });
-    const { host, inForce } = hostOf([], { program: siteProgram([named('one')], '1') });
+    const { host, inForce } = hostOf([], { wanted: siteProgram([named('one')], '1') });
     await host.start();
     const bringing = host.reload(siteProgram([slow], '2'));
     const refused = assert.rejects(bringing, /The server is stopping/);
@@ -61,17 +61,17 @@ suite('a change of the plugins', () => {
       }),
     });
     const program = (size: number) => siteProgram([hesitant], '1', { hesitant: { size } });
-    const { host } = hostOf([], { program: program(1) });
+    const { host } = hostOf([], { wanted: program(1) });
     await host.start();
     await assert.rejects(
       host.reload(program(2)),
       /The plugin hesitant refuses its options: it has not taken them after 1 s/,
     );
-    assert.deepEqual(host.present.running[0]?.options, { size: 1 });
+    assert.deepEqual(host.current.running[0]?.options, { size: 1 });
     for (const go of late) go();
     for (let turn = 0; turn < 5; turn += 1) await setImmediate();
     assert.deepEqual(seen, [2, 1]);
-    assert.deepEqual(host.present.running[0]?.options, { size: 1 });
+    assert.deepEqual(host.current.running[0]?.options, { size: 1 });
     (await host.reload(program(3))).commit();
     assert.deepEqual(seen, [2, 1, 3]);
   });
@@ -89,7 +89,7 @@ suite('a change of the plugins', () => {
     const plugins = [picky('one'), picky('other')];
     const program = (sizes: readonly [number, number]) =>
       siteProgram(plugins, '1', { one: { size: sizes[0] }, other: { size: sizes[1] } });
-    const { host, inForce } = hostOf([], { program: program([2, 1]) });
+    const { host, inForce } = hostOf([], { wanted: program([2, 1]) });
     await host.start();
     assert.deepEqual(inForce, ['other 1']);
     await assert.rejects(host.reload(program([2, 2])), /The plugin other refuses its options: two/);
@@ -102,13 +102,13 @@ suite('a change of the plugins', () => {
     const spring = service<string>('test.spring');
     const lender = definePlugin({ name: 'lender', provides: { spring }, setup: () => ({ spring: 'a spring' }) });
     const holder = definePlugin({ name: 'holder', needs: { spring }, setup: () => {} });
-    const { host } = hostOf([], { program: siteProgram([lender, holder], '1') });
+    const { host } = hostOf([], { wanted: siteProgram([lender, holder], '1') });
     await host.start();
     await assert.rejects(
       host.reload(siteProgram([holder], '1')),
       /^Problem: The plugin holder \(\.\/site\) is refused: it needs test\.spring, and no plugin that is switched on provides it\. The one that runs goes on\.$/,
     );
-    assert.equal(host.present.running.length, 2);
+    assert.equal(host.current.running.length, 2);
   });
 
   test('that is taken back brings all of the old one back, also when it had asked for what it could not have', async () => {
@@ -120,7 +120,7 @@ suite('a change of the plugins', () => {
         ask = () => http.navigate(link('one'));
       },
     });
-    const { host, inForce } = hostOf([], { program: siteProgram([greedy], '1') });
+    const { host, inForce } = hostOf([], { wanted: siteProgram([greedy], '1') });
     await host.start();
     assert.throws(ask, /one twice/);
     const change = await host.reload(siteProgram([named('two')], '2'));

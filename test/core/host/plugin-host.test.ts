@@ -274,7 +274,7 @@ suite('plugins of the site', () => {
     events.length = 0;
     let settle = (): void => undefined;
     const settled = new Promise<void>((resolve) => (settle = resolve));
-    const { host, inForce } = hostOf([], { program: siteProgram([version('one')], '1'), settled: () => settled });
+    const { host, inForce } = hostOf([], { wanted: siteProgram([version('one')], '1'), settled: () => settled });
     await host.start();
     const next = siteProgram([version('two')], '2');
     assert.deepEqual(
@@ -293,7 +293,7 @@ suite('plugins of the site', () => {
 
   test('a change that is taken back leaves the old one as it was, not set up again', async () => {
     events.length = 0;
-    const { host, inForce } = hostOf([], { program: siteProgram([version('one')], '1') });
+    const { host, inForce } = hostOf([], { wanted: siteProgram([version('one')], '1') });
     await host.start();
     const change = await host.reload(siteProgram([version('two')], '2'));
     await change.undo();
@@ -308,7 +308,7 @@ suite('plugins of the site', () => {
     const holder = () =>
       definePlugin({ name: 'holder', needs: { spring }, setup: (_, given) => void got.push(given.spring) });
     const [first, held] = [lender(), holder()];
-    const { host } = hostOf([], { program: siteProgram([first, held], '1') });
+    const { host } = hostOf([], { wanted: siteProgram([first, held], '1') });
     await host.start();
     const alone = siteProgram([lender(), held], '2');
     assert.match(host.waiting(alone).get('lender') ?? '', /The plugin holder holds a service/);
@@ -328,9 +328,9 @@ suite('plugins of the site', () => {
           open = () => onClose(() => void events.push('released'));
         }),
     });
-    const { host } = hostOf([], { program: siteProgram([hanging], '1') });
+    const { host } = hostOf([], { wanted: siteProgram([hanging], '1') });
     await host.start();
-    assert.match(host.present.failed[0]?.why ?? '', /site could not start: it has not started after 1 s/);
+    assert.match(host.current.failed[0]?.why ?? '', /site could not start: it has not started after 1 s/);
     open();
     assert.deepEqual(events, ['released']);
   });
