@@ -95,10 +95,10 @@ const message: SpooledMessage = {
   head: content,
   open: () => Readable.from([content]),
   sync: () => Promise.resolve(),
-  place: async (placements) => {
+  link: async (placements) => {
     for (const { folder, name } of placements) await nodeFiles.createNow(`${folder}/${name}`, [content]);
   },
-  withdraw: () => Promise.resolve(true),
+  rollback: () => Promise.resolve(true),
   rewrite: () => Promise.reject(new Error('nobody rewrites it')),
   release: () => Promise.resolve(),
 };

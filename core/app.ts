@@ -48,7 +48,7 @@ import type { HookObserver } from './pipeline/stage-run.js';
 import { PipelineSubmission, type SubmissionInput } from './pipeline/submission.js';
 import { createSmtpEngine, type SmtpEngine } from './smtp/server/engine.js';
 import { type FileSpool, openSpool } from './spool/file-spool.js';
-import { type FindPlaced, findWherePlaced } from './spool/restoration.js';
+import { type FindLinked, findAtTarget } from './spool/restoration.js';
 import { codeLocationsOf, noWatchdog, type Watchdog } from './watchdog/watchdog.js';
 
 /** How often a degraded spool retries to write. */
@@ -355,9 +355,9 @@ class ServerLife implements Lifecycle {
 }
 
 /** Asks the target that placed a message where the message is now; by default it is where it was placed. */
-function placementFinder(targets: { target(name: string): DeliveryTarget | undefined }): FindPlaced {
-  const wherePlaced = findWherePlaced(nodeFiles);
-  const finders = new Map<string | undefined, FindPlaced>();
+function placementFinder(targets: { target(name: string): DeliveryTarget | undefined }): FindLinked {
+  const wherePlaced = findAtTarget(nodeFiles);
+  const finders = new Map<string | undefined, FindLinked>();
   return (placement, content) => {
     const { owner } = placement;
     const target = owner === undefined ? undefined : targets.target(owner);

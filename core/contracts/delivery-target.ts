@@ -1,4 +1,4 @@
-import type { Placement, SpooledMessage } from '../spool/spool.js';
+import type { LinkTarget, SpooledMessage } from '../spool/spool.js';
 import type { Reply } from '../smtp/protocol/reply.js';
 import type { Recipient, Transaction } from '../pipeline/transaction.js';
 import type { Hop } from '../pipeline/verdict.js';
@@ -40,7 +40,7 @@ export interface DeliveryTarget {
    * in; the answer tells where a message of those bytes is now, undefined when it is nowhere, null when nobody wants it any more. Placements
    * name their target as `owner`.
    */
-  finder?(): (placement: Placement, content: Buffer) => Promise<string | null | undefined>;
+  finder?(): (placement: LinkTarget, content: Buffer) => Promise<string | null | undefined>;
 }
 
 export interface Delivery {

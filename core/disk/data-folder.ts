@@ -8,7 +8,7 @@ import { version } from '../host/installation.js';
 import { isStartError, startError } from '../problem.js';
 import { openDocument } from './document.js';
 import { isUnwritable } from './fault.js';
-import { makeFolder, refuseFile } from './folder.js';
+import { makeFolder, requireFolder } from './folder.js';
 import { type FolderLock, lockFolder, lockFolderSoon } from './lock.js';
 
 /** Rights in a file mode that nobody but the owner should have. */
@@ -18,7 +18,7 @@ export const othersMay = 0o077;
 export function takeDataFolder(data: string): Promise<FolderLock> {
   return inFolder(data, async () => {
     await checkFormat(data);
-    for (const part of ['spool', 'uploads']) await refuseFile(join(data, part));
+    for (const part of ['spool', 'uploads']) await requireFolder(join(data, part));
     const lock = await lockFolderSoon(data);
     try {
       // The next start notes it.
@@ -64,7 +64,7 @@ async function refuseRoot(data: string): Promise<void> {
 async function inFolder<T>(data: string, open: () => Promise<T>): Promise<T> {
   try {
     await makeFolder(data);
-    await refuseFile(data, 'Choose another with --data.');
+    await requireFolder(data, 'Choose another with --data.');
     return await open();
   } catch (cause) {
     const { code } = cause as NodeJS.ErrnoException;

@@ -55,7 +55,7 @@ export interface FileLayer {
   rmdir(path: string): Promise<void>;
   lstat(path: string): Promise<Stats>;
   /** Whether the name is taken, by whatever; rejects as `lstat` does for other reasons than ENOENT. */
-  isThere(path: string): Promise<boolean>;
+  exists(path: string): Promise<boolean>;
   readdir(path: string): Promise<string[]>;
   statfs(path: string): Promise<StatsFs>;
 }
@@ -67,11 +67,11 @@ function value<T>(run: (done: Done<T>) => void): Promise<T> {
   return new Promise((resolve, reject) => run((error, result) => (error === null ? resolve(result) : reject(error))));
 }
 
-function done(run: (finished: Finished) => void): Promise<void> {
+function callback(run: (finished: Finished) => void): Promise<void> {
   return new Promise((resolve, reject) => run((error) => (error === null ? resolve() : reject(error))));
 }
 
-function now<T>(run: () => T): Promise<T> {
+function blocking<T>(run: () => T): Promise<T> {
   return new Promise((resolve) => resolve(run()));
 }
 
@@ -85,49 +85,49 @@ function createFile(path: string, buffers: readonly Buffer[]): void {
 }
 
 function writeToFile(fd: number, buffers: readonly Buffer[]): void {
-  for (let rest = filled(buffers); rest.length > 0;) rest = behind(rest, writevSync(fd, rest));
+  for (let rest = nonEmpty(buffers); rest.length > 0;) rest = afterWritten(rest, writevSync(fd, rest));
 }
 
 export const nodeFiles: FileLayer = {
   open: (path, flags, mode) => value((then) => open(path, flags, mode, then)),
   read: (fd, buffer, position) => value((then) => read(fd, buffer, 0, buffer.length, position, then)),
   write: (fd, buffers) => value((then) => writev(fd, buffers, then)),
-  fsync: (fd) => done((then) => fsync(fd, then)),
-  fdatasync: (fd) => done((then) => fdatasync(fd, then)),
+  fsync: (fd) => callback((then) => fsync(fd, then)),
+  fdatasync: (fd) => callback((then) => fdatasync(fd, then)),
   // Not worth a thread: whoever closes has fsynced or given up, so there is nothing left to wait for.
-  close: (fd) => now(() => closeSync(fd)),
-  link: (existing, path) => done((then) => link(existing, path, then)),
-  openNow: (path, flags, mode) => now(() => openSync(path, flags, mode)),
-  createNow: (path, buffers) => now(() => createFile(path, buffers)),
-  writeNow: (fd, buffers) => now(() => writeToFile(fd, buffers)),
-  linkNow: (existing, path) => now(() => linkSync(existing, path)),
-  renameNow: (from, to) => now(() => renameSync(from, to)),
-  rename: (from, to) => done((then) => rename(from, to, then)),
-  unlink: (path) => done((then) => unlink(path, then)),
-  mkdir: (path, mode) => done((then) => mkdir(path, { mode }, then)),
-  rmdir: (path) => done((then) => rmdir(path, then)),
+  close: (fd) => blocking(() => closeSync(fd)),
+  link: (existing, path) => callback((then) => link(existing, path, then)),
+  openNow: (path, flags, mode) => blocking(() => openSync(path, flags, mode)),
+  createNow: (path, buffers) => blocking(() => createFile(path, buffers)),
+  writeNow: (fd, buffers) => blocking(() => writeToFile(fd, buffers)),
+  linkNow: (existing, path) => blocking(() => linkSync(existing, path)),
+  renameNow: (from, to) => blocking(() => renameSync(from, to)),
+  rename: (from, to) => callback((then) => rename(from, to, then)),
+  unlink: (path) => callback((then) => unlink(path, then)),
+  mkdir: (path, mode) => callback((then) => mkdir(path, { mode }, then)),
+  rmdir: (path) => callback((then) => rmdir(path, then)),
   // Nor that: the entries on the way to a mailbox in use are in memory.
-  lstat: (path) => now(() => lstatSync(path)),
+  lstat: (path) => blocking(() => lstatSync(path)),
   // An error with its stack costs more than the look.
-  isThere: (path) => now(() => lstatSync(path, { throwIfNoEntry: false }) !== undefined),
+  exists: (path) => blocking(() => lstatSync(path, { throwIfNoEntry: false }) !== undefined),
   readdir: (path) => value((then) => readdir(path, then)),
   statfs: (path) => value((then) => statfs(path, then)),
 };
 
 /** Writes all of it, however often the system takes only a part. */
 export async function writeAll(files: FileLayer, fd: number, buffers: readonly Buffer[]): Promise<void> {
-  let rest = filled(buffers);
+  let rest = nonEmpty(buffers);
   while (rest.length > 0) {
-    rest = behind(rest, await files.write(fd, rest));
+    rest = afterWritten(rest, await files.write(fd, rest));
   }
 }
 
-function filled(buffers: readonly Buffer[]): Buffer[] {
+function nonEmpty(buffers: readonly Buffer[]): Buffer[] {
   return buffers.filter((buffer) => buffer.length > 0);
 }
 
 /** What is left to write. Nobody asks for ever a system that takes nothing. */
-function behind(buffers: readonly Buffer[], written: number): Buffer[] {
+function afterWritten(buffers: readonly Buffer[], written: number): Buffer[] {
   if (written === 0) throw Object.assign(new Error('nothing was written'), { code: 'EIO' });
   let left = written;
   const rest: Buffer[] = [];

@@ -7,7 +7,7 @@ import { isMissing, isTaken } from './fault.js';
 import { type FileLayer, nodeFiles } from './file-layer.js';
 
 /** Folders that are open at once; more wait. A message may have a thousand mailboxes. */
-const mostOpen = 64;
+const maxOpen = 64;
 
 interface Flush {
   readonly done: Promise<void>;
@@ -21,7 +21,7 @@ interface Flush {
  */
 export class FolderSync {
   readonly #files: FileLayer;
-  readonly #slots = new Semaphore(mostOpen);
+  readonly #slots = new Semaphore(maxOpen);
   /** The newest flush of each folder that has one. */
   readonly #flushes = new Map<string, Flush>();
 
@@ -134,7 +134,10 @@ export const coreutilsFlush: FileSystemFlush = {
  * For what we cannot do without, and would neither remove nor move away.
  * @throws start error when something else has the name that a folder is to have; a link counts as what it leads to
  */
-export async function refuseFile(path: string, what = 'Move it away; the next start makes the folder.'): Promise<void> {
+export async function requireFolder(
+  path: string,
+  what = 'Move it away; the next start makes the folder.',
+): Promise<void> {
   const entry = await stat(path).catch(() => undefined);
   if (entry === undefined || entry.isDirectory()) return;
   throw startError(`${path} is not a folder. ${what}`);

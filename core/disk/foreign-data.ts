@@ -2,7 +2,7 @@ import { auditName, logFileName } from '../log/file.js';
 import type { Clock } from '../clock.js';
 import { isOwnLayerEntry, layerFolderName } from '../config/layer-folder.js';
 import { uniqueIdPattern } from './id.js';
-import { filesNamed, ForeignEntries, foreignInFolders, type OwnFolders, whatIsForeignIn } from './unknown-entries.js';
+import { filesNamed, UnknownEntries, unknownInFolders, type OwnFolders, unknownEntriesOf } from './unknown-entries.js';
 import type { HealthRegistry } from '../host/health.js';
 import { keptAnswerNames } from '../http/idempotency.js';
 import type { Log } from '../log/log.js';
@@ -30,9 +30,9 @@ export interface DataFolderInput {
 }
 
 /** Watches over the data folder; to be looked at first when the leftovers of a dead process are gone. */
-export function watchDataFolder({ data, health, clock, log }: DataFolderInput): ForeignEntries {
-  const what = whatIsForeignIn('data');
-  const foreign = new ForeignEntries({ what, find: () => foreignInFolders(data, folders), clock, log });
+export function watchDataFolder({ data, health, clock, log }: DataFolderInput): UnknownEntries {
+  const what = unknownEntriesOf('data');
+  const foreign = new UnknownEntries({ what, find: () => unknownInFolders(data, folders), clock, log });
   health.check('core', 'data folder', () => foreign.report());
   return foreign;
 }

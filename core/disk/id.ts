@@ -21,7 +21,7 @@ function digits(value: number, length: number): string {
 
 function random(length: number): string {
   let text = '';
-  for (const byte of randomPiece(length)) text += alphabet.charAt(byte & 31);
+  for (const byte of randomBytes(length)) text += alphabet.charAt(byte & 31);
   return text;
 }
 
@@ -52,7 +52,7 @@ let pool = Buffer.alloc(0);
 let used = 0;
 
 /** So many random bytes, never given to anybody else. */
-export function randomPiece(length: number): Buffer {
+export function randomBytes(length: number): Buffer {
   if (used + length > pool.length) {
     pool = randomFillSync(Buffer.allocUnsafeSlow(Math.max(4096, length)));
     used = 0;

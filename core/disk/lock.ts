@@ -12,7 +12,7 @@ import { uniqueId } from './id.js';
 export const lockFile = 'postern.lock';
 
 /** So many crashes in the middle of a takeover, one on top of the other, are mended; then a person must look. */
-const highestLock = 3;
+const maxTakeovers = 3;
 
 const LockInfo = z.object({
   pid: z.int().positive(),
@@ -58,7 +58,7 @@ export async function lockFolderSoon(folder: string): Promise<FolderLock> {
   let lock = await unlessUnwritable(lockFolder(folder, { http: null }));
   if (lock === undefined) {
     const owner = await livingOwner(path);
-    if (owner !== undefined) throw owned(path, owner);
+    if (owner !== undefined) throw inUseError(path, owner);
   }
   let wanted: Parameters<FolderLock['update']>[0] = { http: null };
   let timer: NodeJS.Timeout | undefined;
@@ -127,14 +127,14 @@ export async function lockFolder(folder: string, { http }: { readonly http: stri
 async function acquire(mine: string, path: string, height: number): Promise<void> {
   if (await tryToLink(mine, path)) return;
   const owner = await livingOwner(path);
-  if (owner !== undefined || height === highestLock) throw owned(path, owner);
+  if (owner !== undefined || height === maxTakeovers) throw inUseError(path, owner);
   const above = `${path}.takeover`;
   await acquire(mine, above, height + 1);
   try {
     const quicker = await livingOwner(path);
-    if (quicker !== undefined) throw owned(path, quicker);
+    if (quicker !== undefined) throw inUseError(path, quicker);
     await removeIfThere(path);
-    if (!(await tryToLink(mine, path))) throw owned(path, undefined);
+    if (!(await tryToLink(mine, path))) throw inUseError(path, undefined);
   } finally {
     await removeIfThere(above);
   }
@@ -158,7 +158,7 @@ async function tryToLink(from: string, path: string): Promise<boolean> {
   }
 }
 
-function owned(path: string, owner: LockInfo | undefined): Error {
+function inUseError(path: string, owner: LockInfo | undefined): Error {
   const who =
     owner === undefined ? 'another process that is starting' : `process ${owner.pid}, started ${owner.startedAt}`;
   return startError(

@@ -15,7 +15,7 @@ const restFactor = 100;
 const namedInHealth = 3;
 const namedInLog = 100;
 
-interface ForeignEntriesInput {
+interface UnknownEntriesOptions {
   /** What one of them is called, and several: `entry of the mail folder is no mailbox`, `entries of the mail folder are no mailboxes`. */
   readonly what: { readonly one: string; readonly several: string };
   /** Names of what nobody here has made, below the place that `what` names. */
@@ -28,12 +28,12 @@ interface ForeignEntriesInput {
  * Files and folders that are where our own should be, and are none of ours. They are left alone; an operator is told, until
  * they are gone.
  */
-export class ForeignEntries {
-  readonly #input: ForeignEntriesInput;
+export class UnknownEntries {
+  readonly #input: UnknownEntriesOptions;
   #found: readonly string[] = [];
   #nextLook = -Infinity;
 
-  constructor(input: ForeignEntriesInput) {
+  constructor(input: UnknownEntriesOptions) {
     this.#input = input;
   }
 
@@ -69,7 +69,7 @@ export class ForeignEntries {
 }
 
 /** Of a folder with more, the others are not looked at. */
-const mostLookedAt = 100_000;
+const maxLookedAt = 100_000;
 /** Entries that are read at once: in between others have their turn. */
 const readAtOnce = 256;
 const lookSeconds = 3600;
@@ -86,20 +86,20 @@ export function filesNamed(...forms: readonly RegExp[]): OwnEntry {
 export type OwnFolders = Readonly<Record<string, OwnEntry>>;
 
 /** What else lies in these folders: paths below `data`, links not followed. None of a folder that is missing, or is none. */
-export async function foreignInFolders(data: string, folders: OwnFolders): Promise<readonly string[]> {
+export async function unknownInFolders(data: string, folders: OwnFolders): Promise<readonly string[]> {
   const foreign: string[] = [];
   for (const [folder, isOwn] of Object.entries(folders)) {
-    for (const name of await foreignIn(join(data, folder), isOwn)) foreign.push(join(folder, name));
+    for (const name of await unknownIn(join(data, folder), isOwn)) foreign.push(join(folder, name));
   }
   return foreign;
 }
 
-async function foreignIn(folder: string, isOwn: OwnEntry): Promise<readonly string[]> {
+async function unknownIn(folder: string, isOwn: OwnEntry): Promise<readonly string[]> {
   const foreign: string[] = [];
   try {
     let looked = 0;
     for await (const entry of await opendir(folder, { bufferSize: readAtOnce })) {
-      if (++looked > mostLookedAt) break;
+      if (++looked > maxLookedAt) break;
       if (!isOwn(entry)) foreign.push(entry.name);
     }
   } catch (error) {
@@ -109,7 +109,7 @@ async function foreignIn(folder: string, isOwn: OwnEntry): Promise<readonly stri
 }
 
 /** Of the folder called that. */
-export function whatIsForeignIn(name: string): ForeignEntriesInput['what'] {
+export function unknownEntriesOf(name: string): UnknownEntriesOptions['what'] {
   const place = `of the ${name} folder`;
   return { one: `entry ${place} is of nobody here`, several: `entries ${place} are of nobody here` };
 }
@@ -124,8 +124,8 @@ export function watchFolder(
   folders: OwnFolders,
   { health, clock, log, every }: Pick<PluginContext, 'health' | 'clock' | 'log' | 'every'>,
 ): void {
-  const what = whatIsForeignIn(name);
-  const foreign = new ForeignEntries({ what, find: () => foreignInFolders(data, folders), clock, log });
+  const what = unknownEntriesOf(name);
+  const foreign = new UnknownEntries({ what, find: () => unknownInFolders(data, folders), clock, log });
   health.check(`${name} folder`, () => foreign.report());
   every(lookSeconds, () => foreign.look());
   void foreign.look();

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { type Clock, repeat, type Timers } from '../clock.js';
-import { makeFolder, refuseFile } from '../disk/folder.js';
+import { makeFolder, requireFolder } from '../disk/folder.js';
 import type { HttpShell } from '../http/shell.js';
 import type { Log } from '../log/log.js';
 import type { Metrics } from '../metrics/metrics.js';
@@ -124,9 +124,9 @@ export class PluginFolders {
     }
     onClose(this.#claim(plugin, first));
     const path = join(this.#data, name);
-    await refuseFile(join(this.#data, first));
+    await requireFolder(join(this.#data, first));
     await makeFolder(path);
-    await refuseFile(path);
+    await requireFolder(path);
     return path;
   }
 

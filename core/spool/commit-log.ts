@@ -19,7 +19,7 @@ import {
   recordHeaderBytes,
   Segment,
   segmentHeaderBytes,
-  type SegmentLife,
+  type UsedSegment,
 } from './segments.js';
 
 export interface CommitLogOptions {
@@ -28,13 +28,13 @@ export interface CommitLogOptions {
   /** Size of a segment file, preallocated. */
   readonly segmentBytes?: number;
   /** With so many segments that hold records that are wanted, the log is full. */
-  readonly mostSegments?: number;
+  readonly maxSegments?: number;
   readonly clock?: Clock;
   /** When nothing was appended for so long, free segments are given back. Milliseconds. */
   readonly idleMs?: number;
 }
 
-const defaults = { clock: systemClock, idleMs: 60_000, segmentBytes: 16 * 1024 * 1024, mostSegments: 16 };
+const defaults = { clock: systemClock, idleMs: 60_000, segmentBytes: 16 * 1024 * 1024, maxSegments: 16 };
 
 /** Kind of the records that say up to which number nothing is wanted any more. */
 const releaseKind = 0;
@@ -45,7 +45,7 @@ const keptForSmall = 16 * 1024;
 /** So much is written in one go. */
 const batchBytes = 4 * 1024 * 1024;
 
-interface Waiting {
+interface PendingRecord {
   readonly kind: number;
   readonly payload: readonly Buffer[];
   readonly bytes: number;
@@ -61,7 +61,7 @@ interface Waiting {
 export class CommitLog {
   readonly #folder: LogFolder;
   readonly #files: FileLayer;
-  readonly #mostSegments: number;
+  readonly #maxSegments: number;
   #largest: number;
   /** What had been acknowledged, was not released and cannot be read. */
   readonly damage: readonly LogDamage[];
@@ -76,7 +76,7 @@ export class CommitLog {
   readonly #begun = new Map<string, number>();
   #listing: Promise<void> = Promise.resolve();
   #creating: Promise<void> | undefined;
-  #waiting: Waiting[] = [];
+  #waiting: PendingRecord[] = [];
   #flushing: Promise<void> | undefined;
   #next: number;
   #acknowledged: number;
@@ -92,7 +92,7 @@ export class CommitLog {
       readonly newest: number;
       readonly damage: readonly LogDamage[];
     },
-    { files, log, clock, idleMs, segmentBytes, mostSegments }: CommitLogOptions & typeof defaults,
+    { files, log, clock, idleMs, segmentBytes, maxSegments }: CommitLogOptions & typeof defaults,
   ) {
     this.#folder = folder;
     this.#files = files;
@@ -101,8 +101,8 @@ export class CommitLog {
     this.#idleMs = idleMs;
     this.#appendedAt = clock.monotonic();
     this.damage = found.damage;
-    for (const { name, at } of found.lives) this.#begun.set(name, at);
-    this.#mostSegments = mostSegments;
+    for (const { name, at } of found.used) this.#begun.set(name, at);
+    this.#maxSegments = maxSegments;
     this.#largest = segmentBytes - segmentHeaderBytes - recordHeaderBytes - keptForSmall;
     // Else a process that dies again and again wants one segment more each time.
     const isSpent = ({ last, isDamaged }: SealedSegment): boolean => last <= found.released && !isDamaged;
@@ -138,7 +138,7 @@ export class CommitLog {
   }
 
   /** True while there are records that nobody has released. */
-  get wanted(): boolean {
+  get hasUnreleased(): boolean {
     return this.#newest > this.#released;
   }
 
@@ -234,10 +234,10 @@ export class CommitLog {
     this.#active = undefined;
     await active?.close();
     await this.#listing;
-    if (this.wanted) return;
+    if (this.hasUnreleased) return;
     try {
       // First, for a listed segment without its header is damage.
-      await this.#folder.writeLives([]);
+      await this.#folder.writeUsed([]);
     } catch (error) {
       this.#log.warn({ err: error }, 'the commit log could not be cleared; the next start reads it');
       return;
@@ -260,14 +260,14 @@ export class CommitLog {
   }
 
   /** Small records may still find room when larger ones do not. */
-  #turnAway(first: Waiting): readonly Waiting[] {
+  #turnAway(first: PendingRecord): readonly PendingRecord[] {
     const turned = isSmall(first) ? this.#waiting : this.#waiting.filter((record) => !isSmall(record));
     this.#waiting = this.#waiting.filter((record) => !turned.includes(record));
     return turned;
   }
 
   /** The segment that takes the record: the active one, or the next. */
-  async #segmentFor(record: Waiting): Promise<Segment> {
+  async #segmentFor(record: PendingRecord): Promise<Segment> {
     if (this.#active !== undefined && fits(record, this.#active.room)) return this.#active;
     await this.#creating;
     if (this.#free.length === 0) await this.#create();
@@ -298,7 +298,7 @@ export class CommitLog {
         first,
         last,
         mark,
-        acknowledgedBefore: first - 1,
+        ackedBefore: first - 1,
         gaps: [],
         isDamaged: false,
       });
@@ -343,14 +343,14 @@ export class CommitLog {
 
   #list(): Promise<void> {
     const used = this.#active === undefined ? this.#sealed : [...this.#sealed, this.#active];
-    const lives = used.map(({ path, first }): SegmentLife => {
+    const lives = used.map(({ path, first }): UsedSegment => {
       const name = basename(path);
       return { name, first, at: this.#begun.get(name) ?? this.#clock.now() };
     });
-    return this.#folder.writeLives(lives);
+    return this.#folder.writeUsed(lives);
   }
 
-  #takeBatch(room: number): readonly Waiting[] {
+  #takeBatch(room: number): readonly PendingRecord[] {
     let count = 0;
     let bytes = 0;
     for (const record of this.#waiting) {
@@ -372,7 +372,7 @@ export class CommitLog {
   async #create(): Promise<void> {
     const count = this.#free.length + this.#sealed.length + (this.#active === undefined ? 0 : 1);
     // A log that was full when its process died gets one more: without it nothing could ever be released.
-    if (count >= this.#mostSegments && this.#active !== undefined) return;
+    if (count >= this.#maxSegments && this.#active !== undefined) return;
     try {
       this.#free.push(await this.#folder.create());
       this.#full = false;
@@ -383,11 +383,11 @@ export class CommitLog {
   }
 }
 
-function isSmall({ bytes }: Waiting): boolean {
+function isSmall({ bytes }: PendingRecord): boolean {
   return bytes <= recordHeaderBytes + smallBytes;
 }
 
-function fits(record: Waiting, room: number): boolean {
+function fits(record: PendingRecord, room: number): boolean {
   return record.bytes + (isSmall(record) ? 0 : keptForSmall) <= room;
 }
 

@@ -14,7 +14,7 @@ const flags = {
 
 export type NewFileKind = keyof typeof flags;
 
-interface NewFilesInput {
+interface FilePoolOptions {
   readonly files: FileLayer;
   /** What nearly all of them are. */
   readonly kind: NewFileKind;
@@ -25,20 +25,20 @@ interface NewFilesInput {
 }
 
 /** Makes the files of the spool, the way that holds up the fewest: at once by a call that blocks, by a thread, or by a thread ahead of the need. */
-export class NewFiles {
-  readonly #input: NewFilesInput;
-  readonly #ready: ReadyFiles;
-  readonly #cost = new BlockingCost();
+export class FilePool {
+  readonly #input: FilePoolOptions;
+  readonly #ready: PrecreatedFiles;
+  readonly #cost = new CallCost();
 
-  constructor(input: NewFilesInput) {
+  constructor(input: FilePoolOptions) {
     this.#input = input;
-    this.#ready = new ReadyFiles({ ...input, flags: flags[input.kind] });
+    this.#ready = new PrecreatedFiles({ ...input, flags: flags[input.kind] });
   }
 
   /** An empty file, open for writing; `path` when it is to have that name. Throws what the system says. */
-  async make(kind: NewFileKind, path?: string): Promise<ReadyFile> {
+  async create(kind: NewFileKind, path?: string): Promise<OpenFile> {
     const { files, crowded, freshPath } = this.#input;
-    const isDear = this.#cost.isDear();
+    const isDear = this.#cost.isSlow();
     const isBusy = crowded();
     const mayBeReady = path === undefined && kind === this.#input.kind;
     const ready = mayBeReady && (isBusy || isDear) ? this.#ready.take() : undefined;
@@ -56,12 +56,12 @@ export class NewFiles {
 }
 
 /** A file that is empty and nobody's yet. */
-interface ReadyFile {
+interface OpenFile {
   readonly path: string;
   readonly fd: number;
 }
 
-interface ReadyFilesInput {
+interface PrecreatedFilesOptions {
   readonly files: FileLayer;
   /** A path in the spool that nobody has had. */
   readonly freshPath: () => string;
@@ -74,7 +74,7 @@ interface ReadyFilesInput {
 
 const usual = { most: 64, windowMs: 1000 };
 /** Threads have other work too. */
-const mostAtOnce = 4;
+const maxConcurrent = 4;
 /** A server that takes fewer messages in a window creates their files as they come. */
 const worthwhile = 16;
 
@@ -82,21 +82,21 @@ const worthwhile = 16;
  * Files of the spool that threads have created ahead: where names come and go a file system may look long for a free inode,
  * and nobody should wait for that. There are as many as the last second may want in its eighth part; none on a quiet server.
  */
-export class ReadyFiles {
-  readonly #input: ReadyFilesInput & typeof usual;
-  readonly #ready: ReadyFile[] = [];
+export class PrecreatedFiles {
+  readonly #input: PrecreatedFilesOptions & typeof usual;
+  readonly #ready: OpenFile[] = [];
   #creating = 0;
   #wanted = 0;
   #target = 0;
   #window: NodeJS.Timeout | undefined;
   #closed = false;
 
-  constructor(input: ReadyFilesInput) {
+  constructor(input: PrecreatedFilesOptions) {
     this.#input = { ...usual, ...input };
   }
 
   /** Undefined when none is ready: the caller creates his own. */
-  take(): ReadyFile | undefined {
+  take(): OpenFile | undefined {
     if (this.#closed) return undefined;
     this.#wanted += 1;
     this.#window ??= setInterval(() => this.#look(), this.#input.windowMs).unref();
@@ -119,7 +119,7 @@ export class ReadyFiles {
   }
 
   #fill(): void {
-    while (this.#creating < mostAtOnce && this.#creating + this.#ready.length < this.#target) {
+    while (this.#creating < maxConcurrent && this.#creating + this.#ready.length < this.#target) {
       this.#creating += 1;
       void this.#create();
     }
@@ -140,7 +140,7 @@ export class ReadyFiles {
     }
   }
 
-  async #drop(file: ReadyFile | undefined): Promise<void> {
+  async #drop(file: OpenFile | undefined): Promise<void> {
     if (file === undefined) return;
     const { files } = this.#input;
     await files.close(file.fd).catch(() => undefined);
@@ -156,15 +156,15 @@ export class ReadyFiles {
 }
 
 /** A call that takes longer costs less in a thread, the waking of the thread included. */
-const dearMicros = 100;
+const slowMicros = 100;
 /** One measurement has so much weight and counts for no more than that: the processor may have been taken away in the middle of it. */
 const weight = 1 / 32;
-const mostMicros = 250;
+const maxMicros = 250;
 /** While blocking is dear, one call in so many blocks all the same, to see whether it still is. */
 const trialEvery = 64;
 
 /** What a call that blocks has cost lately: a file system may look long for a free inode where many were removed. */
-export class BlockingCost {
+export class CallCost {
   readonly #now: () => number;
   #micros = 0;
   #asked = 0;
@@ -175,8 +175,8 @@ export class BlockingCost {
   }
 
   /** True when a thread should make the next call; asked once for each. */
-  isDear(): boolean {
-    if (this.#micros < dearMicros) return false;
+  isSlow(): boolean {
+    if (this.#micros < slowMicros) return false;
     this.#asked += 1;
     return this.#asked % trialEvery !== 0;
   }
@@ -187,18 +187,18 @@ export class BlockingCost {
     try {
       return call();
     } finally {
-      const micros = Math.min((this.#now() - began) * 1000, mostMicros);
+      const micros = Math.min((this.#now() - began) * 1000, maxMicros);
       this.#micros += (micros - this.#micros) * weight;
     }
   }
 }
 
 /** Behind this many the callers wait, so that the list cannot grow without end. */
-const patience = 1000;
+const maxPending = 1000;
 const parallel = 2;
 
 /** Removes spool entries off the critical path, in order. */
-export class Reaper {
+export class FileRemover {
   readonly #remove: (path: string) => Promise<void>;
   readonly #paths: string[] = [];
   #waiting: (() => void)[] = [];
@@ -212,11 +212,11 @@ export class Reaper {
   add(path: string): Promise<void> | undefined {
     this.#paths.push(path);
     if (this.#running < parallel) void this.#run();
-    return this.#paths.length < patience ? undefined : this.settled();
+    return this.#paths.length < maxPending ? undefined : this.idle();
   }
 
   /** Resolves when everything that was added is gone. */
-  settled(): Promise<void> {
+  idle(): Promise<void> {
     if (this.#running === 0) return Promise.resolve();
     return new Promise((resolve) => this.#waiting.push(resolve));
   }

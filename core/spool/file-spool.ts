@@ -4,18 +4,18 @@ import type { HealthReport } from '../host/health.js';
 import type { Log } from '../log/log.js';
 import { problem } from '../problem.js';
 import { CommitLog } from './commit-log.js';
-import { DiskRoom, WriteHealth } from './health.js';
+import { FreeSpace, WriteHealth } from './health.js';
 import { isMissing } from '../disk/fault.js';
 import { type FileLayer, nodeFiles } from '../disk/file-layer.js';
 import { coreutilsFlush, type FileSystemFlush, type FolderSync, folderSyncOf, makeFolder } from '../disk/folder.js';
-import { HeadCollector, SpoolFile, type SpoolGround } from './message-file.js';
+import { HeadCollector, SpoolFile, type SpoolContext } from './spool-file.js';
 import { uniqueId, uniqueIdPattern } from '../disk/id.js';
 import { MessageLog } from './message-log.js';
-import { NewFiles, Reaper } from './file-pool.js';
-import { namingsOf } from './placement.js';
-import { type FindPlaced, findWherePlaced } from './restoration.js';
+import { FilePool, FileRemover } from './file-pool.js';
+import { linkCallsOf } from './placement.js';
+import { type FindLinked, findAtTarget } from './restoration.js';
 import { Semaphore } from '../concurrency.js';
-import { FileSpoolWriter, type MessageGround, type Prologue } from './message.js';
+import { FileSpoolWriter, type MessageContext, type Prologue } from './message.js';
 import type { Spool, SpoolWriter } from './spool.js';
 
 /** How a message becomes durable before it is acknowledged: by an fsync of its own file, or in a log that many share. */
@@ -41,7 +41,7 @@ export interface SpoolOptions {
   readonly flush?: FileSystemFlush;
   /** Sizes and times of the commit log; see `CommitLogOptions` and `MessageLogInput`. */
   readonly segmentBytes?: number;
-  readonly mostSegments?: number;
+  readonly maxSegments?: number;
   readonly checkpointMs?: number;
   readonly checkpointBytes?: number;
   readonly idleMs?: number;
@@ -65,13 +65,13 @@ const few = 2;
 export class FileSpool implements Spool {
   readonly #headBytes: number;
   readonly #reserveBytes: number;
-  readonly #room: DiskRoom;
+  readonly #room: FreeSpace;
   readonly #health: WriteHealth;
-  readonly #fresh: NewFiles;
+  readonly #fresh: FilePool;
   readonly #messages: MessageLog | undefined;
   /** There is a log, or should be one, and it cannot be opened. */
   readonly #unopened: boolean;
-  readonly #ground: SpoolGround & MessageGround;
+  readonly #ground: SpoolContext & MessageContext;
 
   /** Prefer `openSpool`. */
   constructor(
@@ -86,27 +86,27 @@ export class FileSpool implements Spool {
     const clock = options.clock ?? systemClock;
     this.#headBytes = settings.headBytes;
     this.#reserveBytes = settings.reserveBytes;
-    this.#room = new DiskRoom(folder, files, clock);
+    this.#room = new FreeSpace(folder, files, clock);
     this.#health = new WriteHealth(folder, { files, clock });
     const freshPath = (): string => join(folder, uniqueId());
     this.#unopened = commits === 'unopened';
     if (commits !== undefined && commits !== 'unopened') {
       const { log, checkpointBytes, checkpointMs, idleMs, flush = coreutilsFlush } = settings;
-      const find = findWherePlaced(files);
+      const find = findAtTarget(files);
       const root = dirname(folder);
       const shared = { files, folders, log, flush, find, freshPath };
       this.#messages = new MessageLog({ ...shared, commits, root, inUse, checkpointBytes, checkpointMs, idleMs });
     }
     const brief = new Semaphore(settings.openWhileSyncing);
     const crowded = (): boolean => brief.taken + (this.#messages?.placing.count ?? 0) > few;
-    this.#fresh = new NewFiles({ files, kind: inUse ? 'plain' : 'durable', crowded, freshPath });
+    this.#fresh = new FilePool({ files, kind: inUse ? 'plain' : 'durable', crowded, freshPath });
     this.#ground = {
       files,
-      naming: namingsOf(files),
+      naming: linkCallsOf(files),
       folders,
       log: options.log,
       fresh: this.#fresh,
-      reaper: new Reaper((path) => remove(files, path, options.log)),
+      reaper: new FileRemover((path) => remove(files, path, options.log)),
       lasting: new Semaphore(settings.openWhileReceiving),
       brief,
       crowded,
@@ -168,7 +168,7 @@ export class FileSpool implements Spool {
    * messages come in; until then each is a durable file. Never rejects.
    * @param find where a message is that was placed
    */
-  async recover(find?: FindPlaced): Promise<void> {
+  async recover(find?: FindLinked): Promise<void> {
     await this.#messages?.recover(find);
   }
 
@@ -180,7 +180,7 @@ export class FileSpool implements Spool {
 
   /** Resolves when every released message has left the folder. */
   settled(): Promise<void> {
-    return this.#ground.reaper.settled();
+    return this.#ground.reaper.idle();
   }
 
   /** The last thing: everything is on the disk, and a next start has nothing to replay. */
@@ -210,15 +210,15 @@ async function openCommits(
   files: FileLayer,
   options: SpoolOptions,
 ): Promise<CommitLog | 'unopened' | undefined> {
-  const { log, durability, segmentBytes, mostSegments, idleMs } = options;
+  const { log, durability, segmentBytes, maxSegments, idleMs } = options;
   const sizes = {
     ...(segmentBytes !== undefined && { segmentBytes }),
-    ...(mostSegments !== undefined && { mostSegments }),
+    ...(maxSegments !== undefined && { maxSegments }),
     // A little less, so that whoever asks then is not put off by a millisecond.
     ...(idleMs !== undefined && { idleMs: idleMs - 5 }),
   };
   try {
-    if (durability !== 'log' && !(await files.isThere(folder))) return undefined;
+    if (durability !== 'log' && !(await files.exists(folder))) return undefined;
     return await CommitLog.open(folder, { files, log, ...sizes });
   } catch (error) {
     log.error({ err: error }, 'the commit log cannot be opened; each message is a durable file instead');

@@ -101,7 +101,7 @@ function placeOf(error: unknown): string {
 const freshMs = 1000;
 
 /** Free bytes of a file system, asked at most once a second. */
-export class DiskRoom {
+export class FreeSpace {
   readonly #folder: string;
   readonly #files: FileLayer;
   readonly #clock: Clock;

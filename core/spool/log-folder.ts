@@ -11,12 +11,12 @@ import {
   type NumberRange,
   preallocate,
   readSegmentHeader,
-  readSegmentLives,
+  readUsedSegments,
   scanRecords,
   segmentHeaderBytes,
-  type SegmentLife,
-  segmentLivesName,
-  writeSegmentLives,
+  type UsedSegment,
+  usedSegmentsName,
+  writeUsedSegments,
 } from './segments.js';
 
 /** A file that a new life of a segment may begin in. */
@@ -32,7 +32,7 @@ export interface SealedSegment extends FreeSegment {
   readonly last: number;
   readonly mark: Buffer;
   /** Its first readable record says that the records up to that number had been acknowledged. */
-  readonly acknowledgedBefore: number;
+  readonly ackedBefore: number;
   /** Records that cannot be read although a valid one follows. */
   readonly gaps: readonly NumberRange[];
   /** Its header or some of its records cannot be read. */
@@ -44,7 +44,7 @@ export interface FoundSegments {
   /** By the numbers of their records. */
   readonly sealed: readonly SealedSegment[];
   /** Segments that were in use when the process before this one wrote its list. */
-  readonly lives: readonly SegmentLife[];
+  readonly used: readonly UsedSegment[];
 }
 
 const asideName = 'aside';
@@ -74,10 +74,10 @@ export class LogFolder {
     await makeFolder(this.#path, this.#files);
     const free: FreeSegment[] = [];
     const sealed: SealedSegment[] = [];
-    const lives = await readSegmentLives(this.#path, this.#files);
+    const lives = await readUsedSegments(this.#path, this.#files);
     for (const name of (await this.#files.readdir(this.#path)).sort()) {
       const path = join(this.#path, name);
-      if (name === asideName || (name === segmentLivesName && lives !== undefined)) continue;
+      if (name === asideName || (name === usedSegmentsName && lives !== undefined)) continue;
       if (unfinishedName.test(name)) await this.#removeUnfinished(path);
       else {
         const life = lives?.find((one) => one.name === name);
@@ -87,7 +87,7 @@ export class LogFolder {
         else free.push(found);
       }
     }
-    return { free, sealed: sealed.sort((one, other) => one.first - other.first), lives: lives ?? [] };
+    return { free, sealed: sealed.sort((one, other) => one.first - other.first), used: lives ?? [] };
   }
 
   /** What has such a name and is no file is none of ours. */
@@ -107,7 +107,7 @@ export class LogFolder {
    */
   async #inspect(
     path: string,
-    life: SegmentLife | undefined,
+    life: UsedSegment | undefined,
     visit: (record: LogRecord) => void,
   ): Promise<FreeSegment | SealedSegment | undefined> {
     const stats = await this.#files.lstat(path);
@@ -128,7 +128,7 @@ export class LogFolder {
       mark,
       first,
       last: records.at(-1)?.number ?? first - 1,
-      acknowledgedBefore: records[0]?.acknowledged ?? first - 1,
+      ackedBefore: records[0]?.acknowledged ?? first - 1,
       // Where nobody knows its first number, what is missing in front shows from the segment before.
       gaps: gaps.filter(({ from }) => from >= first),
       isDamaged: !isWhole || gaps.length > 0,
@@ -142,8 +142,8 @@ export class LogFolder {
   }
 
   /** Lists the segments that are in use, so that the next start notices when one of them is gone. */
-  writeLives(lives: readonly SegmentLife[]): Promise<void> {
-    return writeSegmentLives(this.#path, lives, this.#files);
+  writeUsed(lives: readonly UsedSegment[]): Promise<void> {
+    return writeUsedSegments(this.#path, lives, this.#files);
   }
 
   /** Leaves a note beside what is set aside: the damage is known until an operator removes it. The same damage is noted once. */
@@ -151,7 +151,7 @@ export class LogFolder {
     const aside = join(this.#path, asideName);
     try {
       await makeFolder(aside, this.#files);
-      if (await this.#files.isThere(join(aside, name))) return;
+      if (await this.#files.exists(join(aside, name))) return;
       await writeFileAtomic(join(aside, name), `${sentence}\n`, { files: this.#files });
     } catch (error) {
       this.#log.warn({ err: error, name }, 'damage of the commit log cannot be noted on the disk');
@@ -226,11 +226,11 @@ export interface LogDamage {
  * What had been acknowledged, was not released, and cannot be read. The end of the newest segment may be torn; every other gap in the
  * numbers, every segment that is gone and every damaged header is damage.
  */
-export function damageOf({ sealed, lives }: FoundSegments, released: number, now: number): readonly LogDamage[] {
-  const damage = missingRanges(sealed, released).map((range) => lossOf(range, lives, now));
+export function damageOf({ sealed, used }: FoundSegments, released: number, now: number): readonly LogDamage[] {
+  const damage = missingRanges(sealed, released).map((range) => lossOf(range, used, now));
   const newest = sealed.at(-1)?.first ?? 0;
   const found = new Set(sealed.map(({ path }) => basename(path)));
-  for (const { name, first, at } of lives) {
+  for (const { name, first, at } of used) {
     // One that is older shows as a gap in the numbers, unless nothing in it is wanted.
     if (found.has(name) || first <= newest) continue;
     damage.push({
@@ -257,16 +257,16 @@ function missingRanges(sealed: FoundSegments['sealed'], released: number): reado
   const add = (from: number, to: number): void => {
     if (to >= Math.max(from, next)) missing.push({ from: Math.max(from, next), to });
   };
-  for (const { first, last, gaps, acknowledgedBefore } of sealed) {
+  for (const { first, last, gaps, ackedBefore } of sealed) {
     // What was not acknowledged before the segment began is a write that failed.
-    add(next, Math.min(first - 1, acknowledgedBefore));
+    add(next, Math.min(first - 1, ackedBefore));
     for (const { from, to } of gaps) add(from, to);
     next = Math.max(next, last + 1);
   }
   return missing;
 }
 
-function lossOf({ from, to }: NumberRange, lives: readonly SegmentLife[], now: number): LogDamage {
+function lossOf({ from, to }: NumberRange, lives: readonly UsedSegment[], now: number): LogDamage {
   const records = to - from + 1;
   const since = Math.max(-Infinity, ...lives.filter(({ first }) => first <= from).map(({ at }) => at));
   const until = Math.min(now, ...lives.filter(({ first }) => first > to).map(({ at }) => at));

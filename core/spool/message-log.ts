@@ -11,21 +11,21 @@ import {
   decodeVoid,
   encodeMessage,
   encodeVoid,
-  type FindPlaced,
+  type FindLinked,
   makeDurable,
   messageKind,
   type MessageRecord,
-  pathOf,
-  removePlaced,
-  type RestorationGround,
+  targetPath,
+  removeLinked,
+  type RestorationContext,
   restore,
   rewriteAll,
   voidKind,
 } from './restoration.js';
 import type { LogRecord } from './segments.js';
-import type { KeptMessage, Placement } from './spool.js';
+import type { LoggedMessage, LinkTarget } from './spool.js';
 
-interface MessageLogInput extends RestorationGround {
+interface MessageLogOptions extends RestorationContext {
   readonly commits: CommitLog;
   readonly flush: FileSystemFlush;
   readonly log: Log;
@@ -42,11 +42,11 @@ interface MessageLogInput extends RestorationGround {
 }
 
 /** A checkpoint that failed is tried again after so many times the usual wait. */
-const patience = 10;
+const retryFactor = 10;
 /** When nothing came for so long, the log is made small. */
 const idleMs = 65_000;
 /** Messages without a file may have so much memory. */
-const mostKeptBytes = 64 * 1024 * 1024;
+const maxKeptBytes = 64 * 1024 * 1024;
 /** So many files are written before others have a turn. */
 const storedAtOnce = 16;
 
@@ -55,13 +55,13 @@ const storedAtOnce = 16;
  * files to the disk.
  */
 export class MessageLog {
-  readonly #input: MessageLogInput;
-  #find: FindPlaced;
+  readonly #input: MessageLogOptions;
+  #find: FindLinked;
   #ready = false;
   /** What is being placed: a checkpoint waits for it. */
   readonly placing = new PendingWork();
   /** Messages without a file, in the order of their records. */
-  readonly #kept = new Set<LoggedMessage>();
+  readonly #kept = new Set<LogOnlyMessage>();
   #keptBytes = 0;
   /** The newest record at the last checkpoint: who was kept before may be kept no longer. */
   #seen = 0;
@@ -80,7 +80,7 @@ export class MessageLog {
   #replayed: number | undefined;
   #aside = 0;
 
-  constructor(input: MessageLogInput) {
+  constructor(input: MessageLogOptions) {
     this.#input = input;
     this.#find = input.find;
   }
@@ -93,29 +93,29 @@ export class MessageLog {
 
   /** True when it takes a message of that size that has no file. */
   keeps(size: number): boolean {
-    return this.takes(size) && !this.#failed && this.#keptBytes + size <= mostKeptBytes;
+    return this.takes(size) && !this.#failed && this.#keptBytes + size <= maxKeptBytes;
   }
 
   /** Resolves with the number of the record when the message is durable, and its files may be written. Throws as the log does. */
-  async commit(placements: readonly Placement[], content: readonly Buffer[], size: number): Promise<number> {
+  async commit(placements: readonly LinkTarget[], content: readonly Buffer[], size: number): Promise<number> {
     const number = await this.#append(placements, content, size);
     this.#newestFile = Math.max(this.#newestFile, number);
     return number;
   }
 
   /** Resolves when the message is durable, without a file. To be called within `placing`; throws as the log does. */
-  async keep(placement: Placement, content: Buffer, stored: () => void): Promise<LoggedMessage> {
+  async keep(placement: LinkTarget, content: Buffer, stored: () => void): Promise<LogOnlyMessage> {
     const number = await this.#append([placement], [content], content.length);
-    const settled = (message: LoggedMessage): void => {
+    const settled = (message: LogOnlyMessage): void => {
       if (this.#kept.delete(message)) this.#keptBytes -= message.size;
     };
-    const kept = new LoggedMessage({ placement, content, number, settled, stored });
+    const kept = new LogOnlyMessage({ placement, content, number, settled, stored });
     this.#kept.add(kept);
     this.#keptBytes += kept.size;
     return kept;
   }
 
-  async #append(placements: readonly Placement[], content: readonly Buffer[], size: number): Promise<number> {
+  async #append(placements: readonly LinkTarget[], content: readonly Buffer[], size: number): Promise<number> {
     const { commits, root, checkpointBytes, checkpointMs } = this.#input;
     const number = await commits.append(messageKind, encodeMessage(root, placements, content));
     this.#bytes += size;
@@ -130,7 +130,7 @@ export class MessageLog {
   }
 
   #schedule(ms: number): void {
-    this.#timer ??= setTimeout(() => void this.checkpoint(), this.#failed ? ms * patience : ms).unref();
+    this.#timer ??= setTimeout(() => void this.checkpoint(), this.#failed ? ms * retryFactor : ms).unref();
   }
 
   /** Brings the files of all messages so far to the disk and releases their records. Never rejects; one at a time. */
@@ -149,11 +149,11 @@ export class MessageLog {
     if (!this.#ready && !(await this.#finishRecovery())) return;
     this.#bytes = 0;
     try {
-      const { last, wanted } = commits;
+      const { last, hasUnreleased } = commits;
       await this.placing.settled();
       const newest = this.#closing || commits.full ? last : this.#behindYoung(last);
       this.#seen = last;
-      if (wanted) {
+      if (hasUnreleased) {
         await this.#storeKept(newest);
         if (this.#newestFile > this.#flushed) await this.#bringToDisk(newest);
         this.#flushed = newest;
@@ -165,7 +165,7 @@ export class MessageLog {
       this.#failed = true;
       log.error({ err: error }, 'the messages of the commit log could not be brought to the disk; it is tried again');
     }
-    if (this.#failed || commits.wanted) this.#schedule(checkpointMs);
+    if (this.#failed || commits.hasUnreleased) this.#schedule(checkpointMs);
     else this.#shrinkLater();
   }
 
@@ -211,7 +211,7 @@ export class MessageLog {
     await this.#each((record) => makeDurable(record, this.#ground), newest);
   }
 
-  get #ground(): RestorationGround {
+  get #ground(): RestorationContext {
     return { ...this.#input, find: this.#find };
   }
 
@@ -219,7 +219,7 @@ export class MessageLog {
    * What was acknowledged before a crash is in its mailbox when this resolves. Before that no message is taken. Never
    * rejects: what cannot be restored stays in the log and is tried again at the next start.
    */
-  async recover(find: FindPlaced = this.#input.find): Promise<void> {
+  async recover(find: FindLinked = this.#input.find): Promise<void> {
     const { commits, log } = this.#input;
     this.#find = find;
     const newest = commits.last;
@@ -233,7 +233,7 @@ export class MessageLog {
         newest,
         async (record) => {
           counts.removed += 1;
-          await removePlaced(record, this.#ground);
+          await removeLinked(record, this.#ground);
         },
       );
       if (this.#unrestored === 0) this.#replayed = newest;
@@ -252,7 +252,7 @@ export class MessageLog {
   /** What was replayed is on the disk, and not wanted any more. */
   async #release(): Promise<void> {
     const { commits, inUse } = this.#input;
-    if (this.#replayed !== undefined && commits.wanted) {
+    if (this.#replayed !== undefined && commits.hasUnreleased) {
       await this.#bringToDisk(this.#replayed);
       await commits.release(this.#replayed);
       await this.#countAside();
@@ -328,26 +328,26 @@ export class MessageLog {
   }
 }
 
-interface LoggedMessageInput {
-  readonly placement: Placement;
+interface LogOnlyMessageOptions {
+  readonly placement: LinkTarget;
   readonly content: Buffer;
   /** Number of its record. */
   readonly number: number;
   /** Called once, when the log need not think of it any more: it is in its place, or nobody wants it. */
-  readonly settled: (message: LoggedMessage) => void;
+  readonly settled: (message: LogOnlyMessage) => void;
   /** Called when it is in its place. */
   readonly stored: () => void;
 }
 
 /** A message that is durable by its record alone. Its file is written when the record has to go, and is still wanted. */
-export class LoggedMessage implements KeptMessage {
+export class LogOnlyMessage implements LoggedMessage {
   readonly number: number;
   readonly size: number;
-  readonly #input: LoggedMessageInput;
+  readonly #input: LogOnlyMessageOptions;
   #content: Buffer | undefined;
   #state: 'kept' | 'storing' | 'stored' | 'dropped' = 'kept';
 
-  constructor(input: LoggedMessageInput) {
+  constructor(input: LogOnlyMessageOptions) {
     this.#input = input;
     this.number = input.number;
     this.size = input.content.length;
@@ -372,7 +372,7 @@ export class LoggedMessage implements KeptMessage {
     const content = this.#content;
     if (content === undefined || this.#state !== 'kept') return;
     this.#state = 'storing';
-    const path = pathOf(this.#input.placement);
+    const path = targetPath(this.#input.placement);
     try {
       await files.createNow(freshPath, [content]);
       await files.renameNow(freshPath, path);

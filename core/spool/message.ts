@@ -2,9 +2,9 @@ import type { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { asStorageProblem, isMissing, isTaken } from '../disk/fault.js';
 import { problem } from '../problem.js';
-import type { HeadCollector, SpoolFile } from './message-file.js';
-import { Placing, type PlacingGround } from './placement.js';
-import type { HeaderEdit, KeptMessage, Placement, SpooledMessage, SpoolWriter } from './spool.js';
+import type { HeadCollector, SpoolFile } from './spool-file.js';
+import { Placement, type PlacementContext } from './placement.js';
+import type { HeaderEdit, LoggedMessage, LinkTarget, SpooledMessage, SpoolWriter } from './spool.js';
 
 /** The trace part of a spooled message. */
 export interface Prologue {
@@ -15,7 +15,7 @@ export interface Prologue {
 }
 
 /** What the spool lends to each message. */
-export interface MessageGround extends PlacingGround {
+export interface MessageContext extends PlacementContext {
   /** A fault of the disk, for health. */
   readonly failed: (error: unknown) => void;
   readonly create: (prologue: Prologue) => SpoolWriter | Promise<SpoolWriter>;
@@ -30,16 +30,16 @@ class FileSpooledMessage implements SpooledMessage {
   readonly checksum: number;
   readonly #file: SpoolFile;
   readonly #prologue: Prologue;
-  readonly #ground: MessageGround;
-  readonly #placing: Placing;
+  readonly #ground: MessageContext;
+  readonly #placing: Placement;
 
-  constructor(file: SpoolFile, prologue: Prologue, head: Buffer, checksum: number, ground: MessageGround) {
+  constructor(file: SpoolFile, prologue: Prologue, head: Buffer, checksum: number, ground: MessageContext) {
     this.#file = file;
     this.#prologue = prologue;
     this.head = head;
     this.checksum = checksum;
     this.#ground = ground;
-    this.#placing = new Placing(file, ground);
+    this.#placing = new Placement(file, ground);
   }
 
   get size(): number {
@@ -73,7 +73,7 @@ class FileSpooledMessage implements SpooledMessage {
   }
 
   /** Throws EEXIST and ENOENT as the system says them, everything else as a problem. */
-  async place(placements: readonly Placement[]): Promise<void> {
+  async link(placements: readonly LinkTarget[]): Promise<void> {
     try {
       await this.#placing.place(placements);
     } catch (error) {
@@ -81,7 +81,7 @@ class FileSpooledMessage implements SpooledMessage {
     }
   }
 
-  async keep(placement: Placement, stored: () => void, before?: Buffer): Promise<KeptMessage | undefined> {
+  async keepInLog(placement: LinkTarget, stored: () => void, before?: Buffer): Promise<LoggedMessage | undefined> {
     try {
       return await this.#placing.keep(placement, stored, before);
     } catch (error) {
@@ -89,7 +89,7 @@ class FileSpooledMessage implements SpooledMessage {
     }
   }
 
-  withdraw(placements: readonly Placement[]): Promise<boolean> {
+  rollback(placements: readonly LinkTarget[]): Promise<boolean> {
     return this.#placing.withdraw(placements);
   }
 
@@ -135,10 +135,10 @@ export class FileSpoolWriter implements SpoolWriter {
   readonly #file: SpoolFile;
   readonly #prologue: Prologue;
   readonly #head: HeadCollector;
-  readonly #ground: MessageGround;
+  readonly #ground: MessageContext;
   #checksum: number;
 
-  constructor(file: SpoolFile, prologue: Prologue, head: HeadCollector, ground: MessageGround) {
+  constructor(file: SpoolFile, prologue: Prologue, head: HeadCollector, ground: MessageContext) {
     this.#file = file;
     this.#prologue = prologue;
     this.#head = head;

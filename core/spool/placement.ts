@@ -5,30 +5,30 @@ import type { FileLayer } from '../disk/file-layer.js';
 import type { FolderSync } from '../disk/folder.js';
 import type { Log } from '../log/log.js';
 import { AppendFailed, LogFull } from './commit-log.js';
-import type { LoggedMessage, MessageLog } from './message-log.js';
-import type { SpoolFile } from './message-file.js';
-import { pathOf } from './restoration.js';
-import type { KeptMessage, Placement } from './spool.js';
+import type { LogOnlyMessage, MessageLog } from './message-log.js';
+import type { SpoolFile } from './spool-file.js';
+import { targetPath } from './restoration.js';
+import type { LoggedMessage, LinkTarget } from './spool.js';
 
 /** How a file gets one more name, and another one. */
-type Naming = Readonly<Record<'link' | 'rename', (existing: string, path: string) => Promise<void>>>;
+type LinkCall = Readonly<Record<'link' | 'rename', (existing: string, path: string) => Promise<void>>>;
 
 /** By threads, and by calls that block. */
-interface Namings {
-  readonly threads: Naming;
-  readonly now: Naming;
+interface LinkCalls {
+  readonly threads: LinkCall;
+  readonly now: LinkCall;
 }
 
-export function namingsOf(files: FileLayer): Namings {
+export function linkCallsOf(files: FileLayer): LinkCalls {
   return {
     threads: { link: (from, to) => files.link(from, to), rename: (from, to) => files.rename(from, to) },
     now: { link: (from, to) => files.linkNow(from, to), rename: (from, to) => files.renameNow(from, to) },
   };
 }
 
-export interface PlacingGround {
+export interface PlacementContext {
   readonly files: FileLayer;
-  readonly naming: Namings;
+  readonly naming: LinkCalls;
   readonly folders: FolderSync;
   readonly log: Log;
   /** Absent: every message is a durable file before it is placed. */
@@ -43,16 +43,16 @@ export interface PlacingGround {
 const linklessCodes = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS']);
 
 /** Brings one message to its places: by a record in the log that is durable, or as a durable file. */
-export class Placing {
+export class Placement {
   readonly #file: SpoolFile;
-  readonly #ground: PlacingGround;
+  readonly #ground: PlacementContext;
   /** Numbers of the records by which messages were placed. */
-  readonly #records = new Map<Placement, number>();
-  readonly #kept = new Map<Placement, LoggedMessage>();
+  readonly #records = new Map<LinkTarget, number>();
+  readonly #kept = new Map<LinkTarget, LogOnlyMessage>();
   /** The last `place`: targets that share the message take turns, for each may take its file away. */
   #turn: Promise<void> | undefined;
 
-  constructor(file: SpoolFile, ground: PlacingGround) {
+  constructor(file: SpoolFile, ground: PlacementContext) {
     this.#file = file;
     this.#ground = ground;
   }
@@ -63,21 +63,21 @@ export class Placing {
   }
 
   /** All or none; throws what the system says. */
-  place(placements: readonly Placement[]): Promise<void> {
+  place(placements: readonly LinkTarget[]): Promise<void> {
     const before = this.#turn;
     const placed = before === undefined ? this.#place(placements) : before.then(() => this.#place(placements));
     this.#turn = placed.catch(() => undefined);
     return placed;
   }
 
-  async #place(placements: readonly Placement[]): Promise<void> {
+  async #place(placements: readonly LinkTarget[]): Promise<void> {
     const log = this.#log;
     if (log === undefined) await this.#placeFile(placements);
     else await log.placing.track(this.#placeByLog(log, placements));
   }
 
   /** Undefined when it must be placed. */
-  async keep(placement: Placement, stored: () => void, before?: Buffer): Promise<KeptMessage | undefined> {
+  async keep(placement: LinkTarget, stored: () => void, before?: Buffer): Promise<LoggedMessage | undefined> {
     const log = this.#log;
     const { memory } = this.#file;
     if (log === undefined || memory === undefined) return undefined;
@@ -98,7 +98,7 @@ export class Placing {
     return messages?.takes(this.#file.size) === true && this.#file.memory !== undefined ? messages : undefined;
   }
 
-  async #placeFile(placements: readonly Placement[]): Promise<void> {
+  async #placeFile(placements: readonly LinkTarget[]): Promise<void> {
     await this.#file.sync();
     const { naming, folders, crowded } = this.#ground;
     await this.#nameAll(placements, crowded() ? naming.threads : naming.now);
@@ -111,7 +111,7 @@ export class Placing {
   }
 
   /** Nothing is visible before the record is durable. The file follows at once, and comes to the disk later. */
-  async #placeByLog(log: MessageLog, placements: readonly Placement[]): Promise<void> {
+  async #placeByLog(log: MessageLog, placements: readonly LinkTarget[]): Promise<void> {
     const content = this.#file.memory ?? [];
     const number = await log
       .commit(placements, content, this.#file.size)
@@ -151,11 +151,11 @@ export class Placing {
   }
 
   /** The file is linked into all places but the last, which it goes to itself. */
-  async #nameAll(placements: readonly Placement[], naming: Naming): Promise<void> {
-    const named: Placement[] = [];
+  async #nameAll(placements: readonly LinkTarget[], naming: LinkCall): Promise<void> {
+    const named: LinkTarget[] = [];
     const last = placements.at(-1);
-    const link = async (placement: Placement): Promise<void> => {
-      await this.#link(pathOf(placement), naming);
+    const link = async (placement: LinkTarget): Promise<void> => {
+      await this.#link(targetPath(placement), naming);
       named.push(placement);
     };
     try {
@@ -168,14 +168,14 @@ export class Placing {
   }
 
   /** A rename overwrites. A look waits for whoever changes the folder, and blocks meanwhile, so it is for names that may be taken. */
-  async #moveTo(placement: Placement, naming: Naming): Promise<boolean> {
-    return this.#file.giveAway(pathOf(placement), async (from, to) => {
-      if (placement.unique !== true && (await this.#ground.files.isThere(to))) throw taken();
+  async #moveTo(placement: LinkTarget, naming: LinkCall): Promise<boolean> {
+    return this.#file.moveTo(targetPath(placement), async (from, to) => {
+      if (placement.isUnique !== true && (await this.#ground.files.exists(to))) throw taken();
       await naming.rename(from, to);
     });
   }
 
-  async #takeBack(placements: readonly Placement[], what: string): Promise<void> {
+  async #takeBack(placements: readonly LinkTarget[], what: string): Promise<void> {
     for (const placement of placements) {
       if (!(await this.#unlink(placement))) {
         this.#ground.log.error({ name: placement.name }, `possible duplicate: ${what}`);
@@ -183,7 +183,7 @@ export class Placing {
     }
   }
 
-  async #link(path: string, naming: Naming): Promise<void> {
+  async #link(path: string, naming: LinkCall): Promise<void> {
     try {
       await naming.link(this.#file.path, path);
     } catch (error) {
@@ -198,7 +198,7 @@ export class Placing {
     const copy = freshPath();
     try {
       await writeDurable(files, copy, this.#file.open(0));
-      if (await files.isThere(path)) throw taken();
+      if (await files.exists(path)) throw taken();
       await files.rename(copy, path);
     } catch (error) {
       await files.unlink(copy).catch(() => undefined);
@@ -207,7 +207,7 @@ export class Placing {
   }
 
   /** The record first: a crash in between must not bring the message again. */
-  async withdraw(placements: readonly Placement[]): Promise<boolean> {
+  async withdraw(placements: readonly LinkTarget[]): Promise<boolean> {
     const { messages } = this.#ground;
     const numbers = new Set(placements.flatMap((placement) => this.#records.get(placement) ?? []));
     let gone = true;
@@ -219,9 +219,9 @@ export class Placing {
     return gone;
   }
 
-  async #unlink(placement: Placement): Promise<boolean> {
+  async #unlink(placement: LinkTarget): Promise<boolean> {
     try {
-      await this.#ground.files.unlink(pathOf(placement));
+      await this.#ground.files.unlink(targetPath(placement));
       return true;
     } catch (error) {
       this.#ground.log.warn({ err: error, name: placement.name }, 'a placed message could not be withdrawn');

@@ -4,15 +4,15 @@ import { writeDurable } from '../disk/atomic.js';
 import { unlessMissing } from '../disk/fault.js';
 import type { FileLayer } from '../disk/file-layer.js';
 import type { FolderSync } from '../disk/folder.js';
-import type { Placement } from './spool.js';
+import type { LinkTarget } from './spool.js';
 
 /** Where a message of those bytes that was placed there is now, under whatever name; undefined when nowhere, null when nobody wants it any more. */
-export type FindPlaced = (placement: Placement, content: Buffer) => Promise<string | null | undefined>;
+export type FindLinked = (placement: LinkTarget, content: Buffer) => Promise<string | null | undefined>;
 
-export interface RestorationGround {
+export interface RestorationContext {
   readonly files: FileLayer;
   readonly folders: FolderSync;
-  readonly find: FindPlaced;
+  readonly find: FindLinked;
   /** A fresh path on the same file system, that nobody looks at. */
   readonly freshPath: () => string;
 }
@@ -23,23 +23,23 @@ type Restored = 'there' | 'written' | 'gone';
  * Sees to it that a message is where its record says, byte for byte, and durable when it had to be written. It is left
  * alone when it is found, wherever that is; and when its folder is gone, somebody has removed a mailbox with all its mail.
  */
-export async function restore(record: MessageRecord, ground: RestorationGround): Promise<readonly Restored[]> {
+export async function restore(record: MessageRecord, ground: RestorationContext): Promise<readonly Restored[]> {
   const restored: Restored[] = [];
   for (const placement of record.placements) restored.push(await restoreOne(placement, record.content, ground));
   return restored;
 }
 
-async function restoreOne(placement: Placement, content: Buffer, ground: RestorationGround): Promise<Restored> {
+async function restoreOne(placement: LinkTarget, content: Buffer, ground: RestorationContext): Promise<Restored> {
   const found = await ground.find(placement, content);
   if (found === null) return 'gone';
-  if (found !== undefined && (await holds(found, content, ground.files))) return 'there';
+  if (found !== undefined && (await hasContent(found, content, ground.files))) return 'there';
   if (found === undefined && !(await isFolder(placement.folder, ground.files))) return 'gone';
-  await rewrite(found ?? pathOf(placement), content, ground);
+  await rewrite(found ?? targetPath(placement), content, ground);
   return 'written';
 }
 
 /** Brings messages whose writing the disk has failed to report to the disk anew, where they are now. */
-export async function rewriteAll(record: MessageRecord, ground: RestorationGround): Promise<void> {
+export async function rewriteAll(record: MessageRecord, ground: RestorationContext): Promise<void> {
   for (const placement of record.placements) {
     const found = await ground.find(placement, record.content);
     if (typeof found === 'string') await rewrite(found, record.content, ground);
@@ -47,15 +47,19 @@ export async function rewriteAll(record: MessageRecord, ground: RestorationGroun
 }
 
 /** Removes what an aborted delivery has left where it was placed, if it is the message and not somebody else's. */
-export async function removePlaced(record: MessageRecord, { files }: RestorationGround): Promise<void> {
+export async function removeLinked(record: MessageRecord, { files }: RestorationContext): Promise<void> {
   for (const placement of record.placements) {
-    const found = await findWherePlaced(files)(placement, record.content);
-    if (typeof found === 'string' && (await holds(found, record.content, files))) await files.unlink(found);
+    const found = await findAtTarget(files)(placement, record.content);
+    if (typeof found === 'string' && (await hasContent(found, record.content, files))) await files.unlink(found);
   }
 }
 
 /** A message file is never changed in place: a whole one takes its name. */
-async function rewrite(path: string, content: Buffer, { files, folders, freshPath }: RestorationGround): Promise<void> {
+async function rewrite(
+  path: string,
+  content: Buffer,
+  { files, folders, freshPath }: RestorationContext,
+): Promise<void> {
   const fresh = freshPath();
   try {
     await writeDurable(files, fresh, [content]);
@@ -68,7 +72,7 @@ async function rewrite(path: string, content: Buffer, { files, folders, freshPat
 }
 
 /** Whether the file has these bytes. */
-export async function holds(path: string, content: Buffer, files: FileLayer): Promise<boolean> {
+export async function hasContent(path: string, content: Buffer, files: FileLayer): Promise<boolean> {
   const { size } = await files.lstat(path);
   if (size !== content.length) return false;
   const fd = await files.open(path, 'r');
@@ -90,21 +94,21 @@ async function isFolder(path: string, files: FileLayer): Promise<boolean> {
   return there?.isDirectory() === true;
 }
 
-export function pathOf({ folder, name }: Placement): string {
+export function targetPath({ folder, name }: LinkTarget): string {
   return `${folder}/${name}`;
 }
 
 /** Finds a message only under the name and in the folder that it was given. */
-export function findWherePlaced(files: FileLayer): FindPlaced {
+export function findAtTarget(files: FileLayer): FindLinked {
   return async (placement) => {
-    const path = pathOf(placement);
+    const path = targetPath(placement);
     const there = await unlessMissing(files.lstat(path));
     return there?.isFile() === true ? path : undefined;
   };
 }
 
 /** Fsyncs a message where it is now: for machines that cannot flush a file system. */
-export async function makeDurable(record: MessageRecord, { files, folders, find }: RestorationGround): Promise<void> {
+export async function makeDurable(record: MessageRecord, { files, folders, find }: RestorationContext): Promise<void> {
   for (const placement of record.placements) {
     const found = await find(placement, record.content);
     if (typeof found !== 'string') continue;
@@ -128,7 +132,7 @@ const Places = z.array(z.strictObject({ folder: z.string(), name: z.string(), ow
 
 /** A message and where it belongs. */
 export interface MessageRecord {
-  readonly placements: readonly Placement[];
+  readonly placements: readonly LinkTarget[];
   readonly content: Buffer;
 }
 
@@ -138,7 +142,7 @@ export interface MessageRecord {
  */
 export function encodeMessage(
   root: string,
-  placements: readonly Placement[],
+  placements: readonly LinkTarget[],
   content: readonly Buffer[],
 ): readonly Buffer[] {
   const places = placements.map(({ folder, name, owner }) => ({
@@ -159,11 +163,13 @@ export function decodeMessage(root: string, payload: Buffer): MessageRecord | un
   const end = lengthBytes + payload.readUInt32LE(0);
   if (end > payload.length) return undefined;
   try {
-    const placements = Places.parse(JSON.parse(payload.toString('utf8', lengthBytes, end))).map((place): Placement => ({
-      folder: place.folder.startsWith('/') ? place.folder : `${root}/${place.folder}`,
-      name: place.name,
-      ...(place.owner !== undefined && { owner: place.owner }),
-    }));
+    const placements = Places.parse(JSON.parse(payload.toString('utf8', lengthBytes, end))).map(
+      (place): LinkTarget => ({
+        folder: place.folder.startsWith('/') ? place.folder : `${root}/${place.folder}`,
+        name: place.name,
+        ...(place.owner !== undefined && { owner: place.owner }),
+      }),
+    );
     return { placements, content: payload.subarray(end) };
   } catch {
     return undefined;

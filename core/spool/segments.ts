@@ -3,7 +3,7 @@ import { crc32 } from 'node:zlib';
 import { z } from 'zod';
 import { writeFileAtomic } from '../disk/atomic.js';
 import { type FileLayer, openRegularFile, writeAll } from '../disk/file-layer.js';
-import { randomPiece } from '../disk/id.js';
+import { randomBytes } from '../disk/id.js';
 
 /**
  * A segment file begins with 32 bytes: `PSTNLOG1`, the mark of its records, the number of the first one (6 bytes), two
@@ -13,7 +13,7 @@ export const segmentHeaderBytes = 32;
 const magic = Buffer.from('PSTNLOG1');
 const sumAt = 28;
 /** So much is written without a thread. */
-const littleBytes = 256 * 1024;
+const maxBlockingBytes = 256 * 1024;
 
 interface SegmentHeader {
   readonly mark: Buffer;
@@ -43,7 +43,7 @@ function segmentHeader({ mark, first }: SegmentHeader): Buffer {
 /** A preallocated file while records are appended to it: from its first byte on, never backwards. */
 export class Segment {
   readonly path: string;
-  readonly mark: Buffer = Buffer.from(randomPiece(markBytes));
+  readonly mark: Buffer = Buffer.from(randomBytes(markBytes));
   readonly #files: FileLayer;
   readonly #fd: number;
   readonly capacity: number;
@@ -79,7 +79,7 @@ export class Segment {
     this.#header = undefined;
     this.#used += bytes;
     // No block map changes, so that a little is in the memory of the system before a thread would have begun.
-    if (bytes <= littleBytes) await this.#files.writeNow(this.#fd, all);
+    if (bytes <= maxBlockingBytes) await this.#files.writeNow(this.#fd, all);
     else await writeAll(this.#files, this.#fd, all);
     await this.#files.fdatasync(this.#fd);
   }
@@ -89,11 +89,11 @@ export class Segment {
   }
 }
 
-const pieceBytes = 1024 * 1024;
+const chunkBytes = 1024 * 1024;
 
 /** Fills a new file with zeros and makes them durable, so that later writes change no block map. Its folder is not synced. */
 export async function preallocate(path: string, files: FileLayer, capacity: number): Promise<void> {
-  const zeros = Buffer.alloc(Math.min(pieceBytes, capacity));
+  const zeros = Buffer.alloc(Math.min(chunkBytes, capacity));
   const fd = await files.open(path, 'wx', 0o600);
   try {
     for (let left = capacity; left > 0; left -= zeros.length) {
@@ -249,9 +249,9 @@ export function markOfDamaged(bytes: Buffer, least: number): Buffer | undefined 
 }
 
 /** The file that names the segments in use. */
-export const segmentLivesName = 'segments.json';
+export const usedSegmentsName = 'segments.json';
 
-const SegmentLife = z.object({
+const UsedSegment = z.object({
   name: z.string(),
   /** Number of its first record. */
   first: z.number(),
@@ -259,14 +259,14 @@ const SegmentLife = z.object({
   at: z.number(),
 });
 /** A segment from its first record until none of its records is wanted any more. */
-export type SegmentLife = z.output<typeof SegmentLife>;
+export type UsedSegment = z.output<typeof UsedSegment>;
 
-const Lives = z.object({ segments: z.array(SegmentLife) });
+const Lives = z.object({ segments: z.array(UsedSegment) });
 
 /** Undefined when there is no list, or none that can be understood: then a missing segment shows by the numbers alone. */
-export async function readSegmentLives(folder: string, files: FileLayer): Promise<readonly SegmentLife[] | undefined> {
+export async function readUsedSegments(folder: string, files: FileLayer): Promise<readonly UsedSegment[] | undefined> {
   try {
-    const path = join(folder, segmentLivesName);
+    const path = join(folder, usedSegmentsName);
     const bytes = Buffer.alloc((await files.lstat(path)).size);
     const fd = await openRegularFile(path, files);
     try {
@@ -280,7 +280,7 @@ export async function readSegmentLives(folder: string, files: FileLayer): Promis
   }
 }
 
-export function writeSegmentLives(folder: string, lives: readonly SegmentLife[], files: FileLayer): Promise<void> {
+export function writeUsedSegments(folder: string, lives: readonly UsedSegment[], files: FileLayer): Promise<void> {
   const list: z.input<typeof Lives> = { segments: [...lives] };
-  return writeFileAtomic(join(folder, segmentLivesName), `${JSON.stringify(list)}\n`, { files });
+  return writeFileAtomic(join(folder, usedSegmentsName), `${JSON.stringify(list)}\n`, { files });
 }

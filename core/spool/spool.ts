@@ -1,17 +1,17 @@
 import type { Readable } from 'node:stream';
 
 /** A place for a message in a mailbox (or queue): an absolute folder and a file name in it. */
-export interface Placement {
+export interface LinkTarget {
   readonly folder: string;
   readonly name: string;
   /** No file can have the name, for 128 bits of chance are in it: nobody looks whether it is taken, and a file that had it would be lost. */
-  readonly unique?: boolean;
+  readonly isUnique?: boolean;
   /** Name of the delivery target that finds the message again after a crash, wherever others have moved it since. */
   readonly owner?: string;
 }
 
 /** A message that is durable without a file. */
-export interface KeptMessage {
+export interface LoggedMessage {
   /** The bytes of the whole file; undefined once it is in its place, or nobody wants it. */
   readonly content: Buffer | undefined;
   /** Nobody wants it any more. True when there is no file of it, and will be none; false when it is in its place and must be removed there. */
@@ -45,7 +45,7 @@ export interface SpooledMessage {
    * Makes the message visible in all these places or in none. Resolves when it is durable and there. Throws EEXIST (unless the name is `unique`) and
    * ENOENT as the system says them, every other fault as a problem; then it is in none of them, now or after a crash.
    */
-  place(placements: readonly Placement[]): Promise<void>;
+  link(placements: readonly LinkTarget[]): Promise<void>;
   /**
    * Makes the message durable without a file, for who will most likely need none: it is placed later, if it is still wanted when its record
    * has to go, and by the replay after a crash. Undefined where that cannot be had: then it is to be placed. Throws as `place` does.
@@ -53,9 +53,9 @@ export interface SpooledMessage {
    * @param stored called when it has come to its place
    * @param before bytes that stand in front of the message in its file
    */
-  keep?(placement: Placement, stored: () => void, before?: Buffer): Promise<KeptMessage | undefined>;
+  keepInLog?(placement: LinkTarget, stored: () => void, before?: Buffer): Promise<LoggedMessage | undefined>;
   /** Takes back what one `place` or `keep` did, after a sibling failed. Resolves false when it could not be removed. */
-  withdraw(placements: readonly Placement[]): Promise<boolean>;
+  rollback(placements: readonly LinkTarget[]): Promise<boolean>;
   /** Same message with header fields put in front or taken away: one rewrite of the file. It takes the place of this one, which is released. */
   rewrite(edit: HeaderEdit): Promise<SpooledMessage>;
   /** The spool lets go of it; placements stay. */

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../../core/clock.js';
-import { roomFor } from '../../../core/disk/cache-room.js';
+import { cacheSize } from '../../../core/disk/cache-room.js';
 import type { FoundHops, HopFinder, HopSearch, NextHop, NoRoute } from '../../../core/dns/next-hop.js';
 import { isProblem } from '../../../core/problem.js';
 import type { ClientCredentials, Destination as Server, TlsPolicy } from '../../../core/smtp/client/destination.js';
@@ -62,7 +62,7 @@ interface KnownHops {
 /** Knows the servers of destinations, by route or by MX, and how to speak with them. */
 export class NextHops {
   readonly #input: NextHopsInput;
-  readonly #kept = new LRUCache<string, KnownHops>(roomFor(mostKept));
+  readonly #kept = new LRUCache<string, KnownHops>(cacheSize(mostKept));
   /** Asked at this moment. */
   readonly #asked = new Map<string, Promise<Servers | NoRoute>>();
 

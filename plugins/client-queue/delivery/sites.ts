@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../../core/clock.js';
-import { roomFor } from '../../../core/disk/cache-room.js';
+import { cacheSize } from '../../../core/disk/cache-room.js';
 import type { NoRoute } from '../../../core/dns/next-hop.js';
 import type { ClientQueueSettings } from '../options.js';
 import { readDestination, siteKey, siteOfRoute } from './destination.js';
@@ -30,7 +30,7 @@ interface Known {
 /** Knows which destinations have the same servers, and so share connections, limits, rate and slow start. */
 export class Sites {
   readonly #input: SitesInput;
-  readonly #known = new LRUCache<string, Known>(roomFor(mostKnown));
+  readonly #known = new LRUCache<string, Known>(cacheSize(mostKnown));
   readonly #listeners = new Set<() => void>();
   readonly #lanes = new LookupLanes(
     (destination) => this.#lookFor(destination),

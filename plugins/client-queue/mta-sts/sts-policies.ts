@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../../core/clock.js';
-import { roomFor } from '../../../core/disk/cache-room.js';
+import { cacheSize } from '../../../core/disk/cache-room.js';
 import type { HopFinder, HopSearch, SearchOptions } from '../../../core/dns/next-hop.js';
 import { isDnsFailure, type Resolver } from '../../../core/dns/resolver.js';
 import type { Log } from '../../../core/log/log.js';
@@ -39,9 +39,9 @@ export class StsPolicies {
   readonly #input: StsPoliciesInput;
   readonly #kept = new LRUCache<string, KeptPolicy>({ maxSize: mostBytes, sizeCalculation: sizeOf });
   /** The policies that could not be fetched, and until when they are not tried again, by `clock.monotonic()`. */
-  readonly #failed = new LRUCache<string, { readonly id: string; readonly until: number }>(roomFor(mostRemembered));
+  readonly #failed = new LRUCache<string, { readonly id: string; readonly until: number }>(cacheSize(mostRemembered));
   /** Until when nobody is asked whether the domain has a policy, by `clock.monotonic()`. */
-  readonly #silent = new LRUCache<string, number>(roomFor(mostRemembered));
+  readonly #silent = new LRUCache<string, number>(cacheSize(mostRemembered));
   /** Asked for at this moment. */
   readonly #asked = new Map<string, Promise<KeptPolicy | undefined>>();
   /** Fetched at this moment, or next. */

@@ -73,7 +73,7 @@ export class Acceptance {
     let ended = false;
     const withdraw = async (): Promise<void> => {
       ended = true;
-      await message.withdraw(placements);
+      await message.rollback(placements);
       await bodies.removeEnvelope(entry.uid);
       this.#preparing.delete(entry.uid);
     };

@@ -5,8 +5,8 @@ import type { Clock } from '../../../core/clock.js';
 import { asStorageProblem, faultCode, isMissing, isTaken, unlessMissing } from '../../../core/disk/fault.js';
 import { type FileLayer, openRegularFile } from '../../../core/disk/file-layer.js';
 import { folderSyncOf, makeFolder } from '../../../core/disk/folder.js';
-import { Reaper } from '../../../core/spool/file-pool.js';
-import type { KeptMessage, Placement, SpooledMessage } from '../../../core/spool/spool.js';
+import { FileRemover } from '../../../core/spool/file-pool.js';
+import type { LoggedMessage, LinkTarget, SpooledMessage } from '../../../core/spool/spool.js';
 import type { Log } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';
 import type { NewEntry } from '../../../core/contracts/queue-entry.js';
@@ -36,7 +36,7 @@ export interface BodiesInput {
 }
 
 export interface PlacedBody {
-  readonly placements: readonly Placement[];
+  readonly placements: readonly LinkTarget[];
   /** Where what is sent begins in the file. */
   readonly traceOffset: number;
   readonly checksum: number | undefined;
@@ -45,14 +45,14 @@ export interface PlacedBody {
 /** The messages of the queue: each is a file that is written once, and removed when nobody needs it; many are delivered before they become one. */
 export class Bodies {
   readonly #input: BodiesInput;
-  readonly #reaper: Reaper;
+  readonly #reaper: FileRemover;
   /** Those that are no file yet: the log of the spool has them. */
-  readonly #kept = new Map<string, KeptMessage>();
+  readonly #kept = new Map<string, LoggedMessage>();
   #until = Infinity;
 
   constructor(input: BodiesInput) {
     this.#input = input;
-    this.#reaper = new Reaper((path) => this.#remove(path));
+    this.#reaper = new FileRemover((path) => this.#remove(path));
   }
 
   async open(): Promise<void> {
@@ -72,14 +72,14 @@ export class Bodies {
     const { traceOffset, checksum } = message;
     const line = encodeBodyEnvelope(entry, traceOffset, checksum);
     try {
-      const kept = await message.keep?.(placement, () => this.#kept.delete(uid), line);
+      const kept = await message.keepInLog?.(placement, () => this.#kept.delete(uid), line);
       if (kept !== undefined) {
         if (kept.content !== undefined) this.#kept.set(uid, kept);
         return { placements, traceOffset: line.length + traceOffset, checksum };
       }
       await writeDurable(this.#input.files, this.envelopePath(uid), [line]);
       try {
-        await message.place(placements);
+        await message.link(placements);
       } catch (error) {
         await this.removeEnvelope(uid);
         throw error;
@@ -99,7 +99,7 @@ export class Bodies {
     await this.#remove(this.envelopePath(uid));
   }
 
-  placement(uid: string): Placement {
+  placement(uid: string): LinkTarget {
     if (!uidPattern.test(uid)) throw problem('invalid', 'The uid of an entry is made of letters, digits and hyphens.');
     const { folder, owner } = this.#input;
     const name = `${uid}${bodySuffix}`;
@@ -192,7 +192,7 @@ export class Bodies {
   /** What is to be removed goes, but a stop does not wait for very much: the next start removes the rest. */
   close(): Promise<void> {
     this.#until = this.#input.clock.monotonic() + patienceMs;
-    return this.#reaper.settled();
+    return this.#reaper.idle();
   }
 }
 

@@ -21,7 +21,7 @@ import type {
 import type { Clock } from '../../../core/clock.js';
 import { pluralize } from '../../../core/text/format.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
-import type { Placement, SpooledMessage } from '../../../core/spool/spool.js';
+import type { LinkTarget, SpooledMessage } from '../../../core/spool/spool.js';
 import type { Log } from '../../../core/log/log.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import { Acceptance } from './acceptance.js';
@@ -320,7 +320,7 @@ export class FileRelayQueue implements OpenedRelayQueue {
     return recover({ ...this.#input, ledger: this.#ledger, acceptance: this.#acceptance }, options);
   }
 
-  async locate({ name }: Placement): Promise<string | null | undefined> {
+  async locate({ name }: LinkTarget): Promise<string | null | undefined> {
     const { bodies } = this.#input;
     const entry = this.#ledger.find(bodies.uidOf(name));
     // What has no entry goes to quarantine: the journal may have lost it.

@@ -5,7 +5,7 @@ import type { Clock } from '../../../core/clock.js';
 import { isUnwritable } from '../../../core/disk/fault.js';
 import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
 import { makeFolder } from '../../../core/disk/folder.js';
-import type { Placement } from '../../../core/spool/spool.js';
+import type { LinkTarget } from '../../../core/spool/spool.js';
 import type { Log } from '../../../core/log/log.js';
 import { Bodies, shards } from './bodies.js';
 import type { ChangeGround } from './change.js';
@@ -61,7 +61,7 @@ export interface RelayQueueOptions extends QueueBounds {
 /** The queue on the disk, and what only its owner needs. */
 export interface OpenedRelayQueue extends RelayQueue {
   /** Finder of a delivery target: where a message of the queue is after a crash; null when nobody needs it. */
-  locate(placement: Placement): Promise<string | null | undefined>;
+  locate(placement: LinkTarget): Promise<string | null | undefined>;
   /** From now on these limits hold. */
   bound(bounds: QueueBounds): void;
   /** Why it is degraded; undefined while it is well. */
@@ -99,7 +99,7 @@ export async function openRelayQueue(options: RelayQueueOptions): Promise<Opened
   const journalFolder = join(folder, 'journal');
   const asideBefore = await countIn(files, join(journalFolder, 'aside'));
   const segments = await countIn(files, journalFolder, '.segment');
-  const journal = await Journal.open(journalFolder, { files, log, segmentBytes, mostSegments });
+  const journal = await Journal.open(journalFolder, { files, log, segmentBytes, maxSegments: mostSegments });
   const ground = changeGround();
   const loaded = await loadEntries({ folder, files, journal, quarantine, ground });
   if (!loaded.whole && journal.damage.length === 0) {

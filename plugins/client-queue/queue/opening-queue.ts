@@ -2,8 +2,8 @@ import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { nodeFiles } from '../../../core/disk/file-layer.js';
-import { findWherePlaced } from '../../../core/spool/restoration.js';
-import type { Placement } from '../../../core/spool/spool.js';
+import { findAtTarget } from '../../../core/spool/restoration.js';
+import type { LinkTarget } from '../../../core/spool/spool.js';
 import type { Log } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';
 import type { OpenedRelayQueue, QueueBounds } from './open-relay-queue.js';
@@ -92,8 +92,8 @@ class OpeningQueue implements OpenedRelayQueue {
   }
 
   /** A message that nobody wants any more may come back so: it goes when the queue is looked through. */
-  locate(placement: Placement) {
-    return this.#queue?.locate(placement) ?? findWherePlaced(nodeFiles)(placement, Buffer.alloc(0));
+  locate(placement: LinkTarget) {
+    return this.#queue?.locate(placement) ?? findAtTarget(nodeFiles)(placement, Buffer.alloc(0));
   }
 
   async claim(...given: Parameters<OpenedRelayQueue['claim']>) {

@@ -90,7 +90,7 @@ async function adopt(
   const { uid } = found.accepted.envelope;
   const { folder, name: file } = bodies.placement(uid);
   const place = async (): Promise<void> => {
-    if (await files.isThere(join(folder, file))) throw new Error('there is a message in its place');
+    if (await files.exists(join(folder, file))) throw new Error('there is a message in its place');
     if (found.beside !== undefined) await writeDurable(files, bodies.envelopePath(uid), [found.beside]);
     await files.rename(quarantine.path(name), join(folder, file));
     await folderSyncOf(files).sync(folder);

@@ -2,7 +2,7 @@ import type { Clock } from '../../../core/clock.js';
 import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../../core/contracts/delivery-target.js';
 import { asStorageProblem, isMissing, isTaken } from '../../../core/disk/fault.js';
 import { allSettledOrThrow } from '../../../core/concurrency.js';
-import type { Placement, SpooledMessage } from '../../../core/spool/spool.js';
+import type { LinkTarget, SpooledMessage } from '../../../core/spool/spool.js';
 import type { WriteHealth } from '../../../core/spool/health.js';
 import type { Log } from '../../../core/log/log.js';
 import { classOf, problem } from '../../../core/problem.js';
@@ -50,7 +50,7 @@ class MaildirDelivery implements Delivery {
   readonly #mark: string | undefined;
   /** By destination. */
   readonly #places: ReadonlyMap<string, DeliveryPlace>;
-  #placed: readonly Placement[] = [];
+  #placed: readonly LinkTarget[] = [];
   #message: SpooledMessage | undefined;
   #aborted = false;
   #isCommitted = false;
@@ -104,7 +104,7 @@ class MaildirDelivery implements Delivery {
     this.#placed = [];
     if (placed.length === 0) return;
     if (this.#isCommitted) this.#note(-message.size, -1);
-    if (await message.withdraw(placed)) return;
+    if (await message.rollback(placed)) return;
     this.#ground.log.error('possible duplicate: a delivery could not be taken back');
   }
 
@@ -129,7 +129,7 @@ class MaildirDelivery implements Delivery {
     for (let attempt = 1; this.#folders().length > 0; attempt++) {
       const placements = this.#folders().map((folder) => this.#placement(folder, message.size));
       try {
-        await message.place(placements);
+        await message.link(placements);
         this.#placed = placements;
         return await this.#unlessAborted();
       } catch (error) {
@@ -143,10 +143,10 @@ class MaildirDelivery implements Delivery {
     return this.#open.flatMap(({ folder }) => folder ?? []);
   }
 
-  #placement(folder: string, size: number): Placement {
+  #placement(folder: string, size: number): LinkTarget {
     const { names } = this.#ground;
     // A repeated delivery has its mark in place of chance.
-    return { folder, name: names.next(size, this.#mark), unique: this.#mark === undefined, owner: mailboxTarget };
+    return { folder, name: names.next(size, this.#mark), isUnique: this.#mark === undefined, owner: mailboxTarget };
   }
 
   async #unlessAborted(): Promise<void> {

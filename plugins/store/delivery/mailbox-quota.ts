@@ -2,7 +2,7 @@ import { constants } from 'node:fs';
 import { lstat, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { LRUCache } from 'lru-cache';
-import { roomFor } from '../../../core/disk/cache-room.js';
+import { cacheSize } from '../../../core/disk/cache-room.js';
 import type { Clock } from '../../../core/clock.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import { isMissing } from '../../../core/disk/fault.js';
@@ -60,7 +60,7 @@ export class MailboxQuotas {
   readonly #counting = new Map<string, Promise<MailboxUsage>>();
   readonly #held: HeldRoom;
   readonly #turns = new KeyedMutex();
-  readonly #absent = new LRUCache<string, true>({ ...roomFor(10_000), ttl: absentMs });
+  readonly #absent = new LRUCache<string, true>({ ...cacheSize(10_000), ttl: absentMs });
 
   constructor(ground: QuotaGround) {
     this.#ground = ground;

@@ -1,7 +1,7 @@
 import type { Dirent } from 'node:fs';
 import { lstat, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { ForeignEntries, foreignInFolders } from '../../../core/disk/unknown-entries.js';
+import { UnknownEntries, unknownInFolders } from '../../../core/disk/unknown-entries.js';
 import type { PluginContext } from '../../../core/plugin.js';
 import { mapBounded } from '../../../core/concurrency.js';
 import { isOwnIntent } from '../folders/folder-intent.js';
@@ -25,7 +25,7 @@ export async function watchMailFolder(root: string, { health, clock, log, every 
     one: 'entry of the mail folder is no mailbox',
     several: 'entries of the mail folder are no mailboxes',
   };
-  const foreign = new ForeignEntries({ what, find: () => foreignInMail(root), clock, log });
+  const foreign = new UnknownEntries({ what, find: () => foreignInMail(root), clock, log });
   health.check('mail folder', () => foreign.report());
   every(lookSeconds, () => foreign.look());
   await foreign.look();
@@ -39,7 +39,7 @@ async function foreignInMail(root: string): Promise<readonly string[]> {
   const top = (await readdir(root, { withFileTypes: true })).filter(({ name }) => !ownName.test(name));
   const domains = top.filter(isDomainFolder);
   const foreign = top.filter((entry) => !isDomainFolder(entry)).map(({ name }) => name);
-  foreign.push(...(await foreignInFolders(root, { '.intents': isOwnIntent, [removedFolder]: isRemovedMailbox })));
+  foreign.push(...(await unknownInFolders(root, { '.intents': isOwnIntent, [removedFolder]: isRemovedMailbox })));
   const mailboxes: string[] = [];
   for (const { name: domain } of domains) {
     for (const entry of await readdir(join(root, domain), { withFileTypes: true })) {

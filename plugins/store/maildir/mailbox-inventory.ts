@@ -3,7 +3,7 @@ import { constants } from 'node:fs';
 import { join } from 'node:path';
 import { unlessMissing } from '../../../core/disk/fault.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
-import { holds } from '../../../core/spool/restoration.js';
+import { hasContent } from '../../../core/spool/restoration.js';
 import { mapBounded } from '../../../core/concurrency.js';
 import { readMessageName } from './message-name.js';
 
@@ -56,7 +56,7 @@ export class MailboxInventory {
     const reading = this.#byHead.get(size) ?? this.#readHeads(size);
     this.#byHead.set(size, reading);
     for (const path of (await reading).get(keyOf(content)) ?? []) {
-      if (await unlessMissing(holds(path, content, this.#files))) return path;
+      if (await unlessMissing(hasContent(path, content, this.#files))) return path;
     }
     return undefined;
   }

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Clock } from '../../../core/clock.js';
-import { randomPiece } from '../../../core/disk/id.js';
+import { randomBytes } from '../../../core/disk/id.js';
 import { sizesIn } from './message-name.js';
 
 /** What leaves room for a size, flags and 26 keywords below NAME_MAX (255). */
@@ -33,7 +33,7 @@ export class UniqueNames {
    * @param size bytes of the file, which has CRLF line ends: so both sizes are the same
    * @param mark in place of the random part, for a delivery that must be known again (`markOf`)
    */
-  next(size: number, mark: string = randomPiece(16).toString('hex')): string {
+  next(size: number, mark: string = randomBytes(16).toString('hex')): string {
     const micros = Math.max(this.#lastMicros + 1, Math.floor(this.#clock.now() * 1000));
     this.#lastMicros = micros;
     return this.#unique(micros, `,S=${size},W=${size}`, mark);
@@ -45,7 +45,7 @@ export class UniqueNames {
    * @param receivedAt milliseconds since 1970
    */
   again(id: string, receivedAt: number): string {
-    return this.#unique(Math.max(0, Math.round(receivedAt * 1000)), sizesIn(id), randomPiece(16).toString('hex'));
+    return this.#unique(Math.max(0, Math.round(receivedAt * 1000)), sizesIn(id), randomBytes(16).toString('hex'));
   }
 
   #unique(micros: number, sizes: string, mark: string): string {

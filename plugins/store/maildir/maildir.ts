@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { LRUCache } from 'lru-cache';
-import { roomFor } from '../../../core/disk/cache-room.js';
+import { cacheSize } from '../../../core/disk/cache-room.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import { isMissing, isTaken } from '../../../core/disk/fault.js';
 import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
@@ -21,7 +21,7 @@ export class MaildirTree {
   readonly #files: FileLayer;
   readonly #folders: FolderSync;
   /** The folders on the way to `new`. */
-  readonly #durable = new LRUCache<string, readonly string[]>(roomFor(knownLimit));
+  readonly #durable = new LRUCache<string, readonly string[]>(cacheSize(knownLimit));
 
   readonly #looks = new Map<string, Promise<boolean>>();
 

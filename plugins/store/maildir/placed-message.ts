@@ -1,6 +1,6 @@
 import { join, relative, sep } from 'node:path';
 import { nodeFiles } from '../../../core/disk/file-layer.js';
-import { type FindPlaced, findWherePlaced } from '../../../core/spool/restoration.js';
+import { type FindLinked, findAtTarget } from '../../../core/spool/restoration.js';
 import { MailboxInventory } from './mailbox-inventory.js';
 import { readMessageName } from './message-name.js';
 
@@ -9,9 +9,9 @@ import { readMessageName } from './message-name.js';
  * flags: by their unique names, and by their bytes where a move has given them another name. What a mailbox holds is
  * read once, so it is for the time before mail comes in.
  */
-export function placedMessageFinder(root: string, files = nodeFiles): FindPlaced {
+export function placedMessageFinder(root: string, files = nodeFiles): FindLinked {
   const known = new Map<string, Promise<MailboxInventory>>();
-  const findWhere = findWherePlaced(files);
+  const findWhere = findAtTarget(files);
   return async (placement, content) => {
     const placed = await findWhere(placement, content);
     if (placed !== undefined) return placed;

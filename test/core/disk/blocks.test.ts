@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { Blocks } from '../../../core/spool/message-file.js';
+import { Blocks } from '../../../core/spool/spool-file.js';
 
 const piece = fc.tuple(fc.integer({ min: 0, max: 5000 }), fc.integer({ min: 0, max: 255 }), fc.boolean());
 

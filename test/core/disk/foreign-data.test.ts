@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { describe, test, type TestContext } from 'node:test';
 import { pino } from 'pino';
 import { watchDataFolder } from '../../../core/disk/foreign-data.js';
-import { foreignInFolders } from '../../../core/disk/unknown-entries.js';
+import { unknownInFolders } from '../../../core/disk/unknown-entries.js';
 import { HealthRegistry } from '../../../core/host/health.js';
 import { HandClock } from '../../support/hand-clock.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
@@ -95,6 +95,6 @@ test('a folder that is missing, or no folder, has nothing foreign in it', async 
   await writeFile(join(data, 'file'), '');
   await symlink('loop', join(data, 'loop'));
   const nothing = () => false;
-  assert.deepEqual(await foreignInFolders(data, { missing: nothing, file: nothing, loop: nothing }), []);
-  assert.deepEqual(await foreignInFolders(data, { '': nothing }), ['file', 'loop']);
+  assert.deepEqual(await unknownInFolders(data, { missing: nothing, file: nothing, loop: nothing }), []);
+  assert.deepEqual(await unknownInFolders(data, { '': nothing }), ['file', 'loop']);
 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
-import { ForeignEntries } from '../../../core/disk/unknown-entries.js';
+import { UnknownEntries } from '../../../core/disk/unknown-entries.js';
 import { HandClock } from '../../support/hand-clock.js';
 
 test('a look that takes long is made seldom, and never beside another', async () => {
@@ -12,7 +12,7 @@ test('a look that takes long is made seldom, and never beside another', async ()
     looks += 1;
     return new Promise<readonly string[]>((resolve) => (end = resolve));
   };
-  const foreign = new ForeignEntries({
+  const foreign = new UnknownEntries({
     what: { one: 'entry', several: 'entries' },
     find,
     clock,

@@ -98,11 +98,11 @@ export class MemoryMessage implements SpooledMessage {
     return Promise.resolve();
   }
 
-  place(): Promise<void> {
+  link(): Promise<void> {
     return Promise.resolve();
   }
 
-  withdraw(): Promise<boolean> {
+  rollback(): Promise<boolean> {
     return Promise.resolve(true);
   }
 

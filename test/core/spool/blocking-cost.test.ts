@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { BlockingCost } from '../../../core/spool/file-pool.js';
+import { CallCost } from '../../../core/spool/file-pool.js';
 
 /** A clock that the calls turn, in milliseconds. */
 function costOf() {
   let now = 0;
-  const cost = new BlockingCost(() => now);
+  const cost = new CallCost(() => now);
   const take = (micros: number, times = 1): void => {
     for (let time = 0; time < times; time += 1) cost.measure(() => (now += micros / 1000));
   };
@@ -15,13 +15,13 @@ function costOf() {
 suite('what blocking costs', () => {
   test('is taken for little until calls have taken long for a while, and again when they do no more', () => {
     const { cost, take } = costOf();
-    assert.equal(cost.isDear(), false);
+    assert.equal(cost.isSlow(), false);
     take(30, 100);
-    assert.equal(cost.isDear(), false);
+    assert.equal(cost.isSlow(), false);
     take(200, 100);
-    assert.equal(cost.isDear(), true);
+    assert.equal(cost.isSlow(), true);
     take(30, 100);
-    assert.equal(cost.isDear(), false);
+    assert.equal(cost.isSlow(), false);
   });
 
   test('a few calls in whose middle the processor was taken away change nothing', () => {
@@ -29,14 +29,14 @@ suite('what blocking costs', () => {
     for (let round = 0; round < 100; round += 1) {
       take(30, 9);
       take(20_000);
-      assert.equal(cost.isDear(), false);
+      assert.equal(cost.isSlow(), false);
     }
   });
 
   test('while it is dear one call in 64 blocks all the same, so that a better time is seen', () => {
     const { cost, take } = costOf();
     take(200, 200);
-    const answers = Array.from({ length: 640 }, () => cost.isDear());
+    const answers = Array.from({ length: 640 }, () => cost.isSlow());
     assert.equal(answers.filter((dear) => !dear).length, 10);
   });
 

@@ -52,7 +52,7 @@ test('what was appended is replayed by the next life, in order', async (t) => {
 
 test('all who wait share one write and one fdatasync', async (t) => {
   const { files, open } = await groundOf(t);
-  const log = await open({ mostSegments: 1 });
+  const log = await open({ maxSegments: 1 });
   await append(log, 'first');
   await until('the list of segments', () => {
     const listedAt = files.calls.findIndex((call) => call.startsWith('rename ') && call.includes('segments.json'));
@@ -108,7 +108,7 @@ test('a log that was closed with nothing wanted has nothing to read', async (t) 
   for (const name of await segmentsIn(folder)) {
     assert.ok((await readFile(join(folder, name))).subarray(0, 32).every((byte) => byte === 0));
   }
-  assert.equal((await open()).wanted, false);
+  assert.equal((await open()).hasUnreleased, false);
 });
 
 test('a log that is being closed takes what had come and nothing more: its segments are cleared', async (t) => {
@@ -124,7 +124,7 @@ test('a log that is being closed takes what had come and nothing more: its segme
 
 test('a full log turns records away without writing them, and takes them again when it was released', async (t) => {
   const { open } = await groundOf(t);
-  const log = await open({ mostSegments: 2 });
+  const log = await open({ maxSegments: 2 });
   let taken = 0;
   await assert.rejects(async () => {
     for (; ; taken += 1) await append(log, 'x'.repeat(10_000));
@@ -413,7 +413,7 @@ test('what has the name of such a segment and is no file is set aside', async (t
 test('owners that die one after the other want no more segments each time', async (t) => {
   const { folder, open } = await groundOf(t);
   for (let life = 0; life < 12; life += 1) {
-    const log = await open({ mostSegments: 4 });
+    const log = await open({ maxSegments: 4 });
     await log.prepare();
     const number = await append(log, `life ${life}`);
     await log.release(number);

@@ -14,7 +14,7 @@ async function deliver(ground: SpoolGround, name: string, body = message): Promi
     for (let at = 0; at < body.length; at += 10_000) await writer.write(body.subarray(at, at + 10_000));
     const spooled = await writer.finish();
     await spooled.sync();
-    await spooled.place([{ folder: ground.inbox, name }]);
+    await spooled.link([{ folder: ground.inbox, name }]);
   } finally {
     await writer.discard();
   }

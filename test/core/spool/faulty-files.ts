@@ -174,9 +174,9 @@ export class FaultyFiles implements FileLayer {
     await nodeFiles.rmdir(path);
   }
 
-  async isThere(path: string): Promise<boolean> {
+  async exists(path: string): Promise<boolean> {
     await this.#before('lstat', path);
-    return nodeFiles.isThere(path);
+    return nodeFiles.exists(path);
   }
 
   async lstat(path: string): ReturnType<FileLayer['lstat']> {

@@ -24,8 +24,8 @@ for (const [kind, body] of bodies) {
     const ground = await openGround(t);
     const spooled = await received(ground.spool, body, 777);
     assert.equal(spooled.size, expected.length);
-    await spooled.place([{ folder: ground.inbox, name: 'a' }]);
-    await spooled.place([{ folder: ground.inbox, name: 'b' }]);
+    await spooled.link([{ folder: ground.inbox, name: 'a' }]);
+    await spooled.link([{ folder: ground.inbox, name: 'b' }]);
     await spooled.release();
     await ground.spool.settled();
     assert.ok((await contentOf(ground, 'a')).equals(expected));
@@ -59,7 +59,7 @@ for (const [kind, body] of bodies) {
     const spooled = await received(spool, body);
     files.calls.length = 0;
     await Promise.all([spooled.sync(), spooled.sync()]);
-    await spooled.place([{ folder: inbox, name: 'a' }]);
+    await spooled.link([{ folder: inbox, name: 'a' }]);
     const steps = files.calls
       .map((line) => line.split(' ', 1)[0])
       .filter((call) => ['fsync', 'link', 'rename'].includes(call ?? ''));
@@ -86,7 +86,7 @@ for (const [kind, body] of bodies) {
     assert.equal(edited.size, returnPath.length + trace.length + changed.length);
     assert.ok((await buffer(edited.open(edited.messageOffset))).equals(changed));
     assert.ok(edited.head.equals(changed.subarray(0, edited.head.length)));
-    await edited.place([{ folder: ground.inbox, name: 'a' }]);
+    await edited.link([{ folder: ground.inbox, name: 'a' }]);
     await edited.release();
     await spooled.release();
     await ground.spool.settled();
@@ -118,7 +118,7 @@ test('of a header block without end only the first bytes are kept', async (t) =>
 test('a message of nothing is delivered with its trace alone', async (t) => {
   const ground = await openGround(t);
   const spooled = await received(ground.spool, Buffer.alloc(0));
-  await spooled.place([{ folder: ground.inbox, name: 'a' }]);
+  await spooled.link([{ folder: ground.inbox, name: 'a' }]);
   assert.ok((await contentOf(ground, 'a')).equals(Buffer.concat([returnPath, trace])));
 });
 
@@ -126,14 +126,14 @@ test('a name that is taken is told as EEXIST and the file there is left alone', 
   const ground = await openGround(t);
   await writeFile(join(ground.inbox, 'a'), 'mine');
   const spooled = await received(ground.spool);
-  await assert.rejects(spooled.place([{ folder: ground.inbox, name: 'a' }]), { code: 'EEXIST' });
+  await assert.rejects(spooled.link([{ folder: ground.inbox, name: 'a' }]), { code: 'EEXIST' });
   assert.equal((await contentOf(ground, 'a')).toString(), 'mine');
 });
 
 test('a name that nobody else can have is not looked for', async (t) => {
   const ground = await openGround(t);
   const spooled = await received(ground.spool);
-  await spooled.place([{ folder: ground.inbox, name: 'a', unique: true }]);
+  await spooled.link([{ folder: ground.inbox, name: 'a', isUnique: true }]);
   assert.ok((await contentOf(ground, 'a')).equals(whole));
   assert.equal(ground.files.count('lstat', ground.inbox), 0);
 });
@@ -144,7 +144,7 @@ for (const arrivals of [1, 8]) {
     const letGo = ground.files.hold('fsync');
     const names = Array.from({ length: arrivals }, (_, index) => `m${index}`);
     const placed = names.map(async (name) => {
-      await (await received(ground.spool)).place([{ folder: ground.inbox, name }]);
+      await (await received(ground.spool)).link([{ folder: ground.inbox, name }]);
     });
     await until('all wait', () => ground.files.count('fsync', 'spool/') === arrivals || undefined);
     assert.deepEqual(await readdir(ground.inbox), []);
@@ -158,8 +158,8 @@ test('a small message whose file went to a mailbox is placed again all the same,
   const ground = await openGround(t);
   const spooled = await received(ground.spool);
   await spooled.sync();
-  await Promise.all(['a', 'b'].map((name) => spooled.place([{ folder: ground.inbox, name }])));
-  await spooled.place([{ folder: ground.inbox, name: 'c' }]);
+  await Promise.all(['a', 'b'].map((name) => spooled.link([{ folder: ground.inbox, name }])));
+  await spooled.link([{ folder: ground.inbox, name: 'c' }]);
   for (const name of ['a', 'b', 'c']) assert.ok((await contentOf(ground, name)).equals(whole));
   assert.ok((await buffer(spooled.open())).equals(whole));
   await spooled.release();
@@ -171,21 +171,21 @@ test('a placement is withdrawn, and withdrawing it again says that it could not'
   const ground = await openGround(t);
   const spooled = await received(ground.spool);
   const placement = { folder: ground.inbox, name: 'a' };
-  await spooled.place([placement]);
-  assert.equal(await spooled.withdraw([placement]), true);
+  await spooled.link([placement]);
+  assert.equal(await spooled.rollback([placement]), true);
   assert.deepEqual(await readdir(ground.inbox), []);
-  assert.equal(await spooled.withdraw([placement]), false);
+  assert.equal(await spooled.rollback([placement]), false);
 });
 
 test('where there are no links a copy is renamed into place, and never onto another file', async (t) => {
   const ground = await openGround(t);
   ground.files.order({ call: 'link', code: 'EPERM' });
   const spooled = await received(ground.spool, largeMessage);
-  await spooled.place([{ folder: ground.inbox, name: 'a' }]);
-  await spooled.place([{ folder: ground.inbox, name: 'b' }]);
+  await spooled.link([{ folder: ground.inbox, name: 'a' }]);
+  await spooled.link([{ folder: ground.inbox, name: 'b' }]);
   for (const name of ['a', 'b'])
     assert.ok((await contentOf(ground, name)).equals(Buffer.concat([returnPath, trace, largeMessage])));
-  await assert.rejects(spooled.place([{ folder: ground.inbox, name: 'b' }]), { code: 'EEXIST' });
+  await assert.rejects(spooled.link([{ folder: ground.inbox, name: 'b' }]), { code: 'EEXIST' });
   await spooled.release();
   await ground.spool.settled();
   assert.deepEqual(await readdir(join(ground.root, 'spool')), []);
@@ -197,7 +197,7 @@ test('a released message gives no bytes and becomes nothing', async (t) => {
   const spooled = await received(spool);
   await spooled.release();
   await assert.rejects(buffer(spooled.open()));
-  await assert.rejects(spooled.place([{ folder: inbox, name: 'a' }]));
+  await assert.rejects(spooled.link([{ folder: inbox, name: 'a' }]));
   assert.deepEqual(await readdir(inbox), []);
 });
 
@@ -238,7 +238,7 @@ test('a writer waits while the disk is behind, and bytes stay in order', async (
   await waiting;
   for (; sent < largeMessage.length; sent += 10_000) await writer.write(largeMessage.subarray(sent, sent + 10_000));
   const spooled = await writer.finish();
-  await spooled.place([{ folder: ground.inbox, name: 'a' }]);
+  await spooled.link([{ folder: ground.inbox, name: 'a' }]);
   assert.ok((await contentOf(ground, 'a')).equals(Buffer.concat([returnPath, trace, largeMessage])));
 });
 
@@ -248,7 +248,7 @@ test('the number of open files stays below its bounds', async (t) => {
   await Promise.all(
     bodies.map(async (body, n) => {
       const spooled = await received(ground.spool, body);
-      await spooled.place([{ folder: ground.inbox, name: `m${n}` }]);
+      await spooled.link([{ folder: ground.inbox, name: `m${n}` }]);
       await spooled.release();
     }),
   );

@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { openSpool, type FileSpool, type SpoolOptions } from '../../../core/spool/file-spool.js';
-import { LoggedMessage } from '../../../core/spool/message-log.js';
-import type { FindPlaced } from '../../../core/spool/restoration.js';
-import type { KeptMessage } from '../../../core/spool/spool.js';
+import { LogOnlyMessage } from '../../../core/spool/message-log.js';
+import type { FindLinked } from '../../../core/spool/restoration.js';
+import type { LoggedMessage } from '../../../core/spool/spool.js';
 import { FaultyFiles } from './faulty-files.js';
 import { rememberingLog } from './remembering-log.js';
 import { contentOf, largeMessage, openGround, received, whole, type SpoolGround } from './spool-ground.js';
@@ -17,7 +17,7 @@ const log = {
   checkpointMs: never,
   checkpointBytes: never,
   segmentBytes: 1024 * 1024,
-  mostSegments: 2,
+  maxSegments: 2,
 } as const;
 
 /** Kept without a file, and how often it came to its place. */
@@ -25,11 +25,11 @@ async function kept(ground: SpoolGround, name: string) {
   const message = await received(ground.spool);
   const counted = { stored: 0 };
   const placement = { folder: ground.inbox, name };
-  const found = await message.keep?.(placement, () => (counted.stored += 1));
+  const found = await message.keepInLog?.(placement, () => (counted.stored += 1));
   return { message, counted, placement, kept: found };
 }
 
-async function surely(ground: SpoolGround, name: string): Promise<KeptMessage> {
+async function surely(ground: SpoolGround, name: string): Promise<LoggedMessage> {
   const { message, kept: found } = await kept(ground, name);
   await message.release();
   assert.ok(found !== undefined);
@@ -39,7 +39,7 @@ async function surely(ground: SpoolGround, name: string): Promise<KeptMessage> {
 /** The next life of a spool whose process was killed: nothing of the old one was closed. */
 async function nextLife(
   ground: SpoolGround,
-  find?: FindPlaced,
+  find?: FindLinked,
   options: Partial<SpoolOptions> = {},
 ): Promise<FileSpool> {
   const spool = await openSpool(join(ground.root, 'spool'), {
@@ -56,7 +56,7 @@ async function nextLife(
 const inbox = (ground: SpoolGround) => readdir(ground.inbox);
 
 test('a message is durable without a file, by one fdatasync, and its bytes are at hand', async (t) => {
-  const ground = await openGround(t, { ...log, mostSegments: 1 });
+  const ground = await openGround(t, { ...log, maxSegments: 1 });
   await surely(ground, 'first');
   ground.files.calls.length = 0;
   const message = await surely(ground, 'a');
@@ -135,7 +135,7 @@ test('what is dropped while its file is written counts no longer, also when that
   const placement = { folder: ground.inbox, name: 'a' };
   let settled = 0;
   const input = { placement, content: whole, number: 1, settled: () => (settled += 1), stored: () => undefined };
-  const message = new LoggedMessage(input);
+  const message = new LogOnlyMessage(input);
   ground.files.order({ call: 'unlink', code: 'EIO' });
   const release = ground.files.hold('rename');
   const stored = message.store(ground.files, join(ground.root, 'spool', 'b'));
@@ -149,10 +149,10 @@ test('what is dropped while its file is written counts no longer, also when that
 test('what is taken back does not come again, whether its file was written or not', async (t) => {
   const ground = await openGround(t, { ...log, checkpointMs: 5 });
   const one = await kept(ground, 'a');
-  assert.equal(await one.message.withdraw([one.placement]), true);
+  assert.equal(await one.message.rollback([one.placement]), true);
   const other = await kept(ground, 'b');
   while (other.counted.stored === 0) await pause(2);
-  assert.equal(await other.message.withdraw([other.placement]), true);
+  assert.equal(await other.message.rollback([other.placement]), true);
   assert.deepEqual(await inbox(ground), []);
   await nextLife(ground);
   assert.deepEqual(await inbox(ground), []);
@@ -163,7 +163,7 @@ test('a record that cannot be written is no promise', async (t) => {
   await surely(ground, 'first');
   ground.files.order({ call: 'fdatasync', code: 'EIO' });
   const message = await received(ground.spool);
-  await assert.rejects(async () => message.keep?.({ folder: ground.inbox, name: 'a' }, () => undefined));
+  await assert.rejects(async () => message.keepInLog?.({ folder: ground.inbox, name: 'a' }, () => undefined));
   ground.files.order();
   await nextLife(ground, (placement) => Promise.resolve(placement.name === 'first' ? null : undefined));
   assert.deepEqual(await inbox(ground), []);
@@ -177,7 +177,7 @@ test('a disk that takes no file keeps the record, and the message comes when it 
   while (!ground.sentences.some((sentence) => sentence.includes('could not be brought to the disk'))) await pause(2);
   assert.ok(found?.content?.equals(whole));
   const next = await received(ground.spool);
-  assert.equal(await next.keep?.({ folder: ground.inbox, name: 'b' }, () => undefined), undefined, 'to be placed');
+  assert.equal(await next.keepInLog?.({ folder: ground.inbox, name: 'b' }, () => undefined), undefined, 'to be placed');
   ground.files.order();
   while (counted.stored === 0) await pause(2);
   assert.deepEqual(await inbox(ground), ['a']);
@@ -186,7 +186,7 @@ test('a disk that takes no file keeps the record, and the message comes when it 
 test('large messages, and all where each is a file of its own, are to be placed', async (t) => {
   const ground = await openGround(t, log);
   const large = await received(ground.spool, largeMessage);
-  assert.equal(await large.keep?.({ folder: ground.inbox, name: 'a' }, () => undefined), undefined);
+  assert.equal(await large.keepInLog?.({ folder: ground.inbox, name: 'a' }, () => undefined), undefined);
   const files = await openGround(t, { durability: 'file' });
   assert.equal((await kept(files, 'a')).kept, undefined);
   await rm(ground.inbox, { recursive: true });

@@ -29,7 +29,7 @@ async function nextLife(ground: SpoolGround, options: Partial<SpoolOptions> = {}
 async function delivered(ground: SpoolGround, name: string, spool = ground.spool, body?: Buffer): Promise<void> {
   const message = await received(spool, body);
   await message.sync();
-  await message.place([{ folder: ground.inbox, name }]);
+  await message.link([{ folder: ground.inbox, name }]);
   await message.release();
   await spool.settled();
 }
@@ -37,7 +37,7 @@ async function delivered(ground: SpoolGround, name: string, spool = ground.spool
 const spoolIsEmpty = async (ground: SpoolGround) => assert.deepEqual(await readdir(join(ground.root, 'spool')), []);
 
 test('a message that is placed by the log is there at once, with no fsync of its own', async (t) => {
-  const ground = await openGround(t, { ...log, mostSegments: 1 });
+  const ground = await openGround(t, { ...log, maxSegments: 1 });
   await delivered(ground, 'first');
   await until('the list of segments', () => {
     const { calls } = ground.files;
@@ -123,8 +123,8 @@ test('a message that was withdrawn does not come back', async (t) => {
     { folder: ground.inbox, name: 'a' },
     { folder: ground.inbox, name: 'b' },
   ];
-  await message.place(placements);
-  assert.equal(await message.withdraw(placements), true);
+  await message.link(placements);
+  assert.equal(await message.rollback(placements), true);
   assert.deepEqual(await readdir(ground.inbox), []);
   await nextLife(ground);
   assert.deepEqual(await readdir(ground.inbox), []);
@@ -134,9 +134,9 @@ test('a kill between the two steps of a withdrawal leaves nothing after the repl
   const ground = await openGround(t, log);
   const message = await received(ground.spool);
   const placement = { folder: ground.inbox, name: 'a' };
-  await message.place([placement]);
+  await message.link([placement]);
   ground.files.order({ call: 'unlink', code: 'EIO', path: ground.inbox });
-  assert.equal(await message.withdraw([placement]), false);
+  assert.equal(await message.rollback([placement]), false);
   await nextLife(ground);
   assert.deepEqual(await readdir(ground.inbox), []);
 });
@@ -146,7 +146,7 @@ test('a message is in all of its places or in none, now and after a crash', asyn
   await writeFile(join(ground.inbox, 'b'), 'mine');
   const message = await received(ground.spool);
   const placements = ['a', 'b', 'c'].map((name) => ({ folder: ground.inbox, name }));
-  await assert.rejects(message.place(placements), { code: 'EEXIST' });
+  await assert.rejects(message.link(placements), { code: 'EEXIST' });
   assert.deepEqual(await readdir(ground.inbox), ['b']);
   await nextLife(ground);
   assert.deepEqual(await readdir(ground.inbox), ['b']);
@@ -157,16 +157,16 @@ test('a large message is a durable file, log or not', async (t) => {
   const ground = await openGround(t, log);
   ground.files.calls.length = 0;
   const message = await received(ground.spool, largeMessage);
-  await message.place([{ folder: ground.inbox, name: 'a' }]);
+  await message.link([{ folder: ground.inbox, name: 'a' }]);
   assert.deepEqual([ground.files.count('fsync'), ground.files.count('fdatasync')], [2, 0]);
 });
 
 test('when the log is full a message becomes a durable file', async (t) => {
-  const ground = await openGround(t, { ...log, segmentBytes: 256 * 1024, mostSegments: 1 });
+  const ground = await openGround(t, { ...log, segmentBytes: 256 * 1024, maxSegments: 1 });
   const body = Buffer.alloc(60_000, 'text\r\n');
   for (let n = 0; n < 10; n += 1) {
     const message = await received(ground.spool, body);
-    await message.place([{ folder: ground.inbox, name: `m${n}` }]);
+    await message.link([{ folder: ground.inbox, name: `m${n}` }]);
     await message.release();
   }
   assert.ok(ground.files.count('fsync', 'spool/') > 0);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { suite, test, type TestContext } from 'node:test';
 import { uniqueId } from '../../../core/disk/id.js';
-import { type NewFileKind, NewFiles } from '../../../core/spool/file-pool.js';
+import { type NewFileKind, FilePool } from '../../../core/spool/file-pool.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { FaultyFiles } from './faulty-files.js';
 
@@ -22,12 +22,12 @@ async function open(t: TestContext, kind: NewFileKind = 'plain') {
   const files = new SlowFiles();
   const state = { crowded: false };
   const input = { files, kind, crowded: () => state.crowded, freshPath: () => join(folder, uniqueId()) };
-  const fresh = new NewFiles(input);
+  const fresh = new FilePool(input);
   t.after(() => fresh.close());
   /** How many of so many files a call that blocks has made. */
   const blocked = async (count: number, wanted: NewFileKind = kind): Promise<number> => {
     const before = files.openedNow.length;
-    for (let made = 0; made < count; made += 1) await files.close((await fresh.make(wanted)).fd);
+    for (let made = 0; made < count; made += 1) await files.close((await fresh.create(wanted)).fd);
     return files.openedNow.length - before;
   };
   return { folder, files, fresh, state, blocked };
@@ -55,9 +55,9 @@ suite('new files', () => {
 
   test('one that is to have a name gets it', async (t) => {
     const { folder, files, fresh } = await open(t);
-    const { path, fd } = await fresh.make('durable', join(folder, 'mine'));
+    const { path, fd } = await fresh.create('durable', join(folder, 'mine'));
     assert.equal(path, join(folder, 'mine'));
     await files.close(fd);
-    await assert.rejects(fresh.make('plain', path), { code: 'EEXIST' });
+    await assert.rejects(fresh.create('plain', path), { code: 'EEXIST' });
   });
 });

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { suite, test, type TestContext } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { uniqueId } from '../../../core/disk/id.js';
-import { ReadyFiles } from '../../../core/spool/file-pool.js';
+import { PrecreatedFiles } from '../../../core/spool/file-pool.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { until } from '../../support/until.js';
 import { FaultyFiles } from './faulty-files.js';
@@ -17,13 +17,13 @@ const flags = constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY;
 async function open(t: TestContext) {
   const folder = await temporaryFolder(t);
   const files = new FaultyFiles();
-  const ready = new ReadyFiles({ files, freshPath: () => join(folder, uniqueId()), flags, most: 8, windowMs });
+  const ready = new PrecreatedFiles({ files, freshPath: () => join(folder, uniqueId()), flags, most: 8, windowMs });
   t.after(() => ready.close());
   const present = async () => (await readdir(folder)).length;
   return { folder, files, ready, present };
 }
 
-function want(ready: ReadyFiles, messages: number): void {
+function want(ready: PrecreatedFiles, messages: number): void {
   for (let count = 0; count < messages; count += 1) ready.take();
 }
 
@@ -85,7 +85,7 @@ suite('ready files', () => {
         Promise.all(
           wanted.map(async (name) => {
             const message = await received(ground.spool);
-            await message.place([{ folder: ground.inbox, name }]);
+            await message.link([{ folder: ground.inbox, name }]);
             await message.release();
           }),
         );
@@ -110,7 +110,7 @@ suite('ready files', () => {
     const deliver = async (name: string) => {
       const message = await received(ground.spool);
       try {
-        await message.place([{ folder: ground.inbox, name }]);
+        await message.link([{ folder: ground.inbox, name }]);
       } finally {
         await message.release();
       }

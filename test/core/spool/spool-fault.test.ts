@@ -47,7 +47,7 @@ for (const [kind, body] of bodies) {
         assert.deepEqual(await readdir(join(ground.root, 'spool')), []);
         assert.equal(ground.files.opened.size, 0);
         ground.files.order();
-        await (await received(ground.spool)).place([{ folder: ground.inbox, name: 'next' }]);
+        await (await received(ground.spool)).link([{ folder: ground.inbox, name: 'next' }]);
         assert.ok((await contentOf(ground, 'next')).equals(whole), 'the next message is taken without a restart');
       }
     });
@@ -61,7 +61,7 @@ async function deliver(created: Promise<SpoolWriter>, body: Buffer, folder: stri
     for (let at = 0; at < body.length; at += 10_000) await writer.write(body.subarray(at, at + 10_000));
     const spooled = await writer.finish();
     await spooled.sync();
-    await spooled.place([{ folder, name: 'a' }]);
+    await spooled.link([{ folder, name: 'a' }]);
   } finally {
     await writer.discard();
   }
@@ -80,7 +80,7 @@ test('a message that is neither durable nor removable is logged as a possible du
   const { spool, files, inbox, sentences } = await openGround(t);
   files.order({ call: 'fsync', code: 'EIO', path: 'new' }, { call: 'unlink', code: 'EIO', path: 'new' });
   const spooled = await received(spool);
-  await assert.rejects(spooled.place([{ folder: inbox, name: 'a' }]), isProblem);
+  await assert.rejects(spooled.link([{ folder: inbox, name: 'a' }]), isProblem);
   assert.ok(sentences.some((sentence) => sentence.startsWith('possible duplicate')));
 });
 
@@ -89,7 +89,7 @@ test('all who share the failed fsync of a folder take their message back', async
   const spooled = await Promise.all(Array.from({ length: 8 }, () => received(spool)));
   await Promise.all(spooled.map((one) => one.sync()));
   files.order({ call: 'fsync', code: 'EIO', path: 'new' });
-  const placed = await Promise.allSettled(spooled.map((one, n) => one.place([{ folder: inbox, name: `m${n}` }])));
+  const placed = await Promise.allSettled(spooled.map((one, n) => one.link([{ folder: inbox, name: `m${n}` }])));
   assert.ok(placed.every(({ status }) => status === 'rejected'));
   assert.deepEqual(await readdir(inbox), []);
 });
@@ -100,7 +100,7 @@ test('a failed rewrite leaves the message as it was, and nothing beside it', asy
   ground.files.order({ call: 'write', code: 'ENOSPC' });
   await assert.rejects(spooled.rewrite({ add: [['X-A', 'b']], remove: [] }), isProblem);
   ground.files.order();
-  await spooled.place([{ folder: ground.inbox, name: 'a' }]);
+  await spooled.link([{ folder: ground.inbox, name: 'a' }]);
   assert.ok((await contentOf(ground, 'a')).equals(Buffer.concat([returnPath, trace, largeMessage])));
   await spooled.release();
   await ground.spool.settled();

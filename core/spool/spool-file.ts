@@ -1,13 +1,13 @@
 import { Readable } from 'node:stream';
 import type { Semaphore } from '../concurrency.js';
 import { type FileLayer, writeAll } from '../disk/file-layer.js';
-import type { NewFileKind, NewFiles, Reaper } from './file-pool.js';
+import type { NewFileKind, FilePool, FileRemover } from './file-pool.js';
 
 /** What the spool lends to each of its files. */
-export interface SpoolGround {
+export interface SpoolContext {
   readonly files: FileLayer;
-  readonly fresh: Pick<NewFiles, 'make'>;
-  readonly reaper: Reaper;
+  readonly fresh: Pick<FilePool, 'create'>;
+  readonly reaper: FileRemover;
   /** Open files that last as long as a peer takes to send. */
   readonly lasting: Semaphore;
   /** Open files that last as long as the disk takes. */
@@ -21,14 +21,14 @@ export interface SpoolGround {
 }
 
 const readBytes = 64 * 1024;
-const released = (): Error => new Error('the message was released');
+const releasedError = (): Error => new Error('the message was released');
 
 /**
  * The bytes of one message on their way to the disk. A small one is in memory until `sync` writes it in one go; a
  * larger one is written while it arrives, in order.
  */
 export class SpoolFile {
-  readonly #ground: SpoolGround;
+  readonly #ground: SpoolContext;
   #path: string | undefined;
   readonly #blocks = new Blocks();
   #size = 0;
@@ -44,7 +44,7 @@ export class SpoolFile {
   #synced: Promise<void> | undefined;
   #released = false;
 
-  constructor(ground: SpoolGround) {
+  constructor(ground: SpoolContext) {
     this.#ground = ground;
   }
 
@@ -59,7 +59,7 @@ export class SpoolFile {
   }
 
   write(chunk: Buffer): Promise<void> | void {
-    if (this.#released) return Promise.reject(released());
+    if (this.#released) return Promise.reject(releasedError());
     if (this.#failure !== undefined) return Promise.reject(this.#failure);
     this.#blocks.add(chunk);
     this.#size += chunk.length;
@@ -71,7 +71,7 @@ export class SpoolFile {
 
   /** Every byte has been given to the system, unless the message is small enough to stay in memory. */
   async finish(): Promise<void> {
-    if (this.#released) throw released();
+    if (this.#released) throw releasedError();
     if (this.#spilled) this.#enqueue(this.#blocks.takeAll());
     await this.#pumping;
     if (this.#failure !== undefined) throw this.#failure;
@@ -118,7 +118,7 @@ export class SpoolFile {
 
   async #room(): Promise<void> {
     await new Promise<void>((resolve) => this.#drained.push(resolve));
-    if (this.#released) throw released();
+    if (this.#released) throw releasedError();
     if (this.#failure !== undefined) throw this.#failure;
   }
 
@@ -134,7 +134,7 @@ export class SpoolFile {
    * descriptor would say "fine" without having written anything.
    */
   sync(): Promise<void> {
-    if (this.#released) return Promise.reject(released());
+    if (this.#released) return Promise.reject(releasedError());
     this.#synced ??= this.#spilled ? this.#syncSpilled() : this.#syncMemory();
     return this.#synced;
   }
@@ -146,14 +146,14 @@ export class SpoolFile {
 
   /** What is in memory is in the file, durable or not. */
   store(): Promise<void> {
-    if (this.#released) return Promise.reject(released());
+    if (this.#released) return Promise.reject(releasedError());
     this.#stored ??= this.#synced ?? this.#storeMemory();
     return this.#stored;
   }
 
   /** Its name is this file's from now on. */
   async #make(kind: NewFileKind): Promise<number> {
-    const { path, fd } = await this.#ground.fresh.make(kind, this.#path);
+    const { path, fd } = await this.#ground.fresh.create(kind, this.#path);
     this.#path = path;
     return fd;
   }
@@ -222,7 +222,7 @@ export class SpoolFile {
   }
 
   *#readMemory(offset: number): Generator<Buffer> {
-    if (this.#released) throw released();
+    if (this.#released) throw releasedError();
     let skip = offset;
     for (const block of this.#blocks.all()) {
       if (skip < block.length) yield block.subarray(skip);
@@ -251,7 +251,7 @@ export class SpoolFile {
    * True when the file was given that name, and is the spool's no more: it is written anew if it is wanted again. A message
    * that is not wholly in memory keeps its file, and false is the answer.
    */
-  async giveAway(to: string, rename: (from: string, to: string) => Promise<void>): Promise<boolean> {
+  async moveTo(to: string, rename: (from: string, to: string) => Promise<void>): Promise<boolean> {
     if (this.memory === undefined) return false;
     await rename(this.path, to);
     this.#path = undefined;
