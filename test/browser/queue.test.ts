@@ -88,6 +88,24 @@ describe('the queue in a browser', { skip: skipWithout('chromium') }, () => {
     await context.close();
   });
 
+  test('the columns of folders and mailboxes stay where they are, whatever is in them', async () => {
+    const { context, page } = await visit(browser, server.base);
+    const places = async (path: string) => {
+      await page.goto(path);
+      const cells = `[...document.querySelectorAll('.table thead th')].map((cell) => Math.round(cell.getBoundingClientRect().x))`;
+      return page.evaluate<readonly number[]>(cells);
+    };
+    const pages = ['/store/localhost/postmaster', '/store/localhost', '/store'];
+    const before: (readonly number[])[] = [];
+    for (const path of pages) before.push(await places(path));
+    const name = 'a folder whose name is as long as names of folders are in some mailboxes of some people';
+    await server.admin.json('/store/localhost/postmaster/folders', { json: { name } }, 201);
+    await server.admin.json('/users', { json: { username: 'another-one-with-a-very-long-name-for-a-mailbox' } }, 201);
+    for (const [index, path] of pages.entries()) assert.deepEqual(await places(path), before[index], path);
+    assert.equal(await overflow(page), 0);
+    await context.close();
+  });
+
   test('a page says that the site is suspended only when it is', async () => {
     await server.admin.json('/client/destinations/lone.example', { method: 'PUT', json: { suspendFor: 3600 } });
     const { context, page } = await visit(browser, server.base);
