@@ -16,11 +16,11 @@ export const loopWatch = definePlugin({
         summary: 'How long the event loop was held up',
         group: 'Bench',
         access: 'operate',
-        answer: z.object({ longestMs: z.number() }),
+        answer: z.object({ maxMs: z.number() }),
         handle() {
-          const longestMs = delay.max / 1e6;
+          const maxMs = delay.max / 1e6;
           delay.reset();
-          return { longestMs };
+          return { maxMs };
         },
       }),
     ]);

@@ -91,7 +91,7 @@ export class MailboxServer {
 
   /** Milliseconds that the event loop was held up at most since the last question. */
   async longestBlock(): Promise<number> {
-    return (JSON.parse(await this.get('/bench/loop')) as { readonly longestMs: number }).longestMs;
+    return (JSON.parse(await this.get('/bench/loop')) as { readonly maxMs: number }).maxMs;
   }
 
   async get(path: string): Promise<string> {

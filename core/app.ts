@@ -46,7 +46,7 @@ import { PipelineDelivery } from './pipeline/local-delivery.js';
 import { Pipeline } from './pipeline/pipeline.js';
 import type { HookObserver } from './pipeline/stage-run.js';
 import { PipelineSubmission, type SubmissionInput } from './pipeline/submission.js';
-import { createSmtpEngine, type SmtpEngine } from './smtp/server/engine.js';
+import { createSmtpEngine, type SmtpEngine } from './smtp/server/listeners.js';
 import { type FileSpool, openSpool } from './spool/file-spool.js';
 import { type FindLinked, findAtTarget } from './spool/restoration.js';
 import { codeLocationsOf, noWatchdog, type Watchdog } from './watchdog/watchdog.js';

@@ -59,7 +59,7 @@ export class LiveConfiguration implements Configuration {
     return this.#current.settings.smtp.limits.messageBytes;
   }
 
-  get mostSessions(): number {
+  get maxSessions(): number {
     return this.#current.settings.smtp.limits.clients;
   }
 

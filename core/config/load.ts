@@ -7,7 +7,7 @@ import type { Plugin } from '../plugin.js';
 import type { AvailablePlugins, PluginSet } from '../host/plugin-set.js';
 import { siteEntry, type SiteEntry } from '../host/site-files.js';
 import { parseNetworks } from '../net/networks.js';
-import { placeText, sharedPlaces, type Place } from '../net/shared-place.js';
+import { type Place, placeText, sharedPlaces } from '../net/listening-place.js';
 import { isProblem, problem } from '../problem.js';
 import { checkAgainst, type Complaint, complaintsOf, configurationError, repeatedKeyComplaints } from './complaint.js';
 import { effectiveValues, leavesOf, type Origins } from './effective.js';

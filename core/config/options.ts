@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { DnsOptions } from '../dns/system-resolver.js';
 import { HttpOptions } from '../http/options.js';
 import { SitePluginOption } from '../host/site-files.js';
-import { SmtpOptions } from '../smtp/server/options.js';
+import { SmtpOptions } from '../smtp/server/listeners.js';
 import { WatchdogOptions } from '../watchdog/options.js';
 
 export const LogOptions = z.strictObject({

@@ -1,5 +1,5 @@
+import type { Reply } from '../smtp/protocol/replies.js';
 import type { LinkTarget, SpooledMessage } from '../spool/spool.js';
-import type { Reply } from '../smtp/protocol/reply.js';
 import type { Recipient, Transaction } from '../pipeline/transaction.js';
 import type { Hop } from '../pipeline/verdict.js';
 

@@ -18,7 +18,7 @@ export interface ClaimOptions {
   readonly now: number;
   readonly limit: number;
   /** Recipients of one lease at most; the others of the entry are given out in further ones. No bound when absent. */
-  readonly mostRecipients?: number;
+  readonly maxRecipients?: number;
   /** How many more leases that destination may have now; asked again for each claim. */
   readonly room: (destination: string) => number;
   /** Destinations with the same servers, which share room and take turns; each is one of its own when absent. */

@@ -53,7 +53,7 @@ export interface Configuration {
   /** The largest message that is taken, in bytes. */
   readonly messageBytes?: number;
   /** SMTP sessions that may be open at once, over all listeners. */
-  readonly mostSessions?: number;
+  readonly maxSessions?: number;
   /** Every key with value, origin and description; secrets masked. */
   effective(): readonly EffectiveValue[];
   /** The files that the configuration was read from. */

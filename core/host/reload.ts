@@ -21,7 +21,7 @@ import type { Log } from '../log/log.js';
 import type { PluginTracker } from './plugin-states.js';
 import { classOf, isProblem, isStartError, problem } from '../problem.js';
 import { redactText } from '../log/redact.js';
-import type { PreparedSettings, SmtpEngine } from '../smtp/server/engine.js';
+import type { PreparedSettings, SmtpEngine } from '../smtp/server/listeners.js';
 
 export interface ReloadDeps {
   readonly live: LiveConfiguration;

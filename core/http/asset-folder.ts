@@ -11,7 +11,7 @@ export interface AssetFile {
 
 /** What one folder may hold. */
 const mostEntries = 1000;
-const mostFileBytes = 4 * 1024 * 1024;
+const maxFileBytes = 4 * 1024 * 1024;
 const mostBytes = 32 * 1024 * 1024;
 
 /**
@@ -42,7 +42,7 @@ export function readAssetFolder(folder: string, owner: string): readonly AssetFi
   function take(name: string): void {
     const content = readRegularFile(join(root, name));
     if (content === undefined) return;
-    if (content === 'large') throw refuse(`${name} is larger than ${mostFileBytes / 1024 ** 2} MiB.`);
+    if (content === 'large') throw refuse(`${name} is larger than ${maxFileBytes / 1024 ** 2} MiB.`);
     bytes += content.length;
     if (bytes > mostBytes) throw refuse(`${folder} holds more than ${mostBytes / 1024 ** 2} MiB.`);
     files.push({ name, bytes: content });
@@ -76,7 +76,7 @@ function readRegularFile(path: string): Buffer | 'large' | undefined {
   try {
     const stat = fstatSync(descriptor);
     if (!stat.isFile()) return undefined;
-    return stat.size > mostFileBytes ? 'large' : readFileSync(descriptor);
+    return stat.size > maxFileBytes ? 'large' : readFileSync(descriptor);
   } finally {
     closeSync(descriptor);
   }

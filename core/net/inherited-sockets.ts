@@ -10,7 +10,7 @@ export const SocketName = z
 
 /** The first descriptor that a service manager hands over (sd_listen_fds(3)). */
 const firstDescriptor = 3;
-const mostSockets = 1000;
+const maxSockets = 1000;
 
 /** What asks for a socket: by the name that its unit gives it, or by its descriptor. */
 interface Claim {
@@ -71,7 +71,7 @@ function handedOver(env: Readonly<Record<string, string | undefined>>, pid: numb
     );
   }
   const number = /^\d{1,4}$/.test(count) ? Number(count) : Infinity;
-  if (number > mostSockets) return nothing(`LISTEN_FDS=${JSON.stringify(count)} is no number of sockets`);
+  if (number > maxSockets) return nothing(`LISTEN_FDS=${JSON.stringify(count)} is no number of sockets`);
   const names = text?.split(':') ?? Array.from({ length: number }, () => 'unknown');
   if (names.length !== number)
     return nothing(`LISTEN_FDNAMES has ${pluralize(names.length, 'name')} for ${pluralize(number, 'socket')}`);

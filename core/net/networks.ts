@@ -5,7 +5,7 @@ import { bitsOf, normalAddress } from './ip-address.js';
 import { problem } from '../problem.js';
 
 /** Clients come again and again, and to look through the list costs as much as to read a command. */
-const mostKnown = 1000;
+const maxKnown = 1000;
 
 /** A set of IP networks. */
 export interface NetworkSet {
@@ -25,7 +25,7 @@ export function parseNetworks(list: readonly string[]): NetworkSet {
       throw problem('invalid', `Network ${index + 1}, ${JSON.stringify(entry.slice(0, 64))}: ${reason}.`);
     }
   });
-  const known = new LRUCache<string, boolean>({ max: mostKnown });
+  const known = new LRUCache<string, boolean>({ max: maxKnown });
   return {
     has(ip) {
       const answered = known.get(ip);

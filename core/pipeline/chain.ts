@@ -2,7 +2,7 @@ import type { DeliveryTarget } from '../contracts/delivery-target.js';
 import type { SpooledMessage } from '../spool/spool.js';
 import type { Stage, StageInput, WatchedEvent, WatchedEvents } from './hook.js';
 import type { Patience } from './patience.js';
-import type { Reply } from '../smtp/protocol/reply.js';
+import type { Reply } from '../smtp/protocol/replies.js';
 import type { Transaction } from './transaction.js';
 import type { AuthenticatedUser, Hop } from './verdict.js';
 

@@ -3,8 +3,7 @@ import type { SpooledMessage } from '../spool/spool.js';
 import type { Log } from '../log/log.js';
 import type { DraftRecipient } from './envelope-draft.js';
 import type { Patience } from './patience.js';
-import type { Reply } from '../smtp/protocol/reply.js';
-import { replyToError } from '../smtp/protocol/reply-text.js';
+import { type Reply, replyToError } from '../smtp/protocol/replies.js';
 import type { Transaction } from './transaction.js';
 
 export interface GroupGround {

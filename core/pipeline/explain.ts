@@ -15,10 +15,9 @@ import { type Address, parseAddress } from '../mime/address.js';
 import { problem } from '../problem.js';
 import type { Decision } from './chain.js';
 import type { FrozenChain } from './frozen-chain.js';
-import { isHelloName } from '../smtp/protocol/hello-name.js';
+import { isHelloName } from '../smtp/protocol/command.js';
 import type { Stage, StageInput } from './hook.js';
-import { replies } from '../smtp/protocol/replies.js';
-import type { Reply } from '../smtp/protocol/reply.js';
+import { replies, type Reply } from '../smtp/protocol/replies.js';
 import type { Recipient, SmtpSession, Transaction } from './transaction.js';
 import type { Hop, Verdict } from './verdict.js';
 

@@ -6,7 +6,7 @@ import type { Spool, SpooledMessage } from '../spool/spool.js';
 import type { Address } from '../mime/address.js';
 import { problem } from '../problem.js';
 import type { Chain } from './chain.js';
-import { returnPathLine } from '../smtp/server/trace.js';
+import { returnPathLine } from '../smtp/server/data.js';
 import type { Recipient, SmtpSession, Transaction } from './transaction.js';
 import type { Hop } from './verdict.js';
 

@@ -4,8 +4,7 @@ import { classOf, isProblem } from '../problem.js';
 import { type Mark, markOf, runAs } from '../watchdog/running-code.js';
 import type { Hook, HookDescription, HookOptions, Phase, Stage, StageInput } from './hook.js';
 import type { PlacedHook } from './hook-order.js';
-import { replies } from '../smtp/protocol/replies.js';
-import { replyToError } from '../smtp/protocol/reply-text.js';
+import { replies, replyToError } from '../smtp/protocol/replies.js';
 import { defer, reject, type Verdict } from './verdict.js';
 import { checkVerdict } from './verdict-check.js';
 

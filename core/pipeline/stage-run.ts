@@ -2,8 +2,7 @@ import type { Log } from '../log/log.js';
 import type { Decision } from './chain.js';
 import type { Phase, Stage, StageInput } from './hook.js';
 import type { RegisteredHook } from './registered-hook.js';
-import { replies } from '../smtp/protocol/replies.js';
-import { reply, type Reply } from '../smtp/protocol/reply.js';
+import { replies, reply, type Reply } from '../smtp/protocol/replies.js';
 import type { SmtpSession } from './transaction.js';
 import type { AuthenticatedUser, Change, Hop, Verdict } from './verdict.js';
 

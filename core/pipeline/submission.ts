@@ -9,11 +9,10 @@ import { mailDate, messageIdOf } from '../mime/header.js';
 import { problem, type Problem } from '../problem.js';
 import type { Chain, Decision } from './chain.js';
 import { internalSession } from './local-delivery.js';
-import type { EngineSettings } from '../smtp/server/listener-ground.js';
+import type { EngineSettings } from '../smtp/server/listener-context.js';
 import { LongLineWatch, withShortLines } from '../smtp/server/long-lines.js';
-import { replyToViolation } from '../smtp/protocol/replies.js';
-import type { Reply } from '../smtp/protocol/reply.js';
-import { returnPathLine } from '../smtp/server/trace.js';
+import { type Reply, replyToViolation } from '../smtp/protocol/replies.js';
+import { returnPathLine } from '../smtp/server/data.js';
 import type { Recipient, Transaction } from './transaction.js';
 
 export interface SubmissionInput {

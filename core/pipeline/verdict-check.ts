@@ -1,4 +1,4 @@
-import { asciiReplyText, isReplyText, maxReplyText } from '../smtp/protocol/reply-text.js';
+import { asciiReplyText, isReplyText, maxReplyText } from '../smtp/protocol/replies.js';
 import { stages, type Stage } from './hook.js';
 import { isVerdict, type Change, type Hop, type Verdict } from './verdict.js';
 

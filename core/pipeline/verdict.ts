@@ -1,5 +1,5 @@
 import type { Address } from '../mime/address.js';
-import type { Reply } from '../smtp/protocol/reply.js';
+import type { Reply } from '../smtp/protocol/replies.js';
 
 /** Where a recipient goes: a delivery target by name, and the destination in it (recipients of one destination share a delivery). */
 export interface Hop {

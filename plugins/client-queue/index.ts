@@ -180,7 +180,7 @@ function boundsOf(settings: ClientQueueSettings): QueueBounds {
     keepDeadLetterMs: keepDeadLetters * 1000,
     quarantineMs: quarantineSeconds * 1000,
     quarantineBytes,
-    longestPauseMs: Math.max(usualPauseMs, retry.maxSeconds * 1500, retry.firstSeconds * 1500),
+    maxPauseMs: Math.max(usualPauseMs, retry.maxSeconds * 1500, retry.firstSeconds * 1500),
   };
 }
 

@@ -9,7 +9,7 @@ import { openSession } from '../../core/smtp/client/opening.js';
 
 const stepMs = 8000;
 /** Servers of the domain that are dialled, at once. */
-const mostServers = 3;
+const maxServers = 3;
 
 export interface OutboundInput {
   /** Whose servers are dialled. */
@@ -31,7 +31,7 @@ export async function outboundFindings(input: OutboundInput): Promise<readonly F
       trouble(`There is no way to ${domain}: ${search.text}.`, 'Name a domain that takes mail, or look at the DNS.'),
     ];
   }
-  const dialled = await Promise.all(search.hops.slice(0, mostServers).map((hop) => dial(hop, port, input)));
+  const dialled = await Promise.all(search.hops.slice(0, maxServers).map((hop) => dial(hop, port, input)));
   const reached = dialled.filter(({ state }) => state !== 'problem');
   // One that takes the call shows that the way out is open.
   return reached.length > 0 ? reached : dialled;

@@ -3,7 +3,7 @@ import { isIP } from 'node:net';
 import { z } from 'zod';
 import { fine, skipped, trouble, type Finding } from '../../core/contracts/doctor-check.js';
 import { normalAddress } from '../../core/net/ip-address.js';
-import { tryToListen } from '../../core/net/port-trial.js';
+import { tryToListen } from '../../core/net/listening-place.js';
 import { listeningSockets, ownerOfSocket, type ListeningSocket } from './listening-sockets.js';
 import { ownerLock, type CoreCheck, type Patient } from './patient.js';
 

@@ -2,9 +2,8 @@ import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { advice, fine, skipped, trouble, type Finding } from '../../core/contracts/doctor-check.js';
 import { pluralize } from '../../core/text/format.js';
-import { certificateFacts, type CertificateFacts } from '../../core/net/certificate-facts.js';
+import { certificateFacts, type CertificateFacts, isPem, readTlsMaterial } from '../../core/net/tls-material.js';
 import type { ListenerSettings } from '../../core/smtp/server/listener-options.js';
-import { isPem, readTlsMaterial } from '../../core/net/tls-material.js';
 import { isStartError } from '../../core/problem.js';
 import type { CoreCheck, Patient } from './patient.js';
 

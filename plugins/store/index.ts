@@ -6,7 +6,7 @@ import { WriteHealth } from '../../core/spool/health.js';
 import { definePlugin } from '../../core/plugin.js';
 import { mailboxTarget, maildirTarget } from './delivery/delivery.js';
 import { mailFolderCheck } from './doctor-check.js';
-import { openDraftDesk } from './drafts/drafts.js';
+import { openDraftService } from './drafts/draft-sending.js';
 import { emptyingEndpoints } from './http/emptying-endpoints.js';
 import { folderChangeEndpoints } from './http/folder-endpoints.js';
 import { mailboxCommand } from './mailbox-command.js';
@@ -81,7 +81,7 @@ export const store = definePlugin({
     });
     health.check('mailboxes', () => ({ status: 'up', figures: mailboxCount }));
     const site = { reader, editor, names, clock };
-    const desk = await openDraftDesk({
+    const desk = await openDraftService({
       reader,
       names: unique,
       provide: (mailbox, folder) => editor.folders.provide(mailbox, folder),

@@ -1,7 +1,6 @@
 import type { RecipientOutcome } from '../../core/contracts/delivery-target.js';
 import { isClientFailure, type ClientFailure, type ClientStep } from '../../core/smtp/client/failure.js';
-import type { Reply } from '../../core/smtp/protocol/reply.js';
-import { asciiReplyText, maxReplyText } from '../../core/smtp/protocol/reply-text.js';
+import { asciiReplyText, maxReplyText, type Reply } from '../../core/smtp/protocol/replies.js';
 import type { Recipient } from '../../core/pipeline/transaction.js';
 
 /** A no as the client gets it, in one line. */

@@ -6,7 +6,7 @@ import { isClientFailure, timeoutFailure, type ClientFailure } from '../../core/
 import type { OutgoingRecipient } from '../../core/smtp/client/message.js';
 import type { Lease } from '../../core/smtp/client/pool.js';
 import type { ClientSession } from '../../core/smtp/client/session.js';
-import type { Reply } from '../../core/smtp/protocol/reply.js';
+import type { Reply } from '../../core/smtp/protocol/replies.js';
 import type { Recipient, RecipientDsn, SmtpSession, Transaction } from '../../core/pipeline/transaction.js';
 import { outcomeOf, outcomesOf } from './answer.js';
 import { contentOf, lackingFor, messageOf, outlineAhead, recipientOf, senderOf } from './mirrored-message.js';

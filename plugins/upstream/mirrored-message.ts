@@ -6,13 +6,13 @@ import type { Capabilities } from '../../core/smtp/client/envelope.js';
 import { hasEightBit } from '../../core/smtp/client/content.js';
 import { clientFailure, type ClientFailure } from '../../core/smtp/client/failure.js';
 import type {
+  ContentOutline,
   OutgoingContent,
   OutgoingMessage,
   OutgoingRecipient,
   OutgoingSender,
 } from '../../core/smtp/client/message.js';
-import type { ContentOutline } from '../../core/smtp/client/session.js';
-import { decodeOriginal } from '../../core/smtp/protocol/original-recipient.js';
+import { decodeOriginal } from '../../core/smtp/protocol/parameters.js';
 import type { Recipient, RecipientDsn, Transaction } from '../../core/pipeline/transaction.js';
 
 /** Messages up to this size are sent from memory. */

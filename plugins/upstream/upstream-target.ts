@@ -1,7 +1,7 @@
 import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../core/contracts/delivery-target.js';
 import type { SpooledMessage } from '../../core/spool/spool.js';
 import type { Log } from '../../core/log/log.js';
-import { replyToError } from '../../core/smtp/protocol/reply-text.js';
+import { replyToError } from '../../core/smtp/protocol/replies.js';
 import type { Recipient, Transaction } from '../../core/pipeline/transaction.js';
 import type { Hop } from '../../core/pipeline/verdict.js';
 import { outcomesOf } from './answer.js';

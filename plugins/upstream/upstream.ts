@@ -2,7 +2,7 @@ import { clientFailure, isClientFailure, timeoutFailure, type ClientFailure } fr
 import { type MessageResult, type OutgoingMessage, failedResult } from '../../core/smtp/client/message.js';
 import type { Lease } from '../../core/smtp/client/pool.js';
 import type { ClientSession } from '../../core/smtp/client/session.js';
-import type { Reply } from '../../core/smtp/protocol/reply.js';
+import type { Reply } from '../../core/smtp/protocol/replies.js';
 import type { SmtpSession } from '../../core/pipeline/transaction.js';
 import type { BreakerState } from './breaker.js';
 import type { UpstreamSettings } from './settings.js';
@@ -30,7 +30,7 @@ export interface HostState {
 type Use<T> = (lease: Lease, host: UpstreamHost) => Promise<T>;
 
 /** Kept connections that may turn out to be dead one after the other. */
-const mostStale = 20;
+const maxStale = 20;
 
 /** Servers that take the same mail, the first that answers is used. */
 export class Upstream {
@@ -132,7 +132,7 @@ export class Upstream {
       } catch (error) {
         if (!isClientFailure(error)) throw error;
         if (error.kind === 'capability') host.breaker.succeeded('envelope');
-        if (lease.reused && stale < mostStale && diedUnseen(error)) continue;
+        if (lease.reused && stale < maxStale && diedUnseen(error)) continue;
         // Who has waited for all his time was kept waiting by the server.
         const failure = call.signal.aborted && error.kind === 'local' ? timeoutFailure(error.step) : error;
         if (brokenKinds.has(failure.kind)) host.breaker.failed(failure);

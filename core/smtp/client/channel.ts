@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Clock } from '../../clock.js';
-import { reply, type Reply } from '../protocol/reply.js';
+import { reply, type Reply } from '../protocol/replies.js';
 import {
   type ClientFailure,
   type ClientStep,

@@ -2,8 +2,7 @@ import { connect as connectSocket, isIP, type Socket } from 'node:net';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import { type Channel, timerMs } from './channel.js';
 import { type Destination, verifies } from './destination.js';
-import { clientFailure, localFailure, timeoutFailure, type ClientFailure } from './failure.js';
-import type { ClientTls } from './session.js';
+import { clientFailure, type ClientFailure, localFailure, timeoutFailure } from './failure.js';
 
 /** The failure of an aborted attempt. */
 export interface DialLimits {
@@ -104,4 +103,12 @@ function tlsFailure(step: ClientFailure['step'], cause: unknown): ClientFailure 
   const reason = cause instanceof Error ? (cause as NodeJS.ErrnoException).code : undefined;
   const text = `TLS could not be agreed${reason === undefined ? '' : ` (${reason})`}`;
   return clientFailure({ kind: 'tls', step, code: 451, status: '4.7.5', text, cause });
+}
+
+/** The negotiated TLS. */
+export interface ClientTls {
+  readonly protocol: string;
+  readonly cipher: string;
+  /** The certificate is valid for the name. */
+  readonly verified: boolean;
 }

@@ -1,10 +1,9 @@
 import { parseAddress } from '../../mime/address.js';
 import { isAscii } from '../../mime/character.js';
 import { isProblem } from '../../problem.js';
-import type { Reply } from '../protocol/reply.js';
+import type { Reply } from '../protocol/replies.js';
 import { clientFailure, type ClientFailure, type ClientStep, localFailure } from './failure.js';
-import type { OutgoingRecipient, OutgoingSender } from './message.js';
-import type { ContentOutline } from './session.js';
+import type { ContentOutline, OutgoingRecipient, OutgoingSender } from './message.js';
 
 /** Extensions that the server offers (RFC 5321 §4.1.1.1). */
 export interface Capabilities {

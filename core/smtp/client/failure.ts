@@ -1,4 +1,4 @@
-import type { Reply } from '../protocol/reply.js';
+import type { Reply } from '../protocol/replies.js';
 
 /** Where in the session the failure occurred. `body` is the text after 354, `final` the reply to the final dot. */
 export type ClientStep =

@@ -1,4 +1,4 @@
-import type { Reply } from '../protocol/reply.js';
+import type { Reply } from '../protocol/replies.js';
 import type { ClientFailure } from './failure.js';
 
 /**
@@ -77,4 +77,10 @@ export function failedResult(
   const results = recipients.map((recipient) => ({ recipient, outcome: 'failed', failure }) as const);
   results.forEach((result, index) => settled?.(index, result));
   return { recipients: results, failure, bytes: 0 };
+}
+
+/** Facts about the message that MAIL needs before the content. */
+export interface ContentOutline extends Omit<OutgoingContent, 'source'> {
+  /** A recipient has an internationalized address (RFC 6531 §3.4). */
+  readonly internationalRecipient?: boolean;
 }

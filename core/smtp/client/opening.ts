@@ -1,7 +1,7 @@
 import { isIPv6 } from 'node:net';
 import { systemClock } from '../../clock.js';
 import { normalAddress } from '../../net/ip-address.js';
-import type { Reply } from '../protocol/reply.js';
+import type { Reply } from '../protocol/replies.js';
 import { Channel, transcriptEntry } from './channel.js';
 import {
   allowsClearAuth,
@@ -13,10 +13,10 @@ import {
   requiresTls,
   standardDeadlines,
 } from './destination.js';
-import { abortFailure, dial, secure } from './dial.js';
+import { abortFailure, type ClientTls, dial, secure } from './dial.js';
+import { type ClientSession, LiveSession } from './session.js';
 import { type Capabilities, encodeXtext, noCapabilities, readCapabilities } from './envelope.js';
 import { clientFailure, type ClientFailure, isClientFailure, localFailure, refusal } from './failure.js';
-import { type ClientSession, type ClientTls, LiveSession } from './session.js';
 
 /** State of an opening. */
 interface Opening {

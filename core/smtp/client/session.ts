@@ -1,34 +1,21 @@
-import type { Reply } from '../protocol/reply.js';
+import type { Reply } from '../protocol/replies.js';
 import type { Answer, Channel } from './channel.js';
 import { ContentWriter } from './content.js';
 import type { ClientDeadlines, Destination } from './destination.js';
-import { abortFailure } from './dial.js';
+import { abortFailure, type ClientTls } from './dial.js';
 import { type Capabilities, mailLine, rcptLine } from './envelope.js';
 import { type ClientFailure, type ClientStep, isClientFailure, localFailure, protocolFailure } from './failure.js';
 import {
+  type ContentOutline,
+  failedResult,
   type MessageResult,
   type OutgoingContent,
   type OutgoingMessage,
   type OutgoingRecipient,
   type OutgoingSender,
   type SendOptions,
-  failedResult,
 } from './message.js';
 import { Transaction } from './transaction.js';
-
-/** The negotiated TLS. */
-export interface ClientTls {
-  readonly protocol: string;
-  readonly cipher: string;
-  /** The certificate is valid for the name. */
-  readonly verified: boolean;
-}
-
-/** Facts about the message that MAIL needs before the content. */
-export interface ContentOutline extends Omit<OutgoingContent, 'source'> {
-  /** A recipient has an internationalized address (RFC 6531 §3.4). */
-  readonly internationalRecipient?: boolean;
-}
 
 /**
  * A connection to one server, greeted and, where demanded, encrypted and authenticated (`openSession`).

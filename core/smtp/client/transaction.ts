@@ -1,11 +1,12 @@
 import { isAscii } from '../../mime/character.js';
-import type { Reply } from '../protocol/reply.js';
+import type { Reply } from '../protocol/replies.js';
 import { type Capabilities, mailLine, rcptLine } from './envelope.js';
 import type { Answer, Channel } from './channel.js';
 import { ContentWriter, hasEightBit } from './content.js';
 import type { ClientDeadlines } from './destination.js';
 import { isClientFailure, localFailure, protocolFailure, refusal, type ClientFailure } from './failure.js';
 import type {
+  ContentOutline,
   MessageResult,
   OutgoingContent,
   OutgoingMessage,
@@ -13,7 +14,6 @@ import type {
   RecipientResult,
   SendOptions,
 } from './message.js';
-import type { ContentOutline } from './session.js';
 
 export interface TransactionContext {
   readonly channel: Channel;

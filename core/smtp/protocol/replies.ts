@@ -1,7 +1,5 @@
-import { classOf, type Problem } from '../../problem.js';
+import { classOf, isProblem, type Problem } from '../../problem.js';
 import type { DataViolation } from '../server/dot-decoder.js';
-import { reply, type Reply } from './reply.js';
-import { wireReply, type WireReply } from '../server/wire-reply.js';
 
 /** The engine's own words. What hooks answer comes on top. */
 export const replies = {
@@ -73,4 +71,91 @@ export const replyToViolation = (violation: DataViolation): WireReply => violati
 export function replyToProblem(problem: Problem): Reply {
   const [code, status] = classOf(problem).smtp;
   return reply(code, status, problem.message);
+}
+
+/** An SMTP reply (RFC 5321 §4.2). Every command gets exactly one. */
+export interface Reply {
+  readonly code: number;
+  /** Enhanced status code (RFC 2034, RFC 3463), or null where the RFCs give none: greeting, EHLO, 334, 354. */
+  readonly status: string | null;
+  /** One element per line of text; never empty. */
+  readonly lines: readonly string[];
+}
+
+export function reply(code: number, status: string | null, ...lines: readonly string[]): Reply {
+  return { code, status, lines };
+}
+
+/** RFC 5321 §4.5.3.1.5 allows 512 octets a line, the codes and the CRLF included. */
+export const maxReplyText = 400;
+
+/** One line that can be printed: no control or format character, not empty. */
+export function isReplyText(text: unknown): text is string {
+  return (
+    typeof text === 'string' && text.length > 0 && text.length <= maxReplyText && !/[\p{C}\p{Zl}\p{Zp}]/u.test(text)
+  );
+}
+
+/** A reply is ASCII (RFC 5321 §2.3.1; RFC 6531 §3.7.4.2 would need SMTPUTF8): other characters become `?`. */
+export function asciiReplyText(text: string): string {
+  return text.replace(/\P{ASCII}/gu, '?');
+}
+
+/** The reply that a thrown value stands for: a problem's own, else `451 4.3.0`. */
+export function replyToError(error: unknown): Reply {
+  if (!isProblem(error)) return replies.fault;
+  const { code, status, lines } = replyToProblem(error);
+  const text = lines.join(' ');
+  return isReplyText(text) ? reply(code, status, asciiReplyText(text)) : replies.fault;
+}
+
+/** A reply with its bytes. */
+export interface WireReply extends Reply {
+  readonly bytes: Buffer;
+}
+
+/** RFC 5321 §4.5.3.1.5: a reply line has 512 bytes with its CRLF. */
+const maxText = 498;
+
+/** Text of peers and hooks must not break out of its line, and a reply is ASCII (RFC 5321 §2.3.1). */
+const unprintable = /[^ -~]/gu;
+
+/** The bytes of a reply (RFC 5321 §4.2.1); its enhanced status code stands in each line (RFC 2034 §4). */
+function encodeReply({ code, status, lines }: Reply): Buffer {
+  const texts = lines.length === 0 ? [''] : lines;
+  const prefix = status === null ? '' : `${status} `;
+  const last = texts.length - 1;
+  return Buffer.from(
+    texts.map((text, index) => `${code}${index === last ? ' ' : '-'}${prefix}${printable(text)}\r\n`).join(''),
+  );
+}
+
+function printable(text: string): string {
+  const clean = text.replace(unprintable, '?');
+  return clean.length > maxText ? clean.slice(0, maxText) : clean;
+}
+
+/** A reply that is encoded once and sent often. */
+export function wireReply(code: number, status: string | null, ...lines: readonly string[]): WireReply {
+  const made = reply(code, status, ...lines);
+  return Object.freeze({ ...made, bytes: encodeReply(made) });
+}
+
+/** The same for words that change only with the settings, such as a greeting: nothing of a peer may be in them. */
+export function settledReply(code: number, ...lines: readonly string[]): WireReply {
+  const key = `${code} ${lines.join('\n')}`;
+  const known = settled.get(key);
+  if (known !== undefined) return known;
+  if (settled.size >= maxSettled) settled.clear();
+  const made = wireReply(code, null, ...lines);
+  settled.set(key, made);
+  return made;
+}
+
+const settled = new Map<string, WireReply>();
+
+const maxSettled = 100;
+
+export function bytesOf(answer: Reply | WireReply): Buffer {
+  return 'bytes' in answer ? answer.bytes : encodeReply(answer);
 }

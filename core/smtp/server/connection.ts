@@ -1,22 +1,18 @@
 import type { Socket } from 'node:net';
-import type { After, Answer } from './answer.js';
-import { DataPhase } from './data.js';
-import { secondsFor, type Activity } from './activity.js';
-import { LineReader } from './line-reader.js';
-import type { ListenerGround } from './listener-ground.js';
-import { replies } from '../protocol/replies.js';
-import type { Reply } from '../protocol/reply.js';
+import { bytesOf, replies, type Reply, type WireReply } from '../protocol/replies.js';
+import { LineReader, Wire } from './wire.js';
+import { type NextAction, type SessionReply, type Peer, SessionState } from './session-state.js';
 import { Session } from './session.js';
-import { SessionState, type Peer } from './session-state.js';
-import { Wire } from './wire.js';
-import { bytesOf, type WireReply } from './wire-reply.js';
+import { DataPhase } from './data.js';
+import type { SmtpLimits } from './limits.js';
+import type { ListenerContext } from './listener-context.js';
 
 /**
  * One client: bytes to commands, answers to bytes. Every command gets exactly one answer, in order, and no command is
  * looked at while another is being decided.
  */
 export class Connection {
-  readonly #ground: ListenerGround;
+  readonly #ground: ListenerContext;
   readonly #onClose: (connection: Connection) => void;
   readonly #session: Session;
   readonly #wire: Wire;
@@ -32,7 +28,7 @@ export class Connection {
   #answers = 0;
   #messages = 0;
 
-  constructor(ground: ListenerGround, socket: Socket, peer: Peer, onClose: (connection: Connection) => void) {
+  constructor(ground: ListenerContext, socket: Socket, peer: Peer, onClose: (connection: Connection) => void) {
     this.#ground = ground;
     this.#onClose = onClose;
     this.#session = new Session(ground, new SessionState(peer, ground.clock));
@@ -149,7 +145,7 @@ export class Connection {
   }
 
   /** Hands an answer on, at once when it is there. */
-  #settle(answer: Answer, then: (reply: Reply) => void): void {
+  #settle(answer: SessionReply, then: (reply: Reply) => void): void {
     if (answer instanceof Promise) void this.#await(answer, then);
     else then(answer);
   }
@@ -175,7 +171,7 @@ export class Connection {
   }
 
   /** The one place where a command is answered: with one reply, or with LMTP's replies to a message. */
-  #answerWith(answers: readonly Reply[], after?: After): void {
+  #answerWith(answers: readonly Reply[], after?: NextAction): void {
     this.#answers += 1;
     if (answers.some(({ code }) => code >= 400)) {
       this.#errors += 1;
@@ -297,3 +293,28 @@ export class Connection {
     this.#onClose(this);
   }
 }
+
+/** What a connection is at. `deciding`, `stalled` and `delivering` wait for this server, the others for the client. */
+type Activity =
+  'greeting' | 'commands' | 'deciding' | 'data' | 'stalled' | 'delivering' | 'handshake' | 'closing' | 'closed';
+
+/** A client that was told goodbye has so long to read it. */
+const lingerSeconds = 5;
+
+type Allowance = (limits: SmtpLimits) => number;
+
+const allowances: Readonly<Record<Activity, Allowance>> = {
+  greeting: (limits) => limits.handlerSeconds,
+  deciding: (limits) => limits.handlerSeconds,
+  stalled: (limits) => limits.deliverySeconds,
+  delivering: (limits) => limits.deliverySeconds,
+  commands: (limits) => limits.commandSeconds,
+  handshake: (limits) => limits.tlsSeconds,
+  closing: () => lingerSeconds,
+  // DATA has a least rate instead.
+  data: () => Infinity,
+  closed: () => Infinity,
+};
+
+/** How long a connection may be at it, in seconds. */
+const secondsFor = (activity: Activity, limits: SmtpLimits): number => allowances[activity](limits);

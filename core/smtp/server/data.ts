@@ -1,25 +1,24 @@
 import { asStorageProblem } from '../../disk/fault.js';
-import type { SpooledMessage, SpoolWriter } from '../../spool/spool.js';
-import { messageIdOf } from '../../mime/header.js';
+import type { Address } from '../../mime/address.js';
+import { mailDate, messageIdOf, scanHeader } from '../../mime/header.js';
 import { maxLineOctets } from '../../mime/transfer-encoding.js';
-import type { Answer } from './answer.js';
 import type { DeliveryResult } from '../../pipeline/chain.js';
-import type { EngineSettings, ListenerGround } from './listener-ground.js';
-import { withShortLines } from './long-lines.js';
-import { MessageIntake } from './message-intake.js';
 import { Patience } from '../../pipeline/patience.js';
-import { replies, replyToProblem } from '../protocol/replies.js';
-import type { Reply } from '../protocol/reply.js';
-import type { OpenTransaction } from './session-state.js';
-import { receivedField, returnPathLine } from './trace.js';
-import type { MessageResult } from './listener-meter.js';
+import type { Recipient, SmtpSession, Transaction } from '../../pipeline/transaction.js';
+import type { SpooledMessage, SpoolWriter } from '../../spool/spool.js';
+import { replies, type Reply, replyToProblem, replyToViolation } from '../protocol/replies.js';
+import { DataDecoder, type DataDecoderOptions } from './dot-decoder.js';
+import type { EngineSettings, ListenerContext } from './listener-context.js';
+import type { MessageResult } from './meter.js';
+import { withShortLines } from './long-lines.js';
+import type { SessionReply, OpenTransaction } from './session-state.js';
 
 /** In one line of the log. */
 const maxLoggedRecipients = 10;
 
 /** From DATA to the answer to the final dot. */
 export class DataPhase {
-  readonly #ground: ListenerGround;
+  readonly #ground: ListenerContext;
   readonly #transaction: OpenTransaction;
   readonly #startedMs: number;
   #intake: MessageIntake | undefined;
@@ -30,14 +29,14 @@ export class DataPhase {
   #messageId: string | undefined;
   readonly #patience = new Patience();
 
-  constructor(ground: ListenerGround, transaction: OpenTransaction) {
+  constructor(ground: ListenerContext, transaction: OpenTransaction) {
     this.#ground = ground;
     this.#transaction = transaction;
     this.#startedMs = ground.clock.monotonic();
   }
 
   /** The answer to DATA: `start`, or a refusal when there is no room for a message. Never throws or rejects. */
-  open(start: Reply): Answer {
+  open(start: Reply): SessionReply {
     const { spool, hostname, clock } = this.#ground;
     const { reversePath } = this.#transaction;
     try {
@@ -231,4 +230,232 @@ export class DataPhase {
   #seconds(): number {
     return (this.#ground.clock.monotonic() - this.#startedMs) / 1000;
   }
+}
+
+interface IntakeInput {
+  readonly limits: Omit<DataDecoderOptions, 'lineEndings'> & HeaderLimits;
+  readonly lineEndings: DataDecoderOptions['lineEndings'];
+  readonly recipients: readonly Recipient[];
+}
+
+/** One message on its way from 354 to the final dot. Whatever goes wrong, the rest is read up to the dot. */
+class MessageIntake {
+  readonly #writer: SpoolWriter;
+  readonly #decoder: DataDecoder;
+  readonly #header: HeaderGuard;
+  readonly #mostBytes: number;
+  #refusal: Reply | undefined;
+  #discarded = false;
+
+  constructor(writer: SpoolWriter, { limits, lineEndings, recipients }: IntakeInput) {
+    const { lineBytes, messageBytes } = limits;
+    this.#writer = writer;
+    this.#decoder = new DataDecoder({ lineEndings, lineBytes, messageBytes });
+    this.#header = new HeaderGuard(limits, recipients);
+    this.#mostBytes = messageBytes + Math.ceil(messageBytes / 4) + 5;
+  }
+
+  get ended(): boolean {
+    return this.#decoder.ended;
+  }
+
+  /** What followed the final dot. */
+  get rest(): Buffer {
+    return this.#decoder.rest;
+  }
+
+  /** A line has more octets than RFC 5321 §4.5.3.1.6 allows. */
+  get hasLongLine(): boolean {
+    return this.#decoder.hasLongLine;
+  }
+
+  /** Bytes over the wire. */
+  get received(): number {
+    return this.#decoder.received;
+  }
+
+  /** Bytes of the message. */
+  get size(): number {
+    return this.#decoder.size;
+  }
+
+  /** So much more came than is allowed that waiting for the dot is over. */
+  get overrun(): boolean {
+    return this.#decoder.received > this.#mostBytes;
+  }
+
+  /** A promise is the back-pressure of the disk; it never rejects. */
+  write(chunk: Buffer): Promise<void> | void {
+    const decoded = this.#decoder.write(chunk);
+    if (this.#refusal !== undefined) return;
+    this.#header.add(decoded);
+    if (this.#decoder.violation !== undefined) return this.#refuse(replyToViolation(this.#decoder.violation));
+    if (this.#header.violation !== undefined) {
+      return this.#refuse(this.#header.violation === 'loop' ? replies.hopLoop : replies.headerTooLarge);
+    }
+    if (decoded.length === 0) return;
+    try {
+      return this.#writer.write(decoded)?.catch((error: unknown) => this.#fail(error));
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  /** The message, or why it is refused. Never rejects. */
+  async finish(): Promise<{ readonly message: SpooledMessage } | { readonly refusal: Reply }> {
+    try {
+      if (this.#refusal === undefined) return { message: await this.#writer.finish() };
+    } catch (error) {
+      this.#fail(error);
+    }
+    return { refusal: this.#refusal ?? replies.fault };
+  }
+
+  /** Nothing of it is kept. */
+  abort(): void {
+    this.#discard();
+  }
+
+  #fail(error: unknown): void {
+    this.#refuse(replyToProblem(asStorageProblem(error)));
+  }
+
+  #refuse(refusal: Reply): void {
+    this.#refusal ??= refusal;
+    this.#discard();
+  }
+
+  #discard(): void {
+    if (this.#discarded) return;
+    this.#discarded = true;
+    // What the spool cannot remove now it removes at its next start.
+    this.#writer.discard().catch(() => undefined);
+  }
+}
+
+interface HeaderLimits {
+  readonly headerFields: number;
+  readonly headerBytes: number;
+  /** Received header fields. */
+  readonly hops: number;
+}
+
+type HeaderViolation = 'header-too-large' | 'loop';
+
+/** Looks at the header of a message as it passes by: its size, and whether the message goes round in circles. */
+export class HeaderGuard {
+  readonly #limits: HeaderLimits;
+  readonly #recipients: readonly Recipient[];
+  /** Lower case. A message that was delivered to one of them already is in a loop. */
+  #addresses: ReadonlySet<string> | undefined;
+  #done = false;
+  #line = '';
+  #bytes = 0;
+  #fields = 0;
+  #hops = 0;
+  #violation: HeaderViolation | undefined;
+
+  constructor(limits: HeaderLimits, recipients: readonly Recipient[]) {
+    this.#limits = limits;
+    this.#recipients = recipients;
+  }
+
+  get violation(): HeaderViolation | undefined {
+    return this.#violation;
+  }
+
+  /** Takes decoded text, whose line endings are CRLF; what follows the header costs nothing. */
+  add(chunk: Buffer): void {
+    let at = 0;
+    while (!this.#done && at < chunk.length) {
+      const end = chunk.indexOf(10, at);
+      const to = end < 0 ? chunk.length : end + 1;
+      this.#line += chunk.toString('latin1', at, to);
+      this.#bytes += to - at;
+      at = to;
+      if (this.#bytes > this.#limits.headerBytes) this.#refuse('header-too-large');
+      else if (end >= 0) this.#endLine();
+    }
+  }
+
+  #endLine(): void {
+    const line = this.#line;
+    this.#line = '';
+    if (line.startsWith(' ') || line.startsWith('\t')) return;
+    const colon = line.indexOf(':');
+    // An empty line, or one that is no field: the body begins.
+    if (colon < 0) {
+      this.#done = true;
+      return;
+    }
+    this.#fields += 1;
+    if (this.#fields > this.#limits.headerFields) this.#refuse('header-too-large');
+    const name = line.slice(0, colon).trimEnd().toLowerCase();
+    if (name === 'received') {
+      this.#hops += 1;
+      if (this.#hops > this.#limits.hops) this.#refuse('loop');
+    } else if (name === 'delivered-to' && this.#isRecipient(line.slice(colon + 1))) {
+      this.#refuse('loop');
+    }
+  }
+
+  #isRecipient(text: string): boolean {
+    this.#addresses ??= new Set(this.#recipients.map(({ address }) => address.address.toLowerCase()));
+    return this.#addresses.has(text.trim().toLowerCase());
+  }
+
+  #refuse(violation: HeaderViolation): void {
+    this.#violation ??= violation;
+    this.#done = true;
+    this.#line = '';
+  }
+}
+
+/** What of a transaction the trace tells. */
+export type TracedTransaction = Pick<Transaction, 'id' | 'recipients' | 'smtputf8'> & {
+  readonly session: Pick<SmtpSession, 'listener' | 'remote' | 'hello' | 'tls' | 'user'>;
+};
+
+/** `Return-Path:` line with its CRLF (RFC 5321 §4.4); `<>` for the null reverse-path. */
+export function returnPathLine(reversePath: Address | null): Buffer {
+  return Buffer.from(`Return-Path: <${reversePath?.address ?? ''}>\r\n`);
+}
+
+/**
+ * The `Received:` field of this hop, folded, with its CRLFs (RFC 5321 §4.4). It names the recipient only when there is just
+ * one, so that nobody learns of a Bcc, and never the user who has signed in.
+ */
+export function receivedField(transaction: TracedTransaction, hostname: string, date: Date): Buffer {
+  const { session, recipients, id } = transaction;
+  const [first, ...others] = recipients;
+  const lines = [
+    `Received: from ${domainOf(session.hello?.name)} (${addressLiteral(session.remote.address)})`,
+    `by ${hostname} with ${protocolOf(transaction)} id ${id}`,
+    ...(first !== undefined && others.length === 0 ? [`for <${first.address.address}>`] : []),
+  ];
+  return Buffer.from(`${lines.join('\r\n\t')};\r\n\t${mailDate(date)}\r\n`);
+}
+
+/** How often the message has been received already, by its header block (RFC 5321 §6.3). */
+export function loopCount(head: Buffer): number {
+  return scanHeader(head).fields.filter(({ key }) => key === 'received').length;
+}
+
+/** Protocol types of RFC 3848 and RFC 6531 §4.3. */
+function protocolOf({ session, smtputf8 }: TracedTransaction): string {
+  if (session.hello?.verb === 'HELO') return 'SMTP';
+  const security = `${session.tls === undefined ? '' : 'S'}${session.user === undefined ? '' : 'A'}`;
+  const isLmtp = session.listener.mode === 'lmtp';
+  if (smtputf8) return `UTF8${isLmtp ? 'LMTP' : 'SMTP'}${security}`;
+  return `${isLmtp ? 'LMTP' : 'ESMTP'}${security}`;
+}
+
+/** What the client called itself, if that can stand in a header field: a name, an address or an address literal. */
+function domainOf(hello: string | undefined): string {
+  if (hello === undefined) return 'unknown';
+  return /^\[?[\w.:-]{1,255}\]?$/.test(hello) ? hello : 'invalid';
+}
+
+function addressLiteral(ip: string): string {
+  return ip.includes(':') ? `[IPv6:${ip}]` : `[${ip}]`;
 }

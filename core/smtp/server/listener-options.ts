@@ -4,7 +4,7 @@ import { SocketName } from '../../net/inherited-sockets.js';
 import { NetworkList } from '../../net/networks.js';
 import type { ListenerMode } from '../../pipeline/transaction.js';
 
-const usualPorts: Readonly<Record<ListenerMode, number>> = { mx: 2525, submission: 2587, lmtp: 2424 };
+const defaultPorts: Readonly<Record<ListenerMode, number>> = { mx: 2525, submission: 2587, lmtp: 2424 };
 
 /** True for names and addresses that only this machine can reach. */
 function isLoopback(host: string): boolean {
@@ -94,7 +94,7 @@ export const ListenerOptions = z
   .transform((listener) => ({
     ...listener,
     name: listener.name ?? listener.mode,
-    port: listener.port ?? usualPorts[listener.mode],
+    port: listener.port ?? defaultPorts[listener.mode],
   }));
 
 export type ListenerSettings = z.output<typeof ListenerOptions>;

@@ -1,21 +1,27 @@
-import type { Socket } from 'node:net';
+import { constants } from 'node:crypto';
+import { createServer, type Server, type Socket } from 'node:net';
+import { DEFAULT_CIPHERS, type TLSSocketOptions } from 'node:tls';
+import { SMTPServer } from 'smtp-server';
+import * as library from 'smtp-server/lib/smtp-connection.js';
+import { connectionShares } from '../../host/process-limits.js';
+import type { InheritedSockets } from '../../net/inherited-sockets.js';
 import { normalAddress } from '../../net/ip-address.js';
+import { type NetworkSet, parseNetworks } from '../../net/networks.js';
+import { placeText } from '../../net/listening-place.js';
+import type { TlsMaterial } from '../../net/tls-material.js';
+import { startError } from '../../problem.js';
+import { replies } from '../protocol/replies.js';
 import { Connection } from './connection.js';
 import type { ClientLimits } from './limits.js';
-import type { ListenerGround } from './listener-ground.js';
+import type { ListenerContext } from './listener-context.js';
 import type { ListenerSettings } from './listener-options.js';
-import { connectionShares } from '../../host/process-limits.js';
-import { MailServer } from './mail-server.js';
-import { parseNetworks, type NetworkSet } from '../../net/networks.js';
-import { readProxyHeader, type ForwardedPeer } from './proxy-header.js';
-import { replies } from '../protocol/replies.js';
-import type { TlsMaterial } from '../../net/tls-material.js';
+import { type ForwardedPeer, readProxyHeader } from './proxy-header.js';
 
 /** Beyond the limit so many are still told why they are refused; further ones are cut without a word. */
-const mostRefused = Math.min(256, connectionShares().refused);
+const maxRefused = Math.min(256, connectionShares().refused);
 
-export interface ListenerInput {
-  readonly ground: Omit<ListenerGround, 'tlsOptions'>;
+interface ListenerInput {
+  readonly ground: Omit<ListenerContext, 'tlsOptions'>;
   readonly material: TlsMaterial | undefined;
   readonly clients: ClientLimits;
   /** Between two looks at the deadlines, in milliseconds. */
@@ -24,7 +30,7 @@ export interface ListenerInput {
 
 /** What is behind one door where mail comes in, and the sessions that came in there. */
 export class Listener {
-  readonly #ground: ListenerGround;
+  readonly #ground: ListenerContext;
   readonly #server: MailServer;
   readonly #clients: ClientLimits;
   readonly #sweepMs: number;
@@ -52,7 +58,7 @@ export class Listener {
       tls: ground.listener.tls,
       material,
       ciphers: ground.listener.ciphers,
-      mostPending: ground.settings().limits.clients,
+      maxPending: ground.settings().limits.clients,
       accept: (socket) => this.#accept(socket),
     });
     // Failed handshakes, and connections that broke before they were sessions.
@@ -170,7 +176,7 @@ export class Listener {
 
   #accept(socket: Socket): void {
     const remote = this.#clientOf(socket);
-    if (remote === undefined || this.#refused >= mostRefused) {
+    if (remote === undefined || this.#refused >= maxRefused) {
       socket.on('error', () => undefined);
       socket.destroy();
       return;
@@ -198,7 +204,7 @@ export class Listener {
     else connection.start(given ? undefined : replies.tooManySessions);
   }
 
-  get #limits(): ReturnType<ListenerGround['settings']>['limits'] {
+  get #limits(): ReturnType<ListenerContext['settings']>['limits'] {
     return this.#ground.settings().limits;
   }
 
@@ -220,3 +226,216 @@ export class Listener {
 
 /** A TLS socket has the same as the socket below it. */
 const transportKey = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`;
+
+/** Exported by smtp-server for its own use, and left out of its declarations; a contract test holds it to this. */
+const { createTLSSocketOptions } = library as unknown as {
+  readonly createTLSSocketOptions: (server: SMTPServer) => TLSSocketOptions;
+};
+
+interface MailServerOptions {
+  readonly tls: 'none' | 'starttls' | 'implicit';
+  readonly material: TlsMaterial | undefined;
+  readonly ciphers: 'recommended' | 'compatible';
+  /** Handshakes of implicit TLS at once. */
+  readonly maxPending: number;
+  /** Takes a connection once it is there; with implicit TLS, once its handshake is done. */
+  readonly accept: (socket: Socket) => void;
+}
+
+/** Ephemeral keys and authenticated encryption alone (RFC 9325 §4.2), with the suites of TLS 1.3; or what Node takes. */
+const cipherLists = {
+  recommended: [
+    'TLS_AES_256_GCM_SHA384',
+    'TLS_CHACHA20_POLY1305_SHA256',
+    'TLS_AES_128_GCM_SHA256',
+    'ECDHE-ECDSA-AES128-GCM-SHA256',
+    'ECDHE-RSA-AES128-GCM-SHA256',
+    'ECDHE-ECDSA-AES256-GCM-SHA384',
+    'ECDHE-RSA-AES256-GCM-SHA384',
+    'ECDHE-ECDSA-CHACHA20-POLY1305',
+    'ECDHE-RSA-CHACHA20-POLY1305',
+  ].join(':'),
+  compatible: DEFAULT_CIPHERS,
+} as const;
+
+/** smtp-server as listener and TLS layer. Its seam is `connect`, where its own connection would begin. */
+class MailServer extends SMTPServer {
+  readonly #accept: (socket: Socket) => void;
+  readonly #tls: MailServerOptions['tls'];
+  /** When a handshake that is still going on was first seen, in monotonic milliseconds. */
+  readonly #pendingSince = new Map<Socket, number>();
+
+  constructor(options: MailServerOptions) {
+    super({
+      secure: options.tls === 'implicit',
+      // Keeps smtp-server from warning about the certificate of its own, which is never used.
+      hideSTARTTLS: options.tls !== 'starttls',
+      logger: false,
+      disableReverseLookup: true,
+      allowHalfOpen: true,
+      minVersion: 'TLSv1.2',
+      // A client could make the server do the work of a handshake again and again.
+      secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
+      ciphers: cipherLists[options.ciphers],
+      maxClients: options.maxPending,
+      ...options.material,
+    });
+    this.#accept = options.accept;
+    this.#tls = options.tls;
+  }
+
+  /** Takes a connection that came in: where a handshake comes first, the library makes it. */
+  take(socket: Socket): void {
+    if (this.#tls === 'implicit') this.server.emit('connection', socket);
+    else this.#accept(socket);
+  }
+
+  override connect(socket: Socket): void {
+    this.#accept(socket);
+  }
+
+  get startTlsOptions(): TLSSocketOptions | undefined {
+    return this.#tls === 'starttls' ? createTLSSocketOptions(this) : undefined;
+  }
+
+  /**
+   * Cuts what is no session yet. smtp-server begins a handshake one turn of the event loop after the connection, and TLS on
+   * a socket that was destroyed meanwhile ends the process: so what is pending is cut a turn later.
+   */
+  stop(): void {
+    setImmediate(() => this.close());
+  }
+
+  /** Handshakes of implicit TLS that are going on. */
+  get pending(): number {
+    return this._pendingSockets.size;
+  }
+
+  /** Cuts handshakes of implicit TLS that take too long, whatever trickles in. */
+  checkHandshakes(nowMs: number, maxSeconds: number): void {
+    for (const socket of this.#pendingSince.keys()) {
+      if (!this._pendingSockets.has(socket)) this.#pendingSince.delete(socket);
+    }
+    for (const [socket, top] of this._pendingSockets) {
+      const since = this.#pendingSince.get(socket);
+      if (since === undefined) this.#pendingSince.set(socket, nowMs);
+      else if (nowMs - since > maxSeconds * 1000) top.destroy();
+    }
+  }
+}
+
+type Take = (socket: Socket) => void;
+
+/** Connections that may wait for whoever will be behind the door; more are cut. */
+const maxHeld = 1000;
+
+/** What tells two doors apart. A free port is another one for each listener. */
+export function placeOf(listener: ListenerSettings): string {
+  const isFree = listener.port === 0 && !isInherited(listener);
+  return isFree ? `${placeText(listener)} for ${listener.name}` : placeText(listener);
+}
+
+/** Whether it is a socket that was open before this process began. */
+export const isInherited = ({ fd, socket }: ListenerSettings): boolean => fd !== undefined || socket !== undefined;
+
+/** A listening socket. Who is behind it may change while it listens, so that no connection is lost between two of them. */
+export class ListeningSocket {
+  readonly place: string;
+  readonly #settings: ListenerSettings;
+  readonly #sockets: Pick<InheritedSockets, 'find'>;
+  #server: Server | undefined;
+  #take: Take | undefined;
+  #held: Socket[] = [];
+
+  constructor(settings: ListenerSettings, sockets: Pick<InheritedSockets, 'find'>) {
+    this.place = placeOf(settings);
+    this.#settings = settings;
+    this.#sockets = sockets;
+  }
+
+  get listening(): boolean {
+    return this.#server?.listening === true;
+  }
+
+  /** The port that was asked for: 0 for any. */
+  get wantedPort(): number {
+    return this.#settings.port;
+  }
+
+  get isInherited(): boolean {
+    return isInherited(this.#settings);
+  }
+
+  /** Connections wait until somebody is behind it. Throws a start error when the address cannot be had. */
+  async listen(): Promise<void> {
+    const { name, socket, host, port } = this.#settings;
+    const fd = socket === undefined ? this.#settings.fd : this.#sockets.find(socket, `SMTP listener ${name}`);
+    const server = createServer({ allowHalfOpen: true }, (socket) => this.#opened(socket));
+    this.#server = server;
+    await new Promise<void>((resolve, reject) => {
+      const fail = (error: Error): void => reject(cannotListen(this.#settings, error));
+      server.once('error', fail);
+      server.listen(fd === undefined ? { host, port } : { fd }, () => {
+        server.off('error', fail);
+        // What may go wrong later is one connection that could not be accepted.
+        server.on('error', () => undefined);
+        resolve();
+      });
+    });
+    const bound = server.address();
+    if (typeof bound === 'object' && bound !== null) return;
+    // Its clients would have no address to be told apart by.
+    this.close();
+    throw startError(`SMTP listener ${name} cannot take ${this.place}: it is no TCP socket.`);
+  }
+
+  /** From now on `take` gets the connections, those that wait first. */
+  lead(take: Take): void {
+    this.#take = take;
+    const held = this.#held;
+    this.#held = [];
+    for (const socket of held) if (!socket.destroyed) take(socket);
+  }
+
+  address(): { readonly host: string; readonly port: number } {
+    const bound = this.#server?.address();
+    return typeof bound === 'object' && bound !== null ? { host: bound.address, port: bound.port } : this.#settings;
+  }
+
+  /** Nobody comes in any more; who is in stays. May be opened again. */
+  close(): void {
+    this.#server?.close();
+    this.#server = undefined;
+    for (const socket of this.#held) socket.destroy();
+    this.#held = [];
+  }
+
+  #opened(socket: Socket): void {
+    if (this.#take !== undefined) {
+      this.#take(socket);
+      return;
+    }
+    socket.on('error', () => undefined);
+    if (this.#held.length >= maxHeld) socket.destroy();
+    else this.#held.push(socket);
+  }
+}
+
+const reasons: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'another program uses it; stop that, or choose another port',
+  EACCES: 'this user may not use it; choose a port above 1023',
+  EADDRNOTAVAIL: 'this machine has no such address',
+  ENOTFOUND: 'there is no host of that name',
+  EINVAL: 'it is not a socket that listens',
+};
+
+function cannotListen(settings: ListenerSettings, error: NodeJS.ErrnoException): Error {
+  const { name } = settings;
+  const place = placeText(settings);
+  const reason = reasons[error.code ?? ''] ?? `the system says ${error.code ?? error.name}`;
+  return startError(`SMTP listener ${name} cannot listen on ${place}: ${reason}.`, error);
+}
+
+/** Whether `listen` failed because somebody listens there already. */
+export const isTaken = (error: unknown): boolean =>
+  error instanceof Error && (error.cause as NodeJS.ErrnoException | undefined)?.code === 'EADDRINUSE';

@@ -1,6 +1,6 @@
 import type { SpooledMessage, SpoolWriter } from '../../spool/spool.js';
 import { encodedMessage, maxLineOctets, planEncoding } from '../../mime/transfer-encoding.js';
-import { reply, type Reply } from '../protocol/reply.js';
+import { reply, type Reply } from '../protocol/replies.js';
 
 /** Sees whether text that comes in chunks has a line over 998 octets. */
 export class LongLineWatch {

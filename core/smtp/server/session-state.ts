@@ -1,10 +1,11 @@
 import type { Clock } from '../../clock.js';
 import { uniqueId } from '../../disk/id.js';
 import type { Address } from '../../mime/address.js';
-import type { Chain } from '../../pipeline/chain.js';
-import type { MailParameters } from '../protocol/mail-parameters.js';
+import type { Chain, Decision } from '../../pipeline/chain.js';
 import type { ListenerMode, MessageDsn, Recipient, SmtpSession, Transaction } from '../../pipeline/transaction.js';
 import type { AuthenticatedUser } from '../../pipeline/verdict.js';
+import type { MailParameters } from '../protocol/parameters.js';
+import type { Reply } from '../protocol/replies.js';
 
 export interface Peer {
   readonly listener: { readonly name: string; readonly mode: ListenerMode };
@@ -73,4 +74,17 @@ export class OpenTransaction implements Transaction {
     this.smtputf8 = parameters.smtputf8;
     if (parameters.dsn !== undefined) this.dsn = parameters.dsn;
   }
+}
+
+/** The answer to one command. A promise only where a hook answers later. */
+export type SessionReply = Reply | Promise<Reply>;
+
+/** What the connection does behind the reply. */
+export type NextAction = 'close' | 'tls' | 'data';
+
+export function whenDecided(
+  decision: Decision | Promise<Decision>,
+  then: (decision: Decision) => SessionReply,
+): SessionReply {
+  return decision instanceof Promise ? decision.then(then) : then(decision);
 }

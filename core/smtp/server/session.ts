@@ -1,15 +1,12 @@
-import { whenDecided, type After, type Answer } from './answer.js';
-import { hasControl, parseCommand, type Command } from '../protocol/command.js';
-import { Envelope } from './envelope.js';
-import { isHelloName } from '../protocol/hello-name.js';
-import type { ListenerGround } from './listener-ground.js';
-import { replies } from '../protocol/replies.js';
-import type { Reply } from '../protocol/reply.js';
+import { type Command, hasControl, isHelloName, parseCommand } from '../protocol/command.js';
+import { replies, type Reply, settledReply, type WireReply } from '../protocol/replies.js';
+import { AuthCommand } from './auth.js';
+import type { ListenerContext } from './listener-context.js';
 import type { SessionState } from './session-state.js';
-import { SignIn } from './auth.js';
-import { settledReply, type WireReply } from './wire-reply.js';
+import { type NextAction, type SessionReply, whenDecided } from './session-state.js';
+import { EnvelopeCommands } from './transaction.js';
 
-type Handler = (session: Session, argument: string) => Answer;
+type Handler = (session: Session, argument: string) => SessionReply;
 
 const http = /^(?:GET|HEAD|POST|PUT|DELETE|PATCH|OPTIONS|TRACE|CONNECT|PRI)$/;
 
@@ -40,17 +37,17 @@ export class Session {
   ]);
 
   readonly state: SessionState;
-  readonly envelope: Envelope;
-  readonly #ground: ListenerGround;
-  readonly #signIn: SignIn;
-  #after: After | undefined;
+  readonly envelope: EnvelopeCommands;
+  readonly #ground: ListenerContext;
+  readonly #signIn: AuthCommand;
+  #after: NextAction | undefined;
   #greeted = false;
 
-  constructor(ground: ListenerGround, state: SessionState) {
+  constructor(ground: ListenerContext, state: SessionState) {
     this.#ground = ground;
     this.state = state;
-    this.envelope = new Envelope(ground, state);
-    this.#signIn = new SignIn(ground, state);
+    this.envelope = new EnvelopeCommands(ground, state);
+    this.#signIn = new AuthCommand(ground, state);
   }
 
   /** True while the next line belongs to an AUTH exchange. */
@@ -59,14 +56,14 @@ export class Session {
   }
 
   /** What is to be done behind the reply just given; asked once. */
-  takeAfter(): After | undefined {
+  takeAfter(): NextAction | undefined {
     const after = this.#after;
     this.#after = undefined;
     return after;
   }
 
   /** The decision about the connection itself; the greeting, or what takes its place. */
-  connect(): Answer {
+  connect(): SessionReply {
     const decision = this.#ground.pipeline.snapshot().decide('connect', { session: this.state });
     return whenDecided(decision, (made) => {
       if (made.outcome === 'pass') {
@@ -82,7 +79,7 @@ export class Session {
   }
 
   /** Answers one command line, given without its CRLF. */
-  execute(line: Buffer): Answer {
+  execute(line: Buffer): SessionReply {
     if (this.#signIn.active) return this.#closing(this.#signIn.continue(line.toString('latin1')));
     const command = parseCommand(line);
     const first = !this.#greeted;
@@ -111,7 +108,7 @@ export class Session {
     return this.#ground.listener.mode === 'lmtp';
   }
 
-  #plain(argument: string, answer: () => Answer): Answer {
+  #plain(argument: string, answer: () => SessionReply): SessionReply {
     return argument === '' ? answer() : replies.noArguments;
   }
 
@@ -141,7 +138,7 @@ export class Session {
     return this.#closeWith(replies.notSmtp);
   }
 
-  #hello(verb: 'HELO' | 'EHLO' | 'LHLO', name: string): Answer {
+  #hello(verb: 'HELO' | 'EHLO' | 'LHLO', name: string): SessionReply {
     if ((verb === 'LHLO') !== this.#lmtp) return replies.unknown;
     if (!isHelloName(name)) return replies.badHello;
     const decision = this.#ground.pipeline.snapshot().decide('ehlo', { session: this.state, verb, name });
@@ -181,7 +178,7 @@ export class Session {
     return this.state.tls === undefined && this.#ground.tlsOptions() !== undefined;
   }
 
-  #mail(argument: string): Answer {
+  #mail(argument: string): SessionReply {
     if (this.state.hello === undefined) return replies.helloFirst;
     if (this.envelope.open) return replies.nestedMail;
     if (this.#signIn.required && this.state.user === undefined) {
@@ -194,7 +191,7 @@ export class Session {
     return answer instanceof Promise ? this.#closing(answer) : answer;
   }
 
-  #data(argument: string): Answer {
+  #data(argument: string): SessionReply {
     if (argument !== '') return replies.noArguments;
     if (!this.envelope.open) return replies.mailFirst;
     if (this.envelope.transaction?.recipients.length === 0) return replies.recipientFirst;
@@ -215,7 +212,7 @@ export class Session {
     return replies.startTls;
   }
 
-  #auth(argument: string): Answer {
+  #auth(argument: string): SessionReply {
     if (!this.#signIn.required) return replies.notImplemented;
     if (this.state.hello === undefined) return replies.helloFirst;
     if (this.envelope.open) return replies.notInTransaction;

@@ -1,14 +1,13 @@
 import type { Socket } from 'node:net';
 import { TLSSocket, type TLSSocketOptions } from 'node:tls';
-import { InputBuffer } from './input-buffer.js';
-import { ReplyWriter } from './reply-writer.js';
+import { replies, type WireReply } from '../protocol/replies.js';
 
 /** So much may wait to be used before the socket is paused. */
-const mostAhead = 64 * 1024;
+const maxAhead = 64 * 1024;
 /** So much is read and thrown away from a client that was told goodbye. */
-const mostIgnored = 32 * 1024 * 1024;
+const maxIgnored = 32 * 1024 * 1024;
 
-export interface WireEvents {
+interface WireEvents {
   /** Bytes are in the input, the client has ended its side, or it reads again. */
   moved(): void;
   received(bytes: number): void;
@@ -17,7 +16,7 @@ export interface WireEvents {
   closed(): void;
 }
 
-export interface TlsFacts {
+interface TlsFacts {
   readonly protocol: string;
   readonly cipher: string;
 }
@@ -71,7 +70,7 @@ export class Wire {
   /** Writes what is to be said, all at once, and stops reading from a client that is far ahead of its answers. */
   flush(): void {
     this.#writer.flush(this.#socket);
-    const ahead = this.input.length > (this.#writer.blocked ? 0 : mostAhead);
+    const ahead = this.input.length > (this.#writer.blocked ? 0 : maxAhead);
     const pause = ahead && !this.#finishing;
     if (pause === this.#paused) return;
     this.#paused = pause;
@@ -137,7 +136,7 @@ export class Wire {
     this.#events.received(chunk.length);
     if (this.#finishing) {
       this.#ignored += chunk.length;
-      if (this.#ignored > mostIgnored) this.#socket.destroy();
+      if (this.#ignored > maxIgnored) this.#socket.destroy();
       return;
     }
     this.input.add(chunk);
@@ -163,4 +162,120 @@ export class Wire {
     this.input.clear();
     this.#events.closed();
   };
+}
+
+/** Longest command line without its CRLF; longer ones are read up to `endlessLine` and refused. */
+const maxLine = 4096;
+const endlessLine = 16 * 1024;
+
+/** A command line; or what to answer to one that is none, and whether to hang up. */
+type NextLine =
+  | { readonly form: 'command'; readonly bytes: Buffer }
+  | { readonly form: 'refused'; readonly reply: WireReply }
+  | { readonly form: 'goodbye'; readonly reply: WireReply };
+
+/** Cuts the input into command lines. Only CRLF ends a command; a line that a bare LF ends is refused, not executed. */
+export class LineReader {
+  readonly #input: InputBuffer;
+  #fresh = true;
+
+  constructor(input: InputBuffer) {
+    this.#input = input;
+  }
+
+  /** Undefined while no line is whole. */
+  next(): NextLine | undefined {
+    const { first } = this.#input;
+    if (first === undefined) return undefined;
+    if (this.#fresh && isBinary(first)) return { form: 'goodbye', reply: replies.notSmtp };
+    const line = this.#input.takeLine();
+    const length = line?.bytes.length ?? this.#input.length;
+    if (length > endlessLine) return { form: 'goodbye', reply: replies.endlessLine };
+    if (line === undefined) return undefined;
+    this.#fresh = false;
+    if (length > maxLine) return { form: 'refused', reply: replies.tooLong };
+    if (!line.crlf) return { form: 'refused', reply: replies.bareLineEnding };
+    return { form: 'command', bytes: line.bytes };
+  }
+}
+
+/** A TLS hello or the like: no line end need ever come. */
+const isBinary = (byte: number): boolean => byte > 0x7e || (byte < 0x20 && byte !== 13 && byte !== 10);
+
+const nothing: Buffer = Buffer.alloc(0);
+const CR = 13;
+const LF = 10;
+
+/** A command line without its ending. */
+interface InputLine {
+  readonly bytes: Buffer;
+  /** False when it ended with a bare LF. */
+  readonly crlf: boolean;
+}
+
+/** Bytes that have arrived and are not used yet. */
+class InputBuffer {
+  #bytes: Buffer = nothing;
+
+  get length(): number {
+    return this.#bytes.length;
+  }
+
+  get first(): number | undefined {
+    return this.#bytes[0];
+  }
+
+  add(chunk: Buffer): void {
+    this.#bytes = this.#bytes.length === 0 ? chunk : Buffer.concat([this.#bytes, chunk]);
+  }
+
+  clear(): void {
+    this.#bytes = nothing;
+  }
+
+  takeAll(): Buffer {
+    const all = this.#bytes;
+    this.#bytes = nothing;
+    return all;
+  }
+
+  takeLine(): InputLine | undefined {
+    const end = this.#bytes.indexOf(LF);
+    if (end < 0) return undefined;
+    const crlf = end > 0 && this.#bytes[end - 1] === CR;
+    const bytes = this.#bytes.subarray(0, crlf ? end - 1 : end);
+    this.#bytes = end + 1 === this.#bytes.length ? nothing : this.#bytes.subarray(end + 1);
+    return { bytes, crlf };
+  }
+}
+
+/** Gathers replies and writes each group at once (RFC 2920 §3.2). */
+class ReplyWriter {
+  #waiting: Buffer[] = [];
+  #blocked = false;
+
+  /** The client does not read: no command is taken until it does. */
+  get blocked(): boolean {
+    return this.#blocked;
+  }
+
+  get empty(): boolean {
+    return this.#waiting.length === 0;
+  }
+
+  add(bytes: Buffer): void {
+    this.#waiting.push(bytes);
+  }
+
+  flush(socket: Socket): void {
+    const [first] = this.#waiting;
+    if (first === undefined) return;
+    const bytes = this.#waiting.length === 1 ? first : Buffer.concat(this.#waiting);
+    this.#waiting = [];
+    if (socket.writable && !socket.write(bytes)) this.#blocked = true;
+  }
+
+  drained(): void {
+    this.#blocked = false;
+  }
 }

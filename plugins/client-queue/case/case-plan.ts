@@ -109,9 +109,9 @@ async function byDomain(
   };
 }
 
-function tlsOf({ tls, verify, auth }: Where, usual: TlsPolicy['mode'], usualVerify: boolean | undefined): TlsPolicy {
+function tlsOf({ tls, verify, auth }: Where, usual: TlsPolicy['mode'], defaultVerify: boolean | undefined): TlsPolicy {
   const mode = tls ?? (auth === undefined ? usual : 'require');
-  const check = verify ?? usualVerify;
+  const check = verify ?? defaultVerify;
   return check === undefined ? { mode } : { mode, verify: check };
 }
 

@@ -6,11 +6,11 @@ import { type InvalidPlace, isProblem, problem } from '../../../core/problem.js'
 
 /** A case: one SMTP or LMTP session as data. Everything is bounded, for it comes from a caller. */
 
-const mostEnvelopes = 100;
-const mostRecipients = 1000;
-const mostText = 4 * 1024 * 1024;
+const maxEnvelopes = 100;
+const maxRecipients = 1000;
+const maxText = 4 * 1024 * 1024;
 /** Messages of one session, repetitions counted. */
-const mostMessages = 1000;
+const maxMessages = 1000;
 
 const oneLine = (most: number) =>
   z
@@ -19,7 +19,7 @@ const oneLine = (most: number) =>
     .refine((text) => !/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(text), 'must be one line without control characters');
 const body = z
   .string()
-  .max(mostText)
+  .max(maxText)
   .refine((text) => !/[\0\p{Cs}]/u.test(text), 'must not hold NUL');
 const port = z.int().min(1).max(65_535);
 
@@ -39,7 +39,7 @@ const Attachment = z.strictObject({
     .string()
     .regex(/^[\w!#$&^.+-]+\/[\w!#$&^.+-]+$/, 'must be a media type')
     .default('application/octet-stream'),
-  content: z.string().max(mostText),
+  content: z.string().max(maxText),
   encoding: z.enum(['utf8', 'base64']).default('utf8').describe('How `content` is written.'),
 });
 
@@ -81,14 +81,14 @@ const Content = {
 export const CaseEnvelope = z
   .strictObject({
     mail: oneLine(1024).describe('Reverse-path; empty or <> is the null reverse-path.'),
-    rcpt: z.array(oneLine(1024)).min(1).max(mostRecipients),
+    rcpt: z.array(oneLine(1024)).min(1).max(maxRecipients),
     ...Content,
     eml: body.optional().describe('A whole message instead: header, empty line, body.'),
     file: oneLine(500).optional().describe('Name of a file in the configured case folder that holds the message.'),
     params: z
       .strictObject({ MAIL: z.array(Parameter).max(10).default([]), RCPT: z.array(Parameter).max(10).default([]) })
       .prefault({}),
-    repeat: z.int().min(1).max(mostMessages).default(1).describe('Sent so many times.'),
+    repeat: z.int().min(1).max(maxMessages).default(1).describe('Sent so many times.'),
     assertions: Assertions.prefault({}),
   })
   .superRefine((envelope, context) => {
@@ -135,7 +135,7 @@ export const CaseDefinition = z
       .default({})
       .describe('Variables, used as {$name} beside {$uid}, {$date} and {$yymd}.'),
     assertions: Assertions.prefault({}),
-    envelopes: z.array(CaseEnvelope).min(1).max(mostEnvelopes),
+    envelopes: z.array(CaseEnvelope).min(1).max(maxEnvelopes),
   })
   .superRefine(({ envelopes, ...where }, context) => {
     const patterns = [where, ...envelopes]
@@ -158,11 +158,11 @@ export const CaseDefinition = z
     if (mx === undefined && given !== undefined)
       context.addIssue({ code: 'custom', path: ['port'], message: 'needs mx' });
     const messages = envelopes.reduce((sum, { repeat }) => sum + repeat, 0);
-    if (messages > mostMessages)
+    if (messages > maxMessages)
       context.addIssue({
         code: 'custom',
         path: ['envelopes'],
-        message: `must not be more than ${mostMessages} messages in all`,
+        message: `must not be more than ${maxMessages} messages in all`,
       });
   });
 export type CaseDefinition = z.output<typeof CaseDefinition>;

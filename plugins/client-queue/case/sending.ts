@@ -9,7 +9,7 @@ import { TargetList } from '../delivery/destination.js';
 import { planCase } from './case-plan.js';
 import { type Assertion, compileAssertions, type OpenSession, runCase, type SessionResult } from './case-run.js';
 import { at, type CaseDefinition, readReversePath, variablesOf, withVariables } from './definition.js';
-import { type CaseTransaction, type TransactionGround, transactionsOf } from './transactions.js';
+import { type CaseTransaction, type CaseContext, transactionsOf } from './transactions.js';
 import type { KeptUpload } from './upload-shelf.js';
 
 /** What a caller wants sent, a case or one raw message, read and checked. */
@@ -24,7 +24,7 @@ export interface OutgoingRequest {
 }
 
 /** @throws Problem `invalid` with the place of each address or variable that is wrong */
-export function requestOfCase(definition: CaseDefinition, ground: TransactionGround): OutgoingRequest {
+export function requestOfCase(definition: CaseDefinition, ground: CaseContext): OutgoingRequest {
   const domains = definition.envelopes.flatMap((envelope, index) => domainsOf(envelope, index, definition, ground));
   return {
     where: definition,
@@ -40,7 +40,7 @@ function domainsOf(
   envelope: CaseDefinition['envelopes'][number],
   index: number,
   definition: CaseDefinition,
-  { now }: TransactionGround,
+  { now }: CaseContext,
 ): readonly string[] {
   const place = `/envelopes/${index}`;
   const expanded = at(place, () => withVariables(envelope, variablesOf(definition, now())));
@@ -103,9 +103,9 @@ interface SendingInput {
 }
 
 /** Sessions that callers wait for, at a time. */
-const mostAtOnce = 20;
+const maxAtOnce = 20;
 /** However slow a server is, the caller gets an answer by then. */
-const longestMs = 5 * 60_000;
+const maxMs = 5 * 60_000;
 
 /** Sends at once, while the caller waits. */
 export class Sending {
@@ -122,12 +122,12 @@ export class Sending {
    * to do, `session-timeout` when our own time is up
    */
   async send({ where, how, ...request }: OutgoingRequest, signal: AbortSignal): Promise<SessionResult> {
-    if (this.#running >= mostAtOnce)
+    if (this.#running >= maxAtOnce)
       throw problem('unavailable', 'Too many sessions are being run. Try again in a moment, or queue the mail.');
     this.#running += 1;
     const { settings: settingsNow, finder, hostname, open } = this.#input;
     const settings = settingsNow();
-    const until = abortAfter(longestMs, signal);
+    const until = abortAfter(maxMs, signal);
     try {
       const assertions = await compileAssertions(request.assertions);
       const targets = new TargetList(settings.targets, finder);

@@ -22,7 +22,7 @@ export interface CaseTransaction {
   readonly messageId: string | null;
 }
 
-export interface TransactionGround {
+export interface CaseContext {
   readonly files: CaseFiles;
   readonly hostname: string;
   readonly now: () => Date;
@@ -31,7 +31,7 @@ export interface TransactionGround {
 /** The transactions of a case in their order, repetitions too. @throws Problem `invalid` */
 export async function* transactionsOf(
   definition: CaseDefinition,
-  ground: TransactionGround,
+  ground: CaseContext,
 ): AsyncGenerator<CaseTransaction> {
   for (const envelope of definition.envelopes)
     for (let count = 0; count < envelope.repeat; count += 1) yield await transactionOf(envelope, definition, ground);
@@ -40,7 +40,7 @@ export async function* transactionsOf(
 async function transactionOf(
   envelope: CaseEnvelope,
   definition: CaseDefinition,
-  ground: TransactionGround,
+  ground: CaseContext,
 ): Promise<CaseTransaction> {
   const variables = variablesOf(definition, ground.now());
   const expanded = withVariables(envelope, variables);

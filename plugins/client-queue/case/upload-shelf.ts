@@ -24,7 +24,7 @@ const headBytes = 256 * 1024;
 const smallBytes = 64 * 1024;
 
 /** Keeps uploads while they are worked on: small ones in memory, others in files that have no name, so that none is left behind. */
-export class UploadShelf {
+export class UploadStore {
   readonly #folder: string;
 
   constructor(folder: string) {

@@ -9,18 +9,18 @@ import { isProblem } from '../../../core/problem.js';
 import { ClockWatch } from '../queue/clock-watch.js';
 import { damageHolds } from '../queue/damage-holds.js';
 import { expiredReply } from '../queue/expired-reply.js';
+import type { AttemptResult, RecipientVerdict } from './attempt-result.js';
 import { readDestination } from './destination.js';
-import { attemptLocally, type LocalGround } from './local-attempt.js';
+import { attemptLocally, type LocalAttemptContext } from './local-attempt.js';
 import type { OutboundMetrics } from './outbound-metrics.js';
 import { isMissingMessage, messageHead } from './outgoing-message.js';
-import { attemptRemotely, type RemoteGround } from './remote-attempt.js';
-import type { ReplyAction } from './reply-classification.js';
+import { attemptRemotely, type RemoteAttemptContext } from './remote-attempt.js';
 import type { RetrySchedule } from './retry-schedule.js';
 
-interface DeliveryDeskInput {
+interface AttemptRunnerOptions {
   readonly queue: RelayQueue;
-  readonly remote: RemoteGround;
-  readonly local: LocalGround;
+  readonly remote: RemoteAttemptContext;
+  readonly local: LocalAttemptContext;
   readonly hostname: string;
   readonly schedule: () => RetrySchedule;
   /** See `SettlementInput`. */
@@ -34,15 +34,15 @@ interface DeliveryDeskInput {
 
 /** Pauses between two tries to write down what came of an attempt, while the disk refuses. */
 const firstPauseMs = 500;
-const longestPauseMs = 30_000;
+const maxPauseMs = 30_000;
 
 /** From a lease to what is written down of it. */
-export class DeliveryDesk {
-  readonly #input: DeliveryDeskInput;
+export class AttemptRunner {
+  readonly #input: AttemptRunnerOptions;
   readonly #watch: ClockWatch;
   #unsettled = 0;
 
-  constructor(input: DeliveryDeskInput) {
+  constructor(input: AttemptRunnerOptions) {
     this.#input = input;
     this.#watch = new ClockWatch(input.clock);
   }
@@ -53,7 +53,7 @@ export class DeliveryDesk {
   }
 
   /** Never rejects: what goes wrong here is a local fault, and temporary. */
-  async attempt(lease: Lease, connections: number): Promise<Tried> {
+  async attempt(lease: Lease, connections: number): Promise<AttemptResult> {
     const { remote, local, clock, log } = this.#input;
     const at = clock.now();
     try {
@@ -64,13 +64,13 @@ export class DeliveryDesk {
       log.error({ uid: lease.uid, err: error }, 'an attempt failed by a fault of this server');
       const verdicts = new Map(lease.recipients.map(({ index }) => [index, localFault]));
       const nobody = { host: null, tls: null, tellsDsn: false, lost: false };
-      const tried: Tried = { at, ms: 0, verdicts, ...nobody, servers: 'answered' };
+      const tried: AttemptResult = { at, ms: 0, verdicts, ...nobody, servers: 'answered' };
       return isMissingMessage(error) ? { ...tried, hold: damageHolds.either } : tried;
     }
   }
 
   /** Never rejects. */
-  async settle(lease: Lease, tried: Tried): Promise<void> {
+  async settle(lease: Lease, tried: AttemptResult): Promise<void> {
     const { queue, clock, schedule, metrics, log } = this.#input;
     const failed = [...tried.verdicts.values()].some(({ action }) => action !== 'deliver');
     const deadLetter = failed ? await this.#deadLetter(lease) : null;
@@ -84,7 +84,7 @@ export class DeliveryDesk {
     });
     metrics.settled(settlement, tried.ms);
     this.#tell(lease, tried, settlement);
-    for (let ms = firstPauseMs, isWaiting = false; ; ms = Math.min(ms * 2, longestPauseMs)) {
+    for (let ms = firstPauseMs, isWaiting = false; ; ms = Math.min(ms * 2, maxPauseMs)) {
       try {
         await queue.settle(lease, settlement);
         if (isWaiting) this.#unsettled -= 1;
@@ -118,7 +118,7 @@ export class DeliveryDesk {
     }
   }
 
-  #tell(lease: Lease, tried: Tried, settlement: ReturnType<typeof settlementOf>): void {
+  #tell(lease: Lease, tried: AttemptResult, settlement: ReturnType<typeof settlementOf>): void {
     const { attempt } = settlement;
     if (attempt === undefined) return;
     const { outcome, reply, host, tls } = attempt;
@@ -139,7 +139,7 @@ export class DeliveryDesk {
   }
 }
 
-const localFault: Verdict = {
+const localFault: RecipientVerdict = {
   action: 'defer',
   code: 451,
   status: '4.3.0',
@@ -148,43 +148,6 @@ const localFault: Verdict = {
   retryAfter: null,
   category: 'other',
 };
-
-/** The last word on one recipient. */
-export interface Verdict {
-  readonly action: ReplyAction;
-  readonly code: number;
-  readonly status: string;
-  readonly text: string;
-  /** Server that said it; null for our own findings. */
-  readonly host: string | null;
-  /** Seconds. */
-  readonly retryAfter: number | null;
-  readonly category: string;
-}
-
-/**
- * How the servers took it: one has answered; one was reached, and was silent for too long or left with the message; none was reached,
- * or the last of them is left alone from now on.
- */
-export type ServersTried = 'answered' | 'stalled' | 'unreachable';
-
-/** What one attempt to deliver a lease came to. */
-export interface Tried {
-  readonly at: number;
-  readonly ms: number;
-  /** By the place of the recipient in its entry; who is missing was not tried. */
-  readonly verdicts: ReadonlyMap<number, Verdict>;
-  /** `name[address]:port` of the server that was last spoken with; null when there was none to dial. */
-  readonly host: string | null;
-  readonly tls: string | null;
-  /** The server passes on who wants to hear of what (RFC 3461). */
-  readonly tellsDsn: boolean;
-  /** The connection was lost behind the final dot. */
-  readonly lost: boolean;
-  readonly servers: ServersTried;
-  /** Why trying it again would be in vain, though no server has said anything: an operator has to see it. */
-  readonly hold?: string;
-}
 
 interface SettlementInput {
   readonly schedule: RetrySchedule;
@@ -206,7 +169,7 @@ export function wants(kind: Exclude<Notify, 'never'>, notify: readonly Notify[] 
 }
 
 /** What is written down of an attempt. */
-function settlementOf(lease: Lease, tried: Tried, input: SettlementInput): Settlement {
+function settlementOf(lease: Lease, tried: AttemptResult, input: SettlementInput): Settlement {
   if (tried.verdicts.size === 0) return { results: [] };
   const { hold } = tried;
   if (hold !== undefined) {
@@ -230,11 +193,11 @@ interface About {
   /** Others of the delivery were taken. */
   readonly some: boolean;
   readonly entry: NewEntry;
-  readonly tried: Tried;
+  readonly tried: AttemptResult;
   readonly input: SettlementInput;
 }
 
-function resultOf(verdict: Verdict, { index, attempts, some, entry, input }: About): RecipientResult {
+function resultOf(verdict: RecipientVerdict, { index, attempts, some, entry, input }: About): RecipientResult {
   const { now, schedule, mayExpire } = input;
   const reply = recorded(verdict, now);
   if (verdict.action === 'deliver') return { index, state: 'delivered', reply };
@@ -260,7 +223,7 @@ function failure(
   return { index, state: 'held', reply, hold: deadLetter, ...discardAt };
 }
 
-const recorded = ({ code, status, text, host }: Verdict, at: number): RecordedReply => ({
+const recorded = ({ code, status, text, host }: RecipientVerdict, at: number): RecordedReply => ({
   code,
   status,
   text: text.slice(0, 1000),
@@ -268,7 +231,7 @@ const recorded = ({ code, status, text, host }: Verdict, at: number): RecordedRe
   at,
 });
 
-function attemptOf(lease: Lease, tried: Tried, results: readonly RecipientResult[]): Attempt {
+function attemptOf(lease: Lease, tried: AttemptResult, results: readonly RecipientResult[]): Attempt {
   const states = new Set(results.map(({ state }) => state));
   const isDelivered = states.has('delivered');
   const outcome = tried.lost
@@ -298,7 +261,7 @@ function attemptOf(lease: Lease, tried: Tried, results: readonly RecipientResult
 /** What the sender is to be told of this attempt; a null sender is told nothing. */
 function noticesOf(
   { entry, recipients }: Lease,
-  tried: Tried,
+  tried: AttemptResult,
   results: readonly RecipientResult[],
   at: number,
 ): readonly Omit<Notice, 'id'>[] {
@@ -328,14 +291,14 @@ export function deadLetterReason(
   if (entry.noticeOf !== undefined) return 'A notice of failure that could not be delivered itself';
   if (entry.sender === null) return 'It could not be delivered, and it has no sender who could be told';
   const received = scanHeader(head).all('received');
-  if (received.length >= mostHops) return `A mail loop: it has passed ${received.length} servers`;
+  if (received.length >= maxHops) return `A mail loop: it has passed ${received.length} servers`;
   const own = hostname.toLowerCase();
   const visits = received.filter((field) => /\bby\s+([^\s;]+)/i.exec(field)?.[1]?.toLowerCase() === own).length;
-  return visits >= mostVisits ? `A mail loop: it has been here ${visits} times` : null;
+  return visits >= maxVisits ? `A mail loop: it has been here ${visits} times` : null;
 }
 
 /** Mail that has passed so many servers goes round in circles. */
-export const mostHops = 50;
+export const maxHops = 50;
 
 /** And so does mail that has been here so often. */
-export const mostVisits = 4;
+export const maxVisits = 4;

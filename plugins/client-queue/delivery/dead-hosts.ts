@@ -3,7 +3,7 @@ import { clientFailure, type ClientFailure } from '../../../core/smtp/client/fai
 
 /** So long a server that did not take a call, or no message, is not called again. */
 const deadMs = 120_000;
-const mostRemembered = 10_000;
+const maxRemembered = 10_000;
 /** Of so many other messages the end was not heard either, when one more makes a server dead. */
 const othersStalled = 2;
 
@@ -60,7 +60,7 @@ export class DeadHosts {
    */
   stalled(server: Address, failure: ClientFailure, { uid, asked }: Caller): boolean {
     const others = (this.#stalled.get(key(server)) ?? []).filter((other) => other !== uid);
-    if (this.#stalled.size >= mostRemembered) this.#stalled.clear();
+    if (this.#stalled.size >= maxRemembered) this.#stalled.clear();
     this.#stalled.set(key(server), [...others, uid].slice(-othersStalled));
     if (others.length < othersStalled) return false;
     this.#add(server, { failure: inARow(failure), asked, stalls: true });
@@ -84,7 +84,7 @@ export class DeadHosts {
   }
 
   #add(server: Address, found: Omit<Found, 'until'>): void {
-    if (this.#dead.size >= mostRemembered) this.#dead.clear();
+    if (this.#dead.size >= maxRemembered) this.#dead.clear();
     this.#dead.set(key(server), { ...found, until: this.#clock.monotonic() + deadMs });
   }
 }

@@ -4,7 +4,7 @@ import { type Document, openDocument } from '../../../core/disk/document.js';
 import { problem } from '../../../core/problem.js';
 
 /** So many destinations can be controlled at a time. */
-const mostControls = 10_000;
+const maxControls = 10_000;
 
 const Control = z.strictObject({
   suspendedUntil: z.number().nullable().default(null),
@@ -114,8 +114,8 @@ class StoredControls implements DestinationControls {
       const now = this.#clock.now();
       const controls = new Map([...this.#all()].filter(([, control]) => inForce(control, now) !== undefined));
       change(controls);
-      if (controls.size > mostControls)
-        throw problem('invalid', `More than ${mostControls} destinations are controlled.`);
+      if (controls.size > maxControls)
+        throw problem('invalid', `More than ${maxControls} destinations are controlled.`);
       return encode(controls);
     });
     for (const listener of this.#listeners) listener(destination);

@@ -9,9 +9,9 @@ import { readDestination } from './destination.js';
 import { isMissingMessage } from './outgoing-message.js';
 import { refusedDestination } from './relay-target.js';
 import type { ReplyClassification } from './reply-classification.js';
-import type { Tried, Verdict } from './attempts.js';
+import type { AttemptResult, RecipientVerdict } from './attempt-result.js';
 
-export interface LocalGround {
+export interface LocalAttemptContext {
   readonly local: Pick<LocalDelivery, 'deliver'>;
   readonly queue: Pick<RelayQueue, 'open'>;
   readonly classification: () => ReplyClassification;
@@ -20,7 +20,7 @@ export interface LocalGround {
 }
 
 /** Delivers the recipients of a lease to the target of this server that they were routed to. */
-export async function attemptLocally(lease: Lease, ground: LocalGround): Promise<Tried> {
+export async function attemptLocally(lease: Lease, ground: LocalAttemptContext): Promise<AttemptResult> {
   const { clock } = ground;
   const at = clock.now();
   const began = clock.monotonic();
@@ -29,7 +29,7 @@ export async function attemptLocally(lease: Lease, ground: LocalGround): Promise
   return { at, ms, verdicts, host: null, tls: null, tellsDsn: false, lost: false, servers: 'answered' };
 }
 
-type Verdicts = readonly (readonly [index: number, verdict: Verdict])[];
+type Verdicts = readonly (readonly [index: number, verdict: RecipientVerdict])[];
 
 /** Their own target has refused them: that is the last word. */
 function refused({ recipients, entry }: Lease): Verdicts {
@@ -39,7 +39,7 @@ function refused({ recipients, entry }: Lease): Verdicts {
   });
 }
 
-async function delivered(lease: Lease, ground: LocalGround): Promise<Verdicts> {
+async function delivered(lease: Lease, ground: LocalAttemptContext): Promise<Verdicts> {
   const { uid, entry, destination } = lease;
   const read = readDestination(destination);
   const fallback = { target: read.kind === 'target' ? read.target : '', destination: '' };
@@ -79,7 +79,7 @@ async function delivered(lease: Lease, ground: LocalGround): Promise<Verdicts> {
 }
 
 async function* opened(
-  queue: LocalGround['queue'],
+  queue: LocalAttemptContext['queue'],
   uid: string,
   failed: (error: unknown) => void,
 ): AsyncGenerator<Buffer> {
@@ -93,7 +93,7 @@ async function* opened(
 
 function taken(
   reply: { readonly code: number; readonly status: string | null; readonly lines: readonly string[] } | undefined,
-): Verdict {
+): RecipientVerdict {
   const { code = 250, status = '2.1.5', lines = ['Delivered'] } = reply ?? {};
   return {
     action: 'deliver',
@@ -106,7 +106,7 @@ function taken(
   };
 }
 
-function judged(classification: ReplyClassification, code: number, status: string, text: string): Verdict {
+function judged(classification: ReplyClassification, code: number, status: string, text: string): RecipientVerdict {
   const { action, retryAfter, category } = classification.explain(code, status, text, null);
   return { action: action === 'deliver' ? 'defer' : action, code, status, text, host: null, retryAfter, category };
 }

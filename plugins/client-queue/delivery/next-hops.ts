@@ -43,11 +43,11 @@ const hangsMs = 1000;
 const keepHangingMs = 30_000;
 /** A search that takes so long keeps its place from others, though it finds something. */
 const crawlsMs = 5000;
-const mostKept = 10_000;
+const maxKept = 10_000;
 /** A search that takes longer is given up: a domain may name many servers, each with name servers of its own. */
-const longestSearchMs = 30_000;
+const maxSearchMs = 30_000;
 /** RFC 5321 §5.1 wants two at least; more would only keep a dead destination's mail busy. */
-const mostServers = 5;
+const maxServers = 5;
 
 /** What is known of a destination. */
 interface KnownHops {
@@ -62,7 +62,7 @@ interface KnownHops {
 /** Knows the servers of destinations, by route or by MX, and how to speak with them. */
 export class NextHops {
   readonly #input: NextHopsInput;
-  readonly #kept = new LRUCache<string, KnownHops>(cacheSize(mostKept));
+  readonly #kept = new LRUCache<string, KnownHops>(cacheSize(maxKept));
   /** Asked at this moment. */
   readonly #asked = new Map<string, Promise<Servers | NoRoute>>();
 
@@ -142,13 +142,13 @@ export class NextHops {
   async #search(domain: string): Promise<HopSearch> {
     const { finder, settings } = this.#input;
     const allowPrivate = settings().allowPrivateAddresses;
-    const search = await finder.forDomain(domain, { allowPrivate, signal: AbortSignal.timeout(longestSearchMs) });
+    const search = await finder.forDomain(domain, { allowPrivate, signal: AbortSignal.timeout(maxSearchMs) });
     return search.outcome === 'failed' && search.reason === 'aborted' ? unanswered(domain) : search;
   }
 
   #servers(search: HopSearch, site: string, server: (hop: NextHop) => Server): Servers | NoRoute {
     if (search.outcome === 'failed') return search;
-    return { outcome: 'found', site, servers: search.hops.slice(0, mostServers).map(server) };
+    return { outcome: 'found', site, servers: search.hops.slice(0, maxServers).map(server) };
   }
 
   #routed(hop: NextHop, { port, protocol, tls, verify, auth }: Route): Server {

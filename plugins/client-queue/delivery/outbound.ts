@@ -16,7 +16,7 @@ import { NoticeSender } from '../dsn/notice-sender.js';
 import { outboundMetrics, QueueFiguresSource } from './outbound-metrics.js';
 import type { ClientQueueSettings } from '../options.js';
 import { DeadHosts } from './dead-hosts.js';
-import { DeliveryDesk } from './attempts.js';
+import { AttemptRunner } from './attempts.js';
 import type { DestinationControls } from './destination-controls.js';
 import { DestinationRules } from './destination.js';
 import { DkimSigner, outgoingContent, sevenBitContent } from './outgoing-message.js';
@@ -61,7 +61,7 @@ export class Outbound {
   readonly #dead: DeadHosts;
   readonly #hops: NextHops;
   readonly #sites: Sites;
-  readonly #desk: DeliveryDesk;
+  readonly #desk: AttemptRunner;
   readonly #scheduler: Scheduler;
   readonly #notices: NoticeSender;
   readonly #figures: QueueFiguresSource;
@@ -94,7 +94,7 @@ export class Outbound {
       destinationOf: (address) => settings.rules.keyOf(address),
     });
     const outgoing = { queue, signer: () => settings.signer, clock };
-    this.#desk = new DeliveryDesk({
+    this.#desk = new AttemptRunner({
       ...shared,
       hostname,
       metrics,

@@ -13,7 +13,7 @@ import { scanHeader } from '../../../core/mime/header.js';
 import { encodedMessage, planEncoding } from '../../../core/mime/transfer-encoding.js';
 import { isProblem, problem, type Problem } from '../../../core/problem.js';
 import type { OutgoingContent, OutgoingMessage, OutgoingRecipient } from '../../../core/smtp/client/message.js';
-import { decodeOriginal } from '../../../core/smtp/protocol/original-recipient.js';
+import { decodeOriginal } from '../../../core/smtp/protocol/parameters.js';
 
 interface OutgoingInput {
   readonly queue: RelayQueue;
@@ -115,7 +115,7 @@ function outgoingRecipient(address: string, recipient: NewEntry['recipients'][nu
 const upperCases = { success: 'SUCCESS', failure: 'FAILURE', delay: 'DELAY', never: 'NEVER' } as const;
 const upperCase = (notify: Notify): (typeof upperCases)[Notify] => upperCases[notify];
 
-const longestHead = 256 * 1024;
+const maxHead = 256 * 1024;
 
 /** So many bytes from the beginning of a queued message; the whole of it where it is shorter. */
 export async function messageStart(queue: Pick<RelayQueue, 'open'>, uid: string, bytes: number): Promise<Buffer> {
@@ -132,13 +132,13 @@ export async function messageStart(queue: Pick<RelayQueue, 'open'>, uid: string,
 
 /** The header block with its empty line, bounded. */
 export async function messageHead(queue: Pick<RelayQueue, 'open'>, uid: string): Promise<Buffer> {
-  const start = await messageStart(queue, uid, longestHead);
+  const start = await messageStart(queue, uid, maxHead);
   const end = start.indexOf('\r\n\r\n');
   return end < 0 ? start : start.subarray(0, end + 4);
 }
 
 const mostBytes = 64 * 1024;
-const mostFields = 200;
+const maxFields = 200;
 
 /** The header fields of a message, unfolded, for people; the rest of it is not read. */
 export async function headerOf(message: Readable): Promise<readonly (readonly [name: string, value: string])[]> {
@@ -150,7 +150,7 @@ export async function headerOf(message: Readable): Promise<readonly (readonly [n
     if (size >= mostBytes) break;
   }
   const block = scanHeader(Buffer.concat(chunks).subarray(0, mostBytes));
-  return block.fields.slice(0, mostFields).map((field) => [field.name, block.value(field)] as const);
+  return block.fields.slice(0, maxFields).map((field) => [field.name, block.value(field)] as const);
 }
 
 interface DkimKeySettings {

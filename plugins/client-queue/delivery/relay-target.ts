@@ -9,7 +9,7 @@ import { scanHeader } from '../../../core/mime/header.js';
 import type { Recipient, Transaction } from '../../../core/pipeline/transaction.js';
 import type { Hop } from '../../../core/pipeline/verdict.js';
 import { isProblem, problem } from '../../../core/problem.js';
-import type { Reply } from '../../../core/smtp/protocol/reply.js';
+import type { Reply } from '../../../core/smtp/protocol/replies.js';
 import type { SpooledMessage } from '../../../core/spool/spool.js';
 import { readDestination, targetKey } from './destination.js';
 import { relayTarget } from './relay-hook.js';
@@ -17,7 +17,7 @@ import { relayTarget } from './relay-hook.js';
 /** Destination of recipients that were refused before they came to the queue: all that is left to do is to tell the sender. */
 export const refusedDestination = targetKey('bounce');
 
-interface RelayTargetGround {
+interface RelayTargetContext {
   readonly queue: RelayQueue;
   readonly local: Pick<LocalDelivery, 'route'>;
   readonly clock: Clock;
@@ -35,7 +35,7 @@ interface RelayTargetGround {
 type Kind = 'relay' | 'retry' | 'bounce' | 'hold';
 
 /** The targets that make queue entries: `relay` itself, the owners of what others did not take, and `hold`. */
-export function queueTargets(ground: RelayTargetGround): Readonly<Record<Kind, DeliveryTarget>> {
+export function queueTargets(ground: RelayTargetContext): Readonly<Record<Kind, DeliveryTarget>> {
   const target = (kind: Kind): DeliveryTarget => ({
     start: async (transaction, recipients) => {
       const routed = await Promise.all(recipients.map((recipient) => route(ground, kind, transaction, recipient)));
@@ -47,13 +47,13 @@ export function queueTargets(ground: RelayTargetGround): Readonly<Record<Kind, D
 
 /** One message on its way into the queue. */
 class QueueDelivery implements Delivery {
-  readonly #ground: RelayTargetGround;
+  readonly #ground: RelayTargetContext;
   readonly #kind: Kind;
   readonly #transaction: Transaction;
   readonly #routed: readonly Routed[];
   #prepared: PreparedEntry | undefined;
 
-  constructor(ground: RelayTargetGround, kind: Kind, transaction: Transaction, routed: readonly Routed[]) {
+  constructor(ground: RelayTargetContext, kind: Kind, transaction: Transaction, routed: readonly Routed[]) {
     this.#ground = ground;
     this.#kind = kind;
     this.#transaction = transaction;
@@ -112,7 +112,7 @@ class QueueDelivery implements Delivery {
 }
 
 async function route(
-  ground: RelayTargetGround,
+  ground: RelayTargetContext,
   kind: Kind,
   transaction: Transaction,
   recipient: Recipient,
@@ -145,12 +145,12 @@ function plainHop({ target, destination, data }: Hop): NonNullable<Routed['hop']
   return text === undefined ? { target, destination } : { target, destination, data: JSON.parse(text) as unknown };
 }
 
-const longestData = 10_000;
+const maxData = 10_000;
 
 function written(data: unknown): string | undefined {
   try {
     const text = JSON.stringify(data);
-    return text.length > longestData ? undefined : text;
+    return text.length > maxData ? undefined : text;
   } catch {
     return undefined;
   }
@@ -190,7 +190,7 @@ interface Routed {
   readonly lastReply?: RecordedReply;
 }
 
-const longestSubject = 200;
+const maxSubject = 200;
 
 /** The entry that a transaction becomes. */
 function acceptedEntry(
@@ -202,7 +202,7 @@ function acceptedEntry(
   const { id, session, reversePath, smtputf8, dsn, notes } = transaction;
   const { suffix, protocol = 'smtp', now, expireAfter, warnAfter, delay = 0, hold, keepDeadLetter = 0 } = input;
   const header = scanHeader(message.head);
-  const subject = decodeWords(header.first('subject') ?? '').slice(0, longestSubject);
+  const subject = decodeWords(header.first('subject') ?? '').slice(0, maxSubject);
   const messageId = header.first('message-id')?.slice(0, 998);
   const noticeOf = notes.get(queueNotes.noticeOf);
   const isInternational = (text: string): boolean => !isAscii(text);

@@ -10,13 +10,13 @@ import type {
 } from '../../../core/smtp/client/message.js';
 import type { SessionPool } from '../../../core/smtp/client/pool.js';
 import type { ClientSession } from '../../../core/smtp/client/session.js';
-import type { ServersTried, Tried, Verdict } from './attempts.js';
+import type { ServersTried, AttemptResult, RecipientVerdict } from './attempt-result.js';
 import type { Caller, DeadHosts } from './dead-hosts.js';
 import type { NextHops } from './next-hops.js';
 import { isMissingMessage, outgoingMessage } from './outgoing-message.js';
 import type { ReplyClassification } from './reply-classification.js';
 
-export interface RemoteGround {
+export interface RemoteAttemptContext {
   readonly pool: Pick<SessionPool, 'lease'>;
   readonly hops: Pick<NextHops, 'find'>;
   readonly dead: DeadHosts;
@@ -34,16 +34,20 @@ export interface RemoteGround {
 }
 
 /** Servers that are spoken with in one attempt. */
-const mostSessions = 2;
+const maxSessions = 2;
 /** Of one message with one server: what a stalling peer may cost at most. */
-const usualDeadlines: Partial<ClientDeadlines> = { connectMs: 30_000, attemptMs: 30 * 60_000 };
+const defaultDeadlines: Partial<ClientDeadlines> = { connectMs: 30_000, attemptMs: 30 * 60_000 };
 /** No message is begun so long behind the begin of its attempt: it shall have ended before its lease does, and another has it. */
 const latestMs = 50 * 60_000;
 /** Kept connections that may turn out to be dead one after the other. */
-const mostStale = 20;
+const maxStale = 20;
 
 /** Tries to hand the recipients of a lease to the servers of their destination. */
-export async function attemptRemotely(lease: Lease, connections: number, ground: RemoteGround): Promise<Tried> {
+export async function attemptRemotely(
+  lease: Lease,
+  connections: number,
+  ground: RemoteAttemptContext,
+): Promise<AttemptResult> {
   return new RemoteAttempt(lease, connections, ground).run();
 }
 
@@ -52,10 +56,10 @@ type LeasedRecipient = Lease['recipients'][number];
 class RemoteAttempt {
   readonly #lease: Lease;
   readonly #connections: number;
-  readonly #ground: RemoteGround;
+  readonly #ground: RemoteAttemptContext;
   readonly #at: number;
   readonly #began: number;
-  readonly #verdicts = new Map<number, Verdict>();
+  readonly #verdicts = new Map<number, RecipientVerdict>();
   #open: readonly LeasedRecipient[];
   #host: string | null = null;
   #tls: string | null = null;
@@ -67,7 +71,7 @@ class RemoteAttempt {
   /** What the connections came to; each of them may have been refused for good. */
   readonly #failures: { readonly failure: ClientFailure; readonly server: Server }[] = [];
 
-  constructor(lease: Lease, connections: number, ground: RemoteGround) {
+  constructor(lease: Lease, connections: number, ground: RemoteAttemptContext) {
     this.#lease = lease;
     this.#connections = connections;
     this.#ground = ground;
@@ -76,7 +80,7 @@ class RemoteAttempt {
     this.#began = ground.clock.monotonic();
   }
 
-  async run(): Promise<Tried> {
+  async run(): Promise<AttemptResult> {
     const found = await this.#ground.hops.find(this.#lease.destination);
     if (found.outcome === 'failed') {
       const { code, status, text, permanent } = found;
@@ -88,7 +92,7 @@ class RemoteAttempt {
     const content = await this.#ground.content(this.#lease);
     let sessions = 0;
     for (const server of found.servers) {
-      if (this.#open.length === 0 || sessions === mostSessions || this.#untried) break;
+      if (this.#open.length === 0 || sessions === maxSessions || this.#untried) break;
       const known = this.#ground.dead.get(server, this.#caller());
       if (known !== undefined) this.#failures.push({ failure: known, server });
       else if (await this.#send(server, found.site, content)) sessions += 1;
@@ -99,7 +103,7 @@ class RemoteAttempt {
 
   /** True when the server was spoken with, whatever came of it. */
   async #send(server: Server, site: string, content: OutgoingContent): Promise<boolean> {
-    const { pool, signal, sessions, deadlines = usualDeadlines } = this.#ground;
+    const { pool, signal, sessions, deadlines = defaultDeadlines } = this.#ground;
     this.#host = labelOf(server);
     for (let stale = 0; ; stale += 1) {
       try {
@@ -119,7 +123,7 @@ class RemoteAttempt {
         const result = await session.send(message);
         sessions.delete(session);
         leased.release();
-        if (leased.reused && stale < mostStale && diedIdle(result.failure)) continue;
+        if (leased.reused && stale < maxStale && diedIdle(result.failure)) continue;
         this.#read(result, session, server);
         return true;
       } catch (error) {
@@ -239,7 +243,7 @@ class RemoteAttempt {
     this.#say(this.#open, { ...verdict, action: unanimous ? 'bounce' : 'defer' });
   }
 
-  #verdict({ kind, code, status, text, step, permanent }: ClientFailure, server: Server): Verdict {
+  #verdict({ kind, code, status, text, step, permanent }: ClientFailure, server: Server): RecipientVerdict {
     const explained = this.#ground.classification().explain(code, status, text, step);
     const said = kind === 'reply' ? explained.action : permanent ? 'bounce' : 'defer';
     // A yes in the wrong place is no yes.
@@ -259,11 +263,11 @@ class RemoteAttempt {
     };
   }
 
-  #say(recipients: readonly LeasedRecipient[], verdict: Verdict): void {
+  #say(recipients: readonly LeasedRecipient[], verdict: RecipientVerdict): void {
     for (const { index } of recipients) this.#verdicts.set(index, verdict);
   }
 
-  #tried(): Tried {
+  #tried(): AttemptResult {
     return {
       at: this.#at,
       ms: Math.round(this.#ground.clock.monotonic() - this.#began),

@@ -47,9 +47,9 @@ interface CompiledRule extends ReplyRule {
 }
 
 /** Text of a reply that is looked at. */
-const longestText = 1000;
+const maxText = 1000;
 /** Replies of busy days are few: they are looked up once. */
-const mostRemembered = 500;
+const maxRemembered = 500;
 
 /** Tells what a reply means. The default is its first digit (RFC 5321 §4.2.1); whatever is no reply is temporary. */
 export class ReplyClassification {
@@ -62,12 +62,12 @@ export class ReplyClassification {
   }
 
   explain(code: number, status: string | null, text: string, step: ClientStep | null): ReplyExplanation {
-    const line = `${code} ${status ?? ''} ${text}`.slice(0, longestText);
+    const line = `${code} ${status ?? ''} ${text}`.slice(0, maxText);
     const key = `${step ?? ''} ${line}`;
     const known = this.#remembered.get(key);
     if (known !== undefined) return known;
     const explained = this.#explain(code, line, step);
-    if (this.#remembered.size >= mostRemembered) this.#remembered.clear();
+    if (this.#remembered.size >= maxRemembered) this.#remembered.clear();
     this.#remembered.set(key, explained);
     return explained;
   }

@@ -9,7 +9,7 @@ export interface RetrySettings {
 }
 
 /** Mail that was tried less often is not given up, however old it looks: a clock may have jumped. */
-export const fewestAttempts = 2;
+export const minAttempts = 2;
 
 const steps = 2 ** 20;
 /** From -1 to 1. */
@@ -45,6 +45,6 @@ export class RetrySchedule {
     const { now, attempts, expiresAt, retryAfter = null } = about;
     const next = now + this.pause(attempts, retryAfter);
     if (now < expiresAt) return Math.min(next, Math.max(expiresAt, now + 1000));
-    return attempts >= fewestAttempts ? undefined : next;
+    return attempts >= minAttempts ? undefined : next;
   }
 }

@@ -7,7 +7,7 @@ import type { DestinationControls } from './destination-controls.js';
 import { type PaceLimits, RateAllowance, SitePace, takesNothing } from './site-pace.js';
 import { siteLimits } from './destination.js';
 import type { Sites } from './sites.js';
-import type { Tried } from './attempts.js';
+import type { AttemptResult } from './attempt-result.js';
 
 type SchedulerSettings = Pick<ClientQueueSettings, 'maxConnections' | 'destination' | 'sites'>;
 
@@ -19,25 +19,25 @@ interface SchedulerInput {
   readonly clock: Clock;
   readonly log: Log;
   /** Tries a lease with so many connections to its site at most. Never rejects. */
-  readonly attempt: (lease: Lease, connections: number) => Promise<Tried>;
+  readonly attempt: (lease: Lease, connections: number) => Promise<AttemptResult>;
   /** Writes down what came of it, however long that takes. Never rejects. */
-  readonly settle: (lease: Lease, tried: Tried) => Promise<void>;
+  readonly settle: (lease: Lease, tried: AttemptResult) => Promise<void>;
 }
 
 /** Longer than any attempt takes: two servers, each with its deadline. */
 const leaseMs = 90 * 60_000;
 /** A lease that waits for a connection for so long is given back: what is begun shall end before the lease does. */
-const longestAheadMs = 5 * 60_000;
+const maxAheadMs = 5 * 60_000;
 /** Every server takes so many recipients at a time (RFC 5321 §4.5.3.1.8); what more of them get is anybody's guess. */
-const mostRecipients = 100;
+const maxRecipients = 100;
 /** Leases fetched at a time. */
-const mostClaimed = 256;
+const maxClaimed = 256;
 /** Leases beyond the connections: what is being written down, and what is fetched ahead. */
-const mostAhead = 500;
+const maxAhead = 500;
 /** A site without room is looked at again so soon. */
 const blockedMs = 250;
 const faultMs = 1000;
-const longestWaitMs = 60_000;
+const maxWaitMs = 60_000;
 const manyPaces = 1000;
 
 /** Fetches what is due as fast as the servers of each site take it, and no faster. */
@@ -104,7 +104,7 @@ export class Scheduler {
 
   /** To be called now and then: what no connection could be had for goes back to the queue. */
   giveBackOverdue(): void {
-    for (const pace of this.#paces.values()) this.#giveBackAll(pace.overdue(longestAheadMs));
+    for (const pace of this.#paces.values()) this.#giveBackAll(pace.overdue(maxAheadMs));
   }
 
   /** Resolves when nothing is under way any more. */
@@ -139,13 +139,13 @@ export class Scheduler {
   async #claimOnce(): Promise<void> {
     const { queue, clock, settings, sites } = this.#input;
     const { maxConnections } = settings();
-    const limit = Math.min(mostClaimed, maxConnections + mostAhead - this.#trying - this.#settling);
+    const limit = Math.min(maxClaimed, maxConnections + maxAhead - this.#trying - this.#settling);
     if (limit <= 0) return;
     this.#probes.begin(maxConnections);
     const leases = await queue.claim({
       now: clock.now(),
       limit,
-      mostRecipients,
+      maxRecipients,
       leaseMs,
       room: (destination) => this.#shares.room(destination),
       sites: { of: (name) => sites.of(name), room: (site) => this.#room(site) },
@@ -173,7 +173,7 @@ export class Scheduler {
   /** Those that were fetched begin as far as there are connections for them. */
   #serve(site: string, pace: SitePace): void {
     const limits = this.limits(site);
-    this.#giveBackAll(pace.overdue(longestAheadMs));
+    this.#giveBackAll(pace.overdue(maxAheadMs));
     for (let lease = pace.next(limits); lease !== undefined; lease = pace.next(limits)) {
       void this.#work(lease, pace, site);
     }
@@ -188,7 +188,7 @@ export class Scheduler {
     await this.#settle(lease, tried);
   }
 
-  async #settle(lease: Lease, tried: Tried): Promise<void> {
+  async #settle(lease: Lease, tried: AttemptResult): Promise<void> {
     this.#trying -= 1;
     this.#probes.ended(lease.token);
     this.#shares.ended(lease.destination);
@@ -229,7 +229,7 @@ export class Scheduler {
     const due = queue.nextDue();
     if (due === null && this.#fault === undefined) return;
     const ms = (due ?? 0) - clock.now();
-    const wait = this.#fault !== undefined ? faultMs : ms <= 0 ? blockedMs : Math.min(ms + 1, longestWaitMs);
+    const wait = this.#fault !== undefined ? faultMs : ms <= 0 ? blockedMs : Math.min(ms + 1, maxWaitMs);
     const at = clock.monotonic() + wait;
     if (this.#timer !== undefined && this.#timerAt <= at && this.#timerAt > clock.monotonic()) return;
     clearTimeout(this.#timer);
@@ -270,7 +270,7 @@ export class Scheduler {
   }
 }
 
-const untried: Tried = {
+const untried: AttemptResult = {
   at: 0,
   ms: 0,
   verdicts: new Map(),

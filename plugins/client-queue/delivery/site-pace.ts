@@ -1,6 +1,6 @@
 import type { Clock } from '../../../core/clock.js';
 import type { Lease } from '../../../core/contracts/queue-lease.js';
-import type { ServersTried } from './attempts.js';
+import type { ServersTried } from './attempt-result.js';
 
 /** What holds for a site now. */
 export interface PaceLimits {
@@ -15,7 +15,7 @@ export const takesNothing = ({ suspended, maxConnections }: PaceLimits): boolean
 const firstConnections = 5;
 /** So long the work that is fetched ahead of the connections lasts. */
 const aheadMs = 100;
-const mostAhead = 400;
+const maxAhead = 400;
 /** A rate is measured over so many milliseconds. */
 const windowMs = 500;
 /** Who could not be reached is remembered for so long. */
@@ -82,7 +82,7 @@ export class SitePace {
   /** How many more messages may be fetched for it: those that connections wait for, and a little ahead where it is fast. */
   room(limits: PaceLimits): number {
     if (takesNothing(limits)) return 0;
-    const ahead = this.#recovering ? 0 : Math.min(mostAhead, Math.floor(this.#perMs * aheadMs));
+    const ahead = this.#recovering ? 0 : Math.min(maxAhead, Math.floor(this.#perMs * aheadMs));
     const room = this.connections(limits) + ahead - this.busy;
     return limits.ratePerMinute === undefined ? room : Math.min(room, this.#rate.left(limits.ratePerMinute));
   }

@@ -13,7 +13,7 @@ interface SitesInput {
 }
 
 /** Domains whose site is remembered. */
-const mostKnown = 50_000;
+const maxKnown = 50_000;
 /** Whose name servers did not answer is looked up among others of that kind for so long. */
 const suspectMs = 3_600_000;
 /** While many are looked up, those who wait are told now and then. */
@@ -30,7 +30,7 @@ interface Known {
 /** Knows which destinations have the same servers, and so share connections, limits, rate and slow start. */
 export class Sites {
   readonly #input: SitesInput;
-  readonly #known = new LRUCache<string, Known>(cacheSize(mostKnown));
+  readonly #known = new LRUCache<string, Known>(cacheSize(maxKnown));
   readonly #listeners = new Set<() => void>();
   readonly #lanes = new LookupLanes(
     (destination) => this.#lookFor(destination),
@@ -126,7 +126,7 @@ const quickAtOnce = 200;
 /** One that takes longer than that hangs, and leaves its place to another. Milliseconds. */
 export const patienceMs = 1000;
 /** Lookups that have left their places, at most. */
-const mostHanging = 1000;
+const maxHanging = 1000;
 /** Lookups at a time of those who hung the last time. */
 const slowAtOnce = 100;
 
@@ -237,7 +237,7 @@ export class LookupLanes {
 
   #overdue(lookup: Lookup): void {
     this.#lingering.add(lookup);
-    if (this.#hanging >= mostHanging) return;
+    if (this.#hanging >= maxHanging) return;
     this.#lingering.delete(lookup);
     lookup.lane = 'hanging';
     this.#hanging += 1;

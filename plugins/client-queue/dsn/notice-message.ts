@@ -5,7 +5,7 @@ import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
 import { composeDsn, type DsnRecipient } from './dsn.js';
 import { encodedMessage, maxLineOctets, planEncoding } from '../../../core/mime/transfer-encoding.js';
 import { isProblem } from '../../../core/problem.js';
-import { originalAddress } from '../../../core/smtp/protocol/original-recipient.js';
+import { originalAddress } from '../../../core/smtp/protocol/parameters.js';
 import { messageHead, messageStart } from '../delivery/outgoing-message.js';
 
 export interface NoticeMessageInput {
@@ -17,7 +17,7 @@ export interface NoticeMessageInput {
 
 /** What is returned of a message whose sender did not say how much he wants. */
 const usuallyReturned = 100 * 1024;
-const mostReturned = 4 * 1024 * 1024;
+const maxReturned = 4 * 1024 * 1024;
 
 /** The notice of some recipients of an entry; the same bytes whenever it is composed of the same. */
 export async function noticeMessage(
@@ -51,7 +51,7 @@ export async function noticeMessage(
   });
 }
 
-const returnable = (ret: 'full' | 'hdrs' | undefined): number => (ret === 'full' ? mostReturned : usuallyReturned);
+const returnable = (ret: 'full' | 'hdrs' | undefined): number => (ret === 'full' ? maxReturned : usuallyReturned);
 
 function recipientOf(entry: Entry, address: string, action: NoticeKind): DsnRecipient {
   const found = entry.recipients.find((recipient) => recipient.address === address);

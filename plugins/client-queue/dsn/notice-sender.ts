@@ -26,9 +26,9 @@ interface NoticeSenderInput {
   readonly log: Log;
 }
 
-const mostAtOnce = 200;
+const maxAtOnce = 200;
 /** One run goes on while something of a full batch could be sent, and so many times when nothing could. */
-const mostInVain = 5;
+const maxInVain = 5;
 /** Others of the same message may fail in the same run: so long is waited for them, and they are told together. */
 const patienceMs = 60_000;
 
@@ -81,14 +81,14 @@ export class NoticeSender {
 
   /** What cannot be sent now comes behind all others, and keeps none of them waiting. */
   async #sendAll(): Promise<void> {
-    for (let inVain = 0; inVain < mostInVain;) {
-      const pending = await this.#input.queue.notices(mostAtOnce);
+    for (let inVain = 0; inVain < maxInVain;) {
+      const pending = await this.#input.queue.notices(maxAtOnce);
       let sent = 0;
       for (const batch of batchesOf(pending)) {
         if (this.#stopped) return;
         if (this.#isRipe(batch) && (await this.#send(batch))) sent += 1;
       }
-      if (pending.length < mostAtOnce) return;
+      if (pending.length < maxAtOnce) return;
       inVain = sent > 0 ? 0 : inVain + 1;
     }
   }

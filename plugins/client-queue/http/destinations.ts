@@ -252,15 +252,15 @@ const DestinationAnswer = WaitingAnswer.extend({
 type DestinationSite = QueueSite & Pick<SendingSite, 'routes'>;
 type Ground = Pick<QueueSite, 'queue' | 'controls' | 'sites' | 'clock'>;
 
-const mostListed = 1000;
-const mostShared = 100;
+const maxListed = 1000;
+const maxShared = 100;
 
 /** Destinations with waiting mail, and what somebody has said something of. */
 export async function waitingDestinations({ queue, controls, sites, clock }: Ground): Promise<readonly Waiting[]> {
   const { byDestination } = await queue.statistics(clock.now());
-  const waiting = byDestination.slice(0, mostListed).map(({ destination }) => destination);
+  const waiting = byDestination.slice(0, maxListed).map(({ destination }) => destination);
   const controlled = controls.list().map(({ destination }) => destination);
-  const names = new Set([...new Set([...controlled, ...waiting])].slice(0, mostListed));
+  const names = new Set([...new Set([...controlled, ...waiting])].slice(0, maxListed));
   const rows = await rowsOf(byDestination, names, sites);
   return [...names].map((name) => ({ ...controlAnswer(name, controls.get(name)), ...waitingFor(name, rows, sites) }));
 }
@@ -287,7 +287,7 @@ async function oneDestination(
     ...waitingFor(name, rows, sites),
     siteLimits: { maxConnections, ratePerMinute: ratePerMinute ?? null, suspended: site !== undefined && suspended },
     siteState: now ?? null,
-    destinations: shared.slice(0, mostShared).map(({ destination }) => destination),
+    destinations: shared.slice(0, maxShared).map(({ destination }) => destination),
     mtaSts: policyAnswer(policy),
   };
 }

@@ -19,7 +19,7 @@ import { unconfirmed } from '../../../core/http/question.js';
 import { pluralize } from '../../../core/text/format.js';
 import { problem } from '../../../core/problem.js';
 import { isoTime, summaryAnswer, SummaryAnswer } from './entry-answer.js';
-import { isOpen, mostSelected, selectionFields, writtenFilter } from './queue-page.js';
+import { isOpen, maxSelected, selectionFields, writtenFilter } from './queue-page.js';
 import { group, type QueueSite } from './queue-site.js';
 
 const limit = 2 * 1024 * 1024;
@@ -387,8 +387,8 @@ async function chosenBy(
     const detail = given === 0 ? 'Nothing is chosen: give uid, uids or filter.' : 'Give one of uid, uids and filter.';
     throw problem('invalid', { detail, errors: [{ pointer: '', message: detail }] });
   }
-  if (uids !== undefined && uids.length > mostSelected)
-    throw problem('too-large', `One call takes at most ${mostSelected} uids. Choose by filter.`);
+  if (uids !== undefined && uids.length > maxSelected)
+    throw problem('too-large', `One call takes at most ${maxSelected} uids. Choose by filter.`);
   const selector = filter === undefined ? { uids: [...new Set(uids ?? [uid ?? ''])], isExpected } : { filter, expect };
   if (isExpected !== undefined && (!('uids' in selector) || selector.uids.length > 1))
     throw problem('bad-request', 'If-Match holds for one entry: choose it by its uid.');
@@ -402,7 +402,7 @@ async function chosenBy(
 }
 
 /** Entries that are looked at one by one. */
-const mostLookedAt = 50;
+const maxLookedAt = 50;
 
 /** Where the chosen ones go; undefined when that is too much to look at. */
 async function destinationsOf({ selector }: Chosen, queue: RelayQueue): Promise<readonly string[] | undefined> {
@@ -410,7 +410,7 @@ async function destinationsOf({ selector }: Chosen, queue: RelayQueue): Promise<
     const { destination } = selector.filter;
     return destination === undefined ? undefined : [destination.toLowerCase()];
   }
-  if (selector.uids.length > mostLookedAt) return undefined;
+  if (selector.uids.length > maxLookedAt) return undefined;
   const entries = await Promise.all(selector.uids.map((uid) => queue.find(uid)));
   const open = entries.flatMap((entry) => entry?.recipients.filter(({ state }) => isOpen(state)) ?? []);
   return [...new Set(open.map(({ destination }) => destination))];

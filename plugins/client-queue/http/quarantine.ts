@@ -12,7 +12,7 @@ import { requestOfMessage } from '../case/sending.js';
 import { isoTime } from './entry-answer.js';
 import { group, type QueueSite, type SendingSite } from './queue-site.js';
 
-const mostListed = 1000;
+const maxListed = 1000;
 const listPath = '/client/queue/quarantine';
 const path = `${listPath}/{name}`;
 
@@ -58,8 +58,8 @@ const listing = ({ queue }: Site) =>
     cache: 'no-store',
     async handle() {
       const found = await queue.quarantined();
-      const items = found.slice(0, mostListed).map(itemOf);
-      return { items, total: found.length, limit: mostListed, nextCursor: null, prevCursor: null };
+      const items = found.slice(0, maxListed).map(itemOf);
+      return { items, total: found.length, limit: maxListed, nextCursor: null, prevCursor: null };
     },
   });
 
@@ -256,8 +256,8 @@ interface QuarantinedMessage {
 }
 
 const headBytes = 64 * 1024;
-const mostRecipients = 100;
-const longestSubject = 200;
+const maxRecipients = 100;
+const maxSubject = 200;
 const returnPath = /^Return-Path: <([^<>\r\n]*)>\r\n/;
 
 /** Undefined for what does not begin as messages of the queue do. */
@@ -280,8 +280,8 @@ function described(head: Buffer): Pick<QuarantinedMessage, 'recipients' | 'subje
   const named = ['to', 'cc'].flatMap((name) => header.all(name)).flatMap((field) => parseAddressList(field));
   const addresses = receivedFor === undefined ? named.map(({ address }) => address) : [receivedFor];
   return {
-    recipients: [...new Set(addresses)].filter((address) => address.includes('@')).slice(0, mostRecipients),
-    subject: decodeWords(header.first('subject') ?? '').slice(0, longestSubject),
+    recipients: [...new Set(addresses)].filter((address) => address.includes('@')).slice(0, maxRecipients),
+    subject: decodeWords(header.first('subject') ?? '').slice(0, maxSubject),
   };
 }
 

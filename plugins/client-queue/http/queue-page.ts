@@ -329,17 +329,17 @@ const WrittenFilter = z
   });
 
 const Uid = z.string().regex(/^[A-Za-z0-9-]{1,100}$/, 'must be the uid of an entry');
-const mostUids = 10_000;
+const maxUids = 10_000;
 
 /** Which entries: by uid, uids or a filter, never two of them and never none. */
 export const selectionFields = {
   uid: Uid.optional(),
-  uids: z.array(Uid).min(1).optional().describe(`At most ${mostUids}; one that occurs twice counts once.`),
+  uids: z.array(Uid).min(1).optional().describe(`At most ${maxUids}; one that occurs twice counts once.`),
   filter: z.union([ChoosingFilter, WrittenFilter]).optional().describe("The list's parameters, or all: true."),
   expect: z.int().min(0).optional().describe('How many must be chosen; another number is 409.'),
   dryRun: z.boolean().optional().describe('Only count, and show some of them.'),
 };
-export const mostSelected = mostUids;
+export const maxSelected = maxUids;
 
 /** A filter as a link or a form carries it. */
 export function writtenFilter(filter: EntryFilter): string {

@@ -7,8 +7,8 @@ import type { HopFinder } from '../../../core/dns/next-hop.js';
 import { openSession } from '../../../core/smtp/client/opening.js';
 import { Intake } from '../case/intake.js';
 import { Sending } from '../case/sending.js';
-import { CaseFiles, type TransactionGround } from '../case/transactions.js';
-import { UploadShelf } from '../case/upload-shelf.js';
+import { CaseFiles, type CaseContext } from '../case/transactions.js';
+import { UploadStore } from '../case/upload-shelf.js';
 import type { DestinationControls } from '../delivery/destination-controls.js';
 import type { OutboundSettings, SiteState } from '../delivery/outbound.js';
 import { relayTarget } from '../delivery/relay-hook.js';
@@ -44,9 +44,9 @@ export interface QueueSite {
 export interface SendingSite {
   readonly sending: Sending;
   readonly intake: Intake;
-  readonly uploads: UploadShelf;
+  readonly uploads: UploadStore;
   /** As it is now. */
-  readonly ground: () => TransactionGround;
+  readonly ground: () => CaseContext;
   readonly routes: () => readonly string[];
   /** Open entries. */
   readonly queueSize: () => number;
@@ -76,7 +76,7 @@ interface ClientSiteInput {
 }
 
 /** Files of the case folder beyond this are refused. */
-const mostFileBytes = 50 * 1024 * 1024;
+const maxFileBytes = 50 * 1024 * 1024;
 
 /** Puts together what the endpoints below `/client` stand on. */
 export function clientSite(input: ClientSiteInput): ClientSite {
@@ -85,7 +85,7 @@ export function clientSite(input: ClientSiteInput): ClientSite {
   const current = () => settings.current;
   const files = () => {
     const { cases } = settings.current;
-    return new CaseFiles(cases === undefined ? undefined : resolve(data, cases), mostFileBytes);
+    return new CaseFiles(cases === undefined ? undefined : resolve(data, cases), maxFileBytes);
   };
   return {
     queue,
@@ -112,7 +112,7 @@ export function clientSite(input: ClientSiteInput): ClientSite {
       queueTarget: relayTarget,
       finder,
     }),
-    uploads: new UploadShelf(input.uploads),
+    uploads: new UploadStore(input.uploads),
     ground: () => ({ files: files(), hostname, now: () => new Date(clock.now()) }),
     routes: () => Object.keys(current().routes),
     queueSize: () => queue.size,

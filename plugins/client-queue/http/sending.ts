@@ -13,7 +13,7 @@ import { type MessageQuery, type OutgoingRequest, requestOfCase, requestOfMessag
 import type { KeptUpload } from '../case/upload-shelf.js';
 import { group, type SendingSite } from './queue-site.js';
 
-const mostCaseBytes = 1024 * 1024;
+const maxCaseBytes = 1024 * 1024;
 const messageTypes = ['message/rfc822', 'application/octet-stream'];
 const types = [...messageTypes, 'application/json5', 'multipart/form-data'];
 
@@ -67,7 +67,7 @@ const send = (site: SendingSite) =>
     group,
     access: 'operate',
     query: RawQuery,
-    body: { kind: 'either', schema: CaseDefinition, limit: mostCaseBytes, types },
+    body: { kind: 'either', schema: CaseDefinition, limit: maxCaseBytes, types },
     answer: SessionAnswer,
     view: 'result.njk',
     cache: 'no-store',
@@ -90,7 +90,7 @@ const queue = (site: SendingSite) =>
     group,
     access: 'operate',
     query: RawQuery,
-    body: { kind: 'either', schema: CaseDefinition, limit: mostCaseBytes, types },
+    body: { kind: 'either', schema: CaseDefinition, limit: maxCaseBytes, types },
     answer: z.object({
       status: z.enum(['QUEUED', 'DELIVERED']).describe('DELIVERED: every recipient has a mailbox here'),
       uid: z.string().nullable().describe('Of the first entry'),
@@ -160,7 +160,7 @@ async function caseOf({ stream }: EndpointRequest): Promise<CaseDefinition> {
   let size = 0;
   for await (const chunk of (stream ?? []) as AsyncIterable<Buffer>) {
     size += chunk.length;
-    if (size > mostCaseBytes) throw problem('too-large', `A case may have ${mostCaseBytes} bytes at most.`);
+    if (size > maxCaseBytes) throw problem('too-large', `A case may have ${maxCaseBytes} bytes at most.`);
     chunks.push(chunk);
   }
   return parseCase(Buffer.concat(chunks).toString());

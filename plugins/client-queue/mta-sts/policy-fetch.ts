@@ -3,7 +3,7 @@ import { request } from 'node:https';
 import { isPrivateAddress } from '../../../core/dns/private-address.js';
 import type { Resolver } from '../../../core/dns/resolver.js';
 
-export interface PolicyFetchGround {
+export interface PolicyFetchContext {
   readonly resolver: Pick<Resolver, 'resolve4' | 'resolve6'>;
   /** Lets private, loopback and link-local addresses pass. */
   readonly allowPrivate: boolean;
@@ -24,7 +24,7 @@ const maxAddresses = 2;
  * The policy file of a domain, from its policy host over HTTPS with a certificate that is good for that name; nothing is followed elsewhere
  * (RFC 8461 §3.3). Rejects with an error that says why there is none, at the latest when the signal comes.
  */
-export async function fetchPolicy(domain: string, ground: PolicyFetchGround): Promise<string> {
+export async function fetchPolicy(domain: string, ground: PolicyFetchContext): Promise<string> {
   const { signal } = ground;
   const overdue = new Promise<never>((_, reject) => {
     signal.addEventListener('abort', () => reject(new Error('its policy host did not answer in time')), { once: true });
@@ -32,7 +32,7 @@ export async function fetchPolicy(domain: string, ground: PolicyFetchGround): Pr
   return Promise.race([ask(domain, ground), overdue]);
 }
 
-async function ask(domain: string, ground: PolicyFetchGround): Promise<string> {
+async function ask(domain: string, ground: PolicyFetchContext): Promise<string> {
   const host = `mta-sts.${domain}`;
   const addresses = await addressesOf(host, ground);
   let failure: unknown = new Error(`${host} has no address that may be called`);
@@ -47,14 +47,14 @@ async function ask(domain: string, ground: PolicyFetchGround): Promise<string> {
   throw failure;
 }
 
-async function addressesOf(host: string, { resolver, allowPrivate, signal }: PolicyFetchGround): Promise<string[]> {
+async function addressesOf(host: string, { resolver, allowPrivate, signal }: PolicyFetchContext): Promise<string[]> {
   const answers = await Promise.allSettled([resolver.resolve4(host, { signal }), resolver.resolve6(host, { signal })]);
   return answers
     .flatMap((answer) => (answer.status === 'fulfilled' ? answer.value.records : []))
     .filter((address) => allowPrivate || !isPrivateAddress(address));
 }
 
-async function get(host: string, address: string, { port = 443, ca, signal }: PolicyFetchGround): Promise<string> {
+async function get(host: string, address: string, { port = 443, ca, signal }: PolicyFetchContext): Promise<string> {
   const response = await new Promise<IncomingMessage>((resolve, reject) => {
     const asking = request({
       host: address,

@@ -16,14 +16,14 @@ interface StsPolicy {
 const maxSeconds = 31_557_600;
 /** A life that is shorter would be over before a renewal that has failed once is tried again. */
 const leastSeconds = 900;
-const mostServers = 200;
-const longestLine = 1000;
+const maxServers = 200;
+const maxLine = 1000;
 const modes = ['enforce', 'testing', 'none'] as const;
 const serverName = /^(?:\*\.)?[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)+$/;
 
 /** The id that a domain gives its policy in the DNS (RFC 8461 §3.1); undefined unless exactly one record says one. */
 export function policyId(records: readonly string[]): string | undefined {
-  const ours = records.filter((text) => text.length <= longestLine && /^v=STSv1\s*;/.test(text));
+  const ours = records.filter((text) => text.length <= maxLine && /^v=STSv1\s*;/.test(text));
   const [only = ''] = ours;
   const id = /;\s*id=([a-zA-Z0-9]{1,32})\s*(?:;|$)/.exec(only)?.[1];
   return ours.length === 1 ? id : undefined;
@@ -38,7 +38,7 @@ export function parsePolicy(text: string): StsPolicy | undefined {
   const mx: string[] = [];
   for (const line of text.split(/\r?\n/)) {
     const colon = line.indexOf(':');
-    if (colon < 0 || line.length > longestLine) continue;
+    if (colon < 0 || line.length > maxLine) continue;
     const key = line.slice(0, colon).trimEnd();
     const value = line.slice(colon + 1).trim();
     if (key === 'mx') mx.push(value.toLowerCase().replace(/\.$/, ''));
@@ -50,7 +50,7 @@ export function parsePolicy(text: string): StsPolicy | undefined {
   if (single.get('version') !== 'STSv1' || mode === undefined || maxAge === undefined) return undefined;
   if (mode === 'none') return { mode, mx: [], maxAge };
   const servers = new Set(mx.filter((name) => serverName.test(name)));
-  return servers.size > 0 && servers.size <= mostServers ? { mode, mx: [...servers], maxAge } : undefined;
+  return servers.size > 0 && servers.size <= maxServers ? { mode, mx: [...servers], maxAge } : undefined;
 }
 
 /** Whether mail may go to that server (RFC 8461 §4.1): a wildcard is one whole label, the first. */

@@ -5,7 +5,7 @@ import type { HopFinder, HopSearch, SearchOptions } from '../../../core/dns/next
 import { isDnsFailure, type Resolver } from '../../../core/dns/resolver.js';
 import type { Log } from '../../../core/log/log.js';
 import type { ClientQueueSettings } from '../options.js';
-import { fetchPolicy, type PolicyFetchGround } from './policy-fetch.js';
+import { fetchPolicy, type PolicyFetchContext } from './policy-fetch.js';
 import { allowsServer, type KeptPolicy, parsePolicy, policyId, readPolicies, writePolicies } from './policy.js';
 
 interface StsPoliciesInput {
@@ -18,12 +18,12 @@ interface StsPoliciesInput {
   readonly clock: Clock;
   readonly log: Log;
   /** Where policy hosts are called and what they are trusted by, in tests. */
-  readonly host?: Pick<PolicyFetchGround, 'port' | 'ca'>;
+  readonly host?: Pick<PolicyFetchContext, 'port' | 'ca'>;
 }
 
 /** Of all policies that are remembered, about what they take of the memory: some ten thousands of the usual size. */
 const mostBytes = 8_000_000;
-const mostRemembered = 10_000;
+const maxRemembered = 10_000;
 /** How long mail waits for a policy host, and for the DNS beyond the time after which a name server is asked once more. */
 const fetchMs = 10_000;
 const secondQuestionMs = 2000;
@@ -39,9 +39,9 @@ export class StsPolicies {
   readonly #input: StsPoliciesInput;
   readonly #kept = new LRUCache<string, KeptPolicy>({ maxSize: mostBytes, sizeCalculation: sizeOf });
   /** The policies that could not be fetched, and until when they are not tried again, by `clock.monotonic()`. */
-  readonly #failed = new LRUCache<string, { readonly id: string; readonly until: number }>(cacheSize(mostRemembered));
+  readonly #failed = new LRUCache<string, { readonly id: string; readonly until: number }>(cacheSize(maxRemembered));
   /** Until when nobody is asked whether the domain has a policy, by `clock.monotonic()`. */
-  readonly #silent = new LRUCache<string, number>(cacheSize(mostRemembered));
+  readonly #silent = new LRUCache<string, number>(cacheSize(maxRemembered));
   /** Asked for at this moment. */
   readonly #asked = new Map<string, Promise<KeptPolicy | undefined>>();
   /** Fetched at this moment, or next. */

@@ -10,7 +10,7 @@ export interface ClockFault {
   readonly now: number;
   /** What the clock said before it went back; absent when nobody has seen it. */
   readonly before?: number;
-  readonly longestPauseMs: number;
+  readonly maxPauseMs: number;
   /** Below `limit`. */
   readonly random: (limit: number) => number;
 }
@@ -25,12 +25,12 @@ export function broughtBack(entry: QueuedEntry, fault: ClockFault): Change | und
 }
 
 /** An operator, or who handed it in, may have asked for a time that is far ahead. */
-function isAstray(one: RecipientRecord, { now, before = -Infinity, longestPauseMs }: ClockFault): boolean {
+function isAstray(one: RecipientRecord, { now, before = -Infinity, maxPauseMs }: ClockFault): boolean {
   if (!isWaiting(one) || one.due <= now) return false;
   // It was due already.
   if (one.due <= before) return true;
   if (one.manual) return false;
-  if (one.attempts > 0) return one.due > now + longestPauseMs;
+  if (one.attempts > 0) return one.due > now + maxPauseMs;
   const { queuedAt } = one.entry;
-  return one.due > now + clampedMs && queuedAt > now + jumpMs && one.due <= queuedAt + longestPauseMs;
+  return one.due > now + clampedMs && queuedAt > now + jumpMs && one.due <= queuedAt + maxPauseMs;
 }

@@ -4,7 +4,7 @@ import type { Journal } from './journal.js';
 import type { QueuedEntry } from './queued-entry.js';
 
 const firstPauseMs = 50;
-const longestPauseMs = 15_000;
+const maxPauseMs = 15_000;
 const entriesInRecord = 50;
 
 export interface BacklogInput {
@@ -72,7 +72,7 @@ export class Backlog {
       this.#pauseMs = firstPauseMs;
     } catch (error) {
       log.error({ err: error, entries: this.size }, 'the queue cannot be written; it is tried again');
-      this.#pauseMs = Math.min(2 * this.#pauseMs, longestPauseMs);
+      this.#pauseMs = Math.min(2 * this.#pauseMs, maxPauseMs);
       await this.#bypass();
     }
     this.#timer = undefined;

@@ -31,7 +31,7 @@ export interface QueueBounds {
   readonly quarantineMs?: number;
   readonly quarantineBytes?: number;
   /** The longest pause between two attempts: what is further away was written by a clock that went wrong. */
-  readonly longestPauseMs?: number;
+  readonly maxPauseMs?: number;
 }
 
 export interface RelayQueueOptions extends QueueBounds {
@@ -86,7 +86,7 @@ const foreign = 'It was in the folder of the queue, and is none of its files.';
 /** Opens the queue. Nothing that is broken in it stops the start, unless a newer version has written it. */
 export async function openRelayQueue(options: RelayQueueOptions): Promise<OpenedRelayQueue> {
   const files = options.files ?? nodeFiles;
-  const { keepFinishedMs, maxEntries, keepDeadLetterMs = 0, longestPauseMs = defaultLongestPauseMs } = options;
+  const { keepFinishedMs, maxEntries, keepDeadLetterMs = 0, maxPauseMs = defaultLongestPauseMs } = options;
   const { quarantineMs = Infinity, quarantineBytes = Infinity } = options;
   const settings = { ...defaults, random: (limit: number) => randomInt(limit), ...options, files };
   const { folder, clock, log, segmentBytes, mostSegments, journalBytes } = settings;
@@ -113,7 +113,7 @@ export async function openRelayQueue(options: RelayQueueOptions): Promise<Opened
   const snapshots = new Snapshots({ folder, files, journal, log, current: loaded.snapshot, ...bounds });
   const queue = new FileRelayQueue({
     ...settings,
-    bounds: { keepFinishedMs, maxEntries, keepDeadLetterMs, quarantineMs, quarantineBytes, longestPauseMs },
+    bounds: { keepFinishedMs, maxEntries, keepDeadLetterMs, quarantineMs, quarantineBytes, maxPauseMs },
     journal,
     snapshots,
     bodies,

@@ -30,7 +30,7 @@ const Reason = z.object({
 const reasonSuffix = '.reason';
 const noReason = 'Nobody has written down why.';
 /** So many are listed; the rest is counted. */
-const mostListed = 1000;
+const maxListed = 1000;
 
 /** What is younger is not removed for want of room. */
 const minKeptMs = 86_400_000;
@@ -148,7 +148,7 @@ export class Quarantine {
     const names = await this.names();
     this.#count = names.length;
     const found: Quarantined[] = [];
-    for (const name of names.slice(0, mostListed)) found.push(await this.#look(name));
+    for (const name of names.slice(0, maxListed)) found.push(await this.#look(name));
     return found;
   }
 

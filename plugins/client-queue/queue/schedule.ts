@@ -11,7 +11,7 @@ export interface Picked {
   readonly recipients: readonly RecipientRecord[];
 }
 
-export type PickOptions = Pick<ClaimOptions, 'now' | 'limit' | 'mostRecipients' | 'room' | 'sites'>;
+export type PickOptions = Pick<ClaimOptions, 'now' | 'limit' | 'maxRecipients' | 'room' | 'sites'>;
 
 /** So many recipients may become ready in one go: more would hold up everybody else. */
 const mostRipened = 5000;
@@ -87,13 +87,13 @@ export class Schedule {
   }
 
   /** Takes who is due and has room; sites, within them destinations, then new mail and retries, and senders, in turn. */
-  pick({ now, limit, mostRecipients = Infinity, room, sites = eachItsOwn }: PickOptions): readonly Picked[] {
+  pick({ now, limit, maxRecipients = Infinity, room, sites = eachItsOwn }: PickOptions): readonly Picked[] {
     this.#ripen(now);
     this.#seat(sites);
     const picked: Picked[] = [];
     const pass: Pass = {
       now,
-      mostRecipients,
+      maxRecipients,
       sites,
       room: new Rooms(room),
       siteRoom: new Rooms((site) => sites.room(site)),
@@ -159,7 +159,7 @@ export class Schedule {
   }
 
   /** The next of that site whose destination has room; the site is behind all others then. An empty row is none of ours any more. */
-  #pickFrom(row: SiteRow, { now, mostRecipients, sites, room }: Pass): Picked | undefined {
+  #pickFrom(row: SiteRow, { now, maxRecipients, sites, room }: Pass): Picked | undefined {
     if (row.size === 0) return undefined;
     let one: Picked | undefined;
     for (let looks = row.size; looks > 0 && one === undefined; looks -= 1) {
@@ -167,7 +167,7 @@ export class Schedule {
       if (destination === undefined) break;
       const isHere = sites.of(destination.name) === row.site;
       if (isHere && destination.ready > 0 && room.left(destination.name) > 0) {
-        one = this.#take(destination, { now, mostRecipients });
+        one = this.#take(destination, { now, maxRecipients });
         room.use(destination.name);
       }
       if (destination.ready === 0) this.#leave(destination);
@@ -181,14 +181,14 @@ export class Schedule {
 
   #take(
     destination: DestinationSchedule,
-    { now, mostRecipients }: Pick<Pass, 'now' | 'mostRecipients'>,
+    { now, maxRecipients }: Pick<Pass, 'now' | 'maxRecipients'>,
   ): Picked | undefined {
     const first = destination.take();
     if (first === undefined) return undefined;
     const { entry } = first;
     const recipients = [first];
     for (const other of entry.recipients) {
-      if (recipients.length >= mostRecipients) break;
+      if (recipients.length >= maxRecipients) break;
       if (other === first || other.destination !== destination.name || other.place === nowhere) continue;
       if (other.due > now || other.manual !== first.manual) continue;
       destination.remove(other);
@@ -211,7 +211,7 @@ export class Schedule {
 /** What one pick goes by. */
 interface Pass {
   readonly now: number;
-  readonly mostRecipients: number;
+  readonly maxRecipients: number;
   readonly sites: ClaimSites;
   readonly room: Rooms;
   readonly siteRoom: Rooms;

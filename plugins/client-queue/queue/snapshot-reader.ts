@@ -6,7 +6,7 @@ import { TimeSlice } from '../../../core/concurrency.js';
 
 const pieceBytes = 1024 * 1024;
 /** A longer line is none of ours. */
-const longestLine = 64 * 1024 * 1024;
+const maxLine = 64 * 1024 * 1024;
 
 export const snapshotForm = 1;
 const Frame = z.object({ form: z.number(), upTo: z.number(), end: z.exactOptional(z.number()) });
@@ -95,7 +95,7 @@ async function* linesOf(files: FileLayer, fd: number): AsyncGenerator<FoundLine>
       yield { line: rest.subarray(start, end), at: at + start };
       start = end + 1;
     }
-    if (start === 0 && rest.length > longestLine) start = rest.length;
+    if (start === 0 && rest.length > maxLine) start = rest.length;
     at += start;
     rest = rest.subarray(start);
   }

@@ -30,7 +30,7 @@ export class Suspects {
   }
 
   /** The next; undefined when none can be tried at this moment. */
-  pick({ now, mostRecipients = Infinity, room, sites }: ClaimOptions): Picked | undefined {
+  pick({ now, maxRecipients = Infinity, room, sites }: ClaimOptions): Picked | undefined {
     for (const entry of this.#entries) {
       const first = entry.recipients.find((one) => isWaiting(one) && one.due <= now && room(one.destination) > 0);
       if (first === undefined) continue;
@@ -40,7 +40,7 @@ export class Suspects {
       const recipients = entry.recipients.filter(
         (one) => isWaiting(one) && one.due <= now && one.destination === destination && one.manual === manual,
       );
-      return { entry, destination, recipients: recipients.slice(0, mostRecipients) };
+      return { entry, destination, recipients: recipients.slice(0, maxRecipients) };
     }
     return undefined;
   }

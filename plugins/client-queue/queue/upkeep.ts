@@ -117,8 +117,8 @@ export class Upkeep {
         for (const at of [queuedAt, lastAttempt ?? queuedAt]) if (at > last && at <= now) last = at;
       }
     }
-    const { longestPauseMs = defaultLongestPauseMs } = bounds;
-    return last === -Infinity || now - last <= longestPauseMs ? 0 : now - last;
+    const { maxPauseMs = defaultLongestPauseMs } = bounds;
+    return last === -Infinity || now - last <= maxPauseMs ? 0 : now - last;
   }
 
   /** Entries that the dead process had in hand. */
@@ -136,7 +136,7 @@ export class Upkeep {
     const later = extended(entry, { now, downMs });
     if (later !== undefined) yield later;
     const { random, spreadMs, bounds } = this.#input;
-    const { longestPauseMs = defaultLongestPauseMs } = bounds;
+    const { maxPauseMs = defaultLongestPauseMs } = bounds;
     let crashed = true;
     for (const lease of entry.details.leases) {
       // One that is to be tried alone comes first.
@@ -144,7 +144,7 @@ export class Upkeep {
       yield loseLease(entry, lease, { now, due, crashed, alone });
       crashed = false;
     }
-    const near = broughtBack(entry, { now, longestPauseMs, random });
+    const near = broughtBack(entry, { now, maxPauseMs, random });
     if (near !== undefined) yield near;
   }
 
@@ -226,9 +226,9 @@ export class Upkeep {
     const before = this.#before ?? -Infinity;
     this.#before = undefined;
     const { random, bounds } = this.#input;
-    const { longestPauseMs = defaultLongestPauseMs } = bounds;
+    const { maxPauseMs = defaultLongestPauseMs } = bounds;
     await this.#change(function* (entry) {
-      const near = broughtBack(entry, { now, before, longestPauseMs, random });
+      const near = broughtBack(entry, { now, before, maxPauseMs, random });
       if (near !== undefined) yield near;
     });
   }

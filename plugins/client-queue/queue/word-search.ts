@@ -5,7 +5,7 @@ import type { QueuedEntry } from './queued-entry.js';
 type Holds = (text: string) => boolean;
 
 /** Texts that come again and again are looked at once; of more than so many nobody keeps the answer. */
-const mostRemembered = 5000;
+const maxRemembered = 5000;
 
 /** Whether a text is a part of an entry, without regard to case. Every entry is asked, so that most are answered by few looks. */
 export function mentions(q: string): (entry: QueuedEntry) => boolean {
@@ -37,7 +37,7 @@ function remembering(test: Holds): Holds {
     const before = known.get(text);
     if (before !== undefined) return before;
     const answer = test(text);
-    if (known.size < mostRemembered) known.set(text, answer);
+    if (known.size < maxRemembered) known.set(text, answer);
     return answer;
   };
 }

@@ -7,11 +7,11 @@ const NEAR = 0.9;
 /** How near the open sessions are to their limit: beyond it clients are sent away. */
 export class SessionRoom {
   readonly #count: () => { readonly open: number; readonly total: number };
-  readonly #configuration: Pick<Configuration, 'mostSessions'>;
+  readonly #configuration: Pick<Configuration, 'maxSessions'>;
 
   constructor(
     count: () => { readonly open: number; readonly total: number },
-    configuration: Pick<Configuration, 'mostSessions'>,
+    configuration: Pick<Configuration, 'maxSessions'>,
   ) {
     this.#count = count;
     this.#configuration = configuration;
@@ -19,10 +19,10 @@ export class SessionRoom {
 
   report(): HealthReport {
     const { open, total } = this.#count();
-    const { mostSessions } = this.#configuration;
-    const figures = { open, total, ...(mostSessions !== undefined && { limit: mostSessions }) };
-    if (open < (mostSessions ?? Infinity) * NEAR) return { status: 'up', figures };
-    const why = `${open} SMTP sessions are open; ${mostSessions} may be, then clients are sent away.`;
+    const { maxSessions } = this.#configuration;
+    const figures = { open, total, ...(maxSessions !== undefined && { limit: maxSessions }) };
+    if (open < (maxSessions ?? Infinity) * NEAR) return { status: 'up', figures };
+    const why = `${open} SMTP sessions are open; ${maxSessions} may be, then clients are sent away.`;
     return { status: 'degraded', why, figures };
   }
 }

@@ -6,7 +6,7 @@ import type { Catalogue } from '../../../core/contracts/server.js';
 import { type AnyEndpoint, defineEndpoint } from '../../../core/http/endpoint.js';
 import { parseAddress } from '../../../core/mime/address.js';
 import { isProblem } from '../../../core/problem.js';
-import { isHelloName } from '../../../core/smtp/protocol/hello-name.js';
+import { isHelloName } from '../../../core/smtp/protocol/command.js';
 import { phases, stages } from '../../../core/pipeline/hook.js';
 import { chainByStage, explanationPage } from './pipeline-page.js';
 import { PluginAnswer, pluginRows } from './plugin-list.js';

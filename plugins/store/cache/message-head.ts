@@ -6,7 +6,7 @@ import { type FolderRows, hasBit, nameAt, rowBits } from './folder-rows.js';
 import type { SummaryRecord } from './summary-record.js';
 
 /** Where the header and the first words are, as a rule; and where they are else. */
-const usualHeadBytes = 16 * 1024;
+const defaultHeadBytes = 16 * 1024;
 const headBytes = 64 * 1024;
 const bytes = Buffer.allocUnsafeSlow(headBytes);
 
@@ -39,10 +39,10 @@ export class MessageHeads {
 }
 
 function summaryOf({ fd, size }: { readonly fd: number; readonly size: number }): Summary {
-  const head = readHead(fd, Math.min(size, usualHeadBytes));
+  const head = readHead(fd, Math.min(size, defaultHeadBytes));
   const summary = summarise(head, size);
   const saysEnough = summary.snippet !== '' && !summary.hasAttachments && head.includes('\r\n\r\n');
-  if (saysEnough || size <= usualHeadBytes) return summary;
+  if (saysEnough || size <= defaultHeadBytes) return summary;
   return summarise(readHead(fd, Math.min(size, headBytes)), size);
 }
 

@@ -2,11 +2,14 @@ import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
+import type { Clock } from '../../../core/clock.js';
+import { KeyedMutex } from '../../../core/concurrency.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import type { SubmissionService } from '../../../core/contracts/submission.js';
 import { writeFileAtomic } from '../../../core/disk/atomic.js';
 import { isMissing } from '../../../core/disk/fault.js';
-import type { FileLayer } from '../../../core/disk/file-layer.js';
+import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
+import { folderSyncOf } from '../../../core/disk/folder.js';
 import { uniqueIdPattern } from '../../../core/disk/id.js';
 import type { Log } from '../../../core/log/log.js';
 import { type Address, makeAddress } from '../../../core/mime/address.js';
@@ -15,14 +18,20 @@ import { isProblem, problem } from '../../../core/problem.js';
 import { HeaderFilter } from '../../../core/spool/message.js';
 import { lockKey } from '../maildir/mailbox-folder.js';
 import { isDomain, localOfFolder } from '../maildir/mailbox-name.js';
-import { KeyedMutex } from '../../../core/concurrency.js';
+import type { UniqueNames } from '../maildir/maildir-name.js';
 import type { StoreReader } from '../messages/store-reader.js';
 import { writeCorrespondent } from '../mime/compose.js';
 import { type DraftFields, holdsFields, newMessageId, ownerOf, readRange, sendable } from './draft-composition.js';
 import type { DraftContent } from './draft-content.js';
-import { type AlongWith, type DraftMark, expect, type OpenDraft } from './draft.js';
-import { type DraftFiles, type DraftShelf, type PreparedFile, sentFolder, type ShelvedDraft } from './draft-store.js';
-import type { Drafts } from './drafts.js';
+import {
+  type DraftFiles,
+  type DraftStore,
+  type PreparedFile,
+  sentFolder,
+  type DraftStoreOptions,
+} from './draft-store.js';
+import { type AlongWith, type DraftMark, expect, type OpenDraft, type StoredDraft } from './draft.js';
+import { Drafts } from './drafts.js';
 
 interface SentDraft {
   /** Unique name of the message in Sent. */
@@ -34,7 +43,7 @@ interface SentDraft {
 interface DraftSendingInput {
   readonly reader: StoreReader;
   readonly drafts: Drafts;
-  readonly shelf: DraftShelf;
+  readonly shelf: DraftStore;
   readonly files: DraftFiles;
   readonly notes: SentNotes;
   readonly submission: SubmissionService;
@@ -160,7 +169,7 @@ export class DraftSending {
   }
 
   /** Finishes with a version that was handed in before, if it was. */
-  async #handedIn(mailbox: MailboxName, draft: ShelvedDraft): Promise<SentDraft | undefined> {
+  async #handedIn(mailbox: MailboxName, draft: StoredDraft): Promise<SentDraft | undefined> {
     const { notes, shelf } = this.#input;
     const note = await notes.find(mailbox, draft);
     if (note !== undefined) return this.#conclude(note);
@@ -364,4 +373,39 @@ export class SentNotes {
       .digest('hex');
     return join(this.#input.folder, `sent-${key.slice(0, 32)}`);
   }
+}
+
+interface DraftServiceOptions {
+  readonly reader: StoreReader;
+  readonly names: UniqueNames;
+  readonly provide: DraftStoreOptions['provide'];
+  readonly quotas: DraftStoreOptions['quotas'];
+  readonly submission: SubmissionService;
+  /** Private, on the file system of the mailboxes; emptied here. */
+  readonly folder: string;
+  /** The limit of a message now: a reload may change it. */
+  readonly messageBytes: () => number;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly files?: FileLayer;
+}
+
+/** Everything that drafts need, wired. */
+export interface DraftService {
+  readonly drafts: Drafts;
+  readonly shelf: DraftStore;
+  readonly sending: DraftSending;
+}
+
+export async function openDraftService(input: DraftServiceOptions): Promise<DraftService> {
+  const { reader, names, provide, quotas, submission, folder, messageBytes, clock, log, files = nodeFiles } = input;
+  const sync = folderSyncOf(files);
+  const prepared = new DraftFiles({ folder, files, sync, messageBytes });
+  const shelf = new DraftStore({ folders: reader.mailboxFolders, provide, quotas, names, files, sync, prepared, log });
+  const now = (): Date => new Date(clock.now());
+  const drafts = new Drafts({ reader, shelf, files: prepared, turns: new KeyedMutex(), now });
+  const notes = new SentNotes({ folder, files, log });
+  const sending = new DraftSending({ reader, drafts, shelf, files: prepared, notes, submission, now, log });
+  await prepared.sweep(await sending.resume());
+  return { drafts, shelf, sending };
 }

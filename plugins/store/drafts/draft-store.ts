@@ -14,16 +14,9 @@ import { type FolderName, parseFolderName } from '../folders/folder-name.js';
 import type { MailboxFolder, MailboxFolders } from '../maildir/mailbox-folder.js';
 import type { UniqueNames } from '../maildir/maildir-name.js';
 import type { MessageEntry } from '../maildir/message-entry.js';
-import { type DraftMark, markName, markOf } from './draft.js';
+import { type DraftMark, markName, markOf, type StoredDraft } from './draft.js';
 
-/** The newest version of a draft, and what a crash may have left of it. */
-export interface ShelvedDraft extends DraftMark {
-  readonly folder: MailboxFolder;
-  readonly entry: MessageEntry;
-  readonly older: readonly MessageEntry[];
-}
-
-export interface ShelfInput {
+export interface DraftStoreOptions {
   readonly folders: MailboxFolders;
   /** The folder, made when it is not there yet. */
   readonly provide: (mailbox: MailboxName, name: FolderName) => Promise<MailboxFolder>;
@@ -42,15 +35,15 @@ export const sentFolder = parseFolderName('Sent');
 const tries = 5;
 
 /** The drafts of mailboxes as files: one for each draft, two while a new version takes the place of the old one. */
-export class DraftShelf {
-  readonly #input: ShelfInput;
+export class DraftStore {
+  readonly #input: DraftStoreOptions;
 
-  constructor(input: ShelfInput) {
+  constructor(input: DraftStoreOptions) {
     this.#input = input;
   }
 
   /** Newest first. @throws Problem `not-found` for the mailbox */
-  async all(mailbox: MailboxName): Promise<readonly ShelvedDraft[]> {
+  async all(mailbox: MailboxName): Promise<readonly StoredDraft[]> {
     const folder = await this.#folder(mailbox, draftsFolder);
     if (folder === undefined) return [];
     const versions = new Map<string, { mark: DraftMark; entry: MessageEntry }[]>();
@@ -70,7 +63,7 @@ export class DraftShelf {
   }
 
   /** @throws Problem `not-found` */
-  async find(mailbox: MailboxName, draftId: string): Promise<ShelvedDraft> {
+  async find(mailbox: MailboxName, draftId: string): Promise<StoredDraft> {
     const found = (await this.all(mailbox)).find((draft) => draft.draftId === draftId);
     if (found === undefined) throw problem('not-found', 'There is no such draft.');
     return found;
@@ -89,12 +82,7 @@ export class DraftShelf {
   }
 
   /** Puts a new version of a draft beside the old one, which goes then. Answers the new unique name. */
-  async save(
-    mailbox: MailboxName,
-    file: PreparedFile,
-    draftId: string,
-    old: ShelvedDraft | undefined,
-  ): Promise<string> {
+  async save(mailbox: MailboxName, file: PreparedFile, draftId: string, old: StoredDraft | undefined): Promise<string> {
     const folder = old?.folder ?? (await this.#input.provide(mailbox, draftsFolder));
     const flags = flagsFor('DS', old?.entry.flags ?? '');
     const grown = file.size - (old?.entry.size ?? 0);
@@ -106,7 +94,7 @@ export class DraftShelf {
   }
 
   /** The new version is there already: an old one that does not go is left to `tidy`. */
-  async #outdate(mailbox: MailboxName, old: ShelvedDraft): Promise<void> {
+  async #outdate(mailbox: MailboxName, old: StoredDraft): Promise<void> {
     try {
       await this.#unlinkAll(mailbox, old);
     } catch (error) {
@@ -123,7 +111,7 @@ export class DraftShelf {
   }
 
   /** Removes a draft, durably. One that another program removed first is gone as well. */
-  async remove(mailbox: MailboxName, draft: ShelvedDraft): Promise<void> {
+  async remove(mailbox: MailboxName, draft: StoredDraft): Promise<void> {
     await this.#unlinkAll(mailbox, draft);
     try {
       await this.#input.sync.sync(join(draft.folder.path, 'cur'));
@@ -132,14 +120,14 @@ export class DraftShelf {
     }
   }
 
-  async #unlinkAll(mailbox: MailboxName, draft: ShelvedDraft): Promise<void> {
+  async #unlinkAll(mailbox: MailboxName, draft: StoredDraft): Promise<void> {
     // The older first: what is left by a crash is then the newest that there was.
     for (const entry of draft.older) await this.#unlink(mailbox, draft.folder, entry);
     await this.#unlink(mailbox, draft.folder, draft.entry);
   }
 
   /** Removes what a crash left of older versions, once the newest is sure to stay. */
-  async tidy(mailbox: MailboxName, draft: ShelvedDraft): Promise<void> {
+  async tidy(mailbox: MailboxName, draft: StoredDraft): Promise<void> {
     await this.#input.sync.sync(join(draft.folder.path, 'cur'));
     for (const entry of draft.older) await this.#unlink(mailbox, draft.folder, entry);
   }

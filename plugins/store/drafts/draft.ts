@@ -2,10 +2,11 @@ import { createHash } from 'node:crypto';
 import { uniqueIdPattern } from '../../../core/disk/id.js';
 import { parseParameters, safeFilename } from '../../../core/mime/content-type.js';
 import { problem } from '../../../core/problem.js';
+import type { MailboxFolder } from '../maildir/mailbox-folder.js';
+import type { MessageEntry } from '../maildir/message-entry.js';
 import type { MessageFile } from '../maildir/message-file.js';
 import type { DraftFields, PartSource } from './draft-composition.js';
 import type { DraftContent } from './draft-content.js';
-import type { ShelvedDraft } from './draft-store.js';
 
 /** A draft as it is now. */
 export interface Draft {
@@ -52,13 +53,13 @@ export interface AlongWith {
 
 /** A draft whose file is open, held by whoever changes it. */
 export interface OpenDraft {
-  readonly shelved: ShelvedDraft;
+  readonly shelved: StoredDraft;
   readonly file: MessageFile;
   readonly content: DraftContent;
 }
 
 /** @throws Problem `precondition-failed` */
-export function expect({ entry }: ShelvedDraft, expected: Expectation | undefined): void {
+export function expect({ entry }: StoredDraft, expected: Expectation | undefined): void {
   if (expected === undefined || expected(tagOf(entry.id))) return;
   throw problem('precondition-failed', 'Somebody else has changed this draft since you read it.');
 }
@@ -84,13 +85,13 @@ export interface DraftMark {
 const marked = /^\d+\.M\d+P\d+Q\d+R[0-9a-f]{32}D([0-9a-hjkmnp-tv-z]{20})V(\d{1,9})\./;
 const chance = /R[0-9a-f]{32}(?=\.)/;
 /** As for every unique name: what leaves room for flags below NAME_MAX. */
-const longestName = 200;
+const maxName = 200;
 const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
 
 /** Puts the mark of a draft into a unique name: `…R<random>D<draftId>V<revision>.<host>,S=…`. */
 export function markName(name: string, { draftId, revision }: DraftMark): string {
   const whole = name.replace(chance, (found) => `${found}D${draftId}V${revision}`);
-  const surplus = Math.max(0, whole.length - longestName);
+  const surplus = Math.max(0, whole.length - maxName);
   const sizes = whole.indexOf(',');
   return surplus === 0 ? whole : whole.slice(0, sizes - surplus) + whole.slice(sizes);
 }
@@ -152,4 +153,11 @@ function typeOf(written: string | undefined): string {
   if (!token.test(value) || /^(?:multipart|message)\//.test(value)) return octets;
   const named = parameters.get('charset');
   return value.startsWith('text/') && named !== undefined && charset.test(named) ? `${value}; charset=${named}` : value;
+}
+
+/** The newest version of a draft, and what a crash may have left of it. */
+export interface StoredDraft extends DraftMark {
+  readonly folder: MailboxFolder;
+  readonly entry: MessageEntry;
+  readonly older: readonly MessageEntry[];
 }

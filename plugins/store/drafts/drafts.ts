@@ -1,15 +1,9 @@
-import type { Clock } from '../../../core/clock.js';
+import type { KeyedMutex } from '../../../core/concurrency.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
-import type { SubmissionService } from '../../../core/contracts/submission.js';
-import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
-import { folderSyncOf } from '../../../core/disk/folder.js';
 import { uniqueId } from '../../../core/disk/id.js';
-import type { Log } from '../../../core/log/log.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import { folderOfLocal } from '../maildir/mailbox-name.js';
-import type { UniqueNames } from '../maildir/maildir-name.js';
 import { compareNewestFirst, type OrderKey } from '../maildir/message-entry.js';
-import { KeyedMutex } from '../../../core/concurrency.js';
 import type { MessageSummary } from '../messages/message-summary.js';
 import type { StoreReader } from '../messages/store-reader.js';
 import { type AttachmentLabel, encodeAttachment } from '../mime/compose.js';
@@ -23,8 +17,8 @@ import {
   withKeptHtml,
 } from './draft-composition.js';
 import type { Attachment } from './draft-content.js';
-import { DraftSending, SentNotes } from './draft-sending.js';
-import { DraftFiles, DraftShelf, type PreparedFile, type ShelfInput } from './draft-store.js';
+import type { DraftFiles, DraftStore } from './draft-store.js';
+import { type PreparedFile } from './draft-store.js';
 import {
   type AlongWith,
   type AttachmentUpload,
@@ -38,7 +32,7 @@ import {
 
 interface DraftsInput {
   readonly reader: StoreReader;
-  readonly shelf: DraftShelf;
+  readonly shelf: DraftStore;
   readonly files: DraftFiles;
   readonly turns: KeyedMutex;
   readonly now: () => Date;
@@ -288,7 +282,7 @@ type ListedDraft = Pick<MessageSummary, 'id' | 'size' | 'from' | 'to' | 'subject
 };
 
 interface DraftListGround {
-  readonly shelf: Pick<DraftShelf, 'all'>;
+  readonly shelf: Pick<DraftStore, 'all'>;
   readonly reader: Pick<StoreReader, 'summaries'>;
 }
 
@@ -324,39 +318,4 @@ async function look({ shelf, reader }: DraftListGround, mailbox: MailboxName, re
     return { draftId: ids.get(id) ?? '', id, savedAt: receivedAt, size, from, to, subject, hasAttachments, snippet };
   });
   return { page: { ...page, items }, isTorn: items.length < page.items.length };
-}
-
-interface DraftDeskInput {
-  readonly reader: StoreReader;
-  readonly names: UniqueNames;
-  readonly provide: ShelfInput['provide'];
-  readonly quotas: ShelfInput['quotas'];
-  readonly submission: SubmissionService;
-  /** Private, on the file system of the mailboxes; emptied here. */
-  readonly folder: string;
-  /** The limit of a message now: a reload may change it. */
-  readonly messageBytes: () => number;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly files?: FileLayer;
-}
-
-/** Everything that drafts need, wired. */
-export interface DraftDesk {
-  readonly drafts: Drafts;
-  readonly shelf: DraftShelf;
-  readonly sending: DraftSending;
-}
-
-export async function openDraftDesk(input: DraftDeskInput): Promise<DraftDesk> {
-  const { reader, names, provide, quotas, submission, folder, messageBytes, clock, log, files = nodeFiles } = input;
-  const sync = folderSyncOf(files);
-  const prepared = new DraftFiles({ folder, files, sync, messageBytes });
-  const shelf = new DraftShelf({ folders: reader.mailboxFolders, provide, quotas, names, files, sync, prepared, log });
-  const now = (): Date => new Date(clock.now());
-  const drafts = new Drafts({ reader, shelf, files: prepared, turns: new KeyedMutex(), now });
-  const notes = new SentNotes({ folder, files, log });
-  const sending = new DraftSending({ reader, drafts, shelf, files: prepared, notes, submission, now, log });
-  await prepared.sweep(await sending.resume());
-  return { drafts, shelf, sending };
 }

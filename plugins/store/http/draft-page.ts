@@ -4,7 +4,7 @@ import { type EndpointRequest, type RefusedForm, respond, type Response } from '
 import { namesTag } from '../../../core/http/entity-tag.js';
 import { isProblem } from '../../../core/problem.js';
 import type { DraftSending } from '../drafts/draft-sending.js';
-import type { DraftShelf } from '../drafts/draft-store.js';
+import type { DraftStore } from '../drafts/draft-store.js';
 import { type Expectation, parseDraftId } from '../drafts/draft.js';
 import type { Drafts } from '../drafts/drafts.js';
 import type { MailboxIdentity, MailboxNames } from '../maildir/mailbox-names.js';
@@ -89,7 +89,7 @@ export async function orConflict<T>({ drafts }: DraftSite, attempt: Attempt, tas
 /** What the endpoints of drafts stand on. */
 export interface DraftSite {
   readonly drafts: Drafts;
-  readonly shelf: DraftShelf;
+  readonly shelf: DraftStore;
   readonly sending: DraftSending;
   readonly reader: StoreReader;
   readonly names: MailboxNames;

@@ -17,7 +17,7 @@ export const AttachmentQuery = z.strictObject({
 });
 
 /** Recipients of one message, as over SMTP. */
-const mostRecipients = 1000;
+const maxRecipients = 1000;
 
 /** Runs a parser that throws problems as a step of a schema. */
 function parsed<I, T>(parse: (value: I) => T) {
@@ -40,9 +40,9 @@ const one = (written: string | z.output<typeof Person>): Correspondent =>
 const OnePerson = z.union([z.string().max(5000), Person]);
 
 function readPeople(given: string | readonly unknown[]): readonly Correspondent[] {
-  if (typeof given === 'string') return parseCorrespondents(given, mostRecipients);
+  if (typeof given === 'string') return parseCorrespondents(given, maxRecipients);
   // Counted before each of them is looked at.
-  if (given.length > mostRecipients) throw problem('invalid', `At most ${mostRecipients} recipients are taken.`);
+  if (given.length > maxRecipients) throw problem('invalid', `At most ${maxRecipients} recipients are taken.`);
   return given.map((written) => {
     const read = OnePerson.safeParse(written);
     if (read.success) return one(read.data);

@@ -113,9 +113,9 @@ interface Answered {
 }
 
 /** Characters of the original that are quoted. */
-const mostQuoted = 256 * 1024;
-const mostSubject = 1900;
-const mostReferences = 50;
+const maxQuoted = 256 * 1024;
+const maxSubject = 1900;
+const maxReferences = 50;
 const turnEvery = 100;
 
 /** The draft that a reply or a forwarded message begins as, without the parts of the original (RFC 5322 §3.6.2-3.6.5). */
@@ -168,7 +168,7 @@ async function unique(people: readonly DisplayAddress[]): Promise<readonly Corre
 const oneLine = (text: string): string => text.replace(/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]+/gu, ' ').trim();
 
 function subjectOf(subject: string, isForward: boolean): string {
-  const line = oneLine(subject).slice(0, mostSubject);
+  const line = oneLine(subject).slice(0, maxSubject);
   if (isForward) return /^(?:fwd?|wg):/i.test(line) ? line : `Fwd: ${line}`.trim();
   return /^(?:re|aw)(?:\[\d{1,3}\])?:/i.test(line) ? line : `Re: ${line}`.trim();
 }
@@ -177,7 +177,7 @@ function subjectOf(subject: string, isForward: boolean): string {
 function referencesOf({ references, inReplyTo, messageId }: DraftContent): readonly string[] {
   const before = references.length > 0 || inReplyTo === null ? references : [inReplyTo];
   const all = messageId === null ? before : [...before, messageId];
-  return all.length <= mostReferences ? all : [...all.slice(0, 1), ...all.slice(1 - mostReferences)];
+  return all.length <= maxReferences ? all : [...all.slice(0, 1), ...all.slice(1 - maxReferences)];
 }
 
 function quoted(original: DraftContent): string {
@@ -206,8 +206,8 @@ const dateOf = (date: string | null): string => (date === null ? '' : mailDate(n
 
 /** What there is to read, without the blank lines at its end. */
 function textOf({ text, html }: DraftContent): string {
-  const whole = text ?? (html === null ? '' : textOfHtml(html.slice(0, mostQuoted)));
-  const clean = whole.slice(0, mostQuoted).replace(/[\0\p{Cs}]/gu, '\ufffd');
+  const whole = text ?? (html === null ? '' : textOfHtml(html.slice(0, maxQuoted)));
+  const clean = whole.slice(0, maxQuoted).replace(/[\0\p{Cs}]/gu, '\ufffd');
   return clean.replaceAll('\r', '').trimEnd();
 }
 

@@ -2,7 +2,7 @@ import { Readable } from 'node:stream';
 import { type AnyEndpoint, type ByteSource, defineEndpoint, respond } from '../../../core/http/endpoint.js';
 import { namesTag } from '../../../core/http/entity-tag.js';
 import { parseFolderName } from '../folders/folder-name.js';
-import { folderPage, mailboxPage, messagePage, usualView } from './view-model.js';
+import { folderPage, mailboxPage, messagePage, defaultView } from './view-model.js';
 import type { MailboxNames } from '../maildir/mailbox-names.js';
 import { listDomains, listMailboxes } from '../maildir/mailbox-list.js';
 import type { MessageFile } from '../maildir/message-file.js';
@@ -176,7 +176,7 @@ function messageEndpoints({ reader, names }: StoreRoutesInput): readonly AnyEndp
           return respond({ text: { body: message.text ?? '', contentType: 'text/plain; charset=utf-8' } });
         }
         if (request.representation !== 'html') return message;
-        const view = query.view ?? usualView(message);
+        const view = query.view ?? defaultView(message);
         const raw = view === 'raw' ? await reader.rawHead(place) : undefined;
         const folders = await reader.folders(place.mailbox);
         return messagePage(names.describe(place.mailbox), message, { view, remote: query.remote, raw, folders });

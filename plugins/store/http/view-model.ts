@@ -194,7 +194,7 @@ export function messagePage(mailbox: MailboxIdentity, message: MessageView, inpu
 }
 
 /** What the page shows when nothing was asked for. */
-export function usualView(message: MessageView): MessageViewName {
+export function defaultView(message: MessageView): MessageViewName {
   if (message.unparsed !== null) return 'raw';
   if (message.text !== null && message.text.trim() !== '') return 'text';
   return message.html === null ? 'text' : 'html';

@@ -7,7 +7,7 @@ interface Hold {
 }
 
 /** What takes longer than that hangs, and shall not fill a mailbox for ever. */
-const longestMs = 15 * 60_000;
+const maxMs = 15 * 60_000;
 
 /** What was admitted to mailboxes and is on its way. */
 export class HeldRoom {
@@ -21,7 +21,7 @@ export class HeldRoom {
   /** Bytes. */
   in(mailbox: string): number {
     let sum = 0;
-    const earliest = this.#clock.monotonic() - longestMs;
+    const earliest = this.#clock.monotonic() - maxMs;
     for (const { bytes, since } of this.#holds.get(mailbox) ?? []) if (since > earliest) sum += bytes;
     return sum;
   }

@@ -4,7 +4,7 @@ import { randomBytes } from '../../../core/disk/id.js';
 import { sizesIn } from './message-name.js';
 
 /** What leaves room for a size, flags and 26 keywords below NAME_MAX (255). */
-const longestName = 200;
+const maxName = 200;
 export interface UniqueNamesInput {
   readonly host: string;
   readonly clock: Clock;
@@ -52,7 +52,7 @@ export class UniqueNames {
     this.#count += 1;
     const time = `${Math.floor(micros / 1e6)}.M${micros % 1e6}`;
     const unique = `${time}P${this.#pid}Q${this.#count}R${mark}.`;
-    return unique + this.#host.slice(0, longestName - unique.length - sizes.length) + sizes;
+    return unique + this.#host.slice(0, maxName - unique.length - sizes.length) + sizes;
   }
 }
 

@@ -60,7 +60,7 @@ interface Deleted {
 const markedAtOnce = 5000;
 const trash = parseFolderName('Trash');
 /** As many as one call can name; who moves more by a filter does not know the old ones either. */
-const mostNewIds = 10_000;
+const maxNewIds = 10_000;
 
 /** True where what is deleted is gone for good. */
 export function deletesForGood(folder: FolderName): boolean {
@@ -118,7 +118,7 @@ class MessageEditor {
         const id = this.#ground.names.again(entry.id, entry.receivedAt);
         const path = join(target.path, 'cur', `${id}:2,${await keywords.inTarget(entry.flags)}`);
         await this.#ground.files.rename(join(folder.path, entry.file), path);
-        if (ids.length <= mostNewIds) newIds.set(entry.id, id);
+        if (ids.length <= maxNewIds) newIds.set(entry.id, id);
       });
       if (done.length > 0) await this.#sync([target.path, folder.path]);
       if (notFound.length > 0) await this.#ground.folders.find(mailbox, to);

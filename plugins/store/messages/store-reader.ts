@@ -281,7 +281,7 @@ export interface MessageView extends MessageSummary {
 
 /** A header block longer than this is shown as far as this. */
 const headBytes = 1024 * 1024;
-const usualHeadBytes = 64 * 1024;
+const defaultHeadBytes = 64 * 1024;
 const maxHeadersShown = 1000;
 const turnEvery = 100;
 
@@ -308,8 +308,8 @@ async function viewMessage(parser: MessageParser, file: MessageFile, summary: Me
 }
 
 async function readHeader(file: MessageFile): Promise<HeaderBlock> {
-  const header = scanHeader(await readHead(file, usualHeadBytes));
-  return header.complete || file.size <= usualHeadBytes ? header : scanHeader(await readHead(file, headBytes));
+  const header = scanHeader(await readHead(file, defaultHeadBytes));
+  return header.complete || file.size <= defaultHeadBytes ? header : scanHeader(await readHead(file, headBytes));
 }
 
 /** In slices: there may be thousands. */

@@ -3,7 +3,6 @@ import type { simpleParser as SimpleParser } from 'mailparser';
 import { effectiveCharset } from '../../../core/mime/charset.js';
 import { decodeTransfer } from '../../../core/mime/decode.js';
 import type { Part } from '../../../core/mime/structure.js';
-import type { ReadBody } from './parse-message.js';
 
 // mailparser is CommonJS and slow to load: only a parse worker imports this file.
 const { simpleParser } = createRequire(import.meta.url)('mailparser') as {
@@ -48,4 +47,10 @@ function headerOf(part: Part, body: Buffer): Buffer {
 function charsetOf(part: Part, body: Buffer): string {
   if (/^(?:utf-7|x-mac-[a-z]{1,20}|hz-gb-2312)$/.test(part.charset)) return part.charset;
   return effectiveCharset(decodeTransfer(body, part.encoding), part.charset);
+}
+
+export interface ReadBody {
+  readonly text: string;
+  /** It was longer than what is read. */
+  readonly cut: boolean;
 }

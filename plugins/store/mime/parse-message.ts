@@ -116,9 +116,3 @@ function partOf(bytes: Buffer, structure: Structure, number: string): PartBytes 
     filename: part.filename ?? null,
   };
 }
-
-export interface ReadBody {
-  readonly text: string;
-  /** It was longer than what is read. */
-  readonly cut: boolean;
-}

@@ -80,7 +80,7 @@ export function dateOf(value: string | undefined): string | null {
 
 const maxLength = 160;
 /** The first words are nearly always within so many characters. */
-const usualLength = 500;
+const defaultLength = 500;
 const maxTextBytes = 4 * 1024;
 /** HTML begins with styles, as a rule long ones. */
 const maxHtmlBytes = 32 * 1024;
@@ -105,8 +105,8 @@ function decoded(bytes: Buffer, part: Part, limit: number): string {
 const unseen = /(?:(?!\u200d)[\p{Cc}\p{Cf}\u034f\u2028\u2029])+/gu;
 
 function line(text: string): string {
-  const start = oneLine(text.slice(0, usualLength));
-  const words = start.length > maxLength || text.length <= usualLength ? start : oneLine(text);
+  const start = oneLine(text.slice(0, defaultLength));
+  const words = start.length > maxLength || text.length <= defaultLength ? start : oneLine(text);
   if (words.length <= maxLength) return words;
   return `${Array.from(words.slice(0, maxLength)).slice(0, -1).join('')}…`;
 }

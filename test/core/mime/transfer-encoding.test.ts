@@ -23,7 +23,7 @@ async function encode(bytes: Buffer, goal: EncodingGoal): Promise<Buffer> {
   return output;
 }
 
-const longestLine = (bytes: Buffer): number =>
+const maxLine = (bytes: Buffer): number =>
   Math.max(
     ...bytes
       .toString('latin1')
@@ -107,7 +107,7 @@ describe('8-bit mail for a server that takes 7 bits', () => {
       const bytes = crlf(text);
       const output = await encode(bytes, '7bit');
       assert.ok(isSevenBit(output));
-      assert.ok(longestLine(output) <= 78, String(longestLine(output)));
+      assert.ok(maxLine(output) <= 78, String(maxLine(output)));
       assert.doesNotMatch(output.toString(), /transfer-encoding: (?:8bit|binary)/i);
       assert.deepEqual(await readable(output), await readable(bytes));
     });
@@ -168,7 +168,7 @@ describe('mail with lines over 998 octets', () => {
       `Subject: ${long}\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n${'p'.repeat(999)}\n--b\n\n${long}\n--b\nContent-Type: text/plain; charset=utf-8\n\nshört\n--b\nContent-Transfer-Encoding: quoted-printable\n\n${'=3D=20'.repeat(400)}\n--b\nContent-Type: image/png; name=p\nContent-Transfer-Encoding: base64\n\n${base64}\n--b--\n`,
     );
     const output = await encode(bytes, 'short-lines');
-    assert.ok(longestLine(output) <= 998, String(longestLine(output)));
+    assert.ok(maxLine(output) <= 998, String(maxLine(output)));
     assert.match(String(output), /\r\nshört\r\n/);
     assert.deepEqual(await readable(output), await readable(bytes));
   });

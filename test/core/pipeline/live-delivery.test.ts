@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { problem } from '../../../core/problem.js';
-import { reply } from '../../../core/smtp/protocol/reply.js';
+import { reply } from '../../../core/smtp/protocol/replies.js';
 import type { Recipient } from '../../../core/pipeline/transaction.js';
 import { codes, deliveryOf, queued, summary } from './delivery-ground.js';
 import { deferred, refused } from './fake-target.js';

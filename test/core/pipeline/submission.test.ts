@@ -8,7 +8,7 @@ import type { Submission } from '../../../core/contracts/submission.js';
 import { openSpool } from '../../../core/spool/file-spool.js';
 import { parseAddress } from '../../../core/mime/address.js';
 import { isProblem, type Problem } from '../../../core/problem.js';
-import type { SmtpSettings } from '../../../core/smtp/server/options.js';
+import type { SmtpSettings } from '../../../core/smtp/server/listeners.js';
 import { PipelineSubmission } from '../../../core/pipeline/submission.js';
 import { accept, defer, discard, next, reject, route } from '../../../core/pipeline/verdict.js';
 import { rememberingLog } from '../spool/remembering-log.js';

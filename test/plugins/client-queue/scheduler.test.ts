@@ -6,7 +6,7 @@ import type { RecordedControl } from '../../../plugins/client-queue/delivery/des
 import { ClientQueueOptions } from '../../../plugins/client-queue/options.js';
 import { Scheduler } from '../../../plugins/client-queue/delivery/scheduler.js';
 import { SitePace } from '../../../plugins/client-queue/delivery/site-pace.js';
-import type { Tried } from '../../../plugins/client-queue/delivery/attempts.js';
+import type { AttemptResult } from '../../../plugins/client-queue/delivery/attempt-result.js';
 import { rememberingLog } from '../../core/spool/remembering-log.js';
 import { HandClock } from '../../support/hand-clock.js';
 import { newEntry } from '../../support/queue-entries.js';
@@ -23,7 +23,7 @@ const nothing: RecordedControl = {
 
 interface Wishes {
   readonly leases: readonly Lease[];
-  readonly attempt?: (lease: Lease) => Promise<Tried>;
+  readonly attempt?: (lease: Lease) => Promise<AttemptResult>;
 }
 
 /** A scheduler whose queue gives these leases at the first claim; all are of one site. */
@@ -85,7 +85,7 @@ function leasesOf(count: number): readonly Lease[] {
   });
 }
 
-const answered: Tried = {
+const answered: AttemptResult = {
   at: 0,
   ms: 1,
   verdicts: new Map([

@@ -132,7 +132,7 @@ test('hooks that failed are told for five minutes, also when they are registered
 
 test('sessions are degraded when nearly all that may be open are open, and a new limit is taken', () => {
   let open = 89;
-  const configuration: { mostSessions?: number } = { mostSessions: 100 };
+  const configuration: { maxSessions?: number } = { maxSessions: 100 };
   const room = new SessionRoom(() => ({ open, total: 100 }), configuration);
   assert.equal(room.report().status, 'up');
   open = 90;
@@ -141,8 +141,8 @@ test('sessions are degraded when nearly all that may be open are open, and a new
     status: 'degraded',
     why: '90 SMTP sessions are open; 100 may be, then clients are sent away.',
   });
-  configuration.mostSessions = 1000;
+  configuration.maxSessions = 1000;
   assert.equal(room.report().status, 'up');
-  delete configuration.mostSessions;
+  delete configuration.maxSessions;
   assert.equal(room.report().status, 'up');
 });

@@ -5,7 +5,7 @@ import { systemClock } from '../../../core/clock.js';
 import type { Submission } from '../../../core/contracts/submission.js';
 import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
 import { parseCorrespondents } from '../../../plugins/store/mime/compose.js';
-import { type DraftDesk, openDraftDesk } from '../../../plugins/store/drafts/drafts.js';
+import { type DraftService, openDraftService } from '../../../plugins/store/drafts/draft-sending.js';
 import type { DraftFields } from '../../../plugins/store/drafts/draft-composition.js';
 import { parseMailboxName } from '../../../plugins/store/maildir/mailbox-name.js';
 import { UniqueNames } from '../../../plugins/store/maildir/maildir-name.js';
@@ -20,7 +20,7 @@ export interface HandedIn {
   readonly message: string;
 }
 
-export interface DraftGround extends DraftDesk {
+export interface DraftGround extends DraftService {
   readonly root: string;
   readonly reader: StoreReader;
   readonly handedIn: HandedIn[];
@@ -48,7 +48,7 @@ export async function openDrafts(
   const handedIn: HandedIn[] = [];
   const prepared = join(data, 'drafts');
   await mkdir(prepared, { recursive: true });
-  const desk = await openDraftDesk({
+  const desk = await openDraftService({
     reader,
     names: new UniqueNames({ host: 'mail.example.org', clock: systemClock }),
     provide: async (mailbox, name) => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { LineBreakSearch } from '../../../../core/smtp/protocol/line-break-search.js';
+import { LineBreakSearch } from '../../../../core/smtp/server/dot-decoder.js';
 
 /** Mostly long runs of text, as mail has them, with what needs a closer look in between, and bytes that look like it. */
 const piece = fc.oneof(

@@ -3,7 +3,7 @@ import { readdir } from 'node:fs/promises';
 import { describe, it } from 'node:test';
 import type { Spool, SpoolWriter } from '../../../../core/spool/spool.js';
 import { problem } from '../../../../core/problem.js';
-import { reply } from '../../../../core/smtp/protocol/reply.js';
+import { reply } from '../../../../core/smtp/protocol/replies.js';
 import { nonEndings } from '../../../hostile/smuggling.js';
 import type { SmtpClient } from '../../../support/smtp-client.js';
 import { TestEngine } from './test-engine.js';

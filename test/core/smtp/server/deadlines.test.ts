@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { describe, it } from 'node:test';
 import type { Spool, SpoolWriter } from '../../../../core/spool/spool.js';
-import { reply } from '../../../../core/smtp/protocol/reply.js';
+import { reply } from '../../../../core/smtp/protocol/replies.js';
 import { SmtpClient } from '../../../support/smtp-client.js';
 import { TestClock, TestEngine } from './test-engine.js';
 

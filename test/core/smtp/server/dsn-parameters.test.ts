@@ -1,9 +1,13 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { parsePathCommand } from '../../../../core/smtp/protocol/command.js';
-import { isMailParameters, readMailParameters } from '../../../../core/smtp/protocol/mail-parameters.js';
-import { originalAddress } from '../../../../core/smtp/protocol/original-recipient.js';
-import { isRcptParameters, readRcptParameters } from '../../../../core/smtp/protocol/rcpt-parameters.js';
+import {
+  isMailParameters,
+  isRcptParameters,
+  originalAddress,
+  readMailParameters,
+  readRcptParameters,
+} from '../../../../core/smtp/protocol/parameters.js';
 
 const parametersOf = (text: string): ReadonlyMap<string, string | null> =>
   parsePathCommand(`TO:<a@b.example> ${text}`, 'TO:')?.parameters ?? new Map();

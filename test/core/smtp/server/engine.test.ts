@@ -5,7 +5,7 @@ import { createServer, type AddressInfo } from 'node:net';
 import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { isStartError } from '../../../../core/problem.js';
-import { SmtpOptions } from '../../../../core/smtp/server/options.js';
+import { SmtpOptions } from '../../../../core/smtp/server/listeners.js';
 import { SmtpClient } from '../../../support/smtp-client.js';
 import { until } from '../../../support/until.js';
 import { settingsOf, TestClock, TestEngine } from './test-engine.js';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { HeaderGuard } from '../../../../core/smtp/server/header-guard.js';
+import { HeaderGuard } from '../../../../core/smtp/server/data.js';
 import type { Recipient } from '../../../../core/pipeline/transaction.js';
 
 const limits = { headerFields: 10_000, headerBytes: 1_000_000, hops: 100 };

@@ -8,12 +8,16 @@ import { HealthRegistry } from '../../../../core/host/health.js';
 import type { Log } from '../../../../core/log/log.js';
 import { Metrics } from '../../../../core/metrics/metrics.js';
 import type { Chain, Decision, DeliveryResult } from '../../../../core/pipeline/chain.js';
-import { createSmtpEngine, type SmtpEngine } from '../../../../core/smtp/server/engine.js';
+import {
+  createSmtpEngine,
+  type SmtpEngine,
+  SmtpOptions,
+  type SmtpSettings,
+} from '../../../../core/smtp/server/listeners.js';
 import type { Stage, StageInput, WatchedEvent, WatchedEvents } from '../../../../core/pipeline/hook.js';
-import type { ChainSource } from '../../../../core/smtp/server/listener-ground.js';
-import { SmtpOptions, type SmtpSettings } from '../../../../core/smtp/server/options.js';
+import type { PipelineSource } from '../../../../core/smtp/server/listener-context.js';
 import type { Patience } from '../../../../core/pipeline/patience.js';
-import { reply } from '../../../../core/smtp/protocol/reply.js';
+import { reply } from '../../../../core/smtp/protocol/replies.js';
 import type { Transaction } from '../../../../core/pipeline/transaction.js';
 import type { z } from 'zod';
 import { atEnd, type Ending } from '../../../support/ending.js';
@@ -48,7 +52,7 @@ export interface TestEngineOptions {
   readonly deliver?: (transaction: Transaction, patience?: Patience) => Promise<DeliveryResult | undefined>;
   readonly spool?: Spool;
   /** In place of the fake pipeline. */
-  readonly pipeline?: ChainSource;
+  readonly pipeline?: PipelineSource;
   readonly clock?: Clock;
   readonly sweepMs?: number;
 }

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import { isStartError } from '../../../../core/problem.js';
-import { SmtpOptions } from '../../../../core/smtp/server/options.js';
+import { SmtpOptions } from '../../../../core/smtp/server/listeners.js';
 import { selfSigned } from '../../../support/certificate.js';
 import { SmtpClient } from '../../../support/smtp-client.js';
 import { temporaryFolder } from '../../../support/temporary-folder.js';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { test } from 'node:test';
-import { type KeptUpload, UploadShelf } from '../../../../plugins/client-queue/case/upload-shelf.js';
+import { type KeptUpload, UploadStore } from '../../../../plugins/client-queue/case/upload-shelf.js';
 
 const small = Buffer.from('Subject: small\r\n\r\nHello\r\n');
 const large = Buffer.from(`Subject: large\r\n\r\n${'0123456789abcdef\r\n'.repeat(20_000)}`);
@@ -21,7 +21,7 @@ const streamOf = (bytes: Buffer, piece: number): Readable =>
   );
 
 test('a small message is kept without a file', async () => {
-  const upload = await new UploadShelf('/nowhere/at/all').keep(streamOf(small, 7));
+  const upload = await new UploadStore('/nowhere/at/all').keep(streamOf(small, 7));
   assert.equal(upload.size, small.length);
   assert.deepEqual(upload.head, small);
   assert.deepEqual(await read(upload), small);
@@ -32,7 +32,7 @@ test('a small message is kept without a file', async () => {
 test('a large message is given back whole as often as it is read, and its file has no name', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'postern-shelf-'));
   t.after(() => rm(folder, { recursive: true }));
-  const upload = await new UploadShelf(folder).keep(streamOf(large, 10_000));
+  const upload = await new UploadStore(folder).keep(streamOf(large, 10_000));
   t.after(() => upload.release());
   assert.equal(upload.size, large.length);
   assert.deepEqual(await readdir(folder), []);
@@ -43,12 +43,12 @@ test('a large message is given back whole as often as it is read, and its file h
 
 test('a large message for which there is no folder is refused, and its stream let go', async () => {
   const stream = streamOf(large, 10_000);
-  await assert.rejects(new UploadShelf('/nowhere/at/all').keep(stream), { problem: 'internal' });
+  await assert.rejects(new UploadStore('/nowhere/at/all').keep(stream), { problem: 'internal' });
   assert.equal(stream.destroyed, true);
 });
 
 test('an empty message is refused', async () => {
-  await assert.rejects(new UploadShelf('/nowhere/at/all').keep(Readable.from([])), { problem: 'invalid' });
+  await assert.rejects(new UploadStore('/nowhere/at/all').keep(Readable.from([])), { problem: 'invalid' });
 });
 
 test('a stream that fails midway fails the upload with its error', async () => {
@@ -58,5 +58,5 @@ test('a stream that fails midway fails the upload with its error', async () => {
       throw new Error('the client is gone');
     })(),
   );
-  await assert.rejects(new UploadShelf('/nowhere/at/all').keep(stream), { message: 'the client is gone' });
+  await assert.rejects(new UploadStore('/nowhere/at/all').keep(stream), { message: 'the client is gone' });
 });

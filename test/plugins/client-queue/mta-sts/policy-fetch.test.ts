@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test, type TestContext } from 'node:test';
-import { fetchPolicy, type PolicyFetchGround } from '../../../../plugins/client-queue/mta-sts/policy-fetch.js';
+import { fetchPolicy, type PolicyFetchContext } from '../../../../plugins/client-queue/mta-sts/policy-fetch.js';
 import { FixedResolver } from '../../../core/dns/fixed-resolver.js';
 import { selfSigned } from '../../../support/certificate.js';
 import { type PolicyHost, policyText, startPolicyHost } from './policy-host.js';
@@ -10,7 +10,7 @@ const domain = 'example.net';
 async function ground(t: TestContext) {
   const host = await startPolicyHost(t, domain);
   const resolver = new FixedResolver({ [`mta-sts.${domain}`]: { a: ['127.0.0.1'] } });
-  const get = (more: Partial<PolicyFetchGround> = {}) => {
+  const get = (more: Partial<PolicyFetchContext> = {}) => {
     const { port, ca } = host;
     return fetchPolicy(domain, { resolver, allowPrivate: true, signal: AbortSignal.timeout(5000), port, ca, ...more });
   };

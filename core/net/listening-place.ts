@@ -1,4 +1,4 @@
-import { isIPv6 } from 'node:net';
+import { createServer, isIPv6 } from 'node:net';
 import { normalAddress } from './ip-address.js';
 
 /** Where something wants to listen. */
@@ -34,4 +34,17 @@ function isShared(one: Place, other: Place): boolean {
 function covers(wide: string, host: string): boolean {
   const [one, other] = [wide, host].map((name) => normalAddress(name.toLowerCase().replace(/^\[|\]$/g, '')));
   return one === other || one === '::' || (one === '0.0.0.0' && !isIPv6(other ?? ''));
+}
+
+/**
+ * Listens for a moment, to see whether a server could.
+ *
+ * @returns undefined when it could, else the system's code: `EADDRINUSE`, `EACCES`, `EADDRNOTAVAIL`, `ENOTFOUND`, …
+ */
+export function tryToListen(host: string, port: number): Promise<string | undefined> {
+  const server = createServer((socket) => socket.destroy());
+  return new Promise((resolve) => {
+    server.once('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.name));
+    server.listen({ host, port, exclusive: true }, () => server.close(() => resolve(undefined)));
+  });
 }

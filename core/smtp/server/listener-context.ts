@@ -1,20 +1,20 @@
 import type { TLSSocketOptions } from 'node:tls';
 import type { Clock } from '../../clock.js';
-import type { Spool } from '../../spool/spool.js';
-import type { Domain } from '../../mime/address.js';
 import type { Log } from '../../log/log.js';
+import type { Domain } from '../../mime/address.js';
 import type { Chain } from '../../pipeline/chain.js';
+import type { Spool } from '../../spool/spool.js';
+import type { SmtpLimits } from './limits.js';
 import type { ListenerSettings } from './listener-options.js';
-import type { SmtpLimits } from './limit-options.js';
-import type { ListenerMeter } from './listener-meter.js';
+import type { ListenerMeter } from './meter.js';
 
 /** Where a chain comes from: the pipeline. */
-export interface ChainSource {
+export interface PipelineSource {
   snapshot(): Chain;
 }
 
 /** Slows those who guess passwords; knows whom to leave alone. */
-export interface AuthThrottle {
+interface AuthThrottle {
   /** Seconds until the address may try again; 0 is now. */
   retryAfter(address: string): number;
   /** Makes the attempt, in its turn; undefined when the address must wait, and nothing was done. */
@@ -33,13 +33,13 @@ export interface EngineSettings {
 }
 
 /** Everything that the sessions of one listener share. */
-export interface ListenerGround {
+export interface ListenerContext {
   readonly listener: ListenerSettings;
   readonly hostname: string;
   /** Where mail for `<postmaster>` goes (RFC 5321 §4.5.1); undefined when no local domain is known. */
   readonly postmasterDomain: () => Domain | undefined;
   readonly spool: Spool;
-  readonly pipeline: ChainSource;
+  readonly pipeline: PipelineSource;
   readonly clock: Clock;
   readonly log: Log;
   readonly meter: ListenerMeter;

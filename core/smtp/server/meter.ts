@@ -3,10 +3,13 @@ import type { PluginContext } from '../../plugin.js';
 type Metrics = PluginContext['metrics'];
 
 const messageBuckets = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300] as const;
+
 const replyClasses = ['2xx', '3xx', '4xx', '5xx'] as const;
 
-export type AuthResult = 'accepted' | 'refused' | 'deferred';
+type AuthResult = 'accepted' | 'refused' | 'deferred';
+
 const messageResults = ['accepted', 'deferred', 'refused', 'aborted'] as const;
+
 export type MessageResult = (typeof messageResults)[number];
 
 /** Counts what the sessions of one listener do. The label children are looked up once, not per command. */

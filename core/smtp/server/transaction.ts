@@ -1,28 +1,25 @@
 import { isIPv6 } from 'node:net';
-import { isProblem } from '../../problem.js';
 import { type Address, type Domain, makeAddress, parsePath } from '../../mime/address.js';
-import { whenDecided, type Answer } from './answer.js';
-import type { Decision } from '../../pipeline/chain.js';
-import { parsePathCommand, type PathCommand } from '../protocol/command.js';
-import type { Stage } from '../../pipeline/hook.js';
-import type { ListenerGround } from './listener-ground.js';
-import { isMailParameters, readMailParameters } from '../protocol/mail-parameters.js';
 import { isRelayClient } from '../../net/networks.js';
-import { isRcptParameters, readRcptParameters } from '../protocol/rcpt-parameters.js';
-import { replies, replyToProblem } from '../protocol/replies.js';
-import { reply, type Reply } from '../protocol/reply.js';
-import { OpenTransaction, type SessionState } from './session-state.js';
+import type { Decision } from '../../pipeline/chain.js';
+import type { Stage } from '../../pipeline/hook.js';
 import type { Recipient } from '../../pipeline/transaction.js';
+import { isProblem } from '../../problem.js';
+import { parsePathCommand, type PathCommand } from '../protocol/command.js';
+import { isMailParameters, isRcptParameters, readMailParameters, readRcptParameters } from '../protocol/parameters.js';
+import { replies, reply, type Reply, replyToProblem } from '../protocol/replies.js';
+import type { ListenerContext } from './listener-context.js';
+import { type SessionReply, OpenTransaction, type SessionState, whenDecided } from './session-state.js';
 
 /** MAIL and RCPT: the transaction as far as it has come. */
-export class Envelope {
-  readonly #ground: ListenerGround;
+export class EnvelopeCommands {
+  readonly #ground: ListenerContext;
   readonly #session: SessionState;
   #transaction: OpenTransaction | undefined;
   #count = 0;
   #over = false;
 
-  constructor(ground: ListenerGround, session: SessionState) {
+  constructor(ground: ListenerContext, session: SessionState) {
     this.#ground = ground;
     this.#session = session;
   }
@@ -65,7 +62,7 @@ export class Envelope {
     return listener.mode !== 'mx' || user !== undefined || isRelayClient(settings(), remote.address);
   }
 
-  begin(argument: string): Answer {
+  begin(argument: string): SessionReply {
     const command = parsePathCommand(argument, 'FROM:', this.#ground.listener.lenientPaths);
     if (command === undefined) return replies.badArguments;
     const { limits } = this.#ground.settings();
@@ -100,7 +97,7 @@ export class Envelope {
     return answer;
   }
 
-  recipient(argument: string): Answer {
+  recipient(argument: string): SessionReply {
     const transaction = this.#transaction;
     if (transaction === undefined) return replies.mailFirst;
     const command = parsePathCommand(argument, 'TO:', this.#ground.listener.lenientPaths);

@@ -1,0 +1,495 @@
+import type { Socket } from 'node:net';
+import { isDeepStrictEqual } from 'node:util';
+import { z } from 'zod';
+import type { Clock } from '../../clock.js';
+import type { HealthCheck, HealthReport } from '../../host/health.js';
+import type { Log } from '../../log/log.js';
+import { type Domain, parseDomain } from '../../mime/address.js';
+import { InheritedSockets } from '../../net/inherited-sockets.js';
+import { placeText, sharedPlaces } from '../../net/listening-place.js';
+import { readTlsMaterial, type TlsMaterial } from '../../net/tls-material.js';
+import type { PluginContext } from '../../plugin.js';
+import { startError } from '../../problem.js';
+import type { Spool } from '../../spool/spool.js';
+import { ClientLimits, LimitOptions } from './limits.js';
+import { ListenerOptions, type ListenerSettings, takesNoMail } from './listener-options.js';
+import type { PipelineSource } from './listener-context.js';
+import { ListeningSocket, isInherited, isTaken, Listener, placeOf } from './listener.js';
+import { EngineMetrics } from './meter.js';
+
+interface SmtpEngineInput {
+  readonly settings: SmtpSettings;
+  /** In the greeting and in `Received`. */
+  readonly hostname: string;
+  /** Local domains; mail for `<postmaster>` goes to the first. */
+  readonly domains?: readonly string[];
+  /** What relative paths of keys and certificates are relative to; the working folder if absent. */
+  readonly folder?: string;
+  readonly spool: Spool;
+  readonly pipeline: PipelineSource;
+  readonly log: Log;
+  readonly clock: Clock;
+  readonly metrics: PluginContext['metrics'];
+  readonly health: { check(plugin: string, component: string, check: HealthCheck): () => void };
+  /** For listeners that name one. */
+  readonly sockets?: InheritedSockets;
+  /** Between two looks at the deadlines of the sessions, in milliseconds. */
+  readonly sweepMs?: number;
+}
+
+/** Settings that can be put into force without fail. */
+export interface PreparedSettings {
+  /** Listeners that get another key or certificate than they have. */
+  readonly renewed: readonly string[];
+  /** Opens the doors of new listeners; nobody is let in yet. Throws a start error, and then all is as it was. */
+  open(): Promise<void>;
+  /** After `open`: everything new is in force, open sessions go on to their end. */
+  commit(): void;
+  /** After `open`: closes again what it opened. */
+  abandon(): Promise<void>;
+}
+
+export interface SmtpEngine {
+  /** Opens all listeners or none. Throws a start error. */
+  listen(): Promise<void>;
+  addresses(): readonly { readonly name: string; readonly host: string; readonly port: number }[];
+  /** Takes a connection that came in elsewhere, as if it were the listener's own. Throws for a name that no listener has. */
+  take(listener: string, socket: Socket): void;
+  /** Stops accepting; idle sessions end at once, transactions may take `graceMs`. */
+  close(graceMs: number): Promise<void>;
+  /** Puts new limits, listeners and certificates into force. Throws a start error, and then changes nothing. */
+  reconfigure(settings: SmtpSettings): Promise<void>;
+  /** The first step of `reconfigure`: reads and checks everything, changes nothing. Throws a start error. */
+  prepare(settings: SmtpSettings, domains?: readonly string[]): PreparedSettings;
+}
+
+/** Throws a start error when a key or certificate cannot be used. */
+export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
+  const { hostname, spool, pipeline, log, clock, folder = '.', sweepMs = 1000 } = input;
+  const metrics = new EngineMetrics(input.metrics);
+  const clients = new ClientLimits(input.settings.limits, clock);
+  const inForce = new ActiveSettings(input.settings, { folder, domains: input.domains ?? [] });
+
+  const make =
+    (materialOf: (name: string) => TlsMaterial | undefined) =>
+    (listener: ListenerSettings): Listener => {
+      const ground = {
+        listener,
+        hostname,
+        postmasterDomain: () => inForce.postmasterDomain,
+        spool,
+        pipeline,
+        clock,
+        log,
+        meter: metrics.meter(listener.name),
+        throttle: clients,
+        settings: () => inForce.settings,
+      };
+      return new Listener({ ground, material: materialOf(listener.name), clients, sweepMs });
+    };
+
+  const listeners = new ListenerSet(input.settings.listeners, {
+    ...input,
+    make: make((name) => inForce.material(name)),
+  });
+
+  function prepare(settings: SmtpSettings, domains?: readonly string[]): PreparedSettings {
+    const next = inForce.read(settings, domains);
+    const renewed = inForce.renewed(next);
+    const change = listeners.prepare(
+      settings.listeners,
+      make((name) => next.materials.get(name)),
+    );
+    return {
+      renewed,
+      open: () => change.open(),
+      abandon: () => change.abandon(),
+      commit: () => {
+        inForce.take(next);
+        clients.reconfigure(settings.limits);
+        change.commit();
+        for (const name of renewed) {
+          const material = next.materials.get(name);
+          if (material !== undefined) listeners.find(name)?.renew(material);
+        }
+      },
+    };
+  }
+
+  return {
+    listen: () => listeners.listen(),
+    addresses: () => listeners.addresses(),
+    take: (name, socket) => {
+      const listener = listeners.find(name);
+      if (listener === undefined) throw new Error(`there is no SMTP listener ${name}`);
+      listener.take(socket);
+    },
+    close: (graceMs) => listeners.close(graceMs),
+    prepare,
+    reconfigure: async (settings) => {
+      const prepared = prepare(settings);
+      await prepared.open();
+      prepared.commit();
+    },
+  };
+}
+
+type Make = (settings: ListenerSettings) => Listener;
+
+interface ListenerSetInput {
+  /** Makes what is behind a door, for the first settings. */
+  readonly make: Make;
+  readonly log: Log;
+  /** None if absent. */
+  readonly sockets?: InheritedSockets | undefined;
+  readonly health: { check(plugin: string, component: string, check: HealthCheck): () => void };
+}
+
+/** Other listeners, ready to take the place of those that are open. */
+interface ListenerChange {
+  /** Opens the doors that are new; who comes in there waits. Throws a start error, and then all is as it was. */
+  open(): Promise<void>;
+  /** Lets new connections go to the new listeners. Sessions stay where they are, to their end. Cannot fail. */
+  commit(): void;
+  /** Closes what `open` has opened. */
+  abandon(): Promise<void>;
+}
+
+interface Entry {
+  readonly listener: Listener;
+  readonly door: ListeningSocket;
+}
+
+/** From the listeners that are open to others. */
+interface Turn {
+  readonly entries: readonly Entry[];
+  readonly fresh: readonly ListeningSocket[];
+  readonly leaving: readonly ListeningSocket[];
+  /** Those of `leaving` that were closed already, because they stood in the way. */
+  readonly displaced: ListeningSocket[];
+}
+
+/** The listeners of the server, behind their doors; they can be exchanged while sessions go on. */
+class ListenerSet {
+  readonly #input: ListenerSetInput;
+  readonly #retired = new Set<Listener>();
+  readonly #checks = new Map<string, () => void>();
+  #entries: readonly Entry[];
+  #closing = false;
+
+  constructor(settings: readonly ListenerSettings[], input: ListenerSetInput) {
+    this.#input = input;
+    refuseSharedPlaces(settings);
+    this.#entries = settings.map((one) => ({ listener: input.make(one), door: this.#doorFor(one) }));
+    this.#show();
+  }
+
+  /** Opens all or none. Throws a start error. */
+  async listen(): Promise<void> {
+    try {
+      await Promise.all(this.#entries.filter(({ door }) => !door.listening).map(({ door }) => door.listen()));
+    } catch (error) {
+      await this.close(0);
+      throw error;
+    }
+    for (const entry of this.#entries) lead(entry);
+  }
+
+  /** In the order of the configuration. */
+  addresses(): readonly { readonly name: string; readonly host: string; readonly port: number }[] {
+    return this.#entries.map(({ listener, door }) => ({ name: listener.settings.name, ...door.address() }));
+  }
+
+  find(name: string): Listener | undefined {
+    return this.#entries.find(({ listener }) => listener.settings.name === name)?.listener;
+  }
+
+  async close(graceMs: number): Promise<void> {
+    this.#closing = true;
+    for (const { door } of this.#entries) door.close();
+    const all = [...this.#entries.map(({ listener }) => listener), ...this.#retired];
+    await Promise.all(all.map((listener) => listener.close(graceMs)));
+    for (const forget of this.#checks.values()) forget();
+    this.#checks.clear();
+  }
+
+  /** Changes nothing. Throws a start error when the listeners cannot stand beside each other. */
+  prepare(settings: readonly ListenerSettings[], make: Make): ListenerChange {
+    refuseSharedPlaces(settings);
+    for (const one of settings) if (isInherited(one) && this.#doorAt(one) === undefined) throw tooLateFor(one);
+    let turn: Turn | undefined;
+    return {
+      open: async () => {
+        turn = this.#turnTo(settings, make);
+        await this.#open(turn);
+      },
+      commit: () => turn && this.#take(turn),
+      abandon: async () => turn && this.#abandon(turn),
+    };
+  }
+
+  #turnTo(settings: readonly ListenerSettings[], make: Make): Turn {
+    const entries = settings.map((one) => this.#entryFor(one, make));
+    const old = this.#entries.map(({ door }) => door);
+    return {
+      entries,
+      fresh: entries.map(({ door }) => door).filter((door) => !old.includes(door)),
+      leaving: old.filter((door) => !entries.some((entry) => entry.door === door)),
+      displaced: [],
+    };
+  }
+
+  async #open(turn: Turn): Promise<void> {
+    try {
+      for (const door of turn.fresh) turn.displaced.push(...(await openBeside(door, turn.leaving)));
+      if (this.#closing) throw startError('The server is stopping.');
+    } catch (error) {
+      await this.#abandon(turn);
+      throw error;
+    }
+  }
+
+  async #abandon({ fresh, displaced }: Turn): Promise<void> {
+    for (const door of fresh) door.close();
+    for (const door of displaced.splice(0)) await this.#reopen(door);
+  }
+
+  /** The one that is open if nothing but its certificate changes, else a new one, behind the old door if that stays. */
+  #entryFor(settings: ListenerSettings, make: Make): Entry {
+    const same = this.#entries.find(({ listener }) => isSame(listener.settings, settings));
+    if (same !== undefined) return same;
+    const door = this.#doorAt(settings);
+    return { listener: make(settings), door: door ?? this.#doorFor(settings) };
+  }
+
+  #take({ entries, leaving }: Turn): void {
+    const stays = new Set(entries.map(({ listener }) => listener));
+    const old = this.#entries;
+    this.#entries = entries;
+    for (const entry of entries) if (!old.includes(entry)) lead(entry);
+    // Who has just come in is still accepted.
+    setImmediate(() => {
+      for (const door of leaving) door.close();
+    });
+    for (const { listener } of old) if (!stays.has(listener)) this.#retire(listener);
+    this.#show();
+    // Told to stop in the middle: the new ones go the way of the others.
+    if (this.#closing) void this.close(0);
+  }
+
+  #retire(listener: Listener): void {
+    this.#retired.add(listener);
+    listener.retire(() => this.#retired.delete(listener));
+  }
+
+  async #reopen(door: ListeningSocket): Promise<void> {
+    try {
+      await door.listen();
+    } catch (error) {
+      this.#input.log.error({ err: error, place: door.place }, 'a listener could not be opened again');
+    }
+  }
+
+  #doorFor(settings: ListenerSettings): ListeningSocket {
+    return new ListeningSocket(settings, this.#input.sockets ?? InheritedSockets.none);
+  }
+
+  #doorAt(settings: ListenerSettings): ListeningSocket | undefined {
+    return this.#entries.find(({ door }) => door.place === placeOf(settings))?.door;
+  }
+
+  /** One line of health for each name. */
+  #show(): void {
+    const names = new Set(this.#entries.map(({ listener }) => listener.settings.name));
+    for (const [name, forget] of this.#checks) {
+      if (names.has(name)) continue;
+      forget();
+      this.#checks.delete(name);
+    }
+    for (const { listener } of this.#entries) {
+      const { name } = listener.settings;
+      if (this.#checks.has(name)) continue;
+      this.#checks.set(
+        name,
+        this.#input.health.check('smtp', `listener ${name}`, () => this.#healthOf(name)),
+      );
+      if (!takesNoMail(listener.settings)) continue;
+      const sentence = 'nobody can sign in on this submission listener: give it tls, or allowPlaintextAuth';
+      this.#input.log.warn({ listener: name }, sentence);
+    }
+  }
+
+  #healthOf(name: string): HealthReport {
+    const entry = this.#entries.find(({ listener }) => listener.settings.name === name);
+    if (this.#closing) return { status: 'down', why: 'The listener is shutting down.' };
+    if (entry?.door.listening !== true) return { status: 'down', why: 'The listener is not open.' };
+    const { open, total } = entry.listener.sessions;
+    return { status: 'up', figures: { sessions: open, sessionsTotal: total } };
+  }
+}
+
+const tooLateFor = (settings: ListenerSettings): Error =>
+  startError(
+    `SMTP listener ${settings.name}: ${placeOf(settings)} can only be taken when the server starts; restart it.`,
+  );
+
+function lead({ listener, door }: Entry): void {
+  listener.start();
+  door.lead((socket) => listener.take(socket));
+}
+
+/**
+ * Opens a door. One that is about to close may stand in the way, as 127.0.0.1 does for 0.0.0.0 of the same port: that one is
+ * closed first, and returned.
+ */
+async function openBeside(
+  door: ListeningSocket,
+  leaving: readonly ListeningSocket[],
+): Promise<readonly ListeningSocket[]> {
+  try {
+    await door.listen();
+    return [];
+  } catch (error) {
+    const inTheWay = leaving.filter(
+      (one) => one.listening && !one.isInherited && one.wantedPort === door.wantedPort && door.wantedPort !== 0,
+    );
+    if (!isTaken(error) || inTheWay.length === 0) throw error;
+    return displace(door, inTheWay);
+  }
+}
+
+async function displace(
+  door: ListeningSocket,
+  inTheWay: readonly ListeningSocket[],
+): Promise<readonly ListeningSocket[]> {
+  for (const one of inTheWay) one.close();
+  try {
+    await door.listen();
+    return inTheWay;
+  } catch (error) {
+    for (const one of inTheWay) await one.listen();
+    throw error;
+  }
+}
+
+/** Key and certificate change behind the door, without another listener. */
+function isSame(old: ListenerSettings, now: ListenerSettings): boolean {
+  const { key: _key, cert: _cert, ...rest } = old;
+  const { key: _nextKey, cert: _nextCert, ...others } = now;
+  return isDeepStrictEqual(rest, others);
+}
+
+function refuseSharedPlaces(settings: readonly ListenerSettings[]): void {
+  for (const [taken, again] of sharedPlaces(settings)) {
+    throw startError(
+      `SMTP listener ${again.name} cannot listen on ${placeText(again)}: the listener ${taken.name} does.`,
+    );
+  }
+}
+
+/** Settings with everything that belongs to them read from its files. */
+interface ReadSettings {
+  readonly settings: SmtpSettings;
+  readonly domains: readonly string[];
+  /** Where mail for `<postmaster>` goes (RFC 5321 §4.5.1). */
+  readonly postmasterDomain: Domain | undefined;
+  /** By the name of the listener. */
+  readonly materials: ReadonlyMap<string, TlsMaterial | undefined>;
+}
+
+/** The settings that sessions read for each command, with keys and certificates as they were read from their files. */
+class ActiveSettings {
+  readonly #folder: string;
+  #state: ReadSettings;
+
+  /** Throws a start error when a key or certificate cannot be used. */
+  constructor(settings: SmtpSettings, given: { readonly folder: string; readonly domains: readonly string[] }) {
+    this.#folder = given.folder;
+    this.#state = this.#readAll(settings, given.domains);
+  }
+
+  get settings(): SmtpSettings {
+    return this.#state.settings;
+  }
+
+  get postmasterDomain(): Domain | undefined {
+    return this.#state.postmasterDomain;
+  }
+
+  /** Reads and checks everything, and changes nothing. Throws a start error. */
+  read(settings: SmtpSettings, domains = this.#state.domains): ReadSettings {
+    return this.#readAll(settings, domains);
+  }
+
+  take(next: ReadSettings): void {
+    this.#state = next;
+  }
+
+  material(listener: string): TlsMaterial | undefined {
+    return this.#state.materials.get(listener);
+  }
+
+  /** Listeners that have TLS and get another key or certificate. */
+  renewed(next: ReadSettings): readonly string[] {
+    return [...next.materials.keys()].filter((name) => {
+      const [old, now] = [this.material(name), next.materials.get(name)];
+      return old !== undefined && now !== undefined && !isDeepStrictEqual(old, now);
+    });
+  }
+
+  #readAll(settings: SmtpSettings, domains: readonly string[]): ReadSettings {
+    const [first] = domains;
+    return {
+      settings,
+      domains,
+      postmasterDomain: first === undefined ? undefined : parseDomain(first),
+      materials: new Map(settings.listeners.map((one) => [one.name, readTlsMaterial(one, this.#folder)])),
+    };
+  }
+}
+
+/** How mail comes in. */
+export const SmtpOptions = z.strictObject({
+  listeners: z
+    .array(ListenerOptions)
+    .min(1, 'name at least one listener, for example [{ mode: "mx", port: 2525 }]')
+    .prefault([{ mode: 'mx' }])
+    .transform(withDistinctNames)
+    .describe('Where mail comes in.'),
+  limits: LimitOptions.prefault({}).describe('Bounds of sessions and messages.'),
+  relayNetworks: z
+    .array(z.string().min(1))
+    .default([])
+    .describe('Networks whose mail is relayed without signing in: ["192.0.2.0/24", "2001:db8::/32"].'),
+  lineEndings: z
+    .enum(['normalise', 'reject'])
+    .default('normalise')
+    .describe('A bare CR or LF in a message becomes CRLF, or makes the message be refused with 554.'),
+  longLines: z
+    .enum(['encode', 'refuse', 'pass'])
+    .default('encode')
+    .describe(
+      'What becomes of lines over 998 octets in mail of users (RFC 5321 §4.5.3.1.6): their parts are encoded as quoted-printable or base64 and header fields folded, the message is refused with 554, or it is passed on as it is.',
+    ),
+  shadow: z
+    .array(z.string().min(1))
+    .default([])
+    .describe('Plugins whose hooks are asked, and their verdicts written to the log but not followed.'),
+  earlyData: z
+    .enum(['refuse', 'accept'])
+    .default('refuse')
+    .describe('What to do with a client that sends message text before it was asked to (354).'),
+});
+
+export type SmtpSettings = z.output<typeof SmtpOptions>;
+
+/** Listeners of one name would share their metrics and health: the second `mx` becomes `mx-2`. */
+function withDistinctNames(listeners: readonly ListenerSettings[]): readonly ListenerSettings[] {
+  const taken = new Set<string>();
+  return listeners.map((listener) => {
+    let { name } = listener;
+    for (let number = 2; taken.has(name); number += 1) name = `${listener.name}-${number}`;
+    taken.add(name);
+    return { ...listener, name };
+  });
+}
