@@ -135,7 +135,8 @@ export const importRules: readonly Rule[] = [
         !file.path.endsWith('/index.ts') &&
         !line.typeOnly &&
         !['plugins/doctor', 'plugins/plugin-kit'].some((folder) => isIn(file.path, folder)) &&
-        (isIn(path, 'core/http') || path === 'core/smtp/protocol/replies.ts'),
+        (isIn(path, 'core/http') ||
+          (path === 'core/smtp/protocol/replies.ts' && line.names.some((name) => /^repl(?:y|ies)$/.test(name)))),
     ),
     breach: { path: 'plugins/users/users.ts', text: "import { respond } from '../../core/http/endpoint.js';" },
     allowed: { path: 'plugins/users/http/routes.ts', text: "import { respond } from '../../core/http/endpoint.js';" },

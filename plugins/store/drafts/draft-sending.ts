@@ -23,13 +23,7 @@ import type { StoreReader } from '../messages/store-reader.js';
 import { writeCorrespondent } from '../mime/compose.js';
 import { type DraftFields, holdsFields, newMessageId, ownerOf, readRange, sendable } from './draft-composition.js';
 import type { DraftContent } from './draft-content.js';
-import {
-  type DraftFiles,
-  type DraftStore,
-  type PreparedFile,
-  sentFolder,
-  type DraftStoreOptions,
-} from './draft-store.js';
+import { DraftFiles, DraftStore, type PreparedFile, sentFolder, type DraftStoreOptions } from './draft-store.js';
 import { type AlongWith, type DraftMark, expect, type OpenDraft, type StoredDraft } from './draft.js';
 import { Drafts } from './drafts.js';
 
