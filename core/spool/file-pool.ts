@@ -19,7 +19,7 @@ interface FilePoolOptions {
   /** What nearly all of them are. */
   readonly kind: NewFileKind;
   /** Several messages are on their way to their places. */
-  readonly crowded: () => boolean;
+  readonly isConcurrent: () => boolean;
   /** A path in the spool that nobody has had. */
   readonly freshPath: () => string;
 }
@@ -37,9 +37,9 @@ export class FilePool {
 
   /** An empty file, open for writing; `path` when it is to have that name. Throws what the system says. */
   async create(kind: NewFileKind, path?: string): Promise<OpenFile> {
-    const { files, crowded, freshPath } = this.#input;
+    const { files, isConcurrent, freshPath } = this.#input;
     const isDear = this.#cost.isSlow();
-    const isBusy = crowded();
+    const isBusy = isConcurrent();
     const mayBeReady = path === undefined && kind === this.#input.kind;
     const ready = mayBeReady && (isBusy || isDear) ? this.#ready.take() : undefined;
     if (ready !== undefined) return ready;

@@ -12,13 +12,12 @@ import { HeadCollector, SpoolFile, type SpoolContext } from './spool-file.js';
 import { uniqueId, uniqueIdPattern } from '../disk/id.js';
 import { MessageLog } from './message-log.js';
 import { FilePool, FileRemover } from './file-pool.js';
-import { linkCallsOf } from './placement.js';
 import { type FindLinked, findAtTarget } from './restoration.js';
 import { Semaphore } from '../concurrency.js';
-import { FileSpoolWriter, type MessageContext, type Prologue } from './message.js';
+import { FileSpoolWriter, type Prologue } from './message.js';
 import type { Spool, SpoolWriter } from './spool.js';
 
-/** How a message becomes durable before it is acknowledged: by an fsync of its own file, or in a log that many share. */
+/** How a message becomes durable before it is acknowledged: by an fsync of its own file, or in the shared commit log. */
 export type Durability = 'file' | 'log';
 
 export interface SpoolOptions {
@@ -26,20 +25,20 @@ export interface SpoolOptions {
   readonly durability?: Durability;
   readonly clock?: Clock;
   readonly files?: FileLayer;
-  /** Larger messages are files, written while they arrive, so many bytes at a time; smaller ones go into the log, or are written at once when they must be durable. */
+  /** Larger messages are written to a file while they arrive, this many bytes at a time; smaller ones go into the log, or are written at once. */
   readonly memoryBytes?: number;
-  /** So much of a message may wait for the disk before its sender has to. */
+  /** Bytes of a message that may wait for the disk before its sender has to. */
   readonly backlogBytes?: number;
-  /** What is kept of a header block for hooks and indexes. */
+  /** Bytes kept of a header block for hooks and indexes. */
   readonly headBytes?: number;
-  /** With less free space than that no message is taken. */
+  /** With less free space no message is accepted. */
   readonly reserveBytes?: number;
-  /** Files that are open because a peer is sending a large message; more senders wait. */
+  /** Files open while peers send large messages; more senders wait. */
   readonly openWhileReceiving?: number;
-  /** Files that are open because a message is being made durable; more wait. */
+  /** Files open while messages are made durable; more wait. */
   readonly openWhileSyncing?: number;
   readonly flush?: FileSystemFlush;
-  /** Sizes and times of the commit log; see `CommitLogOptions` and `MessageLogInput`. */
+  /** Sizes and times of the commit log; see `CommitLogOptions` and `MessageLogOptions`. */
   readonly segmentBytes?: number;
   readonly maxSegments?: number;
   readonly checkpointMs?: number;
@@ -58,20 +57,19 @@ const defaults = {
   checkpointBytes: 32 * 1024 * 1024,
 };
 
-/** So many messages on their way at once are no crowd. */
-const few = 2;
+/** Blocking calls are used while no more messages than this are being made durable. */
+const maxBlocking = 2;
 
-/** The spool that keeps each message in a file, which a record of the commit log may make durable. */
+/** Keeps each message in a file of its own, which a record of the commit log may make durable. */
 export class FileSpool implements Spool {
-  readonly #headBytes: number;
-  readonly #reserveBytes: number;
-  readonly #room: FreeSpace;
+  readonly #settings: SpoolOptions & typeof defaults;
+  readonly #freeSpace: FreeSpace;
   readonly #health: WriteHealth;
-  readonly #fresh: FilePool;
+  readonly #pool: FilePool;
   readonly #messages: MessageLog | undefined;
-  /** There is a log, or should be one, and it cannot be opened. */
-  readonly #unopened: boolean;
-  readonly #ground: SpoolContext & MessageContext;
+  /** The commit log exists or should exist, and cannot be opened. */
+  readonly #isLogUnopened: boolean;
+  readonly #context: SpoolContext;
 
   /** Prefer `openSpool`. */
   constructor(
@@ -81,72 +79,65 @@ export class FileSpool implements Spool {
     options: SpoolOptions,
     commits: CommitLog | 'unopened' | undefined,
   ) {
-    const inUse = options.durability === 'log';
     const settings = { ...defaults, ...options };
-    const clock = options.clock ?? systemClock;
-    this.#headBytes = settings.headBytes;
-    this.#reserveBytes = settings.reserveBytes;
-    this.#room = new FreeSpace(folder, files, clock);
-    this.#health = new WriteHealth(folder, { files, clock });
+    const { log, memoryBytes, backlogBytes, checkpointBytes, checkpointMs, idleMs } = settings;
+    const { clock = systemClock, flush = coreutilsFlush } = settings;
+    const isLogUsed = options.durability === 'log';
     const freshPath = (): string => join(folder, uniqueId());
-    this.#unopened = commits === 'unopened';
+    this.#settings = settings;
+    this.#freeSpace = new FreeSpace(folder, files, clock);
+    this.#health = new WriteHealth(folder, { files, clock });
+    this.#isLogUnopened = commits === 'unopened';
     if (commits !== undefined && commits !== 'unopened') {
-      const { log, checkpointBytes, checkpointMs, idleMs, flush = coreutilsFlush } = settings;
-      const find = findAtTarget(files);
-      const root = dirname(folder);
-      const shared = { files, folders, log, flush, find, freshPath };
-      this.#messages = new MessageLog({ ...shared, commits, root, inUse, checkpointBytes, checkpointMs, idleMs });
+      const shared = { files, folders, log, flush, find: findAtTarget(files), freshPath };
+      const sizes = { checkpointBytes, checkpointMs, idleMs };
+      this.#messages = new MessageLog({ ...shared, ...sizes, commits, root: dirname(folder), isUsed: isLogUsed });
     }
-    const brief = new Semaphore(settings.openWhileSyncing);
-    const crowded = (): boolean => brief.taken + (this.#messages?.placing.count ?? 0) > few;
-    this.#fresh = new FilePool({ files, kind: inUse ? 'plain' : 'durable', crowded, freshPath });
-    this.#ground = {
+    const syncing = new Semaphore(settings.openWhileSyncing);
+    const isConcurrent = (): boolean => syncing.taken + (this.#messages?.pending.count ?? 0) > maxBlocking;
+    this.#pool = new FilePool({ files, kind: isLogUsed ? 'plain' : 'durable', isConcurrent, freshPath });
+    this.#context = {
       files,
-      naming: linkCallsOf(files),
       folders,
-      log: options.log,
-      fresh: this.#fresh,
-      reaper: new FileRemover((path) => remove(files, path, options.log)),
-      lasting: new Semaphore(settings.openWhileReceiving),
-      brief,
-      crowded,
-      memoryBytes: settings.memoryBytes,
-      backlogBytes: settings.backlogBytes,
-      failed: (error) => this.#health.failed(error),
-      create: (prologue) => this.#create(prologue),
-      freshPath,
+      log,
+      pool: this.#pool,
+      remover: new FileRemover((path) => remove(files, path, log)),
       messages: this.#messages,
+      receiving: new Semaphore(settings.openWhileReceiving),
+      syncing,
+      isConcurrent,
+      memoryBytes,
+      backlogBytes,
+      freshPath,
+      create: (returnPath, trace) => this.create(returnPath, trace),
+      failed: (error) => this.#health.failed(error),
     };
   }
 
   create(returnPath: Buffer, trace: Buffer): SpoolWriter | Promise<SpoolWriter> {
-    return this.#create({ returnPath, trace });
-  }
-
-  #create(prologue: Prologue): SpoolWriter | Promise<SpoolWriter> {
-    const free = this.#room.free();
+    const free = this.#freeSpace.read();
     return free instanceof Promise
-      ? free.then((bytes) => this.#createWithin(bytes, prologue))
-      : this.#createWithin(free, prologue);
+      ? free.then((bytes) => this.#create(bytes, { returnPath, trace }))
+      : this.#create(free, { returnPath, trace });
   }
 
-  #createWithin(free: number, prologue: Prologue): SpoolWriter {
-    if (free < this.#reserveBytes) {
+  #create(freeBytes: number, prologue: Prologue): SpoolWriter {
+    const { reserveBytes, headBytes } = this.#settings;
+    if (freeBytes < reserveBytes) {
       throw problem('storage-full', 'There is no room to store it now; try again later.');
     }
-    const file = new SpoolFile(this.#ground);
-    return new FileSpoolWriter(file, prologue, new HeadCollector(this.#headBytes), this.#ground);
+    return new FileSpoolWriter(new SpoolFile(this.#context), prologue, new HeadCollector(headBytes), this.#context);
   }
 
-  /** Degraded after a fault of the disk until a probe succeeds, or while there is less free space than the reserve. */
+  /** Degraded after a disk fault until a probe succeeds, and while free space is below the reserve. */
   report(): HealthReport {
-    if (this.#room.lastKnown < this.#reserveBytes) {
-      void this.#room.free();
+    if (this.#freeSpace.lastKnown < this.#settings.reserveBytes) {
+      void this.#freeSpace.read();
       return { status: 'degraded', why: 'The disk is almost full. Messages are refused with a temporary answer.' };
     }
     const health = this.#health.report();
     if (health.status !== 'up') return health;
-    if (this.#unopened) {
+    if (this.#isLogUnopened) {
       const why =
         'The commit log cannot be opened; the log file says why. Each message is a durable file, and those that may be in it come with a start that can.';
       return { status: 'degraded', why };
@@ -155,43 +146,43 @@ export class FileSpool implements Spool {
   }
 
   figures(): Readonly<Record<string, number>> {
-    const free = this.#room.lastKnown;
+    const free = this.#freeSpace.lastKnown;
     return {
       ...(Number.isFinite(free) && { freeBytes: free }),
-      receiving: this.#ground.lasting.taken,
-      syncing: this.#ground.brief.taken,
+      receiving: this.#context.receiving.taken,
+      syncing: this.#context.syncing.taken,
     };
   }
 
   /**
-   * What the commit log has acknowledged before a crash is in its mailbox when this resolves. To be called once, before
-   * messages come in; until then each is a durable file. Never rejects.
-   * @param find where a message is that was placed
+   * Restores messages that the commit log acknowledged before a crash. Call it once, before messages come in; until then
+   * each message is a durable file. Never rejects.
+   * @param find where a linked message is now
    */
   async recover(find?: FindLinked): Promise<void> {
     await this.#messages?.recover(find);
   }
 
-  /** Tries to write while it is degraded; never rejects. */
+  /** While degraded, tries to write. Never rejects. */
   async probe(): Promise<void> {
-    await this.#room.free();
+    await this.#freeSpace.read();
     await this.#health.probe();
   }
 
-  /** Resolves when every released message has left the folder. */
+  /** Resolves when the files of all released messages are removed. */
   settled(): Promise<void> {
-    return this.#ground.reaper.idle();
+    return this.#context.remover.idle();
   }
 
-  /** The last thing: everything is on the disk, and a next start has nothing to replay. */
+  /** Makes everything durable: the next start has nothing to replay. */
   async close(): Promise<void> {
     await this.settled();
-    await this.#fresh.close();
+    await this.#pool.close();
     await this.#messages?.close();
   }
 }
 
-/** Opens the spool. Files that a dead process left are removed: none of them was acknowledged under its spool name. */
+/** Opens the spool and removes files of a process that died: none of them was acknowledged under its spool name. */
 export async function openSpool(folder: string, options: SpoolOptions): Promise<FileSpool> {
   const files = options.files ?? nodeFiles;
   const folders = folderSyncOf(files);
@@ -204,7 +195,7 @@ export async function openSpool(folder: string, options: SpoolOptions): Promise<
   return new FileSpool(folder, folders, files, options, await openCommits(`${folder}-log`, files, options));
 }
 
-/** The log, if it is asked for or there is one to replay. Without it messages are durable files, and mail still comes in. */
+/** The log, when it is configured or there is one to replay. Without it messages are durable files, and mail still comes in. */
 async function openCommits(
   folder: string,
   files: FileLayer,
@@ -214,7 +205,7 @@ async function openCommits(
   const sizes = {
     ...(segmentBytes !== undefined && { segmentBytes }),
     ...(maxSegments !== undefined && { maxSegments }),
-    // A little less, so that whoever asks then is not put off by a millisecond.
+    // Slightly less than the interval of the caller, so that a call on time is not too early.
     ...(idleMs !== undefined && { idleMs: idleMs - 5 }),
   };
   try {

@@ -120,7 +120,7 @@ export class FreeSpace {
   }
 
   /** Bytes that an ordinary process may still write; Infinity where the system does not say. */
-  free(): number | Promise<number> {
+  read(): number | Promise<number> {
     const now = this.#clock.monotonic();
     if (now - this.#askedAt < freshMs) return this.#free;
     this.#askedAt = now;

@@ -15,7 +15,6 @@ import {
   makeDurable,
   messageKind,
   type MessageRecord,
-  targetPath,
   removeLinked,
   type RestorationContext,
   restore,
@@ -23,7 +22,7 @@ import {
   voidKind,
 } from './restoration.js';
 import type { LogRecord } from './segments.js';
-import type { LoggedMessage, LinkTarget } from './spool.js';
+import { type LinkTarget, type LoggedMessage, targetPath } from './spool.js';
 
 interface MessageLogOptions extends RestorationContext {
   readonly commits: CommitLog;
@@ -32,7 +31,7 @@ interface MessageLogOptions extends RestorationContext {
   /** The data folder: folders below it are kept relative to it, and its file system is flushed. */
   readonly root: string;
   /** False: what is there is replayed, and nothing is added. */
-  readonly inUse: boolean;
+  readonly isUsed: boolean;
   /** So long after a message at the latest, its file is brought to the disk and its record is not wanted any more. */
   readonly checkpointMs: number;
   /** So many bytes of messages do not wait for that time. */
@@ -48,7 +47,7 @@ const idleMs = 65_000;
 /** Messages without a file may have so much memory. */
 const maxKeptBytes = 64 * 1024 * 1024;
 /** So many files are written before others have a turn. */
-const storedAtOnce = 16;
+const filesPerTurn = 16;
 
 /**
  * The messages whose files may be in memory only. Each is durable by its record until a checkpoint has brought the
@@ -59,7 +58,7 @@ export class MessageLog {
   #find: FindLinked;
   #ready = false;
   /** What is being placed: a checkpoint waits for it. */
-  readonly placing = new PendingWork();
+  readonly pending = new PendingWork();
   /** Messages without a file, in the order of their records. */
   readonly #kept = new Set<LogOnlyMessage>();
   #keptBytes = 0;
@@ -86,14 +85,14 @@ export class MessageLog {
   }
 
   /** True when it takes a message of that size now. */
-  takes(size: number): boolean {
-    const { commits, inUse } = this.#input;
-    return inUse && this.#ready && !commits.full && size <= commits.largest - 64 * 1024;
+  accepts(size: number): boolean {
+    const { commits, isUsed } = this.#input;
+    return isUsed && this.#ready && !commits.full && size <= commits.largest - 64 * 1024;
   }
 
   /** True when it takes a message of that size that has no file. */
-  keeps(size: number): boolean {
-    return this.takes(size) && !this.#failed && this.#keptBytes + size <= maxKeptBytes;
+  acceptsLogOnly(size: number): boolean {
+    return this.accepts(size) && !this.#failed && this.#keptBytes + size <= maxKeptBytes;
   }
 
   /** Resolves with the number of the record when the message is durable, and its files may be written. Throws as the log does. */
@@ -104,7 +103,7 @@ export class MessageLog {
   }
 
   /** Resolves when the message is durable, without a file. To be called within `placing`; throws as the log does. */
-  async keep(placement: LinkTarget, content: Buffer, stored: () => void): Promise<LogOnlyMessage> {
+  async commitLogOnly(placement: LinkTarget, content: Buffer, stored: () => void): Promise<LogOnlyMessage> {
     const number = await this.#append([placement], [content], content.length);
     const settled = (message: LogOnlyMessage): void => {
       if (this.#kept.delete(message)) this.#keptBytes -= message.size;
@@ -150,7 +149,7 @@ export class MessageLog {
     this.#bytes = 0;
     try {
       const { last, hasUnreleased } = commits;
-      await this.placing.settled();
+      await this.pending.settled();
       const newest = this.#closing || commits.full ? last : this.#behindYoung(last);
       this.#seen = last;
       if (hasUnreleased) {
@@ -194,7 +193,7 @@ export class MessageLog {
       this.#newestFile = Math.max(this.#newestFile, message.number);
       await message.store(files, freshPath());
       count += 1;
-      if (count % storedAtOnce === 0) await setImmediate();
+      if (count % filesPerTurn === 0) await setImmediate();
     }
   }
 
@@ -251,13 +250,13 @@ export class MessageLog {
 
   /** What was replayed is on the disk, and not wanted any more. */
   async #release(): Promise<void> {
-    const { commits, inUse } = this.#input;
+    const { commits, isUsed } = this.#input;
     if (this.#replayed !== undefined && commits.hasUnreleased) {
       await this.#bringToDisk(this.#replayed);
       await commits.release(this.#replayed);
       await this.#countAside();
     }
-    if (inUse) await commits.prepare();
+    if (isUsed) await commits.prepare();
   }
 
   /** All was replayed, and the disk refused the rest: it was full or read-only. */

@@ -2,8 +2,8 @@ import type { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
 import { asStorageProblem, isMissing, isTaken } from '../disk/fault.js';
 import { problem } from '../problem.js';
-import type { HeadCollector, SpoolFile } from './spool-file.js';
-import { Placement, type PlacementContext } from './placement.js';
+import type { HeadCollector, SpoolContext, SpoolFile } from './spool-file.js';
+import { Placement } from './placement.js';
 import type { HeaderEdit, LoggedMessage, LinkTarget, SpooledMessage, SpoolWriter } from './spool.js';
 
 /** The trace part of a spooled message. */
@@ -14,32 +14,25 @@ export interface Prologue {
   readonly trace: Buffer;
 }
 
-/** What the spool lends to each message. */
-export interface MessageContext extends PlacementContext {
-  /** A fault of the disk, for health. */
-  readonly failed: (error: unknown) => void;
-  readonly create: (prologue: Prologue) => SpoolWriter | Promise<SpoolWriter>;
-}
-
 const fieldName = /^[!-9;-~]+$/;
 /** Text whose line breaks, if any, are folds. */
 const fieldValue = /^(?:[^\r\n\0]|\r\n[ \t])*$/;
 
-class FileSpooledMessage implements SpooledMessage {
+class FileMessage implements SpooledMessage {
   readonly head: Buffer;
   readonly checksum: number;
   readonly #file: SpoolFile;
   readonly #prologue: Prologue;
-  readonly #ground: MessageContext;
-  readonly #placing: Placement;
+  readonly #context: SpoolContext;
+  readonly #placement: Placement;
 
-  constructor(file: SpoolFile, prologue: Prologue, head: Buffer, checksum: number, ground: MessageContext) {
+  constructor(file: SpoolFile, prologue: Prologue, head: Buffer, checksum: number, context: SpoolContext) {
     this.#file = file;
     this.#prologue = prologue;
     this.head = head;
     this.checksum = checksum;
-    this.#ground = ground;
-    this.#placing = new Placement(file, ground);
+    this.#context = context;
+    this.#placement = new Placement(file, context);
   }
 
   get size(): number {
@@ -66,38 +59,37 @@ class FileSpooledMessage implements SpooledMessage {
 
   async sync(): Promise<void> {
     try {
-      await this.#placing.prepare();
+      await this.#placement.prepare();
     } catch (error) {
       throw this.#fault(error);
     }
   }
 
-  /** Throws EEXIST and ENOENT as the system says them, everything else as a problem. */
-  async link(placements: readonly LinkTarget[]): Promise<void> {
+  async link(targets: readonly LinkTarget[]): Promise<void> {
     try {
-      await this.#placing.place(placements);
+      await this.#placement.link(targets);
     } catch (error) {
       throw isTaken(error) || isMissing(error) ? error : this.#fault(error);
     }
   }
 
-  async keepInLog(placement: LinkTarget, stored: () => void, before?: Buffer): Promise<LoggedMessage | undefined> {
+  async keepInLog(target: LinkTarget, onLinked: () => void, prefix?: Buffer): Promise<LoggedMessage | undefined> {
     try {
-      return await this.#placing.keep(placement, stored, before);
+      return await this.#placement.keepInLog(target, onLinked, prefix);
     } catch (error) {
       throw this.#fault(error);
     }
   }
 
-  rollback(placements: readonly LinkTarget[]): Promise<boolean> {
-    return this.#placing.withdraw(placements);
+  rollback(targets: readonly LinkTarget[]): Promise<boolean> {
+    return this.#placement.rollback(targets);
   }
 
-  /** The answer takes the place of this message, which is released. When it rejects, this one stays as it was. */
+  /** When it rejects, this message stays as it was. */
   async rewrite(edit: HeaderEdit): Promise<SpooledMessage> {
     const added = Buffer.from(edit.add.map(fieldLine).join(''));
     const filter = new HeaderFilter(edit.remove);
-    const writer = await this.#ground.create(this.#prologue);
+    const writer = await this.#context.create(this.#prologue.returnPath, this.#prologue.trace);
     try {
       await writer.write(added);
       for await (const chunk of this.open(this.messageOffset) as AsyncIterable<Buffer>) {
@@ -118,7 +110,7 @@ class FileSpooledMessage implements SpooledMessage {
   }
 
   #fault(error: unknown): Error {
-    this.#ground.failed(error);
+    this.#context.failed(error);
     return asStorageProblem(error);
   }
 }
@@ -130,21 +122,21 @@ function fieldLine([name, value]: readonly [string, string]): string {
   return `${name}: ${value}\r\n`;
 }
 
-/** Takes one message while it arrives. Faults of the disk are problems: temporary, without a path. */
+/** Receives one message. Disk faults become problems: temporary, without a path. */
 export class FileSpoolWriter implements SpoolWriter {
   readonly #file: SpoolFile;
   readonly #prologue: Prologue;
   readonly #head: HeadCollector;
-  readonly #ground: MessageContext;
+  readonly #context: SpoolContext;
   #checksum: number;
 
-  constructor(file: SpoolFile, prologue: Prologue, head: HeadCollector, ground: MessageContext) {
+  constructor(file: SpoolFile, prologue: Prologue, head: HeadCollector, context: SpoolContext) {
     this.#file = file;
     this.#prologue = prologue;
     this.#head = head;
-    this.#ground = ground;
+    this.#context = context;
     this.#checksum = crc32(prologue.trace);
-    // Far below what is written through, so there is nothing to wait for.
+    // Far below `memoryBytes`, so there is nothing to wait for.
     void file.write(prologue.returnPath);
     void file.write(prologue.trace);
   }
@@ -156,8 +148,8 @@ export class FileSpoolWriter implements SpoolWriter {
   write(chunk: Buffer): Promise<void> | void {
     this.#head.add(chunk);
     this.#checksum = crc32(chunk, this.#checksum);
-    const room = this.#file.write(chunk);
-    if (room !== undefined) return room.catch((error: unknown) => this.#fail(error));
+    const drained = this.#file.write(chunk);
+    if (drained !== undefined) return drained.catch((error: unknown) => this.#fail(error));
   }
 
   async finish(): Promise<SpooledMessage> {
@@ -166,7 +158,7 @@ export class FileSpoolWriter implements SpoolWriter {
     } catch (error) {
       return this.#fail(error);
     }
-    return new FileSpooledMessage(this.#file, this.#prologue, this.#head.head, this.#checksum, this.#ground);
+    return new FileMessage(this.#file, this.#prologue, this.#head.head, this.#checksum, this.#context);
   }
 
   discard(): Promise<void> {
@@ -174,30 +166,30 @@ export class FileSpoolWriter implements SpoolWriter {
   }
 
   #fail(error: unknown): never {
-    this.#ground.failed(error);
+    this.#context.failed(error);
     throw asStorageProblem(error);
   }
 }
 
-/** Field names are far shorter; a line that shows no colon in its first bytes is no field that anybody asked to remove. */
+/** Field names are far shorter: a line without a colon in its first bytes is no field to remove. */
 const nameBytes = 256;
 const lineFeed = 10;
 
-/** Takes header fields out of a message that passes by in pieces of any size, with a few bytes of memory. */
+/** Removes header fields from a message that comes in pieces of any size; holds back at most the start of one line. */
 export class HeaderFilter {
   readonly #remove: ReadonlySet<string>;
-  /** The start of a line whose fate is not known yet. */
+  /** The start of a line that is not decided yet. */
   #start = Buffer.alloc(0);
   #inHeader = true;
   #undecided = true;
-  /** Holds for continuation lines too. */
+  /** Applies to continuation lines too. */
   #dropping = false;
 
   constructor(remove: readonly string[]) {
     this.#remove = new Set(remove.map((name) => name.toLowerCase()));
   }
 
-  /** What stays of the next piece. */
+  /** The bytes of the next piece that stay. */
   push(piece: Buffer): readonly Buffer[] {
     const kept: Buffer[] = [];
     let rest = this.#start.length === 0 ? piece : Buffer.concat([this.#start, piece]);
@@ -217,12 +209,12 @@ export class HeaderFilter {
     return kept;
   }
 
-  /** What was held back when the message ends within a field name. */
+  /** The bytes held back when the message ends within a field name. */
   end(): Buffer {
     return this.#start;
   }
 
-  /** Settles what happens to the line that `rest` begins with; false when more of it must be seen. */
+  /** Decides whether the line at the start of `rest` stays; false when more bytes are needed. */
   #decide(rest: Buffer): boolean {
     const first = rest[0];
     if (first === 0x20 || first === 0x09) return true;

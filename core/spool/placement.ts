@@ -1,137 +1,119 @@
 import { allSettledOrThrow } from '../concurrency.js';
 import { writeDurable } from '../disk/atomic.js';
 import { faultCode } from '../disk/fault.js';
-import type { FileLayer } from '../disk/file-layer.js';
-import type { FolderSync } from '../disk/folder.js';
-import type { Log } from '../log/log.js';
 import { AppendFailed, LogFull } from './commit-log.js';
 import type { LogOnlyMessage, MessageLog } from './message-log.js';
-import type { SpoolFile } from './spool-file.js';
-import { targetPath } from './restoration.js';
-import type { LoggedMessage, LinkTarget } from './spool.js';
+import type { SpoolContext, SpoolFile } from './spool-file.js';
+import { type LinkTarget, type LoggedMessage, targetPath } from './spool.js';
 
-/** How a file gets one more name, and another one. */
-type LinkCall = Readonly<Record<'link' | 'rename', (existing: string, path: string) => Promise<void>>>;
+/** What link(2) reports on a file system without hard links. */
+const noLinksCodes = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS']);
 
-/** By threads, and by calls that block. */
-interface LinkCalls {
-  readonly threads: LinkCall;
-  readonly now: LinkCall;
-}
+/** Blocking calls return from memory in less time than a thread needs to start, but block the event loop when a folder is busy. */
+type LinkMode = 'blocking' | 'threads';
 
-export function linkCallsOf(files: FileLayer): LinkCalls {
-  return {
-    threads: { link: (from, to) => files.link(from, to), rename: (from, to) => files.rename(from, to) },
-    now: { link: (from, to) => files.linkNow(from, to), rename: (from, to) => files.renameNow(from, to) },
-  };
-}
-
-export interface PlacementContext {
-  readonly files: FileLayer;
-  readonly naming: LinkCalls;
-  readonly folders: FolderSync;
-  readonly log: Log;
-  /** Absent: every message is a durable file before it is placed. */
-  readonly messages?: MessageLog | undefined;
-  /** Several messages are on their way: a call that blocks may be held up. */
-  readonly crowded: () => boolean;
-  /** A fresh path in the spool, for the copy that stands in for a link. */
-  readonly freshPath: () => string;
-}
-
-/** What `link(2)` says on a file system that has no links. */
-const linklessCodes = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS']);
-
-/** Brings one message to its places: by a record in the log that is durable, or as a durable file. */
+/** Links one message at its targets: after a durable log record, or as a durable file. */
 export class Placement {
   readonly #file: SpoolFile;
-  readonly #ground: PlacementContext;
-  /** Numbers of the records by which messages were placed. */
+  readonly #context: SpoolContext;
+  /** Numbers of the log records of linked messages. */
   readonly #records = new Map<LinkTarget, number>();
-  readonly #kept = new Map<LinkTarget, LogOnlyMessage>();
-  /** The last `place`: targets that share the message take turns, for each may take its file away. */
-  #turn: Promise<void> | undefined;
+  readonly #logOnly = new Map<LinkTarget, LogOnlyMessage>();
+  /** The last `link`: calls run one after the other, since each may move the file away. */
+  #previous: Promise<void> | undefined;
 
-  constructor(file: SpoolFile, ground: PlacementContext) {
+  constructor(file: SpoolFile, context: SpoolContext) {
     this.#file = file;
-    this.#ground = ground;
+    this.#context = context;
   }
 
-  /** Whatever can be done before the message is placed. */
+  /** Makes the file durable, unless a log record will do. */
   async prepare(): Promise<void> {
     if (this.#log === undefined) await this.#file.sync();
   }
 
-  /** All or none; throws what the system says. */
-  place(placements: readonly LinkTarget[]): Promise<void> {
-    const before = this.#turn;
-    const placed = before === undefined ? this.#place(placements) : before.then(() => this.#place(placements));
-    this.#turn = placed.catch(() => undefined);
-    return placed;
+  /** All targets or none; throws system errors. */
+  link(targets: readonly LinkTarget[]): Promise<void> {
+    const previous = this.#previous;
+    const linked = previous === undefined ? this.#link(targets) : previous.then(() => this.#link(targets));
+    this.#previous = linked.catch(() => undefined);
+    return linked;
   }
 
-  async #place(placements: readonly LinkTarget[]): Promise<void> {
-    const log = this.#log;
-    if (log === undefined) await this.#placeFile(placements);
-    else await log.placing.track(this.#placeByLog(log, placements));
-  }
-
-  /** Undefined when it must be placed. */
-  async keep(placement: LinkTarget, stored: () => void, before?: Buffer): Promise<LoggedMessage | undefined> {
+  /** Undefined when the log cannot take it: then it must be linked. */
+  async keepInLog(target: LinkTarget, onLinked: () => void, prefix?: Buffer): Promise<LoggedMessage | undefined> {
     const log = this.#log;
     const { memory } = this.#file;
     if (log === undefined || memory === undefined) return undefined;
-    const content = Buffer.concat(before === undefined ? memory : [before, ...memory]);
-    if (!log.keeps(content.length)) return undefined;
-    const kept = await log.placing.track(
-      log.keep(placement, content, stored).catch((error: unknown) => this.#refused(log, error)),
+    const content = Buffer.concat(prefix === undefined ? memory : [prefix, ...memory]);
+    if (!log.acceptsLogOnly(content.length)) return undefined;
+    const logged = await log.pending.track(
+      log.commitLogOnly(target, content, onLinked).catch((error: unknown) => this.#appendFailed(log, error)),
     );
-    if (kept === undefined) return undefined;
-    this.#records.set(placement, kept.number);
-    this.#kept.set(placement, kept);
-    return kept;
+    if (logged === undefined) return undefined;
+    this.#records.set(target, logged.number);
+    this.#logOnly.set(target, logged);
+    return logged;
   }
 
-  /** The log, if it can take this message. */
+  /** Undoes `link` and `keepInLog`. The record is voided first, so that a crash in between does not restore the message. */
+  async rollback(targets: readonly LinkTarget[]): Promise<boolean> {
+    const { messages } = this.#context;
+    const numbers = new Set(targets.flatMap((target) => this.#records.get(target) ?? []));
+    let isGone = true;
+    if (messages !== undefined) for (const number of numbers) isGone = (await this.#void(messages, number)) && isGone;
+    for (const target of targets) {
+      if (this.#logOnly.get(target)?.drop() === true) continue;
+      isGone = (await this.#unlink(target)) && isGone;
+    }
+    return isGone;
+  }
+
+  /** The log, when it accepts this message. */
   get #log(): MessageLog | undefined {
-    const { messages } = this.#ground;
-    return messages?.takes(this.#file.size) === true && this.#file.memory !== undefined ? messages : undefined;
+    const { messages } = this.#context;
+    return messages?.accepts(this.#file.size) === true && this.#file.memory !== undefined ? messages : undefined;
   }
 
-  async #placeFile(placements: readonly LinkTarget[]): Promise<void> {
+  async #link(targets: readonly LinkTarget[]): Promise<void> {
+    const log = this.#log;
+    if (log === undefined) await this.#linkDurableFile(targets);
+    else await log.pending.track(this.#linkLogged(log, targets));
+  }
+
+  async #linkDurableFile(targets: readonly LinkTarget[]): Promise<void> {
     await this.#file.sync();
-    const { naming, folders, crowded } = this.#ground;
-    await this.#nameAll(placements, crowded() ? naming.threads : naming.now);
+    const { folders, isConcurrent } = this.#context;
+    await this.#linkAll(targets, isConcurrent() ? 'threads' : 'blocking');
     try {
-      await allSettledOrThrow([...new Set(placements.map(({ folder }) => folder))].map((path) => folders.sync(path)));
+      await allSettledOrThrow([...new Set(targets.map(({ folder }) => folder))].map((path) => folders.sync(path)));
     } catch (error) {
-      await this.#takeBack(placements, 'not durable, not removable');
+      await this.#unlinkAll(targets, 'not durable, not removable');
       throw error;
     }
   }
 
-  /** Nothing is visible before the record is durable. The file follows at once, and comes to the disk later. */
-  async #placeByLog(log: MessageLog, placements: readonly LinkTarget[]): Promise<void> {
-    const content = this.#file.memory ?? [];
+  /** Nothing is visible before the record is durable. The file is written at once and reaches the disk at the next checkpoint. */
+  async #linkLogged(log: MessageLog, targets: readonly LinkTarget[]): Promise<void> {
     const number = await log
-      .commit(placements, content, this.#file.size)
-      .catch((error: unknown) => this.#refused(log, error));
+      .commit(targets, this.#file.memory ?? [], this.#file.size)
+      .catch((error: unknown) => this.#appendFailed(log, error));
     if (number === undefined) {
-      await this.#placeFile(placements);
+      await this.#linkDurableFile(targets);
       return;
     }
     try {
       await this.#file.store();
-      await this.#nameAll(placements, this.#ground.naming.now);
+      await this.#linkAll(targets, 'blocking');
     } catch (error) {
       await this.#void(log, number);
       throw error;
     }
-    for (const placement of placements) this.#records.set(placement, number);
+    for (const target of targets) this.#records.set(target, number);
   }
 
-  /** Undefined when the log is full, so that a file must do. */
-  async #refused(log: MessageLog, error: unknown): Promise<undefined> {
+  /** Undefined when the log is full and the message needs a durable file. */
+  async #appendFailed(log: MessageLog, error: unknown): Promise<undefined> {
     if (error instanceof LogFull) return undefined;
     if (error instanceof AppendFailed) {
       await this.#void(log, error.number);
@@ -145,60 +127,45 @@ export class Placement {
       await log.void(number);
       return true;
     } catch (error) {
-      this.#ground.log.error({ err: error }, 'possible duplicate: a message in the commit log could not be taken back');
+      this.#context.log.error({ err: error }, 'possible duplicate: a message in the commit log could not be voided');
       return false;
     }
   }
 
-  /** The file is linked into all places but the last, which it goes to itself. */
-  async #nameAll(placements: readonly LinkTarget[], naming: LinkCall): Promise<void> {
-    const named: LinkTarget[] = [];
-    const last = placements.at(-1);
-    const link = async (placement: LinkTarget): Promise<void> => {
-      await this.#link(targetPath(placement), naming);
-      named.push(placement);
+  /** Links the file at all targets but the last, and moves it to the last one. */
+  async #linkAll(targets: readonly LinkTarget[], mode: LinkMode): Promise<void> {
+    const linked: LinkTarget[] = [];
+    const last = targets.at(-1);
+    const link = async (target: LinkTarget): Promise<void> => {
+      await this.#linkOne(targetPath(target), mode);
+      linked.push(target);
     };
     try {
-      if (placements.length > 1) await allSettledOrThrow(placements.slice(0, -1).map(link));
-      if (last !== undefined && !(await this.#moveTo(last, naming))) await link(last);
+      if (targets.length > 1) await allSettledOrThrow(targets.slice(0, -1).map(link));
+      if (last !== undefined && !(await this.#moveTo(last, mode))) await link(last);
     } catch (error) {
-      await this.#takeBack(named, 'a sibling could not be placed, this one not removed');
+      await this.#unlinkAll(linked, 'linked, but not removable after a sibling failed');
       throw error;
     }
   }
 
-  /** A rename overwrites. A look waits for whoever changes the folder, and blocks meanwhile, so it is for names that may be taken. */
-  async #moveTo(placement: LinkTarget, naming: LinkCall): Promise<boolean> {
-    return this.#file.moveTo(targetPath(placement), async (from, to) => {
-      if (placement.isUnique !== true && (await this.#ground.files.exists(to))) throw taken();
-      await naming.rename(from, to);
-    });
-  }
-
-  async #takeBack(placements: readonly LinkTarget[], what: string): Promise<void> {
-    for (const placement of placements) {
-      if (!(await this.#unlink(placement))) {
-        this.#ground.log.error({ name: placement.name }, `possible duplicate: ${what}`);
-      }
-    }
-  }
-
-  async #link(path: string, naming: LinkCall): Promise<void> {
+  async #linkOne(path: string, mode: LinkMode): Promise<void> {
+    const { files } = this.#context;
     try {
-      await naming.link(this.#file.path, path);
+      await (mode === 'blocking' ? files.linkNow(this.#file.path, path) : files.link(this.#file.path, path));
     } catch (error) {
-      if (!linklessCodes.has(faultCode(error) ?? '')) throw error;
+      if (!noLinksCodes.has(faultCode(error) ?? '')) throw error;
       await this.#renameCopy(path);
     }
   }
 
-  /** Without links: a durable copy is renamed into place. */
+  /** Without hard links: renames a durable copy. */
   async #renameCopy(path: string): Promise<void> {
-    const { files, freshPath } = this.#ground;
+    const { files, freshPath } = this.#context;
     const copy = freshPath();
     try {
       await writeDurable(files, copy, this.#file.open(0));
-      if (await files.exists(path)) throw taken();
+      if (await files.exists(path)) throw nameTaken();
       await files.rename(copy, path);
     } catch (error) {
       await files.unlink(copy).catch(() => undefined);
@@ -206,28 +173,32 @@ export class Placement {
     }
   }
 
-  /** The record first: a crash in between must not bring the message again. */
-  async withdraw(placements: readonly LinkTarget[]): Promise<boolean> {
-    const { messages } = this.#ground;
-    const numbers = new Set(placements.flatMap((placement) => this.#records.get(placement) ?? []));
-    let gone = true;
-    if (messages !== undefined) for (const number of numbers) gone = (await this.#void(messages, number)) && gone;
-    for (const placement of placements) {
-      if (this.#kept.get(placement)?.drop() === true) continue;
-      gone = (await this.#unlink(placement)) && gone;
-    }
-    return gone;
+  /** A rename overwrites, so names that may be taken are looked up first; the lookup blocks while another process changes the folder. */
+  #moveTo(target: LinkTarget, mode: LinkMode): Promise<boolean> {
+    const { files } = this.#context;
+    return this.#file.moveTo(targetPath(target), async (from, to) => {
+      if (target.isUnique !== true && (await files.exists(to))) throw nameTaken();
+      await (mode === 'blocking' ? files.renameNow(from, to) : files.rename(from, to));
+    });
   }
 
-  async #unlink(placement: LinkTarget): Promise<boolean> {
+  async #unlinkAll(targets: readonly LinkTarget[], why: string): Promise<void> {
+    for (const target of targets) {
+      if (!(await this.#unlink(target))) {
+        this.#context.log.error({ name: target.name }, `possible duplicate: ${why}`);
+      }
+    }
+  }
+
+  async #unlink(target: LinkTarget): Promise<boolean> {
     try {
-      await this.#ground.files.unlink(targetPath(placement));
+      await this.#context.files.unlink(targetPath(target));
       return true;
     } catch (error) {
-      this.#ground.log.warn({ err: error, name: placement.name }, 'a placed message could not be withdrawn');
+      this.#context.log.warn({ err: error, name: target.name }, 'a linked message could not be removed');
       return false;
     }
   }
 }
 
-const taken = (): Error => Object.assign(new Error('the name is taken'), { code: 'EEXIST' });
+const nameTaken = (): Error => Object.assign(new Error('the name is taken'), { code: 'EEXIST' });

@@ -4,7 +4,7 @@ import { writeDurable } from '../disk/atomic.js';
 import { unlessMissing } from '../disk/fault.js';
 import type { FileLayer } from '../disk/file-layer.js';
 import type { FolderSync } from '../disk/folder.js';
-import type { LinkTarget } from './spool.js';
+import { type LinkTarget, targetPath } from './spool.js';
 
 /** Where a message of those bytes that was placed there is now, under whatever name; undefined when nowhere, null when nobody wants it any more. */
 export type FindLinked = (placement: LinkTarget, content: Buffer) => Promise<string | null | undefined>;
@@ -92,10 +92,6 @@ export async function hasContent(path: string, content: Buffer, files: FileLayer
 async function isFolder(path: string, files: FileLayer): Promise<boolean> {
   const there = await unlessMissing(files.lstat(path));
   return there?.isDirectory() === true;
-}
-
-export function targetPath({ folder, name }: LinkTarget): string {
-  return `${folder}/${name}`;
 }
 
 /** Finds a message only under the name and in the folder that it was given. */

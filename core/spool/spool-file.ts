@@ -1,39 +1,49 @@
 import { Readable } from 'node:stream';
 import type { Semaphore } from '../concurrency.js';
 import { type FileLayer, writeAll } from '../disk/file-layer.js';
-import type { NewFileKind, FilePool, FileRemover } from './file-pool.js';
+import type { FolderSync } from '../disk/folder.js';
+import type { Log } from '../log/log.js';
+import type { FilePool, FileRemover, NewFileKind } from './file-pool.js';
+import type { MessageLog } from './message-log.js';
+import type { Spool } from './spool.js';
 
-/** What the spool lends to each of its files. */
+/** What the files and messages of a spool share. */
 export interface SpoolContext {
   readonly files: FileLayer;
-  readonly fresh: Pick<FilePool, 'create'>;
-  readonly reaper: FileRemover;
-  /** Open files that last as long as a peer takes to send. */
-  readonly lasting: Semaphore;
-  /** Open files that last as long as the disk takes. */
-  readonly brief: Semaphore;
-  /** Up to so many bytes stay in memory, and their file is written at once when it must be durable; more are written so many at a time. */
+  readonly folders: FolderSync;
+  readonly log: Log;
+  readonly pool: Pick<FilePool, 'create'>;
+  readonly remover: FileRemover;
+  /** Undefined: every message becomes a durable file before it is linked. */
+  readonly messages: MessageLog | undefined;
+  /** Files that are open while a peer sends. */
+  readonly receiving: Semaphore;
+  /** Files that are open while they are made durable. */
+  readonly syncing: Semaphore;
+  /** Several messages are being made durable: a blocking call may wait for the disk. */
+  readonly isConcurrent: () => boolean;
+  /** Larger messages are written while they arrive, this many bytes at a time. */
   readonly memoryBytes: number;
-  /** A path in the spool that nobody has had. */
-  readonly freshPath: () => string;
-  /** More bytes than that are waiting for the disk: the writer is told to wait. */
+  /** With more bytes waiting for the disk, the writer has to wait. */
   readonly backlogBytes: number;
+  /** A new path in the spool. */
+  readonly freshPath: () => string;
+  readonly create: Spool['create'];
+  /** Reports a fault of the disk to health. */
+  readonly failed: (error: unknown) => void;
 }
 
 const readBytes = 64 * 1024;
 const releasedError = (): Error => new Error('the message was released');
 
-/**
- * The bytes of one message on their way to the disk. A small one is in memory until `sync` writes it in one go; a
- * larger one is written while it arrives, in order.
- */
+/** The bytes of one message. A small one is in memory until it is written at once; a larger one is written while it arrives. */
 export class SpoolFile {
-  readonly #ground: SpoolContext;
+  readonly #context: SpoolContext;
   #path: string | undefined;
   readonly #blocks = new Blocks();
   #size = 0;
   #fd: number | undefined;
-  /** True once bytes have left the memory, or have tried to. */
+  /** True once bytes have left memory, or have tried to. */
   #spilled = false;
   #queue: Buffer[] = [];
   #backlog = 0;
@@ -44,13 +54,13 @@ export class SpoolFile {
   #synced: Promise<void> | undefined;
   #released = false;
 
-  constructor(ground: SpoolContext) {
-    this.#ground = ground;
+  constructor(context: SpoolContext) {
+    this.#context = context;
   }
 
-  /** Where it is on the disk, or will be: many a message never is. */
+  /** Chosen when first needed: many messages never become a spool file. */
   get path(): string {
-    this.#path ??= this.#ground.freshPath();
+    this.#path ??= this.#context.freshPath();
     return this.#path;
   }
 
@@ -63,13 +73,13 @@ export class SpoolFile {
     if (this.#failure !== undefined) return Promise.reject(this.#failure);
     this.#blocks.add(chunk);
     this.#size += chunk.length;
-    const { memoryBytes } = this.#ground;
+    const { memoryBytes } = this.#context;
     if (this.#spilled ? this.#blocks.fullBytes < memoryBytes : this.#size <= memoryBytes) return;
     this.#enqueue(this.#blocks.takeFull());
-    if (this.#backlog > this.#ground.backlogBytes) return this.#room();
+    if (this.#backlog > this.#context.backlogBytes) return this.#waitUntilDrained();
   }
 
-  /** Every byte has been given to the system, unless the message is small enough to stay in memory. */
+  /** Resolves when every byte is written, unless the message is small enough to stay in memory. */
   async finish(): Promise<void> {
     if (this.#released) throw releasedError();
     if (this.#spilled) this.#enqueue(this.#blocks.takeAll());
@@ -86,52 +96,50 @@ export class SpoolFile {
   }
 
   /**
-   * Never rejects: what went wrong is kept in `#failure`, for whoever writes or finishes next. `#pumping` is cleared
-   * in the same breath as the last look at the queue, so that no block is left in it.
+   * Never rejects: a failure is kept in `#failure` for the next write or finish. `#pumping` is cleared in the same turn
+   * in which the queue is found empty, so that no block stays in it.
    */
   async #pump(): Promise<void> {
     try {
-      this.#fd ??= await this.#open();
+      this.#fd ??= await this.#openForWriting();
       while (this.#queue.length > 0) {
         const batch = this.#queue;
         this.#queue = [];
-        await writeAll(this.#ground.files, this.#fd, batch);
+        await writeAll(this.#context.files, this.#fd, batch);
         for (const block of batch) this.#backlog -= block.length;
-        this.#wake();
+        this.#notifyDrained();
       }
     } catch (error) {
       this.#failure = error instanceof Error ? error : new Error(String(error));
-      this.#wake();
+      this.#notifyDrained();
     }
     this.#pumping = undefined;
   }
 
-  async #open(): Promise<number> {
-    await this.#ground.lasting.acquire();
+  async #openForWriting(): Promise<number> {
+    await this.#context.receiving.acquire();
     try {
-      return await this.#ground.files.open(this.path, 'wx', 0o600);
+      return await this.#context.files.open(this.path, 'wx', 0o600);
     } catch (error) {
-      this.#ground.lasting.release();
+      this.#context.receiving.release();
       throw error;
     }
   }
 
-  async #room(): Promise<void> {
+  async #waitUntilDrained(): Promise<void> {
     await new Promise<void>((resolve) => this.#drained.push(resolve));
     if (this.#released) throw releasedError();
     if (this.#failure !== undefined) throw this.#failure;
   }
 
-  #wake(): void {
-    if (this.#failure === undefined && this.#backlog > this.#ground.backlogBytes / 2) return;
-    const drained = this.#drained;
-    this.#drained = [];
-    for (const resolve of drained) resolve();
+  #notifyDrained(): void {
+    if (this.#failure === undefined && this.#backlog > this.#context.backlogBytes / 2) return;
+    for (const resolve of this.#drained.splice(0)) resolve();
   }
 
   /**
-   * The bytes are on the disk, under a name that nobody looks at. Tried once: after a failed fsync the same
-   * descriptor would say "fine" without having written anything.
+   * Makes the spool file durable. Tried once: after a failed fsync the same descriptor would report success without
+   * having written anything.
    */
   sync(): Promise<void> {
     if (this.#released) return Promise.reject(releasedError());
@@ -139,28 +147,28 @@ export class SpoolFile {
     return this.#synced;
   }
 
-  /** The whole of it while it is in memory; undefined when some of it has left, or it was released. */
+  /** The whole message while it is in memory; undefined once some of it is written, or it was released. */
   get memory(): readonly Buffer[] | undefined {
     return this.#spilled || this.#released ? undefined : this.#blocks.all();
   }
 
-  /** What is in memory is in the file, durable or not. */
+  /** Writes the bytes in memory to the file, not durably. */
   store(): Promise<void> {
     if (this.#released) return Promise.reject(releasedError());
     this.#stored ??= this.#synced ?? this.#storeMemory();
     return this.#stored;
   }
 
-  /** Its name is this file's from now on. */
-  async #make(kind: NewFileKind): Promise<number> {
-    const { path, fd } = await this.#ground.fresh.create(kind, this.#path);
+  /** Creates the file; a file from the pool brings its own path. */
+  async #create(kind: NewFileKind): Promise<number> {
+    const { path, fd } = await this.#context.pool.create(kind, this.#path);
     this.#path = path;
     return fd;
   }
 
   async #storeMemory(): Promise<void> {
-    const { files } = this.#ground;
-    const fd = await this.#make('plain');
+    const { files } = this.#context;
+    const fd = await this.#create('plain');
     try {
       await files.writeNow(fd, this.#blocks.all());
     } finally {
@@ -170,14 +178,18 @@ export class SpoolFile {
 
   async #syncMemory(): Promise<void> {
     await this.#stored;
-    await this.#briefly((files) =>
-      this.#stored === undefined ? this.#writeDurable(files) : fsyncFile(files, this.path),
-    );
+    const { syncing, files } = this.#context;
+    await syncing.acquire();
+    try {
+      await (this.#stored === undefined ? this.#writeDurable(files) : fsyncFile(files, this.path));
+    } finally {
+      syncing.release();
+    }
   }
 
-  /** A failing close counts, for some file systems report a failed write there. */
+  /** A failing close is a failure: some file systems report a failed write there. */
   async #writeDurable(files: FileLayer): Promise<void> {
-    const fd = await this.#make('durable');
+    const fd = await this.#create('durable');
     try {
       await writeAll(files, fd, this.#blocks.all());
     } catch (error) {
@@ -187,19 +199,9 @@ export class SpoolFile {
     await files.close(fd);
   }
 
-  async #briefly(work: (files: FileLayer) => Promise<void>): Promise<void> {
-    const { brief, files } = this.#ground;
-    await brief.acquire();
-    try {
-      await work(files);
-    } finally {
-      brief.release();
-    }
-  }
-
   async #syncSpilled(): Promise<void> {
     try {
-      if (this.#fd !== undefined) await this.#ground.files.fsync(this.#fd);
+      if (this.#fd !== undefined) await this.#context.files.fsync(this.#fd);
     } catch (error) {
       await this.#close().catch(() => undefined);
       throw error;
@@ -211,11 +213,11 @@ export class SpoolFile {
     const fd = this.#fd;
     if (fd === undefined) return;
     this.#fd = undefined;
-    this.#ground.lasting.release();
-    await this.#ground.files.close(fd);
+    this.#context.receiving.release();
+    await this.#context.files.close(fd);
   }
 
-  /** The bytes from `offset` on. A descriptor is opened at the first read and closed with the stream. */
+  /** The bytes from `offset` on. The file is opened at the first read and closed with the stream. */
   open(offset: number): Readable {
     const source = this.#spilled ? this.#readFile(offset) : this.#readMemory(offset);
     return Readable.from(source, { objectMode: false, highWaterMark: readBytes });
@@ -231,7 +233,7 @@ export class SpoolFile {
   }
 
   async *#readFile(offset: number): AsyncGenerator<Buffer> {
-    const { files } = this.#ground;
+    const { files } = this.#context;
     const fd = await files.open(this.path, 'r');
     try {
       let at = offset;
@@ -248,8 +250,8 @@ export class SpoolFile {
   }
 
   /**
-   * True when the file was given that name, and is the spool's no more: it is written anew if it is wanted again. A message
-   * that is not wholly in memory keeps its file, and false is the answer.
+   * Renames the spool file and gives it up: it is written again when it is needed again. False, without a rename, for a
+   * message that is not wholly in memory.
    */
   async moveTo(to: string, rename: (from: string, to: string) => Promise<void>): Promise<boolean> {
     if (this.memory === undefined) return false;
@@ -260,20 +262,20 @@ export class SpoolFile {
     return true;
   }
 
-  /** Lets go of the memory, the descriptor and the spool's name of it. Never rejects; once is enough. */
+  /** Frees the memory and the descriptor, and removes the spool file. Never rejects; idempotent. */
   async release(): Promise<void> {
     if (this.#released) return;
     this.#released = true;
     this.#queue = [];
     await this.#pumping;
     this.#backlog = 0;
-    this.#wake();
+    this.#notifyDrained();
     await this.#stored?.catch(() => undefined);
     await this.#synced?.catch(() => undefined);
     await this.#close().catch(() => undefined);
     const onDisk = this.#spilled || this.#stored !== undefined || this.#synced !== undefined;
     this.#blocks.takeAll();
-    if (onDisk) await this.#ground.reaper.add(this.path);
+    if (onDisk) await this.#context.remover.add(this.path);
   }
 }
 
@@ -289,7 +291,7 @@ async function fsyncFile(files: FileLayer, path: string): Promise<void> {
 const emptyLine = Buffer.from('\r\n\r\n');
 const none = Buffer.alloc(0);
 
-/** Keeps the header block of a message that passes by: through its empty line, or the first `limit` bytes. */
+/** Collects the header block of a message while it arrives, including its empty line, or the first `limit` bytes. */
 export class HeadCollector {
   readonly #limit: number;
   #bytes: Buffer = none;
@@ -308,17 +310,17 @@ export class HeadCollector {
     if (this.#complete || chunk.length === 0) return;
     const known = this.#used;
     const end = known === 0 ? endOfHead(chunk, 0) : -1;
-    if (end >= 0 && end <= this.#limit && isWorthKeeping(chunk)) {
+    if (end >= 0 && end <= this.#limit && isKeptAsIs(chunk)) {
       this.#bytes = chunk.subarray(0, end);
       this.#used = end;
       this.#complete = true;
       return;
     }
     this.#append(end < 0 ? chunk : chunk.subarray(0, end));
-    this.#cut(end < 0 ? endOfHead(this.head, Math.max(0, known - emptyLine.length + 1)) : this.#used);
+    this.#truncate(end < 0 ? endOfHead(this.head, Math.max(0, known - emptyLine.length + 1)) : this.#used);
   }
 
-  #cut(end: number): void {
+  #truncate(end: number): void {
     if (end < 0 && this.#used < this.#limit) return;
     this.#used = Math.min(this.#limit, end < 0 ? this.#used : end);
     this.#complete = true;
@@ -336,7 +338,7 @@ export class HeadCollector {
   }
 }
 
-/** Offset behind the empty line that ends the header block, or -1. */
+/** Offset after the empty line that ends the header block, or -1. */
 function endOfHead(bytes: Buffer, from: number): number {
   if (bytes[0] === 13 && bytes[1] === 10) return 2;
   const at = bytes.indexOf(emptyLine, from);
@@ -345,18 +347,18 @@ function endOfHead(bytes: Buffer, from: number): number {
 
 const firstBlockBytes = 1024;
 const blockBytes = 64 * 1024;
-/** A piece of so many bytes that fills so much of the memory behind it is kept as it is. */
-const keptBytes = 1024;
-const wellFilled = 0.5;
+/** A chunk of at least this size, and this share of the memory behind it, is kept without a copy. */
+const minKeptBytes = 1024;
+const minFilled = 0.5;
 
-/** True for a piece that keeps little more memory than its own alive: nobody need copy it. */
-function isWorthKeeping(piece: Buffer): boolean {
-  return piece.length >= keptBytes && piece.length >= wellFilled * piece.buffer.byteLength;
+/** True for a chunk that keeps little more memory alive than its own bytes, so that no copy is needed. */
+function isKeptAsIs(chunk: Buffer): boolean {
+  return chunk.length >= minKeptBytes && chunk.length >= minFilled * chunk.buffer.byteLength;
 }
 
 /**
- * Bytes gathered into blocks. Small pieces are copied on purpose: a peer that sends one byte at a time would otherwise keep
- * a whole socket buffer alive with each of them.
+ * Collects bytes into blocks. Small chunks are copied: a peer that sends one byte at a time would otherwise keep a whole
+ * socket buffer alive with each of them.
  */
 export class Blocks {
   #full: Buffer[] = [];
@@ -365,9 +367,9 @@ export class Blocks {
   #used = 0;
   #nextBytes = firstBlockBytes;
 
-  /** Takes the piece, which must not be changed from now on. */
+  /** The chunk must not be changed any more. */
   add(chunk: Buffer): void {
-    if (isWorthKeeping(chunk)) {
+    if (isKeptAsIs(chunk)) {
       this.#closeBlock();
       this.#addFull(chunk);
       return;
@@ -398,17 +400,17 @@ export class Blocks {
     this.#fullBytes += block.length;
   }
 
-  /** Bytes in the blocks that are full. */
+  /** Bytes in full blocks. */
   get fullBytes(): number {
     return this.#fullBytes;
   }
 
-  /** What is gathered, which stays. */
+  /** All bytes; they stay here. */
   all(): readonly Buffer[] {
     return this.#used === 0 ? this.#full : [...this.#full, this.#block.subarray(0, this.#used)];
   }
 
-  /** The blocks that are full, handed over. */
+  /** Full blocks; they are removed here. */
   takeFull(): readonly Buffer[] {
     const full = this.#full;
     this.#full = [];
@@ -416,7 +418,7 @@ export class Blocks {
     return full;
   }
 
-  /** Everything, handed over. */
+  /** All bytes; they are removed here. */
   takeAll(): readonly Buffer[] {
     const all = this.all();
     this.#full = [];

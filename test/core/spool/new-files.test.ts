@@ -20,8 +20,8 @@ class SlowFiles extends FaultyFiles {
 async function open(t: TestContext, kind: NewFileKind = 'plain') {
   const folder = await temporaryFolder(t);
   const files = new SlowFiles();
-  const state = { crowded: false };
-  const input = { files, kind, crowded: () => state.crowded, freshPath: () => join(folder, uniqueId()) };
+  const state = { isConcurrent: false };
+  const input = { files, kind, isConcurrent: () => state.isConcurrent, freshPath: () => join(folder, uniqueId()) };
   const fresh = new FilePool(input);
   t.after(() => fresh.close());
   /** How many of so many files a call that blocks has made. */
@@ -42,7 +42,7 @@ suite('new files', () => {
 
   test('in a crowd nobody waits for a durable file to be made', async (t) => {
     const { blocked, state } = await open(t, 'durable');
-    state.crowded = true;
+    state.isConcurrent = true;
     assert.equal(await blocked(5, 'durable'), 0);
   });
 
