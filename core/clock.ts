@@ -1,10 +1,10 @@
 import { performance } from 'node:perf_hooks';
 
-/** Time, injected so that tests can turn it. */
+/** Time; tests replace it. */
 export interface Clock {
-  /** Milliseconds since 1970-01-01 UTC; may jump. For what people read and files are named. */
+  /** Milliseconds since 1970-01-01 UTC; may jump. For dates and file names. */
   now(): number;
-  /** Milliseconds since some fixed point; never goes back. For durations, deadlines and windows. */
+  /** Milliseconds since a fixed point; never goes back. For durations, deadlines and windows. */
   monotonic(): number;
 }
 
@@ -15,13 +15,13 @@ export const systemClock: Clock = {
 
 type Task = () => void | Promise<void>;
 
-/** What runs later, injected so that tests can turn the time. */
+/** Delayed tasks; tests replace them. */
 export interface Timers {
-  /** Runs the task once after that many milliseconds; the answer takes it back. Does not keep the process alive. */
+  /** Runs the task once after the delay; returns the cancel. Does not keep the process alive. */
   after(ms: number, task: Task): () => void;
 }
 
-/** A longer wait than node can count would be none at all. */
+/** Node fires longer timers at once. */
 const maxTimerMs = 2 ** 31 - 1;
 
 export const systemTimers: Timers = {
@@ -32,8 +32,9 @@ export const systemTimers: Timers = {
 };
 
 /**
- * Runs the task every so many seconds, never two at once, until the answer is called. What it throws is logged. Throws a
- * RangeError unless there is a pause between two runs.
+ * Runs the task every so many seconds, never two at once, until the returned function is called. Logs errors of the
+ * task.
+ * | @throws RangeError unless the interval is above 0
  */
 export function repeat(
   seconds: number,

@@ -14,15 +14,15 @@ import type { Outcome } from './pipeline/outcome.js';
 
 export { kitVersion };
 
-/** Everything a plugin registers through its context is undone when the plugin stops. */
+/** What a plugin registers through its context; undone when the plugin stops. */
 export interface PluginContext {
   readonly log: Log;
   readonly clock: Clock;
   readonly http: {
     mount(endpoints: readonly AnyEndpoint[]): void;
     /**
-     * A link in the navigation of every page, for those who hold the role. Links of the site stand behind those of the server,
-     * among themselves by `order`, then by title.
+     * A link in the navigation of every page, for accounts with the role. Links of site plugins follow those of the
+     * server, sorted by `order`, then by title.
      */
     navigate(link: {
       readonly title: string;
@@ -36,8 +36,8 @@ export interface PluginContext {
     on<S extends Stage>(stage: S, options: HookOptions, hook: Hook<S>): void;
     watch<E extends WatchedEvent>(event: E, watcher: Watcher<E>): void;
     /**
-     * For whoever owns queued mail: tells the watchers of `outcome` what became of a recipient, when that is durable. Asked only
-     * while somebody watches. Never throws.
+     * For owners of queued mail: calls the watchers of `outcome` with the durable result of a recipient. `outcome` is
+     * called only while there are watchers. Never throws.
      */
     tell(outcome: () => Outcome): void;
     /** Names a target for `route(hop)`. */
@@ -60,17 +60,19 @@ export interface PluginContext {
     ): Histogram<L>;
   };
   readonly health: { check(component: string, check: HealthCheck): void };
-  /** Runs `task` every `seconds`, never two at once; a failure is logged. */
+  /** Runs `task` every `seconds`, never two at once; logs errors. */
   readonly every: (seconds: number, task: () => void | Promise<void>) => void;
-  /** A folder below the data folder that is the plugin's own: `data/<folder>`, made 0700. Rejects when it is another's. */
+  /**
+   * A folder of the plugin's own in the data folder: `data/<folder>`, mode 0700. Rejects when another plugin owns it.
+   */
   readonly folder: (name: string) => Promise<string>;
   /** Runs when the plugin stops, the last registered first. */
   readonly onClose: (release: () => void | Promise<void>) => void;
 }
 
-/** What `setup` may return beside its services. */
+/** What `setup` may return besides its services. */
 export interface Reconfigurable<O> {
-  /** Takes new options while running; throws to refuse, and then the old ones stay in force. */
+  /** Applies new options at run time; throws to refuse them, and the old ones stay active. */
   readonly reconfigure?: (options: O) => void | Promise<void>;
 }
 
@@ -86,28 +88,28 @@ export interface PluginDefinition<
 > {
   /** Lower case words joined by `-`; key of its options, folder of its views, name in every list. */
   readonly name: string;
-  /** Its options; the defaults are in the schema, so that `{}` is always valid unless something is required. None if absent. */
+  /** Schema with defaults, so that `{}` is valid unless something is required. No options if absent. */
   readonly options?: O;
   readonly needs?: Needs;
   /** Like `needs`, but may be missing: then the value is undefined. */
   readonly uses?: Uses;
   readonly provides?: Provides;
-  /** Absolute folder of its views, for plugins from elsewhere; built-ins use `views/<name>`. */
+  /** Absolute folder of its views, for site plugins; built-ins use `views/<name>`. */
   readonly views?: string;
-  /** Absolute folder of files for its pages: `asset('<name>/style.css')` in a view is the URL of its `style.css`. */
+  /** Absolute folder of files for its pages: in a view, `asset('<name>/style.css')` is the URL of its `style.css`. */
   readonly assets?: string;
-  /** Commands for the terminal: `postern NAME …`. */
+  /** Commands: `postern NAME …`. */
   readonly commands?: readonly Command<z.output<O>>[];
-  /** What `postern doctor` looks at for it. */
+  /** Checks of `postern doctor`. */
   readonly checks?: readonly DoctorCheck<z.output<O>>[];
-  /** Throws what would make `setup` refuse these options, and does nothing else: `postern config check` asks it. */
+  /** Throws what would make `setup` refuse these options, without side effects: for `postern config check`. */
   verify?(options: z.output<O>, place: { readonly folder: string }): void;
   /** Version of the plugin kit that it is written for, `major.minor`; that of the server if absent. */
   readonly kit?: string;
   /**
-   * What a reload does when its code or its options have changed. `replace`: it is set up anew beside the old one, and the two
-   * are swapped; it must bear that both are there for a moment. `restart`: only a restart of the server changes it. If absent,
-   * a plugin of the site is replaced unless it has asked for a `folder`; one that comes with the server is not.
+   * What a reload does when its code or options have changed. `replace`: sets up a new one beside the old one and swaps
+   * them; both exist for a moment. `restart`: nothing until the server restarts. If absent, a site plugin is replaced
+   * unless it asked for a `folder`; a built-in one is not.
    */
   readonly reload?: 'replace' | 'restart';
   setup(
@@ -116,16 +118,16 @@ export interface PluginDefinition<
   ): Provided<NoInfer<Provides>, z.output<O>> | Promise<Provided<NoInfer<Provides>, z.output<O>>>;
 }
 
-/** A command whose plugin's options have been forgotten. */
+/** A command with the type of its options erased. */
 export type PluginCommand = Command<unknown>;
 
-/** A check whose plugin's options have been forgotten. */
+/** A check with the type of its options erased. */
 export type PluginCheck = DoctorCheck<unknown>;
 
-/** A plugin as the host sees it: branded data, its types forgotten. */
+/** A plugin as the host sees it: branded data, types erased. */
 export interface Plugin {
   readonly postern: 'plugin';
-  /** A number where the declaration was made when there were no minor versions. */
+  /** A number in old declarations. */
   readonly kit: string | number;
   readonly name: string;
   readonly options: z.ZodType;
@@ -138,9 +140,9 @@ export interface Plugin {
   readonly checks: readonly PluginCheck[];
   readonly verify?: ((options: unknown, place: { readonly folder: string }) => void) | undefined;
   readonly reload: 'replace' | 'restart' | undefined;
-  /** Runs in its place where another plugin provides what this one would. */
+  /** Runs in its place where another plugin provides its service. */
   readonly whenProvided?: Plugin;
-  /** Keys of its declaration that mean nothing; absent where the declaration was not made by `definePlugin`. */
+  /** Unknown keys of the declaration; absent where it was not made by `definePlugin`. */
   readonly unknownKeys?: readonly string[];
   readonly setup: (context: PluginContext, given: Readonly<Record<string, unknown>>) => unknown;
 }
@@ -173,7 +175,7 @@ export function definePlugin<
     verify: (given: unknown, place: { readonly folder: string }) => definition.verify?.(given as z.output<O>, place),
     reload,
     unknownKeys: Object.keys(definition).filter((key) => !Object.hasOwn(known, key)),
-    // What is no function is not wrapped, so that it can be seen and refused.
+    // Not wrapped unless a function, so that the host can refuse it.
     setup:
       typeof definition.setup === 'function'
         ? (context: PluginContext, given: Readonly<Record<string, unknown>>) =>
@@ -188,7 +190,7 @@ export function isPlugin(value: unknown): value is Plugin {
 
 export { accept, change, defer, discard, hold, next, reject, route } from './pipeline/verdict.js';
 export type { Verdict, Hop, Change } from './pipeline/verdict.js';
-/** For the schemas of options and endpoints: a site's plugin needs no zod of its own. */
+/** For the schemas of options and endpoints: a site plugin needs no zod of its own. */
 export { z } from 'zod';
 export { service } from './host/service.js';
 export { problem, isProblem } from './problem.js';
@@ -203,7 +205,7 @@ export type { Dns, DnsAnswer, DnsRecords, DnsType } from './contracts/dns.js';
 export { mailboxes } from './contracts/mailboxes.js';
 export { submission } from './contracts/submission.js';
 export { catalogue, configuration, healthOverview, metricsExposition } from './contracts/server.js';
-/** For a key or a password among options: shown to nobody. */
+/** Marks an option as secret: it is never shown. */
 export { secret } from './config/outline.js';
 export { abortAfter } from './concurrency.js';
 export { writeFileAtomic } from './disk/atomic.js';

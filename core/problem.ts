@@ -1,8 +1,8 @@
 /**
- * The one error that may reach a peer. Everything else that is thrown is a local fault: over HTTP a 500 that
- * says nothing but its request id, over SMTP `451 4.3.0`.
- *
- * A problem is branded data, recognised by `isProblem`, never by `instanceof`.
+ * The only error that a client may see. Any other error is a local fault: over HTTP a 500 with nothing but its request
+ * id, over SMTP
+ * `451 4.3.0`.
+ * | A problem is branded data, recognized by `isProblem`, never by `instanceof`.
  */
 interface ProblemClass {
   readonly title: string;
@@ -12,7 +12,7 @@ interface ProblemClass {
   readonly smtp: readonly [code: number, status: string];
 }
 
-/** The table of everything that can go wrong in a way a peer may know. */
+/** All problems. */
 export const problems = {
   'bad-request': { title: 'The request cannot be read', http: 400, smtp: [501, '5.5.4'] },
   unauthorized: { title: 'Sign in first', http: 401, smtp: [530, '5.7.0'] },
@@ -40,7 +40,7 @@ export const problems = {
 
 export type ProblemName = keyof typeof problems;
 
-/** One invalid place of the input. `pointer` is a JSON pointer (RFC 6901) into the body, or the name of a parameter. */
+/** One invalid part of the input. `pointer` is a JSON pointer (RFC 6901) into the body, or the name of a parameter. */
 export interface InvalidPlace {
   readonly pointer: string;
   readonly message: string;
@@ -52,7 +52,7 @@ export interface Page {
   readonly title: string;
 }
 
-/** What a mutation touched, in the words of its endpoint. Never a secret. */
+/** What a mutation touched, as its endpoint names it. Never a secret. */
 export interface AuditNote {
   readonly action: string;
   readonly selector?: unknown;
@@ -60,12 +60,12 @@ export interface AuditNote {
 }
 
 export interface ProblemDetails {
-  /** A sentence for the peer. Never a path, a stack or an operating system message. */
+  /** A sentence for the client. Never a path, a stack or an operating system message. */
   readonly detail?: string;
   readonly errors?: readonly InvalidPlace[];
-  /** Header fields of the HTTP answer: `WWW-Authenticate`, `Retry-After`, `Allow`. */
+  /** Header fields of the HTTP response: `WWW-Authenticate`, `Retry-After`, `Allow`. */
   readonly headers?: Readonly<Record<string, string>>;
-  /** Pages that may have been meant. */
+  /** Pages that the client may have meant. */
   readonly instead?: readonly Page[];
   /** For the audit log: what was refused, where the sentence says more than the status. */
   readonly audit?: AuditNote;
@@ -79,7 +79,7 @@ export interface Problem extends Error {
   readonly details: ProblemDetails;
 }
 
-/** Makes the problem of that name; `throw problem('mailbox-full', {cause})`. */
+/** Makes a problem: `throw problem('mailbox-full', {cause})`. */
 export function problem(name: ProblemName, details: ProblemDetails | string = {}): Problem {
   const given = typeof details === 'string' ? { detail: details } : details;
   const error = new Error(given.detail ?? problems[name].title, { cause: given.cause });
@@ -94,7 +94,7 @@ export function classOf(value: Problem): ProblemClass {
   return problems[value.problem] ?? problems.internal;
 }
 
-/** Why the server cannot start or a command cannot run, as a sentence that says what to do. Shown without a stack. */
+/** Why the server cannot start or a command cannot run: a sentence that says what to do. Shown without a stack. */
 export interface StartError extends Error {
   readonly postern: 'start-error';
 }
@@ -107,7 +107,7 @@ export function isStartError(value: unknown): value is StartError {
   return value instanceof Error && (value as Partial<StartError>).postern === 'start-error';
 }
 
-/** What an operator can act on is a sentence; only a fault of the program itself shows its stack. */
+/** The sentences of a problem or start error; the stack of any other error, which is a bug. */
 export function sentenceOf(error: unknown): string {
   if (isProblem(error))
     return [...new Set([error.message, ...(error.details.errors ?? []).map(({ message }) => message)])].join('\n');

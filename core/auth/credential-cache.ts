@@ -3,7 +3,7 @@ import type { Clock } from '../clock.js';
 
 export interface CredentialCacheOptions {
   readonly ttlSeconds: number;
-  /** Users remembered at most; beyond it the one remembered first is forgotten. */
+  /** Users remembered at most; the oldest entry is evicted first. */
   readonly max: number;
   readonly clock: Pick<Clock, 'monotonic'>;
 }
@@ -15,12 +15,11 @@ interface Entry {
 }
 
 /**
- * Remembers for a short time which password was right for a user, so that the next request needs no scrypt.
- *
- * It holds no password and no plain hash of one, only a digest under a key that dies with the process. It never says that a
- * password is wrong: that answer must cost as much as ever, else it would tell who has signed in lately.
- *
- * Whoever changes a password or disables a user calls `forget`.
+ * Remembers for a short time that a password was correct, so that the next request needs no scrypt.
+ * | Stores a keyed digest only; the key exists in this process alone. Never says that a password is wrong: that answer
+ * must take as
+ * long as ever, or the time would tell who signed in lately.
+ * | Call `forget` when a password changes or a user is disabled.
  */
 export class CredentialCache {
   readonly #options: CredentialCacheOptions;
@@ -35,7 +34,7 @@ export class CredentialCache {
     return this.#entries.size;
   }
 
-  /** True when this password was right lately; undefined when that is not known and must be verified. */
+  /** True when this password was correct recently; undefined when it must be verified. */
   get(username: string, password: string): true | undefined {
     const entry = this.#entries.get(username);
     if (entry === undefined) return undefined;
@@ -43,11 +42,11 @@ export class CredentialCache {
       this.#entries.delete(username);
       return undefined;
     }
-    // Who does not know the key cannot choose what a digest begins with: how far two agree tells nothing.
+    // Without the key, a client cannot choose how a digest begins: the time of the comparison tells nothing.
     return entry.proof === this.#proof(username, password) ? true : undefined;
   }
 
-  /** Call it only with a password that has just been verified. */
+  /** Call it only after the password was verified. */
   remember(username: string, password: string): void {
     const { ttlSeconds, max, clock } = this.#options;
     this.#entries.delete(username);

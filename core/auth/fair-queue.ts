@@ -6,7 +6,7 @@ export interface FairQueueOptions {
   readonly maxWaitingPerClient: number;
   /** Tasks of one protocol that may wait. */
   readonly maxWaiting: number;
-  /** Seconds that a refused caller is told to wait. */
+  /** Value of `Retry-After` in a refusal. */
   readonly retryAfterSeconds: number;
 }
 
@@ -15,18 +15,18 @@ interface Waiter {
   refuse(): void;
 }
 
-/** Tasks that wait, below a name of the path or, at its end, of one client. */
+/** Waiting tasks below one name of the path or, at its end, of one client. */
 class Group {
-  /** The last of the map had the last turn. */
+  /** Ordered by turn: the last one had the last turn. */
   readonly children = new Map<string, Group>();
   readonly waiters: Waiter[] = [];
   count = 0;
 }
 
 /**
- * Runs a few tasks at once. A task has a path: the protocol, the networks of its client from wide to narrow, the client. At
- * each level the names take turns: a client or a network with many tasks delays only itself, and one protocol under attack
- * does not stop the other.
+ * Runs a few tasks at once. A task has a path: the protocol, the networks of its client from wide to narrow, the
+ * client. At each level the names take turns: a client or network with many tasks delays only itself, and one protocol
+ * under attack does not block the other.
  */
 export class FairQueue {
   readonly #options: FairQueueOptions;
@@ -55,7 +55,7 @@ export class FairQueue {
     }
   }
 
-  /** Resolves when a task that has ended hands its place over. */
+  /** Resolves when a finished task hands over its place. */
   async #turn(path: readonly [protocol: string, ...networks: string[]]): Promise<void> {
     const { maxWaiting, maxWaitingPerClient } = this.#options;
     const [protocol, ...networks] = path;
@@ -96,7 +96,7 @@ function add(group: Group, [name, ...rest]: readonly string[], waiter: Waiter): 
   add(child, rest, waiter);
 }
 
-/** Of the name whose turn it is. */
+/** From the group whose turn it is. */
 function takeNext(group: Group): Waiter | undefined {
   const [turn] = group.children;
   const waiter = turn === undefined ? group.waiters.shift() : takeNext(turn[1]);
@@ -109,8 +109,8 @@ function takeNext(group: Group): Waiter | undefined {
 }
 
 /**
- * The newest of the client with the most, in the network with the most. Undefined when the newcomer, whose path below this
- * group is given, would have as much then.
+ * The newest task of the largest client in the largest network. Undefined when the newcomer, whose path below this
+ * group is given, would then have as many.
  */
 function takeFromLargest(group: Group, newcomer: readonly string[] | undefined): Waiter | undefined {
   if (group.children.size === 0) return newcomer === undefined ? takeLast(group) : undefined;

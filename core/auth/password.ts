@@ -4,10 +4,10 @@ import { clientNetworks } from '../net/ip-address.js';
 import { FairQueue } from './fair-queue.js';
 
 /**
- * Passwords are kept as `scrypt$N$r$p$salt$hash` (RFC 7914), salt and hash in base64url without padding.
- *
- * One hash takes 32 MiB and some tens of milliseconds per lane on a thread of the pool, so few run at once. Clients take
- * turns, and one with too many guesses at once is told to come back: guessing does not stop the sign-ins of others.
+ * Passwords are stored as `scrypt$N$r$p$salt$hash` (RFC 7914), salt and hash in base64url without padding.
+ * | One hash takes 32 MiB and some tens of milliseconds per lane on the thread pool, so few run at once. Clients take
+ * turns, and one
+ * with too many pending attempts gets a temporary refusal: guessing does not block the sign-ins of others.
  */
 interface Cost {
   readonly N: number;
@@ -24,36 +24,39 @@ const cost: Cost = { N: 2 ** 15, r: 8, p: 3 };
 const saltBytes = 16;
 const hashBytes = 32;
 
-/** Bounds on what a stored string may ask of us: never weaker than a toy, never more than 256 MiB or some seconds. */
+/** Bounds on the parameters of a stored hash: at most 256 MiB and some seconds. */
 const bounds = { minN: 2 ** 10, maxN: 2 ** 20, maxR: 32, maxP: 16, maxMemory: 256 * 2 ** 20 };
 
-/** Whose password is checked, so that callers of `verifyPassword` need not pass it on. */
+/** The client whose password is checked, so that callers of `verifyPassword` need not pass it on. */
 const client = new AsyncLocalStorage<readonly [protocol: string, ...networks: string[]]>();
 const queue = new FairQueue({ atOnce: 2, maxWaitingPerClient: 32, maxWaiting: 256, retryAfterSeconds: 5 });
 
-/** Salt of the hash that nobody has. */
+/** For the hash of an unknown user. */
 const dummySalt = randomBytes(saltBytes);
 
-/** Hashes that `work` asks for count for the client at this address. */
+/** Attributes the hashes in `work` to the client at this address. */
 export function forClient<T>(protocol: 'http' | 'smtp', address: string, work: () => Promise<T>): Promise<T> {
   return client.run([protocol, ...clientNetworks(address)], work);
 }
 
-/** A hash that is asked for now waits for nobody. */
+/** Whether a hash would run at once. */
 export const canHashNow = (): boolean => queue.idle;
 
 function queued<T>(work: () => Promise<T>): Promise<T> {
   return queue.run(client.getStore() ?? ['local'], work);
 }
 
-/** Throws the problem `unavailable` when too many others wait. */
+/** @throws Problem `unavailable` when too many tasks wait */
 export async function hashPassword(password: string): Promise<string> {
   const salt = randomBytes(saltBytes);
   const hash = await queued(() => derive(password, salt, hashBytes, cost));
   return ['scrypt', cost.N, cost.r, cost.p, salt.toString('base64url'), hash.toString('base64url')].join('$');
 }
 
-/** A string that is no hash of ours matches nothing, and takes as long. Throws `unavailable` when too many others wait. */
+/**
+ * An invalid stored hash matches nothing and takes as long.
+ * | @throws Problem `unavailable` when too many tasks wait
+ */
 export async function verifyPassword(password: string, stored: string): Promise<boolean> {
   const parsed = parseHash(stored);
   if (parsed === undefined) return verifyUnknownUser(password);
@@ -61,13 +64,13 @@ export async function verifyPassword(password: string, stored: string): Promise<
   return timingSafeEqual(given, parsed.hash);
 }
 
-/** Does the work of a verification for a user that is not there, so that the time does not tell. */
+/** Takes as long as a verification, so that the time does not tell whether a user exists. */
 export async function verifyUnknownUser(password: string): Promise<false> {
   await queued(() => derive(password, dummySalt, hashBytes, cost));
   return false;
 }
 
-/** For schemas: the string is a hash that `verifyPassword` can work with. */
+/** Whether `verifyPassword` can use the string; for schemas. */
 export function isPasswordHash(text: string): boolean {
   return parseHash(text) !== undefined;
 }
@@ -100,14 +103,14 @@ function derive(password: string, salt: Buffer, length: number, { N, r, p }: Cos
 }
 
 /**
- * What a new password must be, after NIST SP 800-63B §3.1.1: long enough, and not the first thing that somebody would try.
- * No rules of composition and no expiry: they make people choose worse.
+ * Rules for new passwords after NIST SP 800-63B §3.1.1: long enough and not common. No rules of composition and no
+ * expiry: they lead to worse passwords.
  */
 export const minPasswordCharacters = 10;
-/** Characters; far above what people type, far below what costs us something. */
+/** Bounds the cost of hashing. */
 export const maxPasswordCharacters = 256;
 
-/** What is left of the lists of common passwords when everything short, repeated or in sequence is out. */
+/** Common passwords that the other rules do not catch. */
 const common = new Set(
   (
     'password password1 password12 password123 passwordpassword passw0rd123 p@ssw0rd123 qwertyuiop qwerty12345 qwerty123456 ' +
@@ -119,7 +122,7 @@ const common = new Set(
 
 const sequences = ['01234567890123456789', 'abcdefghijklmnopqrstuvwxyz', 'qwertyuiopasdfghjklzxcvbnm'];
 
-/** What is wrong with a new password, or undefined; the sentence never quotes it. */
+/** Why a new password is refused, or undefined; the sentence never quotes it. */
 export function passwordComplaint(given: string, username: string): string | undefined {
   const password = given.normalize('NFC');
   const length = Array.from(password).length;
@@ -139,7 +142,7 @@ function isGuessable(password: string, username: string): boolean {
   return sequences.some((sequence) => sequence.includes(password) || reversed(sequence).includes(password));
 }
 
-/** The same one to three characters over and over. */
+/** One to three characters repeated. */
 function isRepetition(password: string): boolean {
   return /^(.{1,3}?)\1+$/su.test(password);
 }

@@ -1,35 +1,34 @@
 import type { Clock } from '../clock.js';
 
-export interface AttemptLimiterOptions {
-  /** Attempts that a key may record within the window. */
+interface AttemptLimiterOptions {
+  /** Attempts of a key within the window. */
   readonly limit: number;
   readonly windowSeconds: number;
-  /** Keys that are remembered; beyond that the one that was quiet longest is forgotten. */
+  /** Keys remembered at most; the one unused longest is evicted first. */
   readonly maxKeys: number;
   readonly clock: Clock;
 }
 
-/** Attempts of one key in the present window and the one before it. */
+/** Attempts of one key in the current window and the previous one. */
 interface Count {
-  /** Start of the present window, in milliseconds of the monotonic clock. */
+  /** Start of the current window, monotonic milliseconds. */
   readonly start: number;
   readonly present: number;
   readonly previous: number;
-  /** When it was last said that the key is over the limit. */
+  /** When `record` last reported that the key is over the limit. */
   readonly toldAt: number;
 }
 
 /**
- * Counts attempts per key in a sliding window and says how long a key must wait. The window is made of two fixed ones: the
- * previous counts for the share of it that the sliding one still covers. Costs four numbers a key, whatever the limit; has
- * no timer.
+ * Counts attempts per key in a sliding window, made of two fixed ones: the previous one counts for the share that the
+ * sliding window still covers. Four numbers a key, whatever the limit; no timer.
  */
 export class AttemptLimiter {
   readonly #limit: number;
   readonly #windowMs: number;
   readonly #maxKeys: number;
   readonly #clock: Clock;
-  /** The key that recorded last is the last one. */
+  /** Ordered by last attempt. */
   readonly #counts = new Map<string, Count>();
 
   constructor({ limit, windowSeconds, maxKeys, clock }: AttemptLimiterOptions) {
@@ -39,15 +38,13 @@ export class AttemptLimiter {
     this.#clock = clock;
   }
 
-  /** Keys that are remembered. */
   get size(): number {
     return this.#counts.size;
   }
 
   /**
-   * Seconds, rounded up, until the key may make another attempt; 0 is now.
-   *
-   * @param more attempts that count though they are not recorded yet
+   * Seconds until the key may make another attempt, rounded up; 0 is now.
+   * | @param more attempts to count that are not recorded yet
    */
   retryAfter(key: string, more = 0): number {
     const now = this.#clock.monotonic();
@@ -55,7 +52,10 @@ export class AttemptLimiter {
     return Math.ceil(this.#waitMs({ present: present + more, previous }, now - start) / 1000);
   }
 
-  /** Counts an attempt: of passwords, one that failed. True when the key must wait now; that is said once in each window. */
+  /**
+   * Counts an attempt; for passwords, a failed one. True when this puts the key over the limit; reported once in each
+   * window.
+   */
   record(key: string): boolean {
     const now = this.#clock.monotonic();
     const before = this.#at(key, now);
@@ -67,12 +67,12 @@ export class AttemptLimiter {
     return isNews;
   }
 
-  /** The key has shown that it is honest. */
+  /** Clears a key after a success. */
   forget(key: string): void {
     this.#counts.delete(key);
   }
 
-  /** The count in the window that `now` lies in. */
+  /** The count of the window that contains `now`. */
   #at(key: string, now: number): Count {
     const count = this.#counts.get(key) ?? { start: now, present: 0, previous: 0, toldAt: -Infinity };
     const windows = Math.floor((now - count.start) / this.#windowMs);
@@ -81,23 +81,87 @@ export class AttemptLimiter {
     return { ...count, start: count.start + windows * this.#windowMs, present: 0, previous };
   }
 
-  /** Until the weighted count, one more attempt included, fits into the limit. */
+  /** Time until the weighted count, including one more attempt, is within the limit. */
   #waitMs({ present, previous }: Pick<Count, 'present' | 'previous'>, elapsedMs: number): number {
     const spare = this.#limit - 1 - present;
     if (spare >= 0) return Math.max(0, this.#fitsAt(previous, spare) - elapsedMs);
     return this.#windowMs - elapsedMs + this.#fitsAt(present, this.#limit - 1);
   }
 
-  /** When in a window the attempts of the one before it count for no more than `spare`. */
+  /** When the attempts of the previous window weigh no more than `spare`. */
   #fitsAt(previous: number, spare: number): number {
     return previous <= spare ? 0 : this.#windowMs - (this.#windowMs * spare) / previous;
   }
 
-  /** From the quiet end: keys whose attempts no longer count, and what is too many. */
+  /** Evicts expired keys, and the oldest beyond `maxKeys`. */
   #forgetOld(now: number): void {
     for (const [key, { start }] of this.#counts) {
       if (this.#counts.size <= this.#maxKeys && now - start < 2 * this.#windowMs) return;
       this.#counts.delete(key);
     }
   }
+}
+
+/**
+ * Limits concurrent attempts of a key: each running one counts as a failure until it ends, and further ones wait. So
+ * many correct attempts at once all succeed, and of many wrong ones no more run than the limiter allows.
+ */
+export class AttemptLine {
+  readonly #limiter: () => Pick<AttemptLimiter, 'retryAfter'>;
+  readonly #places = new Map<string, Places>();
+
+  /** @param limiter the current one */
+  constructor(limiter: () => Pick<AttemptLimiter, 'retryAfter'>) {
+    this.#limiter = limiter;
+  }
+
+  /**
+   * The result of the attempt, which records its own failure; undefined, without an attempt, when the key has to wait.
+   */
+  async make<T>(key: string, attempt: () => Promise<T>): Promise<T | undefined> {
+    while (!this.#hasPlace(key)) await this.#change(key);
+    if (this.#limiter().retryAfter(key) > 0) return undefined;
+    this.#placesOf(key).taken += 1;
+    try {
+      return await attempt();
+    } finally {
+      this.#leave(key);
+    }
+  }
+
+  /** Also true when the key is over the limit: then it need not queue. */
+  #hasPlace(key: string): boolean {
+    const taken = this.#places.get(key)?.taken ?? 0;
+    const limiter = this.#limiter();
+    return taken === 0 || limiter.retryAfter(key) > 0 || limiter.retryAfter(key, taken) === 0;
+  }
+
+  /** Resolves when an attempt of the key has ended. */
+  #change(key: string): Promise<void> {
+    return new Promise((resolve) => {
+      this.#placesOf(key).waiting.push(resolve);
+    });
+  }
+
+  #leave(key: string): void {
+    const places = this.#placesOf(key);
+    places.taken -= 1;
+    const woken = places.waiting;
+    places.waiting = [];
+    if (places.taken === 0) this.#places.delete(key);
+    for (const wake of woken) wake();
+  }
+
+  #placesOf(key: string): Places {
+    const known = this.#places.get(key);
+    if (known !== undefined) return known;
+    const places: Places = { taken: 0, waiting: [] };
+    this.#places.set(key, places);
+    return places;
+  }
+}
+
+interface Places {
+  taken: number;
+  waiting: (() => void)[];
 }

@@ -10,7 +10,7 @@ const environment: CommandEnvironment = {
   print: (text) => void process.stdout.write(`${text}\n`),
 };
 
-// Who reads no more wants no more, and a server goes on. Any other fault counts when the command ends.
+// A closed pipe is not an error and does not stop a server; any other error sets the exit status.
 process.stdout.on('error', ({ code }: NodeJS.ErrnoException) => {
   if (code !== 'EPIPE') process.exitCode = 1;
 });

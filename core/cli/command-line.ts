@@ -5,7 +5,7 @@ import type { Plugin } from '../plugin.js';
 import { startError } from '../problem.js';
 
 export interface CommandLine {
-  /** The words that are not options: `['user', 'add', 'anna@example.org']`. */
+  /** Positional arguments: `['user', 'add', 'anna@example.org']`. */
   readonly words: readonly string[];
   readonly options: StartOptions;
   readonly flags: ReadonlySet<CommandFlag>;
@@ -13,7 +13,10 @@ export interface CommandLine {
   readonly version: boolean;
 }
 
-/** Reads the command line; an unknown option or a port that is none is a start error. */
+/**
+ * Parses the command line.
+ * | @throws start error for an unknown option or an invalid port
+ */
 export function readCommandLine(argv: readonly string[]): CommandLine {
   const { values, positionals } = parse(argv);
   return {
@@ -61,20 +64,23 @@ function portOf(flag: string, text: string): number {
   throw startError(`${flag} ${text}: a port is a number from 0 to 65535; 0 takes a free one.`);
 }
 
-/** A command that works without a valid configuration. What it needs is loaded when it runs. */
+/** A command that works without a valid configuration. Its code is loaded on demand. */
 export interface BuiltInCommand {
   /** One word or two: `config check`. */
   readonly words: string;
-  /** Names of the arguments behind them, as `--help` shows them. */
+  /** Names of its arguments, as `--help` shows them. */
   readonly takes?: readonly string[];
   readonly flags?: readonly CommandFlag[];
   readonly summary: string;
-  /** Resolves with the exit status. Throws a start error, or a problem, with a sentence for the operator. */
+  /**
+   * Resolves with the exit status.
+   * | @throws start error or Problem with a sentence for the operator
+   */
   run(call: CommandCall, environment: CommandEnvironment): Promise<number>;
 }
 
 export interface CommandCall extends Pick<CommandLine, 'options' | 'flags'> {
-  /** As many as the command takes. */
+  /** As many as `takes` names. */
   readonly args: readonly string[];
 }
 
@@ -94,7 +100,10 @@ export const coreCommands: readonly BuiltInCommand[] = [
   },
 ];
 
-/** The command that the words begin with, and its call; undefined when a plugin may bring it. Throws a start error. */
+/**
+ * The command that the first words name; undefined when a plugin may have it.
+ * | @throws start error for a wrong call
+ */
 export function findCommand(
   commands: readonly BuiltInCommand[],
   line: CommandLine,
@@ -109,7 +118,7 @@ export function findCommand(
   return { command, call: { args, options, flags } };
 }
 
-/** The command as one types it: `plugin new NAME [--typescript]`. */
+/** For example `plugin new NAME [--typescript]`. */
 export function synopsis({ words, takes = [], flags = [] }: BuiltInCommand): string {
   return [words, ...takes, ...flags.map((flag) => `[--${flag}]`)].join(' ');
 }
@@ -120,7 +129,7 @@ function refuseHalfCommand(commands: readonly BuiltInCommand[], [first]: readonl
   throw startError(`Usage: ${beginning.map((command) => `postern ${synopsis(command)}`).join('\n       ')}`);
 }
 
-/** What `postern --help` prints; plugins add their commands. */
+/** Text of `postern --help`, with the commands of plugins. */
 export function usage(builtIn: readonly BuiltInCommand[], plugins: readonly Plugin[]): string {
   const commands = plugins.flatMap((plugin) => plugin.commands);
   const listed = [...builtIn.map((command) => ({ name: synopsis(command), summary: command.summary })), ...commands];

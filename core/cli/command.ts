@@ -1,14 +1,14 @@
 import type { Clock } from '../clock.js';
 
-/** Options that only some commands take: `--json`, `--typescript`, `--dry-run`. */
+/** Options of single commands: `--json`, `--typescript`, `--dry-run`. */
 export const commandFlags = ['json', 'typescript', 'dry-run'] as const;
 export type CommandFlag = (typeof commandFlags)[number];
 
 /**
- * A command of a plugin: `postern user add anna@example.org` runs the command `user` with the words behind it.
- *
- * It works whether or not a server runs: `owner` reaches the process that owns the data folder; without one the command
- * owns the folder itself while it runs, and may write there what its plugin writes.
+ * A command of a plugin: `postern user add anna@example.org` runs the command `user` with the other words.
+ * | It works with and without a running server: `owner` reaches the process that owns the data folder; without one,
+ * the command owns
+ * the folder while it runs and may write there what its plugin writes.
  */
 export interface Command<O> {
   /** One lower-case word, unique among all plugins. */
@@ -17,18 +17,21 @@ export interface Command<O> {
   readonly summary: string;
   /** Lines as `postern --help` and wrong usage show them: `postern user add NAME`. */
   readonly usage: readonly string[];
-  /** Options that it takes: `dry-run` for `--dry-run`. */
+  /** Options that it accepts: `dry-run` for `--dry-run`. */
   readonly flags?: readonly CommandFlag[];
-  /** Throws a start error, or a problem, with a sentence for the operator: then the exit status is 1. */
+  /**
+   * Exit status 1 when it throws.
+   * | @throws start error or Problem with a sentence for the operator
+   */
   run(input: CommandInput<O>): Promise<void>;
 }
 
 export interface CommandInput<O> {
-  /** The words behind the name of the command. */
+  /** The words after the name of the command. */
   readonly args: readonly string[];
-  /** Those of its options that were given. */
+  /** The given ones of its options. */
   readonly flags?: ReadonlySet<CommandFlag> | undefined;
-  /** The plugin's checked options. */
+  /** Validated options of the plugin. */
   readonly options: O;
   readonly configuration: CommandConfiguration;
   readonly terminal: Terminal;
@@ -44,15 +47,15 @@ export interface CommandConfiguration {
   readonly domains: readonly string[];
 }
 
-/** Where a command writes and asks. */
+/** Input and output of a command. */
 export interface Terminal {
-  /** A person sits there: prompts are shown. Otherwise every question takes the next line of the standard input. */
+  /** True on a terminal: prompts are shown. Otherwise each question reads the next line of the standard input. */
   readonly interactive: boolean;
-  /** One line or several to the standard output; a line end is added. */
+  /** Writes one or more lines to the standard output; adds the line end. */
   print(text: string): void;
-  /** The answer without its line end; what is typed is shown. Empty at the end of the input. */
+  /** The answer without its line end, echoed; empty at the end of the input. */
   ask(question: string): Promise<string>;
-  /** The same, but nothing that is typed is shown. */
+  /** The same without echo. */
   askSecret(question: string): Promise<string>;
 }
 
@@ -63,10 +66,9 @@ export interface OwnerAnswer {
 }
 
 /**
- * Asks the running server over HTTP, with the role `admin` and as JSON. Statuses of 400 and more are answers, not errors;
- * throws a start error when the server cannot be reached.
- *
- * @param path absolute, its parameters already encoded: `/users/anna%40example.org`
+ * Calls the running server over HTTP with the role `admin` and JSON. Resolves for statuses of 400 and more, too.
+ * | @param path absolute, its parameters already encoded: `/users/anna%40example.org`
+ * @throws start error when the server cannot be reached
  */
 export type OwnerCall = (
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE',
@@ -74,13 +76,13 @@ export type OwnerCall = (
   body?: unknown,
 ) => Promise<OwnerAnswer>;
 
-/** Environment of a CLI command: working directory, variables, output. The process, or a test. */
+/** Environment of a CLI command: working directory, variables, output. */
 export interface CommandEnvironment {
   readonly cwd: string;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly print: (text: string) => void;
 }
 
-/** How an operator calls the command: in a checkout, and wherever npm runs it, with npx. */
+/** How the operator calls the command: `npx postern` in a checkout and in npm scripts. */
 export const programName = ({ env }: Pick<CommandEnvironment, 'env'>): string =>
   env['npm_lifecycle_event'] === undefined ? 'postern' : 'npx postern';

@@ -16,9 +16,9 @@ type Load = (module: NodeJS.Module, path: string) => void;
 const sumBytes = 4;
 
 /**
- * Keeps what V8 has compiled of the files in `server`, so that the next start takes it from the disk. What lies in `folder` is
- * run, so it is one that nobody else writes to; when it cannot be written, a start takes longer and nothing else is wrong.
- * To be called before the first of the files is loaded, and behind the last change of V8's flags: they count as a part of what was compiled.
+ * Caches code that V8 compiled from the files in `server`. Cached code is executed, so only this user may write to
+ * `folder`; without write access starts are slower. Call it before the files are loaded and after the last change of V8
+ * flags, which are part of the cache key.
  */
 export function keepCompiled(server: string, folder: string): void {
   const { enableCompileCache } = Module as { enableCompileCache?: (folder: string) => unknown };
@@ -26,11 +26,11 @@ export function keepCompiled(server: string, folder: string): void {
   else enableCompileCache(folder);
 }
 
-/** Releases of Node before 22 keep nothing by themselves. */
+/** For Node before 22, which has no compile cache. */
 class CompiledCode {
   readonly #server: string;
   readonly #folder: string;
-  /** By the name of the file in which it is kept; undefined when it is there already. */
+  /** By name in the cache; undefined when already cached. */
   readonly #scripts = new Map<string, Script | undefined>();
 
   constructor(server: string, folder: string) {
@@ -49,7 +49,7 @@ class CompiledCode {
 
   #load(module: NodeJS.Module, path: string): void {
     const source = readFileSync(path, 'utf8');
-    // V8 knows a source by its length only.
+    // V8 identifies a source by its length only.
     const name = `${basename(path)}-${crc32(source).toString(16)}`;
     const cachedData = this.#read(name);
     const wrapped = `(function (exports, require, module, __filename, __dirname) { ${source}\n})`;
@@ -59,7 +59,7 @@ class CompiledCode {
     run.call(module.exports, module.exports, createRequire(path), module, path, dirname(path));
   }
 
-  /** V8 would run what a crash has left half written. */
+  /** Checksummed, since V8 would run what a crash has truncated. */
   #read(name: string): Buffer | undefined {
     try {
       const kept = readFileSync(join(this.#folder, name));
@@ -70,7 +70,7 @@ class CompiledCode {
     }
   }
 
-  /** With the functions that were used; V8 compiles the others when they are. */
+  /** Includes the functions that were used; V8 compiles the others lazily. */
   #write(): void {
     if ([...this.#scripts.values()].every((script) => script === undefined)) return;
     try {

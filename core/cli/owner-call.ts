@@ -3,7 +3,7 @@ import type { OwnerCall } from './command.js';
 import { readLock } from '../disk/lock.js';
 import { startError } from '../problem.js';
 
-/** The way to the process that owns the data folder; undefined when there is none. An answer may take `patienceMs`. */
+/** Calls the process that owns the data folder; undefined when none does. */
 export async function ownerOf(data: string, patienceMs = 30_000): Promise<OwnerCall | undefined> {
   const lock = await readLock(data);
   if (lock === undefined) return undefined;

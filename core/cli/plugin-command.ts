@@ -9,7 +9,10 @@ import type { Plugin, PluginCommand } from '../plugin.js';
 import { startError } from '../problem.js';
 import { ProcessTerminal } from './terminal.js';
 
-/** Runs the command that a plugin of the configuration knows by the first word. @throws start error when none does */
+/**
+ * Runs the command of a plugin that the first word names.
+ * | @throws start error when no plugin has it
+ */
 export async function runPluginCommand(
   { words, options, flags }: CommandLine,
   place: CommandEnvironment,
@@ -27,7 +30,7 @@ export async function runPluginCommand(
   throw startError(`There is no command ${name}. See postern --help.`);
 }
 
-/** A running server is asked over HTTP; without one this process owns the folder while the command runs. */
+/** Calls a running server; without one this process holds the lock of the data folder while the command runs. */
 async function runAsOwner(
   plugin: Plugin,
   command: PluginCommand,

@@ -6,8 +6,8 @@ import { isProblem, sentenceOf } from '../problem.js';
 import { redactText } from '../log/redact.js';
 
 /**
- * `postern start`: runs until SIGTERM or SIGINT, heard from the first moment on; a second signal does not wait for sessions.
- * SIGHUP, which would end a process that does not listen to it, brings a changed configuration into force.
+ * `postern start`: runs until SIGTERM or SIGINT, handled from the beginning; a second signal does not wait for
+ * sessions. SIGHUP reloads the configuration.
  */
 export async function serve(options: StartOptions, environment: CommandEnvironment): Promise<never> {
   const signalled = nextSignal();
@@ -25,7 +25,7 @@ export async function serve(options: StartOptions, environment: CommandEnvironme
   process.exit(0);
 }
 
-/** What is not a plugin's ends the process, as it does where nobody listens. */
+/** Exits on errors that are not a plugin's. */
 function followStrays(): UncaughtErrors {
   const strays = new UncaughtErrors();
   process.on('uncaughtException', (error: unknown, origin) => {

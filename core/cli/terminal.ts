@@ -4,7 +4,7 @@ import { hashPassword, passwordComplaint } from '../auth/password.js';
 import { startError } from '../problem.js';
 import type { Terminal } from './command.js';
 
-/** Over the standard streams. A question to a person waits on the terminal; otherwise each takes the next line of the input. */
+/** The standard streams of the process. */
 export class ProcessTerminal implements Terminal {
   readonly interactive = process.stdin.isTTY;
   readonly #lines: string[] = [];
@@ -67,7 +67,7 @@ export class ProcessTerminal implements Terminal {
   }
 }
 
-/** A person types it twice; from a pipe it is one line. Empty for none. */
+/** On a terminal the password is typed twice; from a pipe it is one line. Empty for none. */
 export async function askNewPassword(terminal: Terminal): Promise<string> {
   const password = await terminal.askSecret('Password: ');
   if (terminal.interactive && password !== '' && (await terminal.askSecret('The same again: ')) !== password) {
@@ -76,7 +76,7 @@ export async function askNewPassword(terminal: Terminal): Promise<string> {
   return password;
 }
 
-/** `postern password hash`: a `passwordHash` for an account of the configuration. */
+/** `postern password hash`: a `passwordHash` for an account in the configuration. */
 export async function newPasswordHash(): Promise<string> {
   const terminal = new ProcessTerminal();
   try {

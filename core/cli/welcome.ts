@@ -6,16 +6,16 @@ export interface WelcomeInput {
   readonly http: string;
   readonly listeners: readonly { readonly name: string; readonly host: string; readonly port: number }[];
   readonly configuration: LoadedConfiguration;
-  /** The password that was made at this first start; shown once, here. */
+  /** Generated at the first start; shown once, here. */
   readonly generatedPassword: string | undefined;
   readonly version: string;
-  /** Plugins of the site that are left out, with the reason. */
+  /** Site plugins that were left out, with the reason. */
   readonly failed: readonly { readonly name: string; readonly why: string }[];
-  /** How this installation's commands are called: `npx postern … --data /srv/mail`. */
+  /** Formats a command of this installation: `npx postern … --data /srv/mail`. */
   readonly commandFor: (words: string) => string;
 }
 
-/** The block that a person reads after the start: where things are and what to do next. */
+/** Text after the start: addresses, folders and next steps. */
 export function welcome(input: WelcomeInput): string {
   const { http, listeners, configuration, generatedPassword, version } = input;
   const places: readonly (readonly [label: string, value: string])[] = [
@@ -55,7 +55,7 @@ function signIn(password: string | undefined): readonly string[] {
   ];
 }
 
-/** What works without more is shown first: on a submission listener somebody has to sign in. */
+/** Prefers a listener that needs no sign-in. */
 function tryIt({ http, listeners, configuration, commandFor }: WelcomeInput): readonly string[] {
   const [domain = 'localhost'] = configuration.domains;
   const doors = configuration.settings.smtp.listeners.flatMap((settings, index) => {
@@ -71,7 +71,7 @@ function tryIt({ http, listeners, configuration, commandFor }: WelcomeInput): re
   return door.settings.mode === 'submission' ? ['', add, send, read] : ['', send, read, add];
 }
 
-/** Of swaks(1). */
+/** Arguments of swaks(1). */
 function wordsFor({ mode, tls }: ListenerSettings, domain: string): readonly string[] {
   const secure = tls === 'implicit' ? ['--tls-on-connect'] : tls === 'starttls' ? ['--tls'] : [];
   if (mode === 'lmtp') return ['--protocol LMTP', ...secure];

@@ -125,8 +125,8 @@ const pointerOf = (key: KeyPath): string =>
         .join('/')}`;
 
 /**
- * As `safeParse`, without the program that it writes for a schema: what is checked once is checked sooner by hand. A schema that throws, or that
- * wants to be asked asynchronously, is a mistake like any other.
+ * As `safeParse`, without the program that it writes for a schema: what is checked once is checked sooner by hand. A
+ * schema that throws, or that wants to be asked asynchronously, is a mistake like any other.
  */
 export function checkAgainst<S extends z.ZodType>(schema: S, value: unknown): z.ZodSafeParseResult<z.output<S>> {
   try {

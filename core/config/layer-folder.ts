@@ -55,8 +55,8 @@ export interface StoredLayer {
 export const sha256Of = (text: string | Buffer): string => createHash('sha256').update(text).digest('hex');
 
 /**
- * The configuration files that were pulled from elsewhere: `current` is a link to the folder that holds one state of them.
- * It is replaced in one step, so that a crash leaves the old state or the new one.
+ * The configuration files that were pulled from elsewhere: `current` is a link to the folder that holds one state of
+ * them. It is replaced in one step, so that a crash leaves the old state or the new one.
  */
 export class LayerFolder {
   readonly #path: string;

@@ -29,8 +29,8 @@ const isText = (value: unknown): boolean =>
   (typeof value === 'string' && value !== '') || (typeof value === 'object' && value !== null);
 
 /**
- * A JSON5 text without its secrets: values that the schema marks or whose name gives them away, and whatever in values and
- * comments looks like one. `{env: …}` and `{file: …}` only name the place of a secret and stay.
+ * A JSON5 text without its secrets: values that the schema marks or whose name gives them away, and whatever in values
+ * and comments looks like one. `{env: …}` and `{file: …}` only name the place of a secret and stay.
  */
 export function maskedText(text: string, outline: Outline): string {
   let shown = '';

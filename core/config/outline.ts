@@ -1,8 +1,8 @@
 import { z } from 'zod';
 
 /**
- * A schema as plain data: what the complaint, the secrets and the configuration viewer need to know of a key.
- * It is the part of JSON Schema that zod writes for options.
+ * A schema as plain data: what the complaint, the secrets and the configuration viewer need to know of a key. It is the
+ * part of JSON Schema that zod writes for options.
  */
 export interface Outline {
   readonly type?: string | readonly string[];

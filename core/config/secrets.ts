@@ -20,7 +20,8 @@ export interface ResolvedSecrets {
 }
 
 /**
- * Replaces `{env: "NAME"}` and `{file: "path"}` where the schema says that a secret stands. Paths are relative to `folder`.
+ * Replaces `{env: "NAME"}` and `{file: "path"}` where the schema says that a secret stands. Paths are relative to
+ * `folder`.
  * @param outline of the value; asked only where something looks like that, for it takes its time to make
  */
 export function resolveSecrets(

@@ -9,11 +9,9 @@ export interface KitPlaces {
 }
 
 /**
- * Module hooks for site plugins, on a thread of their own. `postern/…` resolves to the modules of the running server.
- * A module that
- * a plugin imports from its own package gets the version of its importer, so a changed plugin is loaded entirely anew.
- * Packages below
- * `node_modules` are loaded once.
+ * Module hooks for site plugins, on a thread of their own. `postern/…` resolves to the modules of the running server. A
+ * module that a plugin imports from its own package gets the version of its importer, so a changed plugin is loaded
+ * entirely anew. Packages below `node_modules` are loaded once.
  */
 let places: KitPlaces = { exported: {}, parameter: '' };
 /** Newest version by folder: modules loaded by CommonJS do not carry theirs. */

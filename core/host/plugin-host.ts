@@ -73,8 +73,7 @@ export class PluginHost {
 
   /**
    * Starts all plugins in the order of their dependencies. A site plugin that fails is left out unless it is required.
-   * When another
-   * one fails, those already started are stopped in reverse order.
+   * When another one fails, those already started are stopped in reverse order.
    */
   async start(): Promise<void> {
     const { wanted } = this.#current;
@@ -327,8 +326,7 @@ interface SetupInput {
 
 /**
  * Runs `setup` of a plugin with its options and services; a site plugin must finish within `startSeconds`. Releases
- * everything it
- * opened when it fails.
+ * everything it opened when it fails.
  */
 async function setUpPlugin(
   plugin: Plugin,

@@ -161,8 +161,7 @@ export function startOrderOf(program: PluginSet, coreServices: readonly Service<
 
 /**
  * Leaves out plugins that may be missing and need a service that no plugin provides, and then those that depend on
- * them. Calls `missing`
- * for each with the service.
+ * them. Calls `missing` for each with the service.
  */
 export function withoutUnmetNeeds(
   plugins: readonly Plugin[],

@@ -143,8 +143,7 @@ type Undo = () => void;
 
 /**
  * Registrations of one plugin. Staged during `setup` and activated together, so that a failed setup leaves nothing and
- * a swap is one
- * step.
+ * a swap is one step.
  */
 class Registrations {
   readonly #staged: (() => Undo)[] = [];

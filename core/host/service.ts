@@ -1,6 +1,6 @@
 /**
- * Typed token of a service that one plugin provides to others. Compared by `id`, never by identity:
- * a site plugin may have loaded another copy of the plugin kit.
+ * Typed token of a service that one plugin provides to others. Compared by `id`, never by identity: a site plugin may
+ * have loaded another copy of the plugin kit.
  */
 export interface Service<T> {
   readonly postern: 'service';

@@ -87,8 +87,7 @@ export function refuseStartWithoutRequired(program: PluginSet, memory: SiteMemor
 
 /**
  * Hooks in place of site plugins that were left out and routed mail: recipients are deferred, neither refused
- * permanently nor delivered
- * elsewhere.
+ * permanently nor delivered elsewhere.
  */
 export class FallbackHooks {
   readonly #pipeline: Pipeline;

@@ -60,8 +60,7 @@ export function resolveKitHere(): void {
 
 /**
  * The exports of the package by specifier: `./testing` is `postern/testing`. The bundle has a manifest of its own with
- * the same exports
- * as bundled modules.
+ * the same exports as bundled modules.
  */
 function exportedModules(): Readonly<Record<string, string>> {
   const here = new URL('./', import.meta.url);

@@ -20,16 +20,15 @@ const maxPending = 100;
 
 /**
  * Uncaught errors: a plugin throws in a callback of its own, or drops a promise that rejects. Node ends the process;
- * here it ends only
- * when the error may have interrupted our own code.
+ * here it ends only when the error may have interrupted our own code.
  */
 export class UncaughtErrors {
   #tell: ((stray: UncaughtError) => void) | undefined;
   readonly #kept: UncaughtError[] = [];
 
   /**
-   * Whether the server continues. A rejected promise interrupts no code of ours, nor does an error thrown in a
-   * callback of a plugin.
+   * Whether the server continues. A rejected promise interrupts no code of ours, nor does an error thrown in a callback
+   * of a plugin.
    */
   handle(error: unknown, origin: UncaughtOrigin): boolean {
     const frames = filesInStack(error);

@@ -5,25 +5,27 @@ import type { HealthReport } from '../host/health.js';
 import { pluralize } from '../text/format.js';
 
 export interface LogFileOptions {
-  /** Absolute folder; made 0700 when missing. */
+  /** Absolute folder; created with mode 0700 when missing. */
   readonly folder: string;
   /** Bytes after which the next file of the day begins. */
   readonly maxFileBytes: number;
-  /** Files kept, the present one included; older ones are removed. */
+  /** Files kept, including the current one; older ones are removed. */
   readonly keepFiles: number;
-  /** Bytes that wait for a disk that refuses; beyond them the newest lines are dropped and counted. */
+  /** Bytes kept in memory while writes fail; beyond them new lines are dropped and counted. */
   readonly maxPendingBytes?: number;
-  /** Milliseconds between attempts while the disk refuses. */
+  /** Milliseconds between retries. */
   readonly retryMs?: number;
   readonly clock: Clock;
-  /** Writes to an open file as `FileHandle.write` does; tests let it fail. */
+  /** Like `FileHandle.write`; tests let it fail. */
   readonly write?: (file: FileHandle, bytes: Buffer) => Promise<{ readonly bytesWritten: number }>;
 }
 
-/** Between two writes: under load each write then takes many lines, for a write costs more than the lines do. */
+/** Pause between writes: one write of many lines costs less. */
 const restMs = 20;
 
-/** `postern-2026-11-21.log`, then `postern-2026-11-21.1.log`: a file never changes its name, so readers can hold it. */
+/**
+ * `postern-2026-11-21.log`, then `postern-2026-11-21.1.log`. Files are never renamed, so readers can keep them open.
+ */
 export const logFileName: RegExp = /^postern-(\d{4}-\d{2}-\d{2})(?:\.(\d{1,6}))?\.log$/;
 
 interface Place {
@@ -31,14 +33,14 @@ interface Place {
   readonly number: number;
 }
 
-/** A name that is taken, by a file of ours or by somebody's folder, link or pipe. */
+/** A name in use, by a log file or by some other entry of that name. */
 interface Taken extends Place {
   readonly isFile: boolean;
 }
 
 const nameOf = ({ day, number }: Place): string => `postern-${day}${number === 0 ? '' : `.${number}`}.log`;
 
-/** The log's own files in a folder, oldest first. */
+/** Log files in a folder, oldest first. */
 export async function listLogFiles(folder: string): Promise<readonly string[]> {
   return (await places(folder)).filter(({ isFile }) => isFile).map(nameOf);
 }
@@ -52,8 +54,8 @@ async function places(folder: string): Promise<readonly Taken[]> {
 }
 
 /**
- * Appends lines to one file per day and size, batched. Never throws into the caller: when the disk refuses, lines wait
- * in memory up to a bound, `health` says so, and writing resumes by itself.
+ * Appends lines in batches to one file per day and size. Never throws: while writes fail, lines wait in memory up to a
+ * bound, `health` is degraded, and writing resumes by itself.
  */
 export class LogFile {
   readonly #options: Required<LogFileOptions>;
@@ -61,7 +63,7 @@ export class LogFile {
   #pending: Buffer[] = [];
   #pendingBytes = 0;
   #dropped = 0;
-  /** A failed write left a part of a line behind. */
+  /** The file ends in a partial line. */
   #torn = false;
   #failure: string | undefined;
   #working: Promise<void> | undefined;
@@ -104,10 +106,10 @@ export class LogFile {
     };
   }
 
-  /** Everything appended so far is in the file, or the disk has refused it. */
+  /** Resolves when all appended lines are written, or a write has failed. */
   async flush(): Promise<void> {
     if (this.#retry !== undefined) this.#again();
-    // The round under way may have begun before the newest line came; the next one has it.
+    // The current round may have begun before the newest line; the next one includes it.
     await this.#working;
     await this.#working;
   }
@@ -126,7 +128,7 @@ export class LogFile {
   }
 
   async #run(): Promise<void> {
-    // One turn later: the lines of one tick become one write.
+    // Collects the lines of one tick into one write.
     await new Promise((resolve) => setImmediate(resolve));
     try {
       await this.#drain();
@@ -139,7 +141,7 @@ export class LogFile {
     if (this.#pending.length > 0 && this.#retry === undefined && !isStuck) this.#work();
   }
 
-  /** The lines that wait now; those that come while they are written wait for the next time. */
+  /** Writes the lines that wait now; later ones wait for the next round. */
   async #drain(): Promise<void> {
     for (let left = this.#pending.length; left > 0;) {
       const file = await this.#current();
@@ -159,7 +161,10 @@ export class LogFile {
     return this.#pending.slice(0, end === -1 ? undefined : Math.max(1, end));
   }
 
-  /** Forgets the lines that were written, so many; one that was written in part is written again, whole, on a line of its own. */
+  /**
+   * Removes written lines and returns their number; a partly written line is written again, whole, on a line of its
+   * own.
+   */
   #settle(lines: readonly Buffer[], bytesWritten: number): number {
     let left = bytesWritten;
     let written = 0;
@@ -238,6 +243,6 @@ export class LogFile {
 
 export const auditName: RegExp = /^audit(?:\.\d{1,6})?\.log$/;
 
-/** Path of one file of the audit log: 0 is the one that is written, 1 the newest that was set aside. */
+/** Path of an audit log file: 0 is the current one, 1 the newest rotated one. */
 export const auditPath = (folder: string, number: number): string =>
   join(folder, number === 0 ? 'audit.log' : `audit.${number}.log`);

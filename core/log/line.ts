@@ -1,20 +1,18 @@
 import { mayHoldSecret, redactFields } from './redact.js';
 
-/** Bytes of a line with its line end. Longer ones are cut, so that a reader can trust the bound. */
+/** Bytes of a line with its line end; longer ones are cut. */
 const MAX_LINE_BYTES = 8192;
-/** Characters of a line that are searched for secrets; more is cut before, so that hostile text costs little time. */
+/** Characters of a line that are searched for secrets; longer ones are cut first, to bound the cost. */
 const MAX_SEARCHED = 65_536;
 
-/** Raw in JSON by the letter of RFC 8259, but a line end or a trick to somebody: DEL and C1, U+2028/9, bidi, BOM. */
+/** Valid in JSON (RFC 8259), but unsafe in terminals and line readers: DEL, C1, U+2028/9, bidi controls, BOM. */
 const unsafe = /[\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
 
 type Fields = Readonly<Record<string, unknown>>;
 
 /**
- * What a line of the log becomes before anybody sees it: secrets masked, cut to `MAX_LINE_BYTES`, every control and
- * direction character escaped.
- *
- * @param line one JSON object, with or without a line end
+ * Prepares a log line for output: masks secrets, cuts it to `MAX_LINE_BYTES`, escapes control and bidi characters.
+ * | @param line one JSON object, with or without a line end
  * @returns one JSON object and `\n`
  */
 export function sanitizeLine(line: string): string {
@@ -41,7 +39,7 @@ function parse(line: string): Fields {
 
 type Cutter = (text: string) => string;
 
-/** A secret that is cut in two would not be known any more: the last word goes as a whole. */
+/** Drops the last word: a secret that is cut in two would not be recognized. */
 const cutWords =
   (limit: number): Cutter =>
   (text) =>
@@ -63,7 +61,7 @@ function bound(fields: Fields): Fields {
   );
 }
 
-/** Cuts harder until it fits; what cannot be made to fit keeps only its head. */
+/** Cuts harder until the line fits; keeps only the head of what never fits. */
 function shorten(fields: Fields, bytes: number): string {
   for (const limit of [2000, 500, 120, 40]) {
     const text = escape(`${JSON.stringify({ ...cutFields(fields, cutText(limit)), cut: bytes })}\n`);
@@ -96,11 +94,11 @@ function cut(value: unknown, cutter: Cutter, depth: number): unknown {
   return Object.fromEntries(entries.map(([name, below]) => [cutName(name), cut(below, cutter, depth + 1)]));
 }
 
-/** Causes followed, and frames kept of each stack. */
+/** Limits on causes and stack frames. */
 const MAX_CAUSES = 4;
 const MAX_FRAMES = 12;
 
-/** An error as fields of a log line: what it is, what it says, where it came from, and its causes. */
+/** An error as log fields: type, message, stack and causes. */
 export function errorFields(value: unknown): unknown {
   return value instanceof Error ? describe(value, 0) : value;
 }
@@ -129,7 +127,7 @@ function causeOf(cause: unknown, depth: number): unknown {
   return depth < MAX_CAUSES ? describe(cause, depth + 1) : cause.message;
 }
 
-/** Without the message, which may hold line ends and stands on its own already. */
+/** Without the message, which may hold line ends and is a field of its own. */
 const frames = (stack: string): string =>
   stack
     .split('\n')
@@ -138,19 +136,18 @@ const frames = (stack: string): string =>
     .map((line) => line.trim())
     .join('\n');
 
-/** Fields of every line that the pretty form places itself. */
+/** Fields that the readable form shows before the others. */
 const placed = new Set(['level', 'time', 'plugin', 'msg']);
 
 /**
- * A line of the log for a person at a terminal: `00:32:59 warn  store: cannot read the folder  code="EACCES"`.
- *
- * @param line one JSON object, already redacted
+ * A log line for a terminal: `00:32:59 warn store: cannot read the folder code="EACCES"`.
+ * | @param line one JSON object, already redacted
  */
 export function prettyLine(line: string): string {
   return lineWith(line, (time) => time.slice(11, 19));
 }
 
-/** The same with date and milliseconds, for a file or a pipe. */
+/** The same with date and milliseconds, for files and pipes. */
 export function fullLine(line: string): string {
   return lineWith(line, (time) => time);
 }
@@ -176,7 +173,7 @@ function parsePretty(line: string): Readonly<Record<string, unknown>> | undefine
   }
 }
 
-/** A terminal obeys control characters: they are shown as escapes. */
+/** Escapes control characters, which a terminal would obey. */
 const visible = (text: string): string =>
   text.replace(
     /[\p{Cc}\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/gu,

@@ -16,20 +16,20 @@ export interface LogSettings extends LogFileOptions {
   readonly level: LogLevel;
   /** Newest lines kept in memory. */
   readonly ringLines: number;
-  /** Also says every line, in a readable form, to a person at the terminal. */
+  /** Also prints every line in a readable form. */
   readonly verbose?: boolean;
-  /** Where `verbose` says it; standard error by default. */
+  /** Output of `verbose`; standard error by default. */
   readonly echo?: (text: string) => void;
 }
 
 export interface OpenedLog {
   readonly log: Log;
   readonly ring: LogRing;
-  /** For those who read it. */
+  /** For readers of the log. */
   readonly source: ServerLog;
-  /** `degraded` while the disk refuses lines. */
+  /** `degraded` while the file cannot be written. */
   health(): HealthReport;
-  /** Everything said so far is in the file, or the disk has refused it. */
+  /** Resolves when all lines are in the file, or a write has failed. */
   flush(): Promise<void>;
   /** Flushes and closes the file; later lines go to the ring only. */
   close(): Promise<void>;
@@ -37,7 +37,7 @@ export interface OpenedLog {
 
 /**
  * Opens the log: JSON lines to files per day and size, and to a ring in memory. Every line is redacted, bounded and
- * free of control characters. Writing to it never fails and never waits.
+ * free of control characters. Logging never throws and never blocks.
  */
 export function openLog(settings: LogSettings): OpenedLog {
   const { level, ringLines, verbose = false, clock, echo = (text) => void process.stderr.write(text) } = settings;
@@ -73,7 +73,7 @@ export function openLog(settings: LogSettings): OpenedLog {
   };
 }
 
-/** A field of the caller must not stand in for the line's own: readers take the last of two equal names. */
+/** A caller's field must not override a field of the line: readers take the last of two equal names. */
 function renameReserved(fields: Readonly<Record<string, unknown>>): Record<string, unknown> {
   if (!('level' in fields || 'time' in fields || 'msg' in fields)) return fields;
   return Object.fromEntries(
@@ -81,22 +81,22 @@ function renameReserved(fields: Readonly<Record<string, unknown>>): Record<strin
   );
 }
 
-/** The newest lines of the log, in memory, and those who want to see each as it comes. */
+/** The newest log lines, in memory, and subscriptions to new ones. */
 interface LogRing {
   /** Oldest first; each is one JSON object without a line end. */
   lines(): readonly string[];
-  /** Tells every line from now on; the answer ends it. A listener that throws is not asked again. */
+  /** Calls the listener for every new line; returns the undo. A listener that throws is removed. */
   subscribe(listener: (line: string) => void): () => void;
 }
 
 class LineRing implements LogRing {
   readonly #size: number;
   readonly #kept: string[] = [];
-  /** Where the oldest line stands once the ring is full. */
+  /** Index of the oldest line once the ring is full. */
   #oldest = 0;
   readonly #listeners = new Set<(line: string) => void>();
 
-  /** @param size how many lines are kept */
+  /** @param size number of lines */
   constructor(size: number) {
     this.#size = Math.max(1, size);
   }

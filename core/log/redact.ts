@@ -1,7 +1,7 @@
-/** What stands in the place of a secret, in logs, pages and answers. */
+/** Replaces a secret in logs, pages and responses. */
 export const MASK = '••••';
 
-/** Deeper values are cut: nothing that is logged or shown has a reason to nest so far. */
+/** Limit of nesting; deeper values are cut. */
 const MAX_DEPTH = 12;
 
 const SECRET_WORDS = new Set(
@@ -10,11 +10,14 @@ const SECRET_WORDS = new Set(
     'pwd secret secrets token tokens apikey accesskey privatekey secretkey'
   ).split(' '),
 );
-/** A name that ends so tells about a secret and does not hold one: `tokenCount`, `passwordMaxLength`, `publicKey`. */
+/** Such a name describes a secret and does not hold one: `tokenCount`, `passwordMaxLength`, `publicKey`. */
 const HARMLESS =
   /(?:^|[^a-z])(?:(?:public|max|min) keys?|(?:count|length|limit|size|bits|ms|seconds|attempts|failures|policy))$/;
 
-/** Whether a field of that name holds a secret: `smtpPassword`, `AWS_KEY_ID`, `x-api-key`, `http.accounts.0.passwordHash`. */
+/**
+ * Whether a field of that name holds a secret: `smtpPassword`, `AWS_KEY_ID`, `x-api-key`,
+ * `http.accounts.0.passwordHash`.
+ */
 export function isSecretName(name: string): boolean {
   const known = judged.get(name);
   if (known !== undefined) return known;
@@ -24,7 +27,7 @@ export function isSecretName(name: string): boolean {
   return secret;
 }
 
-/** The names of fields are few and come again and again. */
+/** Results by name: the same few names come again and again. */
 const judged = new Map<string, boolean>();
 const MAX_JUDGED = 2000;
 
@@ -63,22 +66,22 @@ const patterns: readonly (readonly [RegExp, Replacement])[] = [
   ],
 ];
 
-/** What every secret, or its name, has at least one of; in lower case, which is four times as fast to look for as either. */
+/** Every secret or its name contains one of these; lower case, as a case-insensitive search is four times slower. */
 const hints =
   /-----begin|:\/\/|auth |basic |bearer |eyj|scrypt\$|\$2|\$argon|\$[156]\$|akia|asia|gh[posur]_|github_pat|xox|sk-|glpat|pass|pwd|secret|token|key|cookie|authorization|credential|jwt|pin/;
 
-/** Whether text could hold a secret, in a name or a value; cheap, and wrong only towards yes. */
+/** Whether a text may hold a secret, in a name or a value. Cheap; errs towards yes. */
 export const mayHoldSecret = (text: string): boolean => hints.test(text.toLowerCase());
 
-/** Text without the secrets that are known by their looks. */
+/** Masks the secrets that are recognized by their form. */
 export function redactText(text: string): string {
   if (!mayHoldSecret(text)) return text;
   return patterns.reduce((rest, [pattern, replacement]) => rest.replace(pattern, replacement), text);
 }
 
 /**
- * A copy without secrets: fields by their name, text by its looks. Understands what JSON does, and errors by their
- * message; everything else becomes its text.
+ * A copy without secrets: fields by name, text by form. Supports JSON values, and errors by their message; other values
+ * become text.
  */
 export function redact(value: unknown): unknown {
   return visit(value, 0);
@@ -105,14 +108,14 @@ function fieldsOf(fields: object, depth: number): Record<string, unknown> {
   return Object.fromEntries(copy);
 }
 
-/** Yes, no and nothing tell no secret; everything else below a secret name does. */
+/** Booleans and null are not secret; all other values below a secret name are. */
 function masked(value: unknown): unknown {
   return typeof value === 'boolean' || value === null || value === undefined || value === '' ? value : MASK;
 }
 
 /**
- * What follows `://`, without user name and password (RFC 3986 §3.2.1). The password of a careless hand may hold `/`,
- * `?`, `#` and `@` as well; `host:port/` is not taken for one.
+ * The text after `://` without user name and password (RFC 3986 §3.2.1). The password may hold unescaped `/`, `?`, `#`
+ * and `@`; `host:port/` is not taken for one.
  */
 function withoutUserinfo(rest: string): string {
   const slash = rest.indexOf('/');

@@ -14,13 +14,13 @@ import { type MetricKind, nameComplaint } from './name.js';
 import { capSeries, batchIncrements } from './series.js';
 
 interface MetricsOptions {
-  /** Sets of label values that one metric may have; later ones are counted as `other`. */
+  /** Label sets of one metric; later ones are counted as `other`. */
   readonly maxSeries?: number;
-  /** Whether the exposition tells of the process too. */
+  /** Whether to include metrics of the process. */
   readonly process?: boolean;
 }
 
-/** The metrics of one plugin; `undo` takes all of them away. */
+/** The metrics of one plugin; `undo` removes all of them. */
 type MetricsScope = PluginContext['metrics'] & { undo(): void };
 
 const PREFIX = 'postern_';
@@ -45,13 +45,13 @@ interface Declaration {
 
 interface Registered extends Declaration {
   readonly metric: Metric;
-  /** Scopes that have it: while a plugin is replaced, its old and its new one. */
+  /** Scopes that registered it: two while a plugin is replaced. */
   holders: number;
-  /** Of a gauge: what each of them does when it is collected. The newest counts. */
+  /** Collect functions of a gauge by scope; the newest one is used. */
   readonly collectors: Map<object, () => void | Promise<void>>;
 }
 
-/** Every metric of the server, named by the rules of Prometheus and bounded in its series. */
+/** All metrics of the server, with names checked by the rules of Prometheus and bounded label sets. */
 export class Metrics {
   readonly #registry = new Registry();
   readonly #registered = new Map<string, Registered>();
@@ -67,9 +67,8 @@ export class Metrics {
   }
 
   /**
-   * What a plugin is given. A name that a plugin registers twice in the same form is the same metric.
-   *
-   * The functions throw when a name breaks the rules or belongs to another plugin.
+   * The metrics interface of a plugin. Registering a name twice with the same shape returns the same metric.
+   * | @throws Error from its functions for an invalid name, or for one of another plugin
    */
   scope(plugin: string): MetricsScope {
     const held = new Set<string>();
@@ -147,7 +146,7 @@ export class Metrics {
     this.#registry.removeSingleMetric(PREFIX + name);
   }
 
-  /** One metric that cannot be collected, or not in time, does not take the others with it. */
+  /** A metric that fails or takes too long does not affect the others. */
   async #collect(): Promise<readonly CollectedMetric[]> {
     const own = [...this.#registered.values()].map(async (registered) => [await inTime(registered)]);
     const collected = await Promise.allSettled([
@@ -160,7 +159,7 @@ export class Metrics {
   }
 }
 
-/** What a plugin does to collect a gauge may never end; nothing else can. */
+/** Only gauges run code of plugins, which may never end. */
 function inTime({ metric, name, collectors }: Registered): ReturnType<Metric['get']> {
   if (collectors.size === 0) return metric.get();
   return withTimeout(
@@ -197,10 +196,10 @@ const contentTypes: Readonly<Record<ExpositionFormat, string>> = {
 };
 
 /**
- * Prometheus text format 0.0.4 or OpenMetrics 1.0 of what the metrics hold.
- *
- * prom-client's own writer takes `_total` off the names of its counters for good when it writes OpenMetrics, spells NaN
- * in its own way, and lets line ends other than LF through.
+ * Prometheus text format 0.0.4 or OpenMetrics 1.0.
+ * | prom-client's own writer permanently removes `_total` from counter names in OpenMetrics, spells NaN differently,
+ * and lets line ends
+ * other than LF through.
  */
 function expose(metrics: readonly CollectedMetric[], format: ExpositionFormat): string {
   const blocks = metrics.map((metric) => block(metric, format));
@@ -226,21 +225,21 @@ function sample(family: string, value: MetricValue<string> & { readonly metricNa
 const number = (value: number): string =>
   Number.isFinite(value) || Number.isNaN(value) ? `${value}` : value < 0 ? '-Inf' : '+Inf';
 
-/** Everything that some reader takes for the end of a line, but LF, which the formats can escape. */
+/** Replaces line ends other than LF, which the formats can escape. */
 const oneLine = (text: string): string => text.replace(/[^\P{Cc}\n]|[\u2028\u2029]/gu, '\ufffd');
 const escapeHelp = (text: string): string => oneLine(text).replaceAll('\\', '\\\\').replaceAll('\n', '\\n');
-/** Nearly every value; there are thousands of them in a scrape. */
+/** Fast path: nearly every value, and a scrape has thousands. */
 const plain = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/;
 const escapeValue = (text: string): string => (plain.test(text) ? text : escapeHelp(text).replaceAll('"', '\\"'));
 
-/** A gauge that ends in `_total`: the sum of the metric of the same name without it, so nothing is lost. */
+/** Gauges that end in `_total`; the metric without it holds the same sum. */
 const misnamed = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total'];
 
 let registry: Registry | undefined;
 
 /**
- * CPU, memory, descriptors, heap, garbage collection and event loop of this process. They describe the process and
- * cannot be switched off again, so there is one set of them, however many servers run in it.
+ * Metrics of this process: CPU, memory, descriptors, heap, garbage collection, event loop. Registered once for all
+ * servers in the process, since they cannot be unregistered.
  */
 function processMetrics(): Registry {
   if (registry !== undefined) return registry;

@@ -1,6 +1,6 @@
 export type MetricKind = 'counter' | 'gauge' | 'histogram';
 
-/** Units that Prometheus wants written in full and in their base: seconds, bytes. */
+/** Prometheus wants base units, written in full: seconds, bytes. */
 const WRONG_UNITS = new Map<string, string>([
   ...[
     's',
@@ -39,13 +39,12 @@ const WRONG_UNITS = new Map<string, string>([
   ['percent', 'ratio'],
 ]);
 const KINDS = new Set(['counter', 'gauge', 'histogram', 'summary']);
-/** Endings that the exposition formats give a meaning of their own. */
+/** Suffixes with a meaning in the exposition formats. */
 const RESERVED = /_(?:total|sum|count|bucket|created)$/;
 
 /**
- * Why `promtool check metrics` or the text formats would refuse it, as a sentence; undefined when all is well.
- *
- * @param name without the prefix
+ * Why `promtool check metrics` or the text formats would refuse the name; undefined when valid.
+ * | @param name without the prefix
  */
 export function nameComplaint(
   kind: MetricKind,

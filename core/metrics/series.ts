@@ -1,15 +1,15 @@
 import type { Counter } from 'prom-client';
 
-/** Characters of a label value that are kept. */
+/** Characters kept of a label value. */
 const MAX_VALUE = 120;
-/** What stands for every value once a metric has all the series it may have. */
+/** Label value of all series beyond the limit. */
 const OTHER = 'other';
 
 type Labels = Readonly<Record<string, unknown>>;
 
 /**
- * Bounds the series of one metric: whatever a peer makes up as a label value, the exposition stays small.
- * The first `limit` sets of label values get series of their own, all later ones share one.
+ * Bounds the series of one metric, whatever label values clients cause: the first `limit` label sets get series of
+ * their own, later ones share one.
  */
 class SeriesCap {
   readonly #names: readonly string[];
@@ -46,10 +46,10 @@ function shorten(labels: Labels): Labels {
   );
 }
 
-/** Ways by which prom-client's metrics take labels; what is missing on a kind is passed over. */
+/** Methods of prom-client metrics that take labels; not every kind has all. */
 const TAKING_LABELS = ['inc', 'dec', 'set', 'observe', 'zero', 'startTimer', 'setToCurrentTime'];
 
-/** Lets every labelled call of a prom-client metric pass the cap. They are own properties, so no subclass can do it. */
+/** Applies the cap to every labelled call of a metric. They are own properties, so a subclass cannot override them. */
 export function capSeries(metric: object, names: readonly string[], limit: number): void {
   if (names.length === 0) return;
   const cap = new SeriesCap(names, limit);
@@ -84,12 +84,12 @@ function replace(
   Reflect.set(metric, method, (...values: readonly unknown[]) => around(call, values));
 }
 
-/** So many series at most wait to be added up. */
+/** Series with pending increments. */
 const maxPending = 1000;
 
 /**
- * Lets the children of a counter, `counter.labels(…)`, add to a plain number that goes into its series when somebody looks:
- * to find a series by its labels costs far more than to count.
+ * Makes `counter.labels(…)` add to a plain number that is flushed on collect: finding a series by its labels costs far
+ * more than adding.
  */
 export function batchIncrements(counter: Counter): void {
   const waiting = new Set<() => void>();

@@ -1,22 +1,22 @@
 import { RE2JS } from 're2js';
 import { problem } from '../problem.js';
 
-/** A pattern that somebody wrote into a configuration or a request. Matching takes time linear in the text, whatever the pattern is. */
+/** A pattern from a configuration or a request. Matching takes time linear in the text. */
 export interface Pattern {
   readonly text: string;
-  /** The whole text is of the pattern. */
+  /** Whether the whole text matches. */
   matches(text: string): boolean;
-  /** Some part of the text is. */
+  /** Whether a part of the text matches. */
   occursIn(text: string): boolean;
 }
 
 const maxCharacters = 1000;
-/** Instructions of the compiled form: nested repetitions of counts multiply. */
+/** Limit on the compiled form: nested repetition counts multiply. */
 const maxInstructions = 20_000;
 
 /**
- * RE2 syntax: that of other regular expressions without lookaround and back references.
- * @throws Problem `invalid` with a sentence about what cannot be read
+ * Compiles RE2 syntax: no lookaround, no back references.
+ * | @throws Problem `invalid` for a syntax error
  */
 export function compilePattern(text: string, { ignoreCase = false }: { readonly ignoreCase?: boolean } = {}): Pattern {
   if (text.length > maxCharacters) throw problem('invalid', `A pattern may have ${maxCharacters} characters at most.`);

@@ -35,9 +35,8 @@ export function followMarks(tell: (mark: Mark, code: RunningCode) => void): () =
 }
 
 /**
- * Runs code of a plugin under its mark. Only the synchronous part is marked: after an `await` it is another turn.
- * Costs two
- * stores and a `finally`, cheap enough for hooks.
+ * Runs code of a plugin under its mark. Only the synchronous part is marked: after an `await` it is another turn. Costs
+ * two stores and a `finally`, cheap enough for hooks.
  */
 export function runAs<T>(mark: Mark, run: () => T): T {
   const before = running[0] ?? 0;

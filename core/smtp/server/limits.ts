@@ -1,7 +1,6 @@
 import { z } from 'zod';
-import { AttemptLine } from '../../auth/attempt-line.js';
+import { AttemptLimiter, AttemptLine } from '../../auth/rate.js';
 import { forClient } from '../../auth/password.js';
-import { AttemptLimiter } from '../../auth/rate.js';
 import type { Clock } from '../../clock.js';
 import { connectionShares } from '../../host/process-limits.js';
 import { clientKey, isLoopbackAddress } from '../../net/ip-address.js';

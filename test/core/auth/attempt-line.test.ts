@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { AttemptLine } from '../../../core/auth/attempt-line.js';
-import { AttemptLimiter } from '../../../core/auth/rate.js';
+import { AttemptLimiter, AttemptLine } from '../../../core/auth/rate.js';
 import { HandClock } from '../../support/hand-clock.js';
 
 /** A line whose attempts end as the test says. */
