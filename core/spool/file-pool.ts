@@ -1,12 +1,10 @@
 import { constants } from 'node:fs';
+import { PendingWork, Semaphore } from '../concurrency.js';
 import type { FileLayer } from '../disk/file-layer.js';
 
 const { O_CREAT, O_DSYNC, O_EXCL, O_WRONLY } = constants;
 
-/**
- * What becomes of the bytes: `durable` files answer a write when all that is needed to read it again is on the disk (O_DSYNC, open(2)),
- * which saves an fsync and the thread that waits for it.
- */
+/** A write to a `durable` file returns when its data is on the disk (O_DSYNC, open(2)): saves an fsync and its thread. */
 const flags = {
   plain: O_CREAT | O_EXCL | O_WRONLY,
   durable: O_CREAT | O_EXCL | O_WRONLY | O_DSYNC,
@@ -16,172 +14,166 @@ export type NewFileKind = keyof typeof flags;
 
 interface FilePoolOptions {
   readonly files: FileLayer;
-  /** What nearly all of them are. */
+  /** Kind of the files that are created ahead. */
   readonly kind: NewFileKind;
-  /** Several messages are on their way to their places. */
+  /** Several messages are being made durable. */
   readonly isConcurrent: () => boolean;
-  /** A path in the spool that nobody has had. */
+  /** A new path in the spool. */
   readonly freshPath: () => string;
 }
 
-/** Makes the files of the spool, the way that holds up the fewest: at once by a call that blocks, by a thread, or by a thread ahead of the need. */
-export class FilePool {
-  readonly #input: FilePoolOptions;
-  readonly #ready: PrecreatedFiles;
-  readonly #cost = new CallCost();
-
-  constructor(input: FilePoolOptions) {
-    this.#input = input;
-    this.#ready = new PrecreatedFiles({ ...input, flags: flags[input.kind] });
-  }
-
-  /** An empty file, open for writing; `path` when it is to have that name. Throws what the system says. */
-  async create(kind: NewFileKind, path?: string): Promise<OpenFile> {
-    const { files, isConcurrent, freshPath } = this.#input;
-    const isDear = this.#cost.isSlow();
-    const isBusy = isConcurrent();
-    const mayBeReady = path === undefined && kind === this.#input.kind;
-    const ready = mayBeReady && (isBusy || isDear) ? this.#ready.take() : undefined;
-    if (ready !== undefined) return ready;
-    const own = path ?? freshPath();
-    // What makes files durable holds up whoever creates one.
-    const mayBlock = !isDear && (kind === 'plain' || !isBusy);
-    const open = (): Promise<number> => files[mayBlock ? 'openNow' : 'open'](own, flags[kind], 0o600);
-    return { path: own, fd: await (mayBlock ? this.#cost.measure(open) : open()) };
-  }
-
-  close(): Promise<void> {
-    return this.#ready.close();
-  }
-}
-
-/** A file that is empty and nobody's yet. */
 interface OpenFile {
   readonly path: string;
   readonly fd: number;
 }
 
+/** Creates files synchronously, on the thread pool, or ahead of the need. */
+export class FilePool {
+  readonly #options: FilePoolOptions;
+  readonly #precreated: PrecreatedFiles;
+  readonly #cost = new CallCost();
+
+  constructor(options: FilePoolOptions) {
+    this.#options = options;
+    this.#precreated = new PrecreatedFiles({ ...options, flags: flags[options.kind] });
+  }
+
+  /** An empty file, open for writing; a file created ahead has its own path. Throws system errors. */
+  async create(kind: NewFileKind, path?: string): Promise<OpenFile> {
+    const { files, isConcurrent, freshPath } = this.#options;
+    const isSlow = this.#cost.isSlow();
+    const isBusy = isConcurrent();
+    const mayBePrecreated = path === undefined && kind === this.#options.kind;
+    const precreated = mayBePrecreated && (isBusy || isSlow) ? this.#precreated.take() : undefined;
+    if (precreated !== undefined) return precreated;
+    const newPath = path ?? freshPath();
+    // Creating a durable file waits for the fsyncs of others.
+    const mayBlock = !isSlow && (kind === 'plain' || !isBusy);
+    const open = (): Promise<number> => files[mayBlock ? 'openNow' : 'open'](newPath, flags[kind], 0o600);
+    return { path: newPath, fd: await (mayBlock ? this.#cost.measure(open) : open()) };
+  }
+
+  close(): Promise<void> {
+    return this.#precreated.close();
+  }
+}
+
 interface PrecreatedFilesOptions {
   readonly files: FileLayer;
-  /** A path in the spool that nobody has had. */
   readonly freshPath: () => string;
-  /** What they are opened with; `open(2)`. */
+  /** Flags of open(2). */
   readonly flags: number;
-  /** At most so many are kept ready. */
-  readonly most?: number;
+  readonly maxFiles?: number;
   readonly windowMs?: number;
 }
 
-const usual = { most: 64, windowMs: 1000 };
-/** Threads have other work too. */
-const maxConcurrent = 4;
-/** A server that takes fewer messages in a window creates their files as they come. */
-const worthwhile = 16;
+const defaults = { maxFiles: 64, windowMs: 1000 };
+/** The thread pool has other work too. */
+const maxCreating = 4;
+/** With fewer files taken in a window, none are created ahead. */
+const minTaken = 16;
 
 /**
- * Files of the spool that threads have created ahead: where names come and go a file system may look long for a free inode,
- * and nobody should wait for that. There are as many as the last second may want in its eighth part; none on a quiet server.
+ * Files that threads create ahead, since a file system with many removed files may search long for a free inode. Keeps an
+ * eighth of the number that was taken in the last window, and none on a quiet server.
  */
 export class PrecreatedFiles {
-  readonly #input: PrecreatedFilesOptions & typeof usual;
-  readonly #ready: OpenFile[] = [];
+  readonly #options: PrecreatedFilesOptions & typeof defaults;
+  readonly #available: OpenFile[] = [];
   #creating = 0;
-  #wanted = 0;
+  #taken = 0;
   #target = 0;
   #window: NodeJS.Timeout | undefined;
-  #closed = false;
+  #isClosed = false;
 
-  constructor(input: PrecreatedFilesOptions) {
-    this.#input = { ...usual, ...input };
+  constructor(options: PrecreatedFilesOptions) {
+    this.#options = { ...defaults, ...options };
   }
 
-  /** Undefined when none is ready: the caller creates his own. */
+  /** Undefined when none is available: the caller creates one. */
   take(): OpenFile | undefined {
-    if (this.#closed) return undefined;
-    this.#wanted += 1;
-    this.#window ??= setInterval(() => this.#look(), this.#input.windowMs).unref();
-    const file = this.#ready.pop();
+    if (this.#isClosed) return undefined;
+    this.#taken += 1;
+    this.#window ??= setInterval(() => this.#endWindow(), this.#options.windowMs).unref();
+    const file = this.#available.pop();
     this.#fill();
     return file;
   }
 
-  /** Once in a window. */
-  #look(): void {
-    const { most } = this.#input;
-    this.#target = this.#wanted < worthwhile ? 0 : Math.min(most, Math.ceil(this.#wanted / 8));
-    if (this.#wanted === 0) {
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    clearInterval(this.#window);
+    await Promise.all(this.#available.splice(0).map((file) => this.#discard(file)));
+  }
+
+  #endWindow(): void {
+    this.#target = this.#taken < minTaken ? 0 : Math.min(this.#options.maxFiles, Math.ceil(this.#taken / 8));
+    if (this.#taken === 0) {
       clearInterval(this.#window);
       this.#window = undefined;
     }
-    this.#wanted = 0;
-    while (this.#ready.length > this.#target) void this.#drop(this.#ready.pop());
+    this.#taken = 0;
+    for (const file of this.#available.splice(this.#target)) void this.#discard(file);
     this.#fill();
   }
 
   #fill(): void {
-    while (this.#creating < maxConcurrent && this.#creating + this.#ready.length < this.#target) {
+    while (this.#creating < maxCreating && this.#creating + this.#available.length < this.#target) {
       this.#creating += 1;
       void this.#create();
     }
   }
 
-  /** A disk that refuses is not asked again before the next message. */
+  /** After a failure nothing is created before the next `take`. */
   async #create(): Promise<void> {
-    const { files, freshPath, flags } = this.#input;
+    const { files, freshPath, flags } = this.#options;
     const path = freshPath();
     try {
       const file = { path, fd: await files.open(path, flags, 0o600) };
       this.#creating -= 1;
-      if (this.#closed) return await this.#drop(file);
-      this.#ready.push(file);
+      if (this.#isClosed) return await this.#discard(file);
+      this.#available.push(file);
       this.#fill();
     } catch {
       this.#creating -= 1;
     }
   }
 
-  async #drop(file: OpenFile | undefined): Promise<void> {
-    if (file === undefined) return;
-    const { files } = this.#input;
-    await files.close(file.fd).catch(() => undefined);
-    // What cannot be removed now the next start removes.
-    await files.unlink(file.path).catch(() => undefined);
-  }
-
-  async close(): Promise<void> {
-    this.#closed = true;
-    clearInterval(this.#window);
-    await Promise.all(this.#ready.splice(0).map((file) => this.#drop(file)));
+  /** The next start removes a file that cannot be removed now. */
+  async #discard({ path, fd }: OpenFile): Promise<void> {
+    const { files } = this.#options;
+    await files.close(fd).catch(() => undefined);
+    await files.unlink(path).catch(() => undefined);
   }
 }
 
-/** A call that takes longer costs less in a thread, the waking of the thread included. */
+/** A call that takes longer is cheaper on a thread, including the time to wake the thread. */
 const slowMicros = 100;
-/** One measurement has so much weight and counts for no more than that: the processor may have been taken away in the middle of it. */
+/** Weight of one measurement, and its upper bound: the process may have been preempted during the call. */
 const weight = 1 / 32;
 const maxMicros = 250;
-/** While blocking is dear, one call in so many blocks all the same, to see whether it still is. */
+/** While calls are slow, one in this many blocks all the same, to measure again. */
 const trialEvery = 64;
 
-/** What a call that blocks has cost lately: a file system may look long for a free inode where many were removed. */
+/** Moving average of the time that a blocking call takes. */
 export class CallCost {
   readonly #now: () => number;
   #micros = 0;
-  #asked = 0;
+  #slowCalls = 0;
 
-  /** @param now milliseconds, with their fractions, from whenever */
+  /** @param now milliseconds with fractions, from any origin */
   constructor(now: () => number = () => performance.now()) {
     this.#now = now;
   }
 
-  /** True when a thread should make the next call; asked once for each. */
+  /** True when the next call should run on a thread; to be asked once for each call. */
   isSlow(): boolean {
     if (this.#micros < slowMicros) return false;
-    this.#asked += 1;
-    return this.#asked % trialEvery !== 0;
+    this.#slowCalls += 1;
+    return this.#slowCalls % trialEvery !== 0;
   }
 
-  /** Makes the call, which is over when it returns. */
+  /** Runs a synchronous call. */
   measure<T>(call: () => T): T {
     const began = this.#now();
     try {
@@ -193,41 +185,35 @@ export class CallCost {
   }
 }
 
-/** Behind this many the callers wait, so that the list cannot grow without end. */
+/** With more files to remove, callers wait. */
 const maxPending = 1000;
-const parallel = 2;
+const maxRemoving = 2;
 
-/** Removes spool entries off the critical path, in order. */
+/** Removes files in the background, in order. */
 export class FileRemover {
   readonly #remove: (path: string) => Promise<void>;
-  readonly #paths: string[] = [];
-  #waiting: (() => void)[] = [];
-  #running = 0;
+  readonly #removing = new Semaphore(maxRemoving);
+  readonly #pending = new PendingWork();
 
   /** @param remove never rejects */
   constructor(remove: (path: string) => Promise<void>) {
     this.#remove = remove;
   }
 
+  /** A promise when the caller should wait. */
   add(path: string): Promise<void> | undefined {
-    this.#paths.push(path);
-    if (this.#running < parallel) void this.#run();
-    return this.#paths.length < maxPending ? undefined : this.idle();
+    void this.#pending.track(this.#run(path));
+    return this.#pending.count < maxPending ? undefined : this.idle();
   }
 
-  /** Resolves when everything that was added is gone. */
+  /** Resolves when all files are removed. */
   idle(): Promise<void> {
-    if (this.#running === 0) return Promise.resolve();
-    return new Promise((resolve) => this.#waiting.push(resolve));
+    return this.#pending.idle();
   }
 
-  async #run(): Promise<void> {
-    this.#running += 1;
-    for (let path = this.#paths.shift(); path !== undefined; path = this.#paths.shift()) await this.#remove(path);
-    this.#running -= 1;
-    if (this.#running > 0) return;
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const resolve of waiting) resolve();
+  async #run(path: string): Promise<void> {
+    await this.#removing.acquire();
+    await this.#remove(path);
+    this.#removing.release();
   }
 }
