@@ -25,24 +25,24 @@ import {
 export interface CommitLogOptions {
   readonly files: FileLayer;
   readonly log: Log;
-  /** Size of a segment file, preallocated. */
+  /** Size of a segment file, which is preallocated. */
   readonly segmentBytes?: number;
-  /** With so many segments that hold records that are wanted, the log is full. */
+  /** The log is full when this many segments hold unreleased records. */
   readonly maxSegments?: number;
   readonly clock?: Clock;
-  /** When nothing was appended for so long, free segments are given back. Milliseconds. */
+  /** Free segments are removed after this time without an append. Milliseconds. */
   readonly idleMs?: number;
 }
 
 const defaults = { clock: systemClock, idleMs: 60_000, segmentBytes: 16 * 1024 * 1024, maxSegments: 16 };
 
-/** Kind of the records that say up to which number nothing is wanted any more. */
+/** Kind of the records that say up to which number all records are released. */
 const releaseKind = 0;
 const numberBytes = 6;
-/** Records of no more payload may use the last bytes of a segment: releasing works in a log that is full. */
+/** Records with no more payload may use the last bytes of a segment, so that a full log can still release. */
 const smallBytes = 64;
 const keptForSmall = 16 * 1024;
-/** So much is written in one go. */
+/** Bytes written in one call. */
 const batchBytes = 4 * 1024 * 1024;
 
 interface PendingRecord {
@@ -54,8 +54,8 @@ interface PendingRecord {
 }
 
 /**
- * A log on the disk that many share: everything that waits is written by one call and made durable by one fdatasync. Its
- * owner reads what is there by `replay`, appends, and releases what it does not need any more; segment files are then used
+ * A write-ahead log: all waiting records are written by one call and made durable by one fdatasync. Its owner calls
+ * `replay` after the start, appends records, and releases those that it no longer needs; their segment files are used
  * again. A crash loses nothing that was acknowledged.
  */
 export class CommitLog {
@@ -63,7 +63,7 @@ export class CommitLog {
   readonly #files: FileLayer;
   readonly #maxSegments: number;
   #largest: number;
-  /** What had been acknowledged, was not released and cannot be read. */
+  /** Records that were acknowledged, not released, and cannot be read. */
   readonly damage: readonly LogDamage[];
   readonly #clock: Clock;
   readonly #idleMs: number;
@@ -72,7 +72,7 @@ export class CommitLog {
   readonly #free: FreeSegment[];
   readonly #sealed: SealedSegment[];
   #active: Segment | undefined;
-  /** When the first record of a segment was written. */
+  /** When the first record of a segment was written, by file name. */
   readonly #begun = new Map<string, number>();
   #listing: Promise<void> = Promise.resolve();
   #creating: Promise<void> | undefined;
@@ -82,7 +82,7 @@ export class CommitLog {
   #acknowledged: number;
   #released: number;
   #full = false;
-  /** Newest record that is not about releasing. */
+  /** Newest record that is not a release. */
   #newest: number;
 
   private constructor(
@@ -104,7 +104,7 @@ export class CommitLog {
     for (const { name, at } of found.used) this.#begun.set(name, at);
     this.#maxSegments = maxSegments;
     this.#largest = segmentBytes - segmentHeaderBytes - recordHeaderBytes - keptForSmall;
-    // Else a process that dies again and again wants one segment more each time.
+    // Otherwise a process that crashes repeatedly would need one more segment each time.
     const isSpent = ({ last, isDamaged }: SealedSegment): boolean => last <= found.released && !isDamaged;
     this.#free = [...found.free, ...found.sealed.filter(isSpent)].filter(({ capacity }) => capacity >= segmentBytes);
     this.#sealed = found.sealed.filter((segment) => !isSpent(segment));
@@ -114,7 +114,7 @@ export class CommitLog {
     this.#next = this.#acknowledged + 1;
   }
 
-  /** Reads what is there. Files that are broken or of somebody else are set aside and do not matter. */
+  /** Reads the segments. Unknown or broken files are set aside. */
   static async open(folder: string, options: CommitLogOptions): Promise<CommitLog> {
     const settings = { ...defaults, ...options };
     const logFolder = new LogFolder(folder, settings.files, settings.log, settings.segmentBytes);
@@ -137,32 +137,32 @@ export class CommitLog {
     return this.#acknowledged;
   }
 
-  /** True while there are records that nobody has released. */
+  /** True while there are unreleased records. */
   get hasUnreleased(): boolean {
     return this.#newest > this.#released;
   }
 
-  /** True while records of any size are turned away. */
+  /** True while records of any size are refused. */
   get full(): boolean {
     return this.#full;
   }
 
-  /** Bytes that the payload of a record may have; fewer than any has once it is closed. */
+  /** Maximum payload of a record; negative once the log is closed. */
   get largest(): number {
     return this.#largest;
   }
 
-  /** Leaves a note of damage beside what is set aside. */
+  /** Writes a note of damage next to the files that are set aside. */
   note(name: string, sentence: string): Promise<void> {
     return this.#folder.note(name, sentence);
   }
 
-  /** How many files have been set aside because they cannot be understood. */
+  /** Number of files that were set aside because they cannot be read. */
   countAside(): Promise<number> {
     return this.#folder.countAside();
   }
 
-  /** Shows each durable record that was not released, in order. Reads from the disk each time. */
+  /** Visits each durable record that is not released, in order. Reads from the disk each time. */
   async replay(visit: (record: LogRecord) => Promise<void> | void): Promise<void> {
     const active = this.#active;
     const unread = this.#sealed.filter(({ last }) => last > this.#released);
@@ -174,9 +174,9 @@ export class CommitLog {
   }
 
   /**
-   * Resolves with the number of the record when it is durable. Rejects with `LogFull` when nothing was written and with
-   * `AppendFailed` when nobody knows.
-   * @param kind 1 to 255, the owner's own
+   * Resolves with the number of the record when it is durable. Rejects with `LogFull` when nothing was written, and
+   * with `AppendFailed` when the record may or may not be on the disk.
+   * @param kind 1 to 255, defined by the owner
    */
   append(kind: number, payload: readonly Buffer[]): Promise<number> {
     const bytes = recordHeaderBytes + bytesOf(payload);
@@ -189,7 +189,7 @@ export class CommitLog {
     return appended;
   }
 
-  /** Nothing up to that number is wanted any more; its segments are used again. Resolves when that is durable. */
+  /** Releases all records up to that number, and uses their segments again. Resolves when the release is durable. */
   async release(number: number): Promise<void> {
     if (number > this.#released) {
       const payload = Buffer.alloc(numberBytes);
@@ -210,12 +210,15 @@ export class CommitLog {
     this.#full = false;
   }
 
-  /** Sees to it that there is a segment, so that the next record does not wait for it, or is turned away no longer. */
+  /**
+   * Creates a segment ahead when none is free, so that the next record need not wait or a full log accepts records
+   * again.
+   */
   async prepare(): Promise<void> {
     if ((this.#active === undefined || this.#full) && this.#free.length === 0) await this.#create();
   }
 
-  /** Gives free segments back when nothing was appended for a while: one is left. */
+  /** Removes free segments, all but one, when nothing was appended for a while. */
   async shrink(): Promise<void> {
     if (this.#flushing !== undefined || this.#clock.monotonic() - this.#appendedAt < this.#idleMs) return;
     await this.#creating?.catch(() => undefined);
@@ -225,7 +228,9 @@ export class CommitLog {
     }
   }
 
-  /** Takes nothing more, and waits for what was appended. When nothing is wanted any more, the next start has nothing to read. */
+  /**
+   * Refuses further records and waits for those appended. When all are released, the next start has nothing to read.
+   */
   async close(): Promise<void> {
     this.#largest = -Infinity;
     await this.#flushing;
@@ -236,7 +241,7 @@ export class CommitLog {
     await this.#listing;
     if (this.hasUnreleased) return;
     try {
-      // First, for a listed segment without its header is damage.
+      // Written first: a listed segment without a header would be damage.
       await this.#folder.writeUsed([]);
     } catch (error) {
       this.#log.warn({ err: error }, 'the commit log could not be cleared; the next start reads it');
@@ -247,7 +252,7 @@ export class CommitLog {
   }
 
   async #flush(): Promise<void> {
-    // What is appended in the same turn of the event loop goes together.
+    // Records appended in the same turn of the event loop share a write.
     await new Promise(setImmediate);
     for (let first = this.#waiting[0]; first !== undefined; first = this.#waiting[0]) {
       try {
@@ -259,14 +264,14 @@ export class CommitLog {
     this.#flushing = undefined;
   }
 
-  /** Small records may still find room when larger ones do not. */
+  /** Small records may still fit when larger ones do not. */
   #turnAway(first: PendingRecord): readonly PendingRecord[] {
     const turned = isSmall(first) ? this.#waiting : this.#waiting.filter((record) => !isSmall(record));
     this.#waiting = this.#waiting.filter((record) => !turned.includes(record));
     return turned;
   }
 
-  /** The segment that takes the record: the active one, or the next. */
+  /** The active segment when the record fits, or else a new one. */
   async #segmentFor(record: PendingRecord): Promise<Segment> {
     if (this.#active !== undefined && fits(record, this.#active.room)) return this.#active;
     await this.#creating;
@@ -289,7 +294,7 @@ export class CommitLog {
   async #seal(segment: Segment): Promise<void> {
     const { path, capacity, first, last, mark } = segment;
     this.#active = undefined;
-    // One without anything that was acknowledged is used again, behind all others: its place on the disk may be bad.
+    // A segment without an acknowledged record is used again last: its place on the disk may be bad.
     if (first > this.#acknowledged) this.#free.push({ path, capacity });
     else
       this.#sealed.push({
@@ -298,11 +303,11 @@ export class CommitLog {
         first,
         last,
         mark,
-        ackedBefore: first - 1,
+        acknowledgedBefore: first - 1,
         gaps: [],
         isDamaged: false,
       });
-    // Everything in it is durable, or given up.
+    // All its records are durable or failed.
     await segment.close().catch(() => undefined);
   }
 
@@ -331,7 +336,7 @@ export class CommitLog {
     batch.forEach(({ resolve }, index) => resolve(first + index));
   }
 
-  /** The segment is in use from now on. Nobody waits for the list: what it is for is damage. */
+  /** Nothing waits for the list, which only serves to detect damage. */
   #begin(segment: Segment): void {
     this.#begun.set(basename(segment.path), this.#clock.now());
     this.#listing = this.#listing
@@ -371,7 +376,7 @@ export class CommitLog {
 
   async #create(): Promise<void> {
     const count = this.#free.length + this.#sealed.length + (this.#active === undefined ? 0 : 1);
-    // A log that was full when its process died gets one more: without it nothing could ever be released.
+    // A log that was full when its process died gets one more segment: without it nothing could be released.
     if (count >= this.#maxSegments && this.#active !== undefined) return;
     try {
       this.#free.push(await this.#folder.create());
@@ -391,10 +396,10 @@ function fits(record: PendingRecord, room: number): boolean {
   return record.bytes + (isSmall(record) ? 0 : keptForSmall) <= room;
 }
 
-/** Nothing was written: there is no segment that could take it now. */
+/** Nothing was written: no segment can take the record now. */
 export class LogFull extends Error {}
 
-/** It is not known whether the record is on the disk; at a replay it may appear. */
+/** The record may or may not be on the disk; a replay may find it. */
 export class AppendFailed extends Error {
   readonly number: number;
 

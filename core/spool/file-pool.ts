@@ -74,8 +74,8 @@ const maxCreating = 4;
 const minTaken = 16;
 
 /**
- * Files that threads create ahead, since a file system with many removed files may search long for a free inode. Keeps an
- * eighth of the number that was taken in the last window, and none on a quiet server.
+ * Files that threads create ahead, since a file system with many removed files may search long for a free inode. Keeps
+ * an eighth of the number that was taken in the last window, and none on a quiet server.
  */
 export class PrecreatedFiles {
   readonly #options: PrecreatedFilesOptions & typeof defaults;

@@ -155,8 +155,8 @@ export class FileSpool implements Spool {
   }
 
   /**
-   * Restores messages that the commit log acknowledged before a crash. Call it once, before messages come in; until then
-   * each message is a durable file. Never rejects.
+   * Restores messages that the commit log acknowledged before a crash. Call it once, before messages come in; until
+   * then each message is a durable file. Never rejects.
    * @param find where a linked message is now
    */
   async recover(find?: FindLinked): Promise<void> {

@@ -6,7 +6,7 @@ import { type FileLayer, nodeFiles } from '../disk/file-layer.js';
 import { uniqueId } from '../disk/id.js';
 import type { HealthReport } from '../host/health.js';
 
-/** At most one probe in that time, however often somebody looks. */
+/** Minimum interval of probes. */
 const probeEveryMs = 1000;
 
 const sentences: Readonly<Record<string, string>> = {
@@ -18,23 +18,23 @@ const sentences: Readonly<Record<string, string>> = {
   ENFILE: 'The system has no file descriptors left (ENFILE).',
 };
 
-/** Faults of one folder: a probe elsewhere does not show that they are gone. */
+/** Faults of one folder: a probe in another one does not show that they are gone. */
 const folderSentences: Readonly<Record<string, string>> = {
   EACCES: 'A folder or file belongs to another user, or its mode does not let the server write',
   EPERM: 'A folder or file belongs to another user, or is immutable',
   EMLINK: 'A folder or file has as many links as the file system allows (EMLINK)',
 };
-/** They hold for so long after the last one. */
+/** A folder fault is reported for this long after its last occurrence. */
 const folderFaultMs = 10 * 60_000;
 
-/** Faults that say something about the disk; others concern one file or the load. */
+/** True for faults of the whole disk; others concern one file or the load. */
 function isDiskFault(error: unknown): boolean {
   return (faultCode(error) ?? '') in sentences;
 }
 
 /**
- * Whether a folder can be written. A fault makes it degraded; a probe that writes, fsyncs and removes a small file
- * makes it well again, so nobody has to restart anything.
+ * Whether a folder can be written. A disk fault degrades it; a probe that writes, fsyncs and removes a small file
+ * restores it without a restart.
  */
 export class WriteHealth {
   readonly #folder: string;
@@ -61,7 +61,7 @@ export class WriteHealth {
     this.#why = sentences[faultCode(error) ?? ''] ?? 'The disk failed.';
   }
 
-  /** Answers from what is known; while it is degraded, looking starts the next probe. */
+  /** Reports the known state; while it is degraded, also starts a probe when one is due. */
   report(): HealthReport {
     if (this.#why === undefined) return { status: 'up' };
     if (this.#clock.monotonic() - this.#probedAt >= probeEveryMs) void this.probe();
@@ -71,7 +71,7 @@ export class WriteHealth {
     };
   }
 
-  /** Tries to write while it is degraded; never rejects. */
+  /** While degraded, tries to write. Never rejects. */
   probe(): Promise<void> {
     if (this.#why === undefined) return Promise.resolve();
     this.#probing ??= this.#tryToWrite().finally(() => {
@@ -100,7 +100,7 @@ function placeOf(error: unknown): string {
 
 const freshMs = 1000;
 
-/** Free bytes of a file system, asked at most once a second. */
+/** Free bytes of a file system, read at most once a second. */
 export class FreeSpace {
   readonly #folder: string;
   readonly #files: FileLayer;
@@ -114,12 +114,12 @@ export class FreeSpace {
     this.#clock = clock;
   }
 
-  /** What the last answer was; Infinity before the first. */
+  /** The last value read; Infinity before the first. */
   get lastKnown(): number {
     return this.#free;
   }
 
-  /** Bytes that an ordinary process may still write; Infinity where the system does not say. */
+  /** Bytes that an ordinary process may still write; Infinity when unknown. */
   read(): number | Promise<number> {
     const now = this.#clock.monotonic();
     if (now - this.#askedAt < freshMs) return this.#free;

@@ -19,21 +19,21 @@ import {
   writeUsedSegments,
 } from './segments.js';
 
-/** A file that a new life of a segment may begin in. */
+/** A file in which a new segment may begin. */
 export interface FreeSegment {
   readonly path: string;
   readonly capacity: number;
 }
 
-/** A segment that holds records and gets no more. */
+/** A segment that holds records and takes no more. */
 export interface SealedSegment extends FreeSegment {
   /** Numbers of its first and its newest record. */
   readonly first: number;
   readonly last: number;
   readonly mark: Buffer;
-  /** Its first readable record says that the records up to that number had been acknowledged. */
-  readonly ackedBefore: number;
-  /** Records that cannot be read although a valid one follows. */
+  /** Records up to this number were acknowledged when its first readable record was written. */
+  readonly acknowledgedBefore: number;
+  /** Unreadable records that are followed by a valid one. */
   readonly gaps: readonly NumberRange[];
   /** Its header or some of its records cannot be read. */
   readonly isDamaged: boolean;
@@ -41,9 +41,9 @@ export interface SealedSegment extends FreeSegment {
 
 export interface FoundSegments {
   readonly free: readonly FreeSegment[];
-  /** By the numbers of their records. */
+  /** In the order of their records. */
   readonly sealed: readonly SealedSegment[];
-  /** Segments that were in use when the process before this one wrote its list. */
+  /** Segments in use when the previous process wrote its list. */
   readonly used: readonly UsedSegment[];
 }
 
@@ -55,7 +55,7 @@ function isSealed(found: FreeSegment | SealedSegment): found is SealedSegment {
   return 'last' in found;
 }
 
-/** The folder of a log: segment files, and `aside` with what could not be understood. */
+/** The folder of a log: segment files, and `aside` with files that cannot be read. */
 export class LogFolder {
   readonly #path: string;
   readonly #files: FileLayer;
@@ -69,7 +69,7 @@ export class LogFolder {
     this.#segmentBytes = segmentBytes;
   }
 
-  /** Looks at every file, and shows each record that can be read. What is no segment of ours is set aside. */
+  /** Inspects every file and visits each readable record. Files that are not segments are set aside. */
   async open(visit: (record: LogRecord) => void): Promise<FoundSegments> {
     await makeFolder(this.#path, this.#files);
     const free: FreeSegment[] = [];
@@ -90,7 +90,7 @@ export class LogFolder {
     return { free, sealed: sealed.sort((one, other) => one.first - other.first), used: lives ?? [] };
   }
 
-  /** What has such a name and is no file is none of ours. */
+  /** Sets aside an entry that has such a name and is not a file. */
   async #removeUnfinished(path: string): Promise<void> {
     try {
       if ((await this.#files.lstat(path)).isFile()) await this.#files.unlink(path);
@@ -102,8 +102,8 @@ export class LogFolder {
   }
 
   /**
-   * Of a segment in which nothing is wanted only the header is read: there are megabytes of it. One whose header is damaged shows its
-   * records all the same: each of them carries the mark.
+   * Of an empty segment only the header is read. A segment with a damaged header still shows its records, since each
+   * carries the mark.
    */
   async #inspect(
     path: string,
@@ -128,25 +128,25 @@ export class LogFolder {
       mark,
       first,
       last: records.at(-1)?.number ?? first - 1,
-      ackedBefore: records[0]?.acknowledged ?? first - 1,
-      // Where nobody knows its first number, what is missing in front shows from the segment before.
+      acknowledgedBefore: records[0]?.acknowledged ?? first - 1,
+      // When its first number is unknown, missing records in front show as a gap after the segment before.
       gaps: gaps.filter(({ from }) => from >= first),
       isDamaged: !isWhole || gaps.length > 0,
     };
   }
 
-  /** The records of a segment that can be read, in order. */
+  /** The readable records of a segment, in order. */
   async records({ path, mark, first }: Pick<SealedSegment, 'path' | 'mark' | 'first'>): Promise<readonly LogRecord[]> {
     const bytes = await this.#read(path, (await this.#files.lstat(path)).size);
     return scanRecords(bytes, 0, mark, first).records;
   }
 
-  /** Lists the segments that are in use, so that the next start notices when one of them is gone. */
-  writeUsed(lives: readonly UsedSegment[]): Promise<void> {
-    return writeUsedSegments(this.#path, lives, this.#files);
+  /** Lists the segments in use, so that the next start detects a missing one. */
+  writeUsed(used: readonly UsedSegment[]): Promise<void> {
+    return writeUsedSegments(this.#path, used, this.#files);
   }
 
-  /** Leaves a note beside what is set aside: the damage is known until an operator removes it. The same damage is noted once. */
+  /** Writes a note next to the files set aside, for an operator to remove. The same damage is noted once. */
   async note(name: string, sentence: string): Promise<void> {
     const aside = join(this.#path, asideName);
     try {
@@ -158,7 +158,7 @@ export class LogFolder {
     }
   }
 
-  /** A new segment file, durable, filled with zeros. When it rejects nothing is left. */
+  /** A new durable segment file, filled with zeros. When it rejects, nothing is left. */
   async create(): Promise<FreeSegment> {
     const path = join(this.#path, `${uniqueId()}.segment`);
     const unfinished = `${path}.tmp`;
@@ -174,7 +174,7 @@ export class LogFolder {
     return { path, capacity: this.#segmentBytes };
   }
 
-  /** Moves it out of the way, whatever it is. Never rejects. */
+  /** Moves any entry out of the way. Never rejects. */
   async setAside(path: string): Promise<void> {
     const aside = join(this.#path, asideName);
     try {
@@ -186,7 +186,6 @@ export class LogFolder {
     }
   }
 
-  /** How many files are set aside. */
   async countAside(): Promise<number> {
     try {
       return (await this.#files.readdir(join(this.#path, asideName))).filter((name) => !name.startsWith('.')).length;
@@ -196,7 +195,7 @@ export class LogFolder {
     }
   }
 
-  /** So many bytes from the beginning, or fewer when there are no more. */
+  /** The first `size` bytes, or fewer when the file is shorter. */
   async #read(path: string, size: number): Promise<Buffer> {
     const bytes = Buffer.allocUnsafeSlow(size);
     const fd = await this.#files.open(path, 'r');
@@ -215,23 +214,23 @@ export class LogFolder {
 }
 
 export interface LogDamage {
-  /** Name of the note about it. */
+  /** File name of the note about it. */
   readonly note: string;
   readonly sentence: string;
-  /** How many records are lost; undefined when nobody can know. */
+  /** Number of lost records; undefined when unknown. */
   readonly records: number | undefined;
 }
 
 /**
- * What had been acknowledged, was not released, and cannot be read. The end of the newest segment may be torn; every other gap in the
- * numbers, every segment that is gone and every damaged header is damage.
+ * Records that were acknowledged, not released, and cannot be read. A torn end of the newest segment is normal; every
+ * other gap in the numbers, every missing segment and every damaged header is damage.
  */
 export function damageOf({ sealed, used }: FoundSegments, released: number, now: number): readonly LogDamage[] {
   const damage = missingRanges(sealed, released).map((range) => lossOf(range, used, now));
   const newest = sealed.at(-1)?.first ?? 0;
   const found = new Set(sealed.map(({ path }) => basename(path)));
   for (const { name, first, at } of used) {
-    // One that is older shows as a gap in the numbers, unless nothing in it is wanted.
+    // An older segment shows as a gap in the numbers, unless all its records are released.
     if (found.has(name) || first <= newest) continue;
     damage.push({
       note: `damage-from-${first}.txt`,
@@ -257,9 +256,9 @@ function missingRanges(sealed: FoundSegments['sealed'], released: number): reado
   const add = (from: number, to: number): void => {
     if (to >= Math.max(from, next)) missing.push({ from: Math.max(from, next), to });
   };
-  for (const { first, last, gaps, ackedBefore } of sealed) {
-    // What was not acknowledged before the segment began is a write that failed.
-    add(next, Math.min(first - 1, ackedBefore));
+  for (const { first, last, gaps, acknowledgedBefore } of sealed) {
+    // Records that were not acknowledged before the segment began belong to a failed write.
+    add(next, Math.min(first - 1, acknowledgedBefore));
     for (const { from, to } of gaps) add(from, to);
     next = Math.max(next, last + 1);
   }

@@ -16,7 +16,7 @@ import {
   messageKind,
   type MessageRecord,
   removeLinked,
-  type RestorationContext,
+  type RestoreContext,
   restore,
   rewriteAll,
   voidKind,
@@ -24,115 +24,120 @@ import {
 import type { LogRecord } from './segments.js';
 import { type LinkTarget, type LoggedMessage, targetPath } from './spool.js';
 
-interface MessageLogOptions extends RestorationContext {
+interface MessageLogOptions extends RestoreContext {
   readonly commits: CommitLog;
   readonly flush: FileSystemFlush;
   readonly log: Log;
-  /** The data folder: folders below it are kept relative to it, and its file system is flushed. */
+  /** The data folder: folders below it are stored relative to it, and its file system is flushed. */
   readonly root: string;
-  /** False: what is there is replayed, and nothing is added. */
+  /** False: existing records are replayed, and none are added. */
   readonly isUsed: boolean;
-  /** So long after a message at the latest, its file is brought to the disk and its record is not wanted any more. */
+  /** Maximum time between a message and the checkpoint that makes its file durable and releases its record. */
   readonly checkpointMs: number;
-  /** So many bytes of messages do not wait for that time. */
+  /** A checkpoint also starts after this many bytes of messages. */
   readonly checkpointBytes: number;
-  /** When nothing came for so long, the log is made small. */
+  /** The log is shrunk after this time without a message. */
   readonly idleMs?: number | undefined;
 }
 
-/** A checkpoint that failed is tried again after so many times the usual wait. */
+/** After a failure the next checkpoint waits this many times longer. */
 const retryFactor = 10;
-/** When nothing came for so long, the log is made small. */
 const idleMs = 65_000;
-/** Messages without a file may have so much memory. */
-const maxKeptBytes = 64 * 1024 * 1024;
-/** So many files are written before others have a turn. */
+/** Memory for messages without a file. */
+const maxLogOnlyBytes = 64 * 1024 * 1024;
+/** Files written before the event loop may continue. */
 const filesPerTurn = 16;
 
 /**
- * The messages whose files may be in memory only. Each is durable by its record until a checkpoint has brought the
- * files to the disk.
+ * Messages whose files are perhaps not on the disk yet. Each is durable by its record until a checkpoint has made the
+ * files durable.
  */
 export class MessageLog {
-  readonly #input: MessageLogOptions;
+  readonly #options: MessageLogOptions;
   #find: FindLinked;
-  #ready = false;
-  /** What is being placed: a checkpoint waits for it. */
+  #isReady = false;
+  /** Messages being linked; a checkpoint waits for them. */
   readonly pending = new PendingWork();
   /** Messages without a file, in the order of their records. */
-  readonly #kept = new Set<LogOnlyMessage>();
-  #keptBytes = 0;
-  /** The newest record at the last checkpoint: who was kept before may be kept no longer. */
-  #seen = 0;
-  #closing = false;
-  /** The newest record whose files are written beside it. */
+  readonly #logOnly = new Set<LogOnlyMessage>();
+  #logOnlyBytes = 0;
+  /** Newest record at the last checkpoint: messages logged after it get no file at the next one. */
+  #lastSeen = 0;
+  #isClosing = false;
+  /** Newest record whose file was written. */
   #newestFile = 0;
-  /** Files of records up to that number are on the disk. */
+  /** Files of records up to this number are durable. */
   #flushed = 0;
   #timer: NodeJS.Timeout | undefined;
   #bytes = 0;
   #idle: NodeJS.Timeout | undefined;
   #checkpoint: Promise<void> | undefined;
-  #failed = false;
+  #hasFailed = false;
   #unrestored = 0;
-  /** Everything up to that number was replayed at the start. */
+  /** Records up to this number were replayed at the start. */
   #replayed: number | undefined;
-  #aside = 0;
+  #filesAside = 0;
 
-  constructor(input: MessageLogOptions) {
-    this.#input = input;
-    this.#find = input.find;
+  constructor(options: MessageLogOptions) {
+    this.#options = options;
+    this.#find = options.find;
   }
 
-  /** True when it takes a message of that size now. */
+  /** Whether it accepts a message of that size now. */
   accepts(size: number): boolean {
-    const { commits, isUsed } = this.#input;
-    return isUsed && this.#ready && !commits.full && size <= commits.largest - 64 * 1024;
+    const { commits, isUsed } = this.#options;
+    return isUsed && this.#isReady && !commits.full && size <= commits.largest - 64 * 1024;
   }
 
-  /** True when it takes a message of that size that has no file. */
+  /** Whether it accepts a message of that size without a file. */
   acceptsLogOnly(size: number): boolean {
-    return this.accepts(size) && !this.#failed && this.#keptBytes + size <= maxKeptBytes;
+    return this.accepts(size) && !this.#hasFailed && this.#logOnlyBytes + size <= maxLogOnlyBytes;
   }
 
-  /** Resolves with the number of the record when the message is durable, and its files may be written. Throws as the log does. */
-  async commit(placements: readonly LinkTarget[], content: readonly Buffer[], size: number): Promise<number> {
-    const number = await this.#append(placements, content, size);
+  /**
+   * Resolves with the number of the record when the message is durable and its files may be written. Rejects as
+   * `CommitLog.append` does.
+   */
+  async commit(targets: readonly LinkTarget[], content: readonly Buffer[], size: number): Promise<number> {
+    const number = await this.#append(targets, content, size);
     this.#newestFile = Math.max(this.#newestFile, number);
     return number;
   }
 
-  /** Resolves when the message is durable, without a file. To be called within `placing`; throws as the log does. */
-  async commitLogOnly(placement: LinkTarget, content: Buffer, stored: () => void): Promise<LogOnlyMessage> {
-    const number = await this.#append([placement], [content], content.length);
-    const settled = (message: LogOnlyMessage): void => {
-      if (this.#kept.delete(message)) this.#keptBytes -= message.size;
+  /**
+   * Resolves when the message is durable by its record alone. The caller tracks it in `pending`; rejects as
+   * `CommitLog.append` does.
+   */
+  async commitLogOnly(target: LinkTarget, content: Buffer, onLinked: () => void): Promise<LogOnlyMessage> {
+    const number = await this.#append([target], [content], content.length);
+    const onSettled = (settled: LogOnlyMessage): void => {
+      if (this.#logOnly.delete(settled)) this.#logOnlyBytes -= settled.size;
     };
-    const kept = new LogOnlyMessage({ placement, content, number, settled, stored });
-    this.#kept.add(kept);
-    this.#keptBytes += kept.size;
-    return kept;
+    const message = new LogOnlyMessage({ target, content, number, onSettled, onLinked });
+    this.#logOnly.add(message);
+    this.#logOnlyBytes += message.size;
+    return message;
   }
 
-  async #append(placements: readonly LinkTarget[], content: readonly Buffer[], size: number): Promise<number> {
-    const { commits, root, checkpointBytes, checkpointMs } = this.#input;
-    const number = await commits.append(messageKind, encodeMessage(root, placements, content));
+  async #append(targets: readonly LinkTarget[], content: readonly Buffer[], size: number): Promise<number> {
+    const { commits, root, checkpointBytes, checkpointMs } = this.#options;
+    const number = await commits.append(messageKind, encodeMessage(root, targets, content));
     this.#bytes += size;
-    if (this.#bytes >= checkpointBytes && !this.#failed) void this.checkpoint();
+    if (this.#bytes >= checkpointBytes && !this.#hasFailed) void this.checkpoint();
     else this.#schedule(checkpointMs);
     return number;
   }
 
-  /** The message of that number was taken back: after a crash it does not come again. */
+  /** Voids the message of that record: a replay does not restore it. */
   async void(number: number): Promise<void> {
-    await this.#input.commits.append(voidKind, [encodeVoid(number)]);
+    await this.#options.commits.append(voidKind, [encodeVoid(number)]);
   }
 
   #schedule(ms: number): void {
-    this.#timer ??= setTimeout(() => void this.checkpoint(), this.#failed ? ms * retryFactor : ms).unref();
+    this.#timer ??= setTimeout(() => void this.checkpoint(), this.#hasFailed ? ms * retryFactor : ms).unref();
   }
 
-  /** Brings the files of all messages so far to the disk and releases their records. Never rejects; one at a time. */
+  /** Makes the files of all messages so far durable and releases their records. Never rejects; one runs at a time. */
   checkpoint(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -143,83 +148,86 @@ export class MessageLog {
   }
 
   async #run(): Promise<void> {
-    const { commits, log, checkpointMs } = this.#input;
-    // Records that were not replayed are wanted until a start that can.
-    if (!this.#ready && !(await this.#finishRecovery())) return;
+    const { commits, log, checkpointMs } = this.#options;
+    // Records that could not be replayed stay for a start that can.
+    if (!this.#isReady && !(await this.#finishRecovery())) return;
     this.#bytes = 0;
     try {
       const { last, hasUnreleased } = commits;
       await this.pending.settled();
-      const newest = this.#closing || commits.full ? last : this.#behindYoung(last);
-      this.#seen = last;
+      const newest = this.#isClosing || commits.full ? last : this.#withoutRecent(last);
+      this.#lastSeen = last;
       if (hasUnreleased) {
-        await this.#storeKept(newest);
-        if (this.#newestFile > this.#flushed) await this.#bringToDisk(newest);
+        await this.#linkLogOnly(newest);
+        if (this.#newestFile > this.#flushed) await this.#makeDurable(newest);
         this.#flushed = newest;
         await commits.release(newest);
       }
       await commits.prepare();
-      this.#failed = false;
+      this.#hasFailed = false;
     } catch (error) {
-      this.#failed = true;
+      this.#hasFailed = true;
       log.error({ err: error }, 'the messages of the commit log could not be brought to the disk; it is tried again');
     }
-    if (this.#failed || commits.hasUnreleased) this.#schedule(checkpointMs);
+    if (this.#hasFailed || commits.hasUnreleased) this.#schedule(checkpointMs);
     else this.#shrinkLater();
   }
 
   #shrinkLater(): void {
     clearTimeout(this.#idle);
-    if (this.#closing) return;
+    if (this.#isClosing) return;
     this.#idle = setTimeout(() => {
-      this.#input.commits.shrink().catch((error: unknown) => {
-        this.#input.log.warn({ err: error }, 'the commit log could not be made smaller');
+      this.#options.commits.shrink().catch((error: unknown) => {
+        this.#options.log.warn({ err: error }, 'the commit log could not be made smaller');
       });
-    }, this.#input.idleMs ?? idleMs).unref();
+    }, this.#options.idleMs ?? idleMs).unref();
   }
 
-  /** Messages that came since the last checkpoint are left alone, with all that came behind them: most are gone by the next. */
-  #behindYoung(last: number): number {
-    for (const { number } of this.#kept) if (number > this.#seen) return Math.min(last, number - 1);
+  /**
+   * Excludes messages logged since the last checkpoint and all records after them: most are dropped by the next
+   * checkpoint.
+   */
+  #withoutRecent(last: number): number {
+    for (const { number } of this.#logOnly) if (number > this.#lastSeen) return Math.min(last, number - 1);
     return last;
   }
 
-  /** Messages that are still wanted come to their places before their records go. */
-  async #storeKept(newest: number): Promise<void> {
-    const { files, freshPath } = this.#input;
+  /** Writes the files of messages that are still needed before their records are released. */
+  async #linkLogOnly(newest: number): Promise<void> {
+    const { files, freshPath } = this.#options;
     let count = 0;
-    for (const message of this.#kept) {
+    for (const message of this.#logOnly) {
       if (message.number > newest) continue;
       this.#newestFile = Math.max(this.#newestFile, message.number);
-      await message.store(files, freshPath());
+      await message.link(files, freshPath());
       count += 1;
       if (count % filesPerTurn === 0) await setImmediate();
     }
   }
 
-  /** After a fault the system takes lost pages for written ones, so that everything is written anew. */
-  async #bringToDisk(newest: number): Promise<void> {
-    const { flush, root, log } = this.#input;
+  /** After a failed flush the kernel takes lost pages for clean ones, so all files are written again. */
+  async #makeDurable(newest: number): Promise<void> {
+    const { flush, root, log } = this.#options;
     try {
       if (await flush.flush(root)) return;
     } catch (error) {
       log.error({ err: error }, 'the disk has lost files that are in the commit log; they are written again');
-      await this.#each((record) => rewriteAll(record, this.#ground), newest);
+      await this.#each((record) => rewriteAll(record, this.#restoreContext), newest);
       return;
     }
-    await this.#each((record) => makeDurable(record, this.#ground), newest);
+    await this.#each((record) => makeDurable(record, this.#restoreContext), newest);
   }
 
-  get #ground(): RestorationContext {
-    return { ...this.#input, find: this.#find };
+  get #restoreContext(): RestoreContext {
+    return { ...this.#options, find: this.#find };
   }
 
   /**
-   * What was acknowledged before a crash is in its mailbox when this resolves. Before that no message is taken. Never
-   * rejects: what cannot be restored stays in the log and is tried again at the next start.
+   * Restores messages that were acknowledged before a crash; until it resolves, no message is accepted. Never rejects:
+   * what cannot be restored stays in the log for the next start.
    */
-  async recover(find: FindLinked = this.#input.find): Promise<void> {
-    const { commits, log } = this.#input;
+  async recover(find: FindLinked = this.#options.find): Promise<void> {
+    const { commits, log } = this.#options;
     this.#find = find;
     const newest = commits.last;
     const counts = { there: 0, written: 0, gone: 0, removed: 0 };
@@ -227,58 +235,58 @@ export class MessageLog {
       await this.#countAside();
       await this.#each(
         async (record) => {
-          for (const restored of await restore(record, this.#ground)) counts[restored] += 1;
+          for (const restored of await restore(record, this.#restoreContext)) counts[restored] += 1;
         },
         newest,
         async (record) => {
           counts.removed += 1;
-          await removeLinked(record, this.#ground);
+          await removeLinked(record, this.#restoreContext);
         },
       );
       if (this.#unrestored === 0) this.#replayed = newest;
       await this.#release();
     } catch (error) {
       log.error({ err: error }, 'the commit log could not be replayed wholly; the next start tries again');
-      this.#failed = true;
+      this.#hasFailed = true;
     }
     if (counts.there + counts.written + counts.gone + counts.removed > 0)
       log.info(counts, 'the commit log was replayed');
-    this.#ready = this.#unrestored === 0 && !this.#failed;
-    if (this.#failed && this.#replayed !== undefined) this.#schedule(this.#input.checkpointMs);
+    this.#isReady = this.#unrestored === 0 && !this.#hasFailed;
+    if (this.#hasFailed && this.#replayed !== undefined) this.#schedule(this.#options.checkpointMs);
     this.#shrinkLater();
   }
 
-  /** What was replayed is on the disk, and not wanted any more. */
+  /** Makes restored files durable and releases their records. */
   async #release(): Promise<void> {
-    const { commits, isUsed } = this.#input;
+    const { commits, isUsed } = this.#options;
     if (this.#replayed !== undefined && commits.hasUnreleased) {
-      await this.#bringToDisk(this.#replayed);
+      await this.#makeDurable(this.#replayed);
       await commits.release(this.#replayed);
       await this.#countAside();
     }
     if (isUsed) await commits.prepare();
   }
 
-  /** All was replayed, and the disk refused the rest: it was full or read-only. */
+  /** Retries the end of a recovery that the disk refused, being full or read-only. */
   async #finishRecovery(): Promise<boolean> {
     if (this.#replayed === undefined) return false;
     try {
       await this.#release();
-      this.#failed = false;
-      this.#ready = true;
+      this.#hasFailed = false;
+      this.#isReady = true;
     } catch {
-      this.#schedule(this.#input.checkpointMs);
+      this.#schedule(this.#options.checkpointMs);
     }
-    return this.#ready;
+    return this.#isReady;
   }
 
-  /** Every message up to that number that is not void. One that fails is logged and counted. */
+  /** Visits every message up to that number that is not void. A failing visit is logged and counted. */
   async #each(
     visit: (record: MessageRecord) => Promise<void>,
     newest: number,
     visitVoid?: (record: MessageRecord) => Promise<void>,
   ): Promise<void> {
-    const { commits, root, log } = this.#input;
+    const { commits, root, log } = this.#options;
     const voids = new Set<number>();
     await commits.replay(({ kind, payload }) => {
       if (kind === voidKind) voids.add(decodeVoid(payload));
@@ -295,11 +303,11 @@ export class MessageLog {
         log.error({ err: error, record: found.number }, 'a message of the commit log could not be restored');
       }
     });
-    if (this.#unrestored > 0 && this.#ready) throw new Error('some messages of the log could not be written');
+    if (this.#unrestored > 0 && this.#isReady) throw new Error('some messages of the log could not be written');
   }
 
   async #countAside(): Promise<void> {
-    this.#aside = await this.#input.commits.countAside();
+    this.#filesAside = await this.#options.commits.countAside();
   }
 
   report(): HealthReport {
@@ -307,50 +315,52 @@ export class MessageLog {
       const why = `${pluralize(this.#unrestored, 'message')} of the commit log could not be written; the log file says why.`;
       return { status: 'degraded', why };
     }
-    if (this.#failed) {
+    if (this.#hasFailed) {
       return { status: 'degraded', why: 'Messages of the commit log could not be brought to the disk.' };
     }
-    if (this.#aside === 0) return { status: 'up' };
+    if (this.#filesAside === 0) return { status: 'up' };
     void this.#countAside().catch(() => undefined);
-    const files = pluralize(this.#aside, 'file was', 'files were');
+    const files = pluralize(this.#filesAside, 'file was', 'files were');
     const why = `The commit log was damaged: ${files} set aside in spool-log/aside, with a note of what is lost. Look there, then remove them: rm spool-log/aside/*`;
     return { status: 'degraded', why };
   }
 
   async close(): Promise<void> {
     await this.#checkpoint;
-    this.#closing = true;
+    this.#isClosing = true;
     await this.checkpoint();
     clearTimeout(this.#timer);
     clearTimeout(this.#idle);
-    await this.#input.commits.close();
+    await this.#options.commits.close();
   }
 }
 
 interface LogOnlyMessageOptions {
-  readonly placement: LinkTarget;
+  readonly target: LinkTarget;
   readonly content: Buffer;
-  /** Number of its record. */
   readonly number: number;
-  /** Called once, when the log need not think of it any more: it is in its place, or nobody wants it. */
-  readonly settled: (message: LogOnlyMessage) => void;
-  /** Called when it is in its place. */
-  readonly stored: () => void;
+  /** Called once, when the log can forget it: the file is linked, or the message is dropped. */
+  readonly onSettled: (message: LogOnlyMessage) => void;
+  /** Called when the file is linked. */
+  readonly onLinked: () => void;
 }
 
-/** A message that is durable by its record alone. Its file is written when the record has to go, and is still wanted. */
+/**
+ * A message that is durable by its record alone. Its file is written when the record is released and the message is
+ * still needed.
+ */
 export class LogOnlyMessage implements LoggedMessage {
   readonly number: number;
   readonly size: number;
-  readonly #input: LogOnlyMessageOptions;
+  readonly #options: LogOnlyMessageOptions;
   #content: Buffer | undefined;
-  #state: 'kept' | 'storing' | 'stored' | 'dropped' = 'kept';
+  #state: 'logged' | 'linking' | 'linked' | 'dropped' = 'logged';
 
-  constructor(input: LogOnlyMessageOptions) {
-    this.#input = input;
-    this.number = input.number;
-    this.size = input.content.length;
-    this.#content = input.content;
+  constructor(options: LogOnlyMessageOptions) {
+    this.#options = options;
+    this.number = options.number;
+    this.size = options.content.length;
+    this.#content = options.content;
   }
 
   get content(): Buffer | undefined {
@@ -358,42 +368,45 @@ export class LogOnlyMessage implements LoggedMessage {
   }
 
   drop(): boolean {
-    if (this.#state === 'stored') return false;
-    const isStoring = this.#state === 'storing';
+    if (this.#state === 'linked') return false;
+    const isLinking = this.#state === 'linking';
     this.#content = undefined;
-    if (this.#state !== 'dropped' && !isStoring) this.#input.settled(this);
+    if (this.#state !== 'dropped' && !isLinking) this.#options.onSettled(this);
     this.#state = 'dropped';
     return true;
   }
 
-  /** Writes the file by calls that block, not durable yet. Rejects as the system says; then it is as it was. */
-  async store(files: FileLayer, freshPath: string): Promise<void> {
+  /**
+   * Writes and links the file by blocking calls, not durably. When it rejects with a system error, the message is
+   * unchanged.
+   */
+  async link(files: FileLayer, freshPath: string): Promise<void> {
     const content = this.#content;
-    if (content === undefined || this.#state !== 'kept') return;
-    this.#state = 'storing';
-    const path = targetPath(this.#input.placement);
+    if (content === undefined || this.#state !== 'logged') return;
+    this.#state = 'linking';
+    const path = targetPath(this.#options.target);
     try {
       await files.createNow(freshPath, [content]);
       await files.renameNow(freshPath, path);
     } catch (error) {
       await files.unlink(freshPath).catch(() => undefined);
-      if (this.#isDropped()) return this.#input.settled(this);
-      this.#state = 'kept';
+      if (this.#isDropped()) return this.#options.onSettled(this);
+      this.#state = 'logged';
       throw error;
     }
     try {
       if (this.#isDropped()) await files.unlink(path);
       else {
-        this.#state = 'stored';
+        this.#state = 'linked';
         this.#content = undefined;
-        this.#input.stored();
+        this.#options.onLinked();
       }
     } finally {
-      this.#input.settled(this);
+      this.#options.onSettled(this);
     }
   }
 
-  /** Whoever does not want it any more may have said so meanwhile. */
+  /** It may be dropped during the await. */
   #isDropped(): boolean {
     return this.#state === 'dropped';
   }

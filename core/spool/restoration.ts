@@ -6,60 +6,59 @@ import type { FileLayer } from '../disk/file-layer.js';
 import type { FolderSync } from '../disk/folder.js';
 import { type LinkTarget, targetPath } from './spool.js';
 
-/** Where a message of those bytes that was placed there is now, under whatever name; undefined when nowhere, null when nobody wants it any more. */
-export type FindLinked = (placement: LinkTarget, content: Buffer) => Promise<string | null | undefined>;
+/**
+ * Where a message with this content that was linked at the target is now, under any name; undefined when it is nowhere,
+ * null when it is no longer needed.
+ */
+export type FindLinked = (target: LinkTarget, content: Buffer) => Promise<string | null | undefined>;
 
-export interface RestorationContext {
+export interface RestoreContext {
   readonly files: FileLayer;
   readonly folders: FolderSync;
   readonly find: FindLinked;
-  /** A fresh path on the same file system, that nobody looks at. */
+  /** A new path on the same file system. */
   readonly freshPath: () => string;
 }
 
 type Restored = 'there' | 'written' | 'gone';
 
 /**
- * Sees to it that a message is where its record says, byte for byte, and durable when it had to be written. It is left
- * alone when it is found, wherever that is; and when its folder is gone, somebody has removed a mailbox with all its mail.
+ * Restores a message at the targets of its record, durably. A message that is found unchanged anywhere stays as it is,
+ * and none is written to a folder that is gone: the mailbox was removed with all its mail.
  */
-export async function restore(record: MessageRecord, ground: RestorationContext): Promise<readonly Restored[]> {
+export async function restore(record: MessageRecord, context: RestoreContext): Promise<readonly Restored[]> {
   const restored: Restored[] = [];
-  for (const placement of record.placements) restored.push(await restoreOne(placement, record.content, ground));
+  for (const target of record.targets) restored.push(await restoreOne(target, record.content, context));
   return restored;
 }
 
-async function restoreOne(placement: LinkTarget, content: Buffer, ground: RestorationContext): Promise<Restored> {
-  const found = await ground.find(placement, content);
+async function restoreOne(target: LinkTarget, content: Buffer, context: RestoreContext): Promise<Restored> {
+  const found = await context.find(target, content);
   if (found === null) return 'gone';
-  if (found !== undefined && (await hasContent(found, content, ground.files))) return 'there';
-  if (found === undefined && !(await isFolder(placement.folder, ground.files))) return 'gone';
-  await rewrite(found ?? targetPath(placement), content, ground);
+  if (found !== undefined && (await hasContent(found, content, context.files))) return 'there';
+  if (found === undefined && !(await isFolder(target.folder, context.files))) return 'gone';
+  await rewrite(found ?? targetPath(target), content, context);
   return 'written';
 }
 
-/** Brings messages whose writing the disk has failed to report to the disk anew, where they are now. */
-export async function rewriteAll(record: MessageRecord, ground: RestorationContext): Promise<void> {
-  for (const placement of record.placements) {
-    const found = await ground.find(placement, record.content);
-    if (typeof found === 'string') await rewrite(found, record.content, ground);
+/** Writes messages again where they are now, after the disk failed to write them. */
+export async function rewriteAll(record: MessageRecord, context: RestoreContext): Promise<void> {
+  for (const target of record.targets) {
+    const found = await context.find(target, record.content);
+    if (typeof found === 'string') await rewrite(found, record.content, context);
   }
 }
 
-/** Removes what an aborted delivery has left where it was placed, if it is the message and not somebody else's. */
-export async function removeLinked(record: MessageRecord, { files }: RestorationContext): Promise<void> {
-  for (const placement of record.placements) {
-    const found = await findAtTarget(files)(placement, record.content);
+/** Removes the files of an aborted delivery from their targets, if they hold the message. */
+export async function removeLinked(record: MessageRecord, { files }: RestoreContext): Promise<void> {
+  for (const target of record.targets) {
+    const found = await findAtTarget(files)(target, record.content);
     if (typeof found === 'string' && (await hasContent(found, record.content, files))) await files.unlink(found);
   }
 }
 
-/** A message file is never changed in place: a whole one takes its name. */
-async function rewrite(
-  path: string,
-  content: Buffer,
-  { files, folders, freshPath }: RestorationContext,
-): Promise<void> {
+/** A message file is never changed in place: a new file is renamed over it. */
+async function rewrite(path: string, content: Buffer, { files, folders, freshPath }: RestoreContext): Promise<void> {
   const fresh = freshPath();
   try {
     await writeDurable(files, fresh, [content]);
@@ -71,7 +70,6 @@ async function rewrite(
   await folders.sync(dirname(path));
 }
 
-/** Whether the file has these bytes. */
 export async function hasContent(path: string, content: Buffer, files: FileLayer): Promise<boolean> {
   const { size } = await files.lstat(path);
   if (size !== content.length) return false;
@@ -94,19 +92,19 @@ async function isFolder(path: string, files: FileLayer): Promise<boolean> {
   return there?.isDirectory() === true;
 }
 
-/** Finds a message only under the name and in the folder that it was given. */
+/** Finds a message only at its target. */
 export function findAtTarget(files: FileLayer): FindLinked {
-  return async (placement) => {
-    const path = targetPath(placement);
+  return async (target) => {
+    const path = targetPath(target);
     const there = await unlessMissing(files.lstat(path));
     return there?.isFile() === true ? path : undefined;
   };
 }
 
-/** Fsyncs a message where it is now: for machines that cannot flush a file system. */
-export async function makeDurable(record: MessageRecord, { files, folders, find }: RestorationContext): Promise<void> {
-  for (const placement of record.placements) {
-    const found = await find(placement, record.content);
+/** Fsyncs a message where it is now, for systems that cannot flush a whole file system. */
+export async function makeDurable(record: MessageRecord, { files, folders, find }: RestoreContext): Promise<void> {
+  for (const target of record.targets) {
+    const found = await find(target, record.content);
     if (typeof found !== 'string') continue;
     const fd = await files.open(found, 'r');
     try {
@@ -118,7 +116,7 @@ export async function makeDurable(record: MessageRecord, { files, folders, find 
   }
 }
 
-/** Kinds of the records of the spool: a message with its places, and the number of a message that was taken back. */
+/** Kinds of records: a message with its targets, and the number of a voided message. */
 export const messageKind = 1;
 export const voidKind = 2;
 const numberBytes = 6;
@@ -126,22 +124,21 @@ const lengthBytes = 4;
 
 const Places = z.array(z.strictObject({ folder: z.string(), name: z.string(), owner: z.string().optional() }));
 
-/** A message and where it belongs. */
 export interface MessageRecord {
-  readonly placements: readonly LinkTarget[];
+  readonly targets: readonly LinkTarget[];
   readonly content: Buffer;
 }
 
 /**
- * The length of the places, the places as JSON, the message. Folders below `root` are kept relative to it, so that the
- * data folder may be moved.
+ * Length of the targets, the targets as JSON, the message. Folders below `root` are stored relative to it, so that the
+ * data folder can be moved.
  */
 export function encodeMessage(
   root: string,
-  placements: readonly LinkTarget[],
+  targets: readonly LinkTarget[],
   content: readonly Buffer[],
 ): readonly Buffer[] {
-  const places = placements.map(({ folder, name, owner }) => ({
+  const places = targets.map(({ folder, name, owner }) => ({
     folder: folder.startsWith(`${root}/`) ? folder.slice(root.length + 1) : folder,
     name,
     ...(owner !== undefined && { owner }),
@@ -153,20 +150,18 @@ export function encodeMessage(
   return [head, ...content];
 }
 
-/** Undefined when it cannot be understood. */
+/** Undefined when it is invalid. */
 export function decodeMessage(root: string, payload: Buffer): MessageRecord | undefined {
   if (payload.length < lengthBytes) return undefined;
   const end = lengthBytes + payload.readUInt32LE(0);
   if (end > payload.length) return undefined;
   try {
-    const placements = Places.parse(JSON.parse(payload.toString('utf8', lengthBytes, end))).map(
-      (place): LinkTarget => ({
-        folder: place.folder.startsWith('/') ? place.folder : `${root}/${place.folder}`,
-        name: place.name,
-        ...(place.owner !== undefined && { owner: place.owner }),
-      }),
-    );
-    return { placements, content: payload.subarray(end) };
+    const targets = Places.parse(JSON.parse(payload.toString('utf8', lengthBytes, end))).map((place): LinkTarget => ({
+      folder: place.folder.startsWith('/') ? place.folder : `${root}/${place.folder}`,
+      name: place.name,
+      ...(place.owner !== undefined && { owner: place.owner }),
+    }));
+    return { targets, content: payload.subarray(end) };
   } catch {
     return undefined;
   }
@@ -178,7 +173,7 @@ export function encodeVoid(number: number): Buffer {
   return payload;
 }
 
-/** The number of the message that is void; 0 when it cannot be understood. */
+/** The number of the voided message; 0 when it is invalid. */
 export function decodeVoid(payload: Buffer): number {
   return payload.length === numberBytes ? payload.readUIntLE(0, numberBytes) : 0;
 }

@@ -7,21 +7,20 @@ import { randomBytes } from '../disk/id.js';
 
 /**
  * A segment file begins with 32 bytes: `PSTNLOG1`, the mark of its records, the number of the first one (6 bytes), two
- * zeros, four zeros, CRC-32 of all that. Zeros in place of the header: nothing in it is wanted.
+ * zeros, four zeros, CRC-32 of all that. Zeros in place of the header: all its records are released.
  */
 export const segmentHeaderBytes = 32;
 const magic = Buffer.from('PSTNLOG1');
 const sumAt = 28;
-/** So much is written without a thread. */
+/** Larger writes run on a thread. */
 const maxBlockingBytes = 256 * 1024;
 
 interface SegmentHeader {
   readonly mark: Buffer;
-  /** Number of the first record. */
   readonly first: number;
 }
 
-/** What the first bytes of a segment file say; `undefined` when they are none of ours. */
+/** The header in the first bytes of a segment file; undefined for other files. */
 export function readSegmentHeader(bytes: Buffer): SegmentHeader | 'empty' | undefined {
   if (bytes.length < segmentHeaderBytes) return undefined;
   const header = bytes.subarray(0, segmentHeaderBytes);
@@ -40,16 +39,14 @@ function segmentHeader({ mark, first }: SegmentHeader): Buffer {
   return header;
 }
 
-/** A preallocated file while records are appended to it: from its first byte on, never backwards. */
+/** A preallocated file to which records are appended. */
 export class Segment {
   readonly path: string;
   readonly mark: Buffer = Buffer.from(randomBytes(markBytes));
   readonly #files: FileLayer;
   readonly #fd: number;
   readonly capacity: number;
-  /** Number of its first record. */
   readonly first: number;
-  /** Number of the newest record in it. */
   last: number;
   #header: Buffer | undefined;
   #used = segmentHeaderBytes;
@@ -64,7 +61,7 @@ export class Segment {
     this.#header = segmentHeader({ mark: this.mark, first });
   }
 
-  /** Begins a new life of a file that is empty, or holds nothing that is wanted. */
+  /** Begins a new segment in a file that is empty or holds only released records. */
   static async begin(path: string, files: FileLayer, capacity: number, first: number): Promise<Segment> {
     return new Segment(path, files, await files.open(path, 'r+'), capacity, first);
   }
@@ -73,12 +70,15 @@ export class Segment {
     return this.capacity - this.#used;
   }
 
-  /** Resolves when all of it is on the disk. After a failure nothing more may be written: the system would lie about it. */
+  /**
+   * Resolves when all bytes are durable. After a failure nothing more may be written: a later fdatasync could report
+   * false success.
+   */
   async write(parts: readonly Buffer[], bytes: number): Promise<void> {
     const all = this.#header === undefined ? parts : [this.#header, ...parts];
     this.#header = undefined;
     this.#used += bytes;
-    // No block map changes, so that a little is in the memory of the system before a thread would have begun.
+    // The file is preallocated, so a small write is faster than the start of a thread.
     if (bytes <= maxBlockingBytes) await this.#files.writeNow(this.#fd, all);
     else await writeAll(this.#files, this.#fd, all);
     await this.#files.fdatasync(this.#fd);
@@ -91,7 +91,7 @@ export class Segment {
 
 const chunkBytes = 1024 * 1024;
 
-/** Fills a new file with zeros and makes them durable, so that later writes change no block map. Its folder is not synced. */
+/** Creates a durable file of zeros, so that later writes change no block map. Its folder is not synced. */
 export async function preallocate(path: string, files: FileLayer, capacity: number): Promise<void> {
   const zeros = Buffer.alloc(Math.min(chunkBytes, capacity));
   const fd = await files.open(path, 'wx', 0o600);
@@ -105,7 +105,7 @@ export async function preallocate(path: string, files: FileLayer, capacity: numb
   }
 }
 
-/** Says that nothing in the file is wanted any more. */
+/** Marks all records of the file as released. */
 export async function clearSegment(path: string, files: FileLayer): Promise<void> {
   const fd = await files.open(path, 'r+');
   try {
@@ -117,14 +117,29 @@ export async function clearSegment(path: string, files: FileLayer): Promise<void
 }
 
 /**
- * The form of a record in a segment: a header of 32 bytes, then the payload.
+ * A record in a segment: a header of 32 bytes, then the payload.
  *
- * | 0-7 | 8-11 | 12-15 | 16 | 17 | 18-23 | 24-29 | 30-31 |
- * |---|---|---|---|---|---|---|---|
- * | mark of the segment | CRC-32 of all that follows | payload bytes | kind | 0 | number | acknowledged | 0 |
- *
- * The mark is drawn by chance each time a segment is begun. So what an older life of the file has left is no record, and
- * neither is anything that a sender put into his message.
+ * | 0-7
+ * 8-11
+ * 12-15
+ * 16
+ * 17
+ * 18-23
+ * 24-29
+ * 30-31
+ * | |---|---|---|---|---|---|---|---|
+ * | mark of the segment
+ * CRC-32 of all that follows
+ * payload bytes
+ * kind
+ * 0
+ * number
+ * acknowledged
+ * 0
+ * |
+ * The mark is random for each new segment: records of an earlier segment in the same file, and bytes that a sender
+ * puts
+ * into a message, are never taken for records.
  */
 export const recordHeaderBytes = 32;
 export const markBytes = 8;
@@ -132,9 +147,9 @@ const checkedFrom = 12;
 const numberBytes = 6;
 
 export interface LogRecord {
-  /** Rises by one from record to record, through all segments. */
+  /** Increases by one with each record, across segments. */
   readonly number: number;
-  /** What its owner made it: 0 to 255. */
+  /** 0 to 255, defined by the owner. */
   readonly kind: number;
   readonly payload: Buffer;
 }
@@ -143,12 +158,11 @@ interface RecordInput {
   readonly mark: Buffer;
   readonly number: number;
   readonly kind: number;
-  /** The number of the newest record that was acknowledged when this one was written. */
+  /** Newest record that was acknowledged when this one was written. */
   readonly acknowledged: number;
   readonly payload: readonly Buffer[];
 }
 
-/** The header that goes in front of the payload. */
 export function recordHeader({ mark, number, kind, acknowledged, payload }: RecordInput): Buffer {
   const header = Buffer.allocUnsafe(recordHeaderBytes).fill(0);
   mark.copy(header, 0, 0, markBytes);
@@ -168,14 +182,13 @@ export function bytesOf(parts: readonly Buffer[]): number {
   return bytes;
 }
 
-/** A record where it was found. */
 interface FoundRecord extends LogRecord {
   readonly acknowledged: number;
-  /** Offset behind it. */
+  /** Offset after the record. */
   readonly end: number;
 }
 
-/** The record that begins at `offset`; undefined when there is none, or not the whole of one. */
+/** The record at `offset`; undefined when there is no complete valid one. */
 function recordAt(bytes: Buffer, offset: number, mark: Buffer): FoundRecord | undefined {
   const start = offset + recordHeaderBytes;
   if (start > bytes.length || !bytes.subarray(offset, offset + markBytes).equals(mark)) return undefined;
@@ -192,7 +205,7 @@ function recordAt(bytes: Buffer, offset: number, mark: Buffer): FoundRecord | un
   };
 }
 
-/** Numbers of records, both ends included. */
+/** Numbers of records, both ends inclusive. */
 export interface NumberRange {
   readonly from: number;
   readonly to: number;
@@ -200,13 +213,13 @@ export interface NumberRange {
 
 interface ScannedRecords {
   readonly records: readonly FoundRecord[];
-  /** Records that cannot be read although a valid one follows. */
+  /** Unreadable records that are followed by a valid one. */
   readonly gaps: readonly NumberRange[];
 }
 
 /**
- * Reads the records of a segment, of which the first has the number `first`. Only its end may be torn, with nothing valid behind it: a
- * write was under way when the process or the machine died. Everywhere else reading continues at the next valid record.
+ * Reads the records of a segment whose first record has the number `first`. Its end may be torn by a crash during a
+ * write; everywhere else reading continues at the next valid record.
  */
 export function scanRecords(bytes: Buffer, offset: number, mark: Buffer, first: number): ScannedRecords {
   const records: FoundRecord[] = [];
@@ -223,7 +236,7 @@ export function scanRecords(bytes: Buffer, offset: number, mark: Buffer, first: 
   }
 }
 
-/** The first valid record at or behind `at` whose number is not below `least`. */
+/** The first valid record at or after `at` whose number is at least `least`. */
 function nextRecord(bytes: Buffer, at: number, mark: Buffer, least: number): FoundRecord | undefined {
   for (let found = bytes.indexOf(mark, at); found >= 0; found = bytes.indexOf(mark, found + 1)) {
     const record = recordAt(bytes, found, mark);
@@ -232,7 +245,10 @@ function nextRecord(bytes: Buffer, at: number, mark: Buffer, least: number): Fou
   return undefined;
 }
 
-/** The mark of the first valid record in a segment whose header is damaged. Records below `least` are of an earlier life of the file. */
+/**
+ * The mark of the first valid record in a segment with a damaged header. Records below `least` are of an earlier
+ * segment in the file.
+ */
 export function markOfDamaged(bytes: Buffer, least: number): Buffer | undefined {
   for (let at = 0; at + recordHeaderBytes <= bytes.length; at += 1) {
     const isPlausible =
@@ -248,22 +264,21 @@ export function markOfDamaged(bytes: Buffer, least: number): Buffer | undefined 
   return undefined;
 }
 
-/** The file that names the segments in use. */
+/** Lists the segments in use. */
 export const usedSegmentsName = 'segments.json';
 
 const UsedSegment = z.object({
   name: z.string(),
-  /** Number of its first record. */
   first: z.number(),
-  /** When that was written, in milliseconds since the epoch. */
+  /** When its first record was written, in milliseconds since the epoch. */
   at: z.number(),
 });
-/** A segment from its first record until none of its records is wanted any more. */
+/** A segment with unreleased records. */
 export type UsedSegment = z.output<typeof UsedSegment>;
 
 const Lives = z.object({ segments: z.array(UsedSegment) });
 
-/** Undefined when there is no list, or none that can be understood: then a missing segment shows by the numbers alone. */
+/** Undefined when the list is missing or invalid: then a missing segment shows only as a gap in the numbers. */
 export async function readUsedSegments(folder: string, files: FileLayer): Promise<readonly UsedSegment[] | undefined> {
   try {
     const path = join(folder, usedSegmentsName);

@@ -357,8 +357,8 @@ function isKeptAsIs(chunk: Buffer): boolean {
 }
 
 /**
- * Collects bytes into blocks. Small chunks are copied: a peer that sends one byte at a time would otherwise keep a whole
- * socket buffer alive with each of them.
+ * Collects bytes into blocks. Small chunks are copied: a peer that sends one byte at a time would otherwise keep a
+ * whole socket buffer alive with each of them.
  */
 export class Blocks {
   #full: Buffer[] = [];

@@ -23,8 +23,8 @@ export interface LoggedMessage {
 }
 
 /**
- * A message that is wholly received. How it becomes durable is hidden from callers: as a file with its own fsync, or as a
- * record in the commit log.
+ * A message that is wholly received. How it becomes durable is hidden from callers: as a file with its own fsync, or as
+ * a record in the commit log.
  *
  * The file holds the `Return-Path:` line, the trace header fields and the message as received.
  */
@@ -47,13 +47,14 @@ export interface SpooledMessage {
   sync(): Promise<void>;
   /**
    * Makes the message visible at all targets or at none. Resolves when it is visible and durable. Throws EEXIST (unless
-   * the name is unique) and ENOENT as system errors, every other fault as a problem; then it is at none of them, now or after a crash.
+   * the name is unique) and ENOENT as system errors, every other fault as a problem; then it is at none of them, now or
+   * after a crash.
    */
   link(targets: readonly LinkTarget[]): Promise<void>;
   /**
-   * Makes the message durable by a log record alone, for a caller that will most likely need no file: the file is linked
-   * later, when the record is released and the message is still needed, or by the replay after a crash. Undefined when the
-   * log cannot take it: then the caller has to `link`. Throws as `link` does.
+   * Makes the message durable by a log record alone, for a caller that will most likely need no file: the file is
+   * linked later, when the record is released and the message is still needed, or by the replay after a crash.
+   * Undefined when the log cannot take it: then the caller has to `link`. Throws as `link` does.
    *
    * @param onLinked called when the file is linked
    * @param prefix bytes in front of the message in its file

@@ -132,13 +132,13 @@ test('what is dropped while its file is written leaves no file', async (t) => {
 
 test('what is dropped while its file is written counts no longer, also when that file cannot be removed', async (t) => {
   const ground = await openGround(t);
-  const placement = { folder: ground.inbox, name: 'a' };
+  const target = { folder: ground.inbox, name: 'a' };
   let settled = 0;
-  const input = { placement, content: whole, number: 1, settled: () => (settled += 1), stored: () => undefined };
+  const input = { target, content: whole, number: 1, onSettled: () => (settled += 1), onLinked: () => undefined };
   const message = new LogOnlyMessage(input);
   ground.files.order({ call: 'unlink', code: 'EIO' });
   const release = ground.files.hold('rename');
-  const stored = message.store(ground.files, join(ground.root, 'spool', 'b'));
+  const stored = message.link(ground.files, join(ground.root, 'spool', 'b'));
   while (ground.files.count('rename') === 0) await pause(2);
   assert.equal(message.drop(), true);
   release();
