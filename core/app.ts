@@ -258,7 +258,8 @@ function explainingOf(live: LiveConfiguration, pipeline: Pipeline, clock: Clock)
 
 /**
  * The mail pipeline and what tracks the plugins in it.
- * | @throws start error when a required plugin is missing
+ *
+ * @throws start error when a required plugin is missing
  */
 function openPipeline(
   { configuration, log: { log }, clock, overrides }: AppInput,

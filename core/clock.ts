@@ -34,7 +34,8 @@ export const systemTimers: Timers = {
 /**
  * Runs the task every so many seconds, never two at once, until the returned function is called. Logs errors of the
  * task.
- * | @throws RangeError unless the interval is above 0
+ *
+ * @throws RangeError unless the interval is above 0
  */
 export function repeat(
   seconds: number,

@@ -106,7 +106,8 @@ export async function start(options: StartOptions, environment: CommandEnvironme
 
 /**
  * Sockets inherited from a service manager.
- * | @throws start error for one that no listener uses
+ *
+ * @throws start error for one that no listener uses
  */
 function socketsFor({ http, smtp }: LoadedConfiguration['settings'], { env }: CommandEnvironment): InheritedSockets {
   const sockets = new InheritedSockets(env, process.pid);

@@ -1,8 +1,8 @@
 /**
  * The only error that a client may see. Any other error is a local fault: over HTTP a 500 with nothing but its request
- * id, over SMTP
- * `451 4.3.0`.
- * | A problem is branded data, recognized by `isProblem`, never by `instanceof`.
+ * id, over SMTP `451 4.3.0`.
+ *
+ * A problem is branded data, recognized by `isProblem`, never by `instanceof`.
  */
 interface ProblemClass {
   readonly title: string;

@@ -16,10 +16,11 @@ interface Entry {
 
 /**
  * Remembers for a short time that a password was correct, so that the next request needs no scrypt.
- * | Stores a keyed digest only; the key exists in this process alone. Never says that a password is wrong: that answer
- * must take as
- * long as ever, or the time would tell who signed in lately.
- * | Call `forget` when a password changes or a user is disabled.
+ *
+ * Stores a keyed digest only; the key exists in this process alone. Never says that a password is wrong: that answer
+ * must take as long as ever, or the time would tell who signed in lately.
+ *
+ * Call `forget` when a password changes or a user is disabled.
  */
 export class CredentialCache {
   readonly #options: CredentialCacheOptions;

@@ -1,7 +1,7 @@
 import { problem } from '../problem.js';
 
 export interface FairQueueOptions {
-  readonly atOnce: number;
+  readonly concurrency: number;
   /** Tasks of one client that may wait. */
   readonly maxWaitingPerClient: number;
   /** Tasks of one protocol that may wait. */
@@ -44,7 +44,7 @@ export class FairQueue {
 
   /** @throws Problem `unavailable` when too many tasks of the client, or of its protocol, wait */
   async run<T>(path: readonly [protocol: string, ...networks: string[]], task: () => Promise<T>): Promise<T> {
-    if (this.#running < this.#options.atOnce) this.#running += 1;
+    if (this.#running < this.#options.concurrency) this.#running += 1;
     else await this.#turn(path);
     try {
       return await task();

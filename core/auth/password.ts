@@ -5,9 +5,10 @@ import { FairQueue } from './fair-queue.js';
 
 /**
  * Passwords are stored as `scrypt$N$r$p$salt$hash` (RFC 7914), salt and hash in base64url without padding.
- * | One hash takes 32 MiB and some tens of milliseconds per lane on the thread pool, so few run at once. Clients take
- * turns, and one
- * with too many pending attempts gets a temporary refusal: guessing does not block the sign-ins of others.
+ *
+ * One hash takes 32 MiB and some tens of milliseconds per lane on the thread pool, so few run at once. Clients take
+ * turns, and one with too many pending attempts gets a temporary refusal: guessing does not block the sign-ins of
+ * others.
  */
 interface Cost {
   readonly N: number;
@@ -29,7 +30,7 @@ const bounds = { minN: 2 ** 10, maxN: 2 ** 20, maxR: 32, maxP: 16, maxMemory: 25
 
 /** The client whose password is checked, so that callers of `verifyPassword` need not pass it on. */
 const client = new AsyncLocalStorage<readonly [protocol: string, ...networks: string[]]>();
-const queue = new FairQueue({ atOnce: 2, maxWaitingPerClient: 32, maxWaiting: 256, retryAfterSeconds: 5 });
+const queue = new FairQueue({ concurrency: 2, maxWaitingPerClient: 32, maxWaiting: 256, retryAfterSeconds: 5 });
 
 /** For the hash of an unknown user. */
 const dummySalt = randomBytes(saltBytes);
@@ -55,7 +56,8 @@ export async function hashPassword(password: string): Promise<string> {
 
 /**
  * An invalid stored hash matches nothing and takes as long.
- * | @throws Problem `unavailable` when too many tasks wait
+ *
+ * @throws Problem `unavailable` when too many tasks wait
  */
 export async function verifyPassword(password: string, stored: string): Promise<boolean> {
   const parsed = parseHash(stored);

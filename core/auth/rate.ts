@@ -44,7 +44,8 @@ export class AttemptLimiter {
 
   /**
    * Seconds until the key may make another attempt, rounded up; 0 is now.
-   * | @param more attempts to count that are not recorded yet
+   *
+   * @param more attempts to count that are not recorded yet
    */
   retryAfter(key: string, more = 0): number {
     const now = this.#clock.monotonic();
@@ -106,7 +107,7 @@ export class AttemptLimiter {
  * Limits concurrent attempts of a key: each running one counts as a failure until it ends, and further ones wait. So
  * many correct attempts at once all succeed, and of many wrong ones no more run than the limiter allows.
  */
-export class AttemptLine {
+export class ConcurrentAttempts {
   readonly #limiter: () => Pick<AttemptLimiter, 'retryAfter'>;
   readonly #places = new Map<string, Places>();
 
@@ -118,7 +119,7 @@ export class AttemptLine {
   /**
    * The result of the attempt, which records its own failure; undefined, without an attempt, when the key has to wait.
    */
-  async make<T>(key: string, attempt: () => Promise<T>): Promise<T | undefined> {
+  async run<T>(key: string, attempt: () => Promise<T>): Promise<T | undefined> {
     while (!this.#hasPlace(key)) await this.#change(key);
     if (this.#limiter().retryAfter(key) > 0) return undefined;
     this.#placesOf(key).taken += 1;

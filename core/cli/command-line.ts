@@ -15,7 +15,8 @@ export interface CommandLine {
 
 /**
  * Parses the command line.
- * | @throws start error for an unknown option or an invalid port
+ *
+ * @throws start error for an unknown option or an invalid port
  */
 export function readCommandLine(argv: readonly string[]): CommandLine {
   const { values, positionals } = parse(argv);
@@ -74,7 +75,8 @@ export interface BuiltInCommand {
   readonly summary: string;
   /**
    * Resolves with the exit status.
-   * | @throws start error or Problem with a sentence for the operator
+   *
+   * @throws start error or Problem with a sentence for the operator
    */
   run(call: CommandCall, environment: CommandEnvironment): Promise<number>;
 }
@@ -102,7 +104,8 @@ export const coreCommands: readonly BuiltInCommand[] = [
 
 /**
  * The command that the first words name; undefined when a plugin may have it.
- * | @throws start error for a wrong call
+ *
+ * @throws start error for a wrong call
  */
 export function findCommand(
   commands: readonly BuiltInCommand[],

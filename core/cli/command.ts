@@ -6,9 +6,9 @@ export type CommandFlag = (typeof commandFlags)[number];
 
 /**
  * A command of a plugin: `postern user add anna@example.org` runs the command `user` with the other words.
- * | It works with and without a running server: `owner` reaches the process that owns the data folder; without one,
- * the command owns
- * the folder while it runs and may write there what its plugin writes.
+ *
+ * It works with and without a running server: `owner` reaches the process that owns the data folder; without one, the
+ * command owns the folder while it runs and may write there what its plugin writes.
  */
 export interface Command<O> {
   /** One lower-case word, unique among all plugins. */
@@ -21,7 +21,8 @@ export interface Command<O> {
   readonly flags?: readonly CommandFlag[];
   /**
    * Exit status 1 when it throws.
-   * | @throws start error or Problem with a sentence for the operator
+   *
+   * @throws start error or Problem with a sentence for the operator
    */
   run(input: CommandInput<O>): Promise<void>;
 }
@@ -67,7 +68,8 @@ export interface OwnerAnswer {
 
 /**
  * Calls the running server over HTTP with the role `admin` and JSON. Resolves for statuses of 400 and more, too.
- * | @param path absolute, its parameters already encoded: `/users/anna%40example.org`
+ *
+ * @param path absolute, its parameters already encoded: `/users/anna%40example.org`
  * @throws start error when the server cannot be reached
  */
 export type OwnerCall = (

@@ -4,24 +4,24 @@ import { readLock } from '../disk/lock.js';
 import { startError } from '../problem.js';
 
 /** Calls the process that owns the data folder; undefined when none does. */
-export async function ownerOf(data: string, patienceMs = 30_000): Promise<OwnerCall | undefined> {
+export async function ownerOf(data: string, timeoutMs = 30_000): Promise<OwnerCall | undefined> {
   const lock = await readLock(data);
   if (lock === undefined) return undefined;
   const { pid, http, token } = lock;
   if (http === null || token === null) {
     throw startError(`Process ${pid} owns the data folder ${data} and is not ready yet: try again in a moment.`);
   }
-  return (method, path, body) => call({ url: new URL(path, http), pid, token, patienceMs }, method, body);
+  return (method, path, body) => call({ url: new URL(path, http), pid, token, timeoutMs }, method, body);
 }
 
 interface Owner {
   readonly url: URL;
   readonly pid: number;
   readonly token: string;
-  readonly patienceMs: number;
+  readonly timeoutMs: number;
 }
 
-async function call({ url, pid, token, patienceMs }: Owner, method: string, body: unknown): ReturnType<OwnerCall> {
+async function call({ url, pid, token, timeoutMs }: Owner, method: string, body: unknown): ReturnType<OwnerCall> {
   const headers = {
     accept: 'application/json',
     authorization: `Basic ${Buffer.from(`${ownerUsername}:${token}`).toString('base64')}`,
@@ -32,7 +32,7 @@ async function call({ url, pid, token, patienceMs }: Owner, method: string, body
       method,
       headers,
       redirect: 'manual',
-      signal: AbortSignal.timeout(patienceMs),
+      signal: AbortSignal.timeout(timeoutMs),
       ...(body !== undefined && { body: JSON.stringify(body) }),
     });
     const text = await answer.text();

@@ -11,7 +11,8 @@ import { ProcessTerminal } from './terminal.js';
 
 /**
  * Runs the command of a plugin that the first word names.
- * | @throws start error when no plugin has it
+ *
+ * @throws start error when no plugin has it
  */
 export async function runPluginCommand(
   { words, options, flags }: CommandLine,

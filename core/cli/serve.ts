@@ -13,9 +13,9 @@ export async function serve(options: StartOptions, environment: CommandEnvironme
   const signalled = nextSignal();
   let reload = (): Promise<void> => Promise.resolve();
   process.on('SIGHUP', () => void reload());
-  const strays = followStrays();
+  const uncaught = handleUncaught();
   const server = await start(options, environment);
-  strays.reportTo((stray) => server.app.plugins.reportUncaught(stray));
+  uncaught.reportTo((error) => server.app.plugins.reportUncaught(error));
   reload = () => reloadBySignal(server, environment);
   const signal = await signalled;
   const { shutdownSeconds } = server.app.configuration.current.settings;
@@ -26,14 +26,14 @@ export async function serve(options: StartOptions, environment: CommandEnvironme
 }
 
 /** Exits on errors that are not a plugin's. */
-function followStrays(): UncaughtErrors {
-  const strays = new UncaughtErrors();
+function handleUncaught(): UncaughtErrors {
+  const uncaught = new UncaughtErrors();
   process.on('uncaughtException', (error: unknown, origin) => {
-    if (strays.handle(error, origin)) return;
+    if (uncaught.handle(error, origin)) return;
     process.stderr.write(`${inspect(error)}\n`);
     process.exit(1);
   });
-  return strays;
+  return uncaught;
 }
 
 async function reloadBySignal({ app }: RunningServer, { print }: CommandEnvironment): Promise<void> {

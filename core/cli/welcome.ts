@@ -66,13 +66,13 @@ function tryIt({ http, listeners, configuration, commandFor }: WelcomeInput): re
   const add = `  Add a user  ${commandFor(`user add NAME@${domain}`)}`;
   const read = `  Then read   ${http}/store/${domain}/postmaster`;
   if (door === undefined) return ['', add];
-  const words = [`--server ${reachable(door.host)}:${door.port}`, ...wordsFor(door.settings, domain)];
+  const words = [`--server ${reachable(door.host)}:${door.port}`, ...swaksArguments(door.settings, domain)];
   const send = `  Try it      swaks ${words.join(' ')} --to postmaster@${domain}`;
   return door.settings.mode === 'submission' ? ['', add, send, read] : ['', send, read, add];
 }
 
 /** Arguments of swaks(1). */
-function wordsFor({ mode, tls }: ListenerSettings, domain: string): readonly string[] {
+function swaksArguments({ mode, tls }: ListenerSettings, domain: string): readonly string[] {
   const secure = tls === 'implicit' ? ['--tls-on-connect'] : tls === 'starttls' ? ['--tls'] : [];
   if (mode === 'lmtp') return ['--protocol LMTP', ...secure];
   return mode === 'mx' ? secure : [...secure, `--auth-user NAME@${domain} --from NAME@${domain}`];

@@ -2,39 +2,39 @@ import { z } from 'zod';
 import { type InvalidPlace, startError, type StartError } from '../problem.js';
 import type { ConfigFile } from './file.js';
 import { childOutline, knownKeys, type Outline } from './outline.js';
-import { alreadyThere, joinPath, type KeyPath, type Place } from './positions.js';
+import { firstPositionText, joinPath, type KeyPath, type Place } from './positions.js';
 
-/** One thing that is wrong with the configuration, as a line for an operator: place, key, reason, what to write instead. */
+/** A mistake in the configuration, as a line for an operator: place, key, reason, what to write instead. */
 export interface Complaint {
   readonly key: KeyPath;
   readonly sentence: string;
   readonly place: Place | undefined;
 }
 
-/** Turns what zod found into complaints. `base` is the path of the part that was checked. */
+/** Complaints from the issues of zod. `base` is the path of the checked part. */
 export function complaintsOf(
   error: z.ZodError,
   base: KeyPath,
   outline: Outline,
   places: ReadonlyMap<KeyPath, Place>,
 ): readonly Complaint[] {
-  return error.issues.flatMap(furthest).flatMap((issue) => {
+  return error.issues.flatMap(furthestIssues).flatMap((issue) => {
     const path = issue.path.map(String);
     const key = path.reduce<KeyPath>(joinPath, base);
     if (issue.code === 'unrecognized_keys') {
       const at = path.reduce<Outline | undefined>((above, step) => above && childOutline(above, step), outline);
       return issue.keys.map((name) => unknownKey(joinPath(key, name), name, at, places));
     }
-    return [{ key, sentence: lowerFirst(issue.message), place: nearest(key, places) }];
+    return [{ key, sentence: lowerFirst(issue.message), place: nearestPosition(key, places) }];
   });
 }
 
-/** A union complains about all its branches; the one that got furthest into the value says most. */
-function furthest(issue: z.core.$ZodIssue): readonly z.core.$ZodIssue[] {
+/** A union reports the issues of all its branches; the branch that matched furthest is the most useful. */
+function furthestIssues(issue: z.core.$ZodIssue): readonly z.core.$ZodIssue[] {
   if (issue.code !== 'invalid_union') return [issue];
   const deepest = issue.errors.toSorted((a, b) => depth(b) - depth(a))[0] ?? [];
   if (depth(deepest) === 0) return [issue];
-  return deepest.map((inner) => ({ ...inner, path: [...issue.path, ...inner.path] })).flatMap(furthest);
+  return deepest.map((inner) => ({ ...inner, path: [...issue.path, ...inner.path] })).flatMap(furthestIssues);
 }
 
 const depth = (issues: readonly z.core.$ZodIssue[]): number =>
@@ -47,12 +47,12 @@ function unknownKey(
   places: ReadonlyMap<KeyPath, Place>,
 ): Complaint {
   const known = at === undefined ? [] : knownKeys(at);
-  const close = known.toSorted((a, b) => distance(name, a) - distance(name, b))[0];
+  const close = known.toSorted((a, b) => editDistance(name, a) - editDistance(name, b))[0];
   const hint =
-    close !== undefined && distance(name, close) <= Math.max(2, name.length / 3)
+    close !== undefined && editDistance(name, close) <= Math.max(2, name.length / 3)
       ? `did you mean ${close}?`
       : `known keys here: ${known.join(', ') || 'none'}.`;
-  return { key, sentence: `unknown key; ${hint}`, place: nearest(key, places) };
+  return { key, sentence: `unknown key; ${hint}`, place: nearestPosition(key, places) };
 }
 
 export function repeatedKeyComplaints({
@@ -61,13 +61,13 @@ export function repeatedKeyComplaints({
 }: Pick<ConfigFile, 'path' | 'repeated'>): readonly Complaint[] {
   return repeated.map(({ path, position, first }) => ({
     key: path.reduce<KeyPath>(joinPath, ''),
-    sentence: `${alreadyThere(first)}.`,
+    sentence: `${firstPositionText(first)}.`,
     place: { file, ...position },
   }));
 }
 
-/** The place of the key itself, else of the closest key above it. */
-function nearest(key: KeyPath, places: ReadonlyMap<KeyPath, Place>): Place | undefined {
+/** The position of the key, or of its closest ancestor. */
+function nearestPosition(key: KeyPath, places: ReadonlyMap<KeyPath, Place>): Place | undefined {
   for (let path = key; path !== ''; path = path.slice(0, Math.max(0, path.lastIndexOf('.')))) {
     const found = places.get(path);
     if (found !== undefined) return found;
@@ -77,8 +77,8 @@ function nearest(key: KeyPath, places: ReadonlyMap<KeyPath, Place>): Place | und
 
 const lowerFirst = (text: string): string => text.charAt(0).toLowerCase() + text.slice(1);
 
-/** Levenshtein distance; the words are keys, so both are short. */
-function distance(a: string, b: string): number {
+/** Levenshtein distance of two keys, case-insensitive. */
+function editDistance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, index) => index);
   for (let i = 1; i <= a.length; i += 1) {
     const above = row;
@@ -97,12 +97,12 @@ function printComplaint({ key, place, sentence }: Complaint, file: string | null
   return `${at}${key === '' ? '' : `${key}: `}${sentence}`;
 }
 
-/** A configuration that was not taken: its sentence for a terminal, and its mistakes one by one. */
-interface Refusal extends StartError {
+/** A refused configuration: one text for a terminal, and each mistake. */
+interface ConfigurationError extends StartError {
   readonly places: readonly InvalidPlace[];
 }
 
-export function configurationError(complaints: readonly Complaint[], file: string | null): Refusal {
+export function configurationError(complaints: readonly Complaint[], file: string | null): ConfigurationError {
   const places = complaints.map((complaint) => ({
     pointer: pointerOf(complaint.key),
     message: printComplaint(complaint, file),
@@ -110,9 +110,11 @@ export function configurationError(complaints: readonly Complaint[], file: strin
   return Object.assign(startError(places.map(({ message }) => message).join('\n')), { places });
 }
 
-/** The mistakes that a start error tells; one that knows no keys is one mistake of the whole. */
+/** The mistakes of a start error; one without keys is one mistake at `key`. */
 export function invalidPlacesOf(error: StartError, key: KeyPath = ''): readonly InvalidPlace[] {
-  return 'places' in error ? (error as Refusal).places : [{ pointer: pointerOf(key), message: error.message }];
+  return 'places' in error
+    ? (error as ConfigurationError).places
+    : [{ pointer: pointerOf(key), message: error.message }];
 }
 
 /** RFC 6901. */
@@ -125,8 +127,8 @@ const pointerOf = (key: KeyPath): string =>
         .join('/')}`;
 
 /**
- * As `safeParse`, without the program that it writes for a schema: what is checked once is checked sooner by hand. A
- * schema that throws, or that wants to be asked asynchronously, is a mistake like any other.
+ * Like `safeParse`, without the code that zod generates for a schema: a schema used once is faster interpreted. An
+ * error thrown by a schema, or an asynchronous one, becomes an issue.
  */
 export function checkAgainst<S extends z.ZodType>(schema: S, value: unknown): z.ZodSafeParseResult<z.output<S>> {
   try {

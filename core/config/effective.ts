@@ -3,14 +3,17 @@ import { MASK } from '../log/redact.js';
 import { childOutline, descriptionOf, isSecret, type Outline } from './outline.js';
 import { joinPath, type KeyPath, type Place } from './positions.js';
 
-/** Where values that are not defaults came from. */
+/** Origins of values that are not defaults. */
 export interface Origins {
   readonly places: ReadonlyMap<KeyPath, Place>;
-  /** Keys set from elsewhere; they win over the files. */
+  /** Keys that override the files. */
   readonly overrides: ReadonlyMap<KeyPath, { readonly origin: Origin; readonly where: string | null }>;
 }
 
-/** Every key of `settings` below `base`, with value, origin, default and description. Secrets are masked here, once. */
+/**
+ * Every key of `settings` below `base` with value, origin, default and description. Masks values that the schema marks
+ * as secret.
+ */
 export function effectiveValues(
   settings: unknown,
   defaults: unknown,
@@ -20,18 +23,18 @@ export function effectiveValues(
 ): readonly EffectiveValue[] {
   const found: EffectiveValue[] = [];
 
-  function walk(value: unknown, usual: unknown, at: Outline | undefined, key: KeyPath): void {
+  function walk(value: unknown, defaultValue: unknown, at: Outline | undefined, key: KeyPath): void {
     if (isSecret(at)) {
       found.push({ ...describe(key, at), value: value === undefined ? null : MASK, default: null, secret: true });
       return;
     }
     const entries = entriesOf(value);
     if (entries === undefined) {
-      found.push({ ...describe(key, at), value: value ?? null, default: usual ?? null, secret: false });
+      found.push({ ...describe(key, at), value: value ?? null, default: defaultValue ?? null, secret: false });
       return;
     }
     for (const [name, below] of entries) {
-      walk(below, memberOf(usual, name), at && childOutline(at, name), joinPath(key, name));
+      walk(below, memberAt(defaultValue, name), at && childOutline(at, name), joinPath(key, name));
     }
   }
 
@@ -44,7 +47,7 @@ export function effectiveValues(
   return found;
 }
 
-/** Every value of `settings` by its key, in the same grain as `effectiveValues`; secrets as they are. */
+/** Every value of `settings` by its key, as granular as `effectiveValues`; secrets are not masked. */
 export function leavesOf(settings: unknown): ReadonlyMap<KeyPath, unknown> {
   const found = new Map<KeyPath, unknown>();
   function walk(value: unknown, key: KeyPath): void {
@@ -56,7 +59,7 @@ export function leavesOf(settings: unknown): ReadonlyMap<KeyPath, unknown> {
   return found;
 }
 
-/** The members to walk into; undefined for what is shown as one value: scalars, lists of scalars, empty containers. */
+/** Members to descend into; undefined for what is one value: scalars, lists of scalars, empty containers. */
 function entriesOf(value: unknown): readonly (readonly [string, unknown])[] | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   if (Array.isArray(value) && value.every((element) => typeof element !== 'object')) return undefined;
@@ -64,7 +67,7 @@ function entriesOf(value: unknown): readonly (readonly [string, unknown])[] | un
   return entries.length === 0 ? undefined : entries;
 }
 
-const memberOf = (value: unknown, name: string): unknown =>
+const memberAt = (value: unknown, name: string): unknown =>
   typeof value === 'object' && value !== null ? (value as Record<string, unknown>)[name] : undefined;
 
 function originOf(key: KeyPath, origins: Origins): { readonly origin: Origin; readonly where: string | null } {

@@ -5,22 +5,26 @@ import { positionsOf, repeatedKeys, type KeyPath, type Position, type RepeatedKe
 
 const maxCharacters = 1024 * 1024;
 
-/** A configuration file as it was read. */
+/** A parsed configuration file. */
 export interface ConfigFile {
   readonly path: string;
   readonly text: string;
   readonly content: Readonly<Record<string, unknown>>;
   readonly positions: ReadonlyMap<KeyPath, Position>;
-  /** What the parser has overlooked. */
+  /** Repeated keys, which the parser accepts. */
   readonly repeated: readonly RepeatedKey[];
 }
 
-/** Reads a JSON5 file; what is wrong with it is a start error with its line. */
+/**
+ * Reads a JSON5 file.
+ *
+ * @throws start error with the line of a mistake
+ */
 export function readConfigFile(path: string): ConfigFile {
   return parseConfigFile(path, readText(path));
 }
 
-/** The same for a text that was read elsewhere; `path` names it in complaints. */
+/** The same for a given text; `path` names it in complaints. */
 export function parseConfigFile(path: string, text: string): ConfigFile {
   if (text.length > maxCharacters) throw tooLarge(path);
   const content = parse(path, text);
@@ -41,7 +45,7 @@ function keysIn(path: string, text: string): Pick<ConfigFile, 'positions' | 'rep
 
 function readText(path: string): string {
   try {
-    // A file that is far too large is not even read.
+    // Does not read a file that is far too large.
     const text = statSync(path).size > 4 * maxCharacters ? undefined : readFileSync(path, 'utf8');
     if (text !== undefined && text.length <= maxCharacters) return text;
   } catch (cause) {
@@ -68,7 +72,7 @@ function parse(path: string, text: string): unknown {
   }
 }
 
-/** The parser counts a line end that does not belong there to the line behind it, as column 0. */
+/** The parser attributes an unexpected line end to the next line, column 0. */
 function placeOf(text: string, line: number, column: number): string {
   if (column > 0) return `${line}:${column}`;
   return `${line - 1}:${(text.split('\n')[line - 2]?.length ?? 0) + 1}`;

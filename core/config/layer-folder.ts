@@ -10,13 +10,13 @@ import { folderSyncOf } from '../disk/folder.js';
 import { uniqueId, uniqueIdPattern } from '../disk/id.js';
 import { startError } from '../problem.js';
 
-/** Where in the data folder the layers lie. */
+/** Folder of the layers in the data folder. */
 export const layerFolderName = 'config';
 const currentName = 'current';
 const listName = 'applied.json';
 const linkSuffix = '.link';
 
-/** A state of the files, or a link to one. */
+/** A version of the files, or a link to one. */
 export function isOwnLayerEntry(entry: Dirent): boolean {
   const { name } = entry;
   if (entry.isDirectory()) return uniqueIdPattern.test(name);
@@ -24,39 +24,39 @@ export function isOwnLayerEntry(entry: Dirent): boolean {
   return name === currentName || (name.endsWith(linkSuffix) && uniqueIdPattern.test(name.slice(0, -linkSuffix.length)));
 }
 
-/** `base.json5`, `servers/mail1.json5`: at most two folders deep, nothing hidden, nothing that leads elsewhere. */
+/** `base.json5`, `servers/mail1.json5`: at most two folders deep, no hidden names, no `..`. */
 export const layerFileName = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}(\/[A-Za-z0-9][A-Za-z0-9._-]{0,127}){0,2}$/;
 
 const Applied = z.strictObject({
-  /** When they came into force. */
+  /** When they were applied. */
   at: z.iso.datetime(),
-  /** Where they came from, as it may be shown. */
+  /** Their source, without secrets. */
   source: z.string(),
   /** The lowest layer first. */
   files: z.array(z.strictObject({ name: z.string().regex(layerFileName), layer: z.string(), sha256: z.string() })),
 });
-/** What was last applied, as it is noted beside the files. */
+/** Record of the last applied layers, stored beside the files. */
 export type AppliedLayers = z.output<typeof Applied>;
 
 export interface LayerText extends LayerFile {
   readonly layer: string;
 }
 
-/** A layer as it lies on disk: someone may have edited or removed it. */
+/** A layer as it is on disk: it may have been edited or removed. */
 export interface StoredLayer {
   readonly name: string;
   readonly layer: string;
-  /** Of what was applied. */
+  /** Of the applied text. */
   readonly sha256: string;
-  /** Undefined when the file is gone. */
+  /** Undefined when the file is missing. */
   readonly text: string | undefined;
 }
 
 export const sha256Of = (text: string | Buffer): string => createHash('sha256').update(text).digest('hex');
 
 /**
- * The configuration files that were pulled from elsewhere: `current` is a link to the folder that holds one state of
- * them. It is replaced in one step, so that a crash leaves the old state or the new one.
+ * The synced configuration files: `current` links to the folder of one version. The link is replaced atomically, so a
+ * crash leaves the old version or the new one.
  */
 export class LayerFolder {
   readonly #path: string;
@@ -66,13 +66,13 @@ export class LayerFolder {
     this.#path = join(data, layerFolderName);
   }
 
-  /** What was applied last; undefined when nothing was, or when nobody can tell. */
+  /** The last applied layers; undefined when there are none or the record is invalid. */
   applied(): AppliedLayers | undefined {
     const text = readIfThere(join(this.#path, currentName, listName));
     return text === undefined ? undefined : Applied.safeParse(parseJson(text)).data;
   }
 
-  /** The files as they are on disk now, the lowest layer first. */
+  /** The files on disk, the lowest layer first. */
   stored(applied = this.applied()): readonly StoredLayer[] {
     return (applied?.files ?? []).map(({ name, layer, sha256 }) => ({
       name,
@@ -82,7 +82,11 @@ export class LayerFolder {
     }));
   }
 
-  /** The layers to load. Throws a start error when one is gone or the list of them is broken: half a configuration is none. */
+  /**
+   * The layers to load.
+   *
+   * @throws start error when a file or the record is missing or invalid: part of a configuration is none
+   */
   load(): readonly LayerFile[] {
     const applied = this.applied();
     if (applied === undefined && this.#target() !== undefined) throw this.#broken(listName, 'cannot be read');
@@ -97,7 +101,7 @@ export class LayerFolder {
     return startError(`${path} ${how}; remove ${this.#path}, and the next sync writes it anew.`);
   }
 
-  /** Puts these files in the place of those that are there; durable when it resolves, with the way back. */
+  /** Replaces the files; durable when it resolves, with the undo. */
   async replace(source: string, at: string, files: readonly LayerText[]): Promise<() => Promise<void>> {
     await mkdir(this.#path, { recursive: true, mode: 0o700 });
     const old = this.#target();
@@ -122,7 +126,7 @@ export class LayerFolder {
     };
   }
 
-  /** Removes what a crash or an earlier state left behind. What is not ours stays. */
+  /** Removes leftovers of crashes and earlier versions; keeps unknown entries. */
   async sweep(): Promise<void> {
     const current = this.#target();
     const entries = await readdir(this.#path, { withFileTypes: true }).catch(() => []);

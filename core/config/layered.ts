@@ -2,27 +2,27 @@ import type { Complaint } from './complaint.js';
 import type { ConfigFile } from './file.js';
 import { joinPath, type KeyPath, type Place } from './positions.js';
 
-/** Several configuration files as one. */
+/** Several configuration files merged. */
 export interface MergedLayers {
   readonly content: Readonly<Record<string, unknown>>;
   readonly places: ReadonlyMap<KeyPath, Place>;
 }
 
-/** Keys that only the operator's own file sets: where data lies, which code runs, and where layers come from. */
+/** Keys that only the operator's own file may set: where data is, which code runs, where layers come from. */
 const operatorKeys: readonly KeyPath[] = ['data', 'sitePlugins', 'plugins.config.sync'];
 
-/** Lays files over each other, the lowest first: objects are merged, everything else is replaced. */
+/** Merges files, the lowest first: objects are merged, other values replaced. */
 export function mergeLayers(files: readonly ConfigFile[]): MergedLayers {
   const places = new Map<KeyPath, Place>();
   let content: Readonly<Record<string, unknown>> = {};
   for (const file of files) {
-    content = over(content, file.content, '', places);
+    content = mergeObjects(content, file.content, '', places);
     for (const [key, position] of file.positions) places.set(key, { ...position, file: file.path });
   }
   return { content, places };
 }
 
-function over(
+function mergeObjects(
   below: Readonly<Record<string, unknown>>,
   above: Readonly<Record<string, unknown>>,
   base: KeyPath,
@@ -32,25 +32,25 @@ function over(
   for (const [name, value] of Object.entries(above)) {
     const key = joinPath(base, name);
     const old = merged.get(name);
-    if (isObject(old) && isObject(value)) merged.set(name, over(old, value, key, places));
+    if (isObject(old) && isObject(value)) merged.set(name, mergeObjects(old, value, key, places));
     else {
-      if (merged.has(name)) forget(key, places);
+      if (merged.has(name)) forgetPositions(key, places);
       merged.set(name, value);
     }
   }
-  // Defines even a key that is called __proto__ as what it is: unknown.
+  // Keeps a key called __proto__ as an unknown key.
   return Object.fromEntries(merged);
 }
 
-/** Places in a value that is replaced mean nothing any more. */
-function forget(key: KeyPath, places: Map<KeyPath, Place>): void {
+/** Removes the positions inside a replaced value. */
+function forgetPositions(key: KeyPath, places: Map<KeyPath, Place>): void {
   for (const place of places.keys()) if (place.startsWith(`${key}.`)) places.delete(place);
 }
 
 const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** What a layer may not say. */
+/** Complaints about keys that a layer must not set. */
 export function forbiddenKeyComplaints({ content, positions, path }: ConfigFile): readonly Complaint[] {
   return operatorKeys
     .filter((key) => valueAt(content, key) !== undefined)
@@ -61,8 +61,8 @@ export function forbiddenKeyComplaints({ content, positions, path }: ConfigFile)
     });
 }
 
-/** Whether the operator's own file says that there are layers below it. */
-export const namesLayers = (content: Readonly<Record<string, unknown>>): boolean =>
+/** Whether the operator's own file enables layers. */
+export const enablesLayers = (content: Readonly<Record<string, unknown>>): boolean =>
   isObject(valueAt(content, 'plugins.config.sync'));
 
 function valueAt(content: unknown, key: KeyPath): unknown {

@@ -12,7 +12,7 @@ type Watcher = () => void | Promise<void>;
 
 const watcherTimeoutMs = 60_000;
 
-/** The configuration of a running server: the values in force, beside those that it started with. */
+/** The configuration of a running server: the current values, and those at the start. */
 export class LiveConfiguration implements Configuration {
   readonly started: LoadedConfiguration;
   readonly #log: Log;
@@ -26,7 +26,7 @@ export class LiveConfiguration implements Configuration {
     this.#log = log;
   }
 
-  /** What the files said when they were last taken; some of it may wait for a restart. */
+  /** As last loaded; some of it may wait for a restart. */
   get current(): LoadedConfiguration {
     return this.#current;
   }
@@ -93,7 +93,7 @@ export class LiveConfiguration implements Configuration {
     return () => void this.#watchers.delete(watcher);
   }
 
-  /** The plugins are started behind the configuration; from then on it can tell of whom a restart is needed. */
+  /** The plugins are created after the configuration; then this tells which of them wait for a restart. */
   setWaitingPlugins(waiting: (next: LoadedConfiguration) => { has(name: string): boolean }): void {
     this.#waiting = waiting;
   }
@@ -102,12 +102,12 @@ export class LiveConfiguration implements Configuration {
     this.#current = next;
   }
 
-  /** Tells all watchers; the first that throws, or does not end, ends it. */
+  /** Calls all watchers in turn; stops at the first that throws or exceeds its time limit. */
   async notify(): Promise<void> {
     for (const watcher of this.#watchers) await runWatcher(watcher);
   }
 
-  /** Tells all watchers that the old values are back; what they throw is logged. */
+  /** Calls all watchers after a rollback; logs their errors. */
   async notifyRollback(): Promise<void> {
     for (const watcher of this.#watchers) {
       try {
@@ -118,7 +118,7 @@ export class LiveConfiguration implements Configuration {
     }
   }
 
-  /** What `next` would change: live keys against what is in force, the others against the start. */
+  /** What `next` would change: live keys compared with the current values, the others with those at the start. */
   differences(next: LoadedConfiguration): readonly Difference[] {
     const leaves = next.leaves();
     const plugins = this.#waiting(next);
@@ -138,7 +138,7 @@ export class LiveConfiguration implements Configuration {
   }
 }
 
-/** Nobody else is reloaded as long as one takes. */
+/** Time-limited, since it blocks all other reloads. */
 async function runWatcher(watcher: Watcher): Promise<void> {
   const told = Promise.resolve(watcher());
   await withTimeout(
@@ -151,8 +151,8 @@ async function runWatcher(watcher: Watcher): Promise<void> {
 const byKey = (configuration: LoadedConfiguration): ReadonlyMap<KeyPath, EffectiveValue> =>
   new Map(configuration.effective().map((entry) => [entry.key, maskedValue(entry)]));
 
-/** What the server reads once, when it starts; with everything below. */
-const readAtStart: readonly KeyPath[] = [
+/** Keys that are read only at the start, with everything below them. */
+const restartKeys: readonly KeyPath[] = [
   'hostname',
   'data',
   'durability',
@@ -163,15 +163,19 @@ const readAtStart: readonly KeyPath[] = [
   'http.limits.headerBytes',
 ];
 
-/** Whether a change of that key waits for a restart. @param plugins those of whom only a restart changes anything */
+/**
+ * Whether a change of the key waits for a restart.
+ *
+ * @param plugins those that change only at a restart
+ */
 function waitsForRestart(key: KeyPath, plugins: { has(name: string): boolean }): boolean {
   const [first, second = ''] = key.split('.');
   if (first === 'plugins') return plugins.has(second);
-  return readAtStart.some((fixed) => key === fixed || key.startsWith(`${fixed}.`));
+  return restartKeys.some((fixed) => key === fixed || key.startsWith(`${fixed}.`));
 }
 
-/** The new settings, and the old ones where only a restart can change them. */
-export function httpInForce(started: LoadedConfiguration, next: LoadedConfiguration): HttpSettings {
+/** The new settings, with the old values of keys that change only at a restart. */
+export function effectiveHttpSettings(started: LoadedConfiguration, next: LoadedConfiguration): HttpSettings {
   const { host, port, socket, limits } = started.settings.http;
   return {
     ...next.settings.http,
@@ -182,7 +186,7 @@ export function httpInForce(started: LoadedConfiguration, next: LoadedConfigurat
   };
 }
 
-/** Keys whose values differ, in the order of the newer side. */
+/** Keys whose values differ, in the order of `now`. */
 function differingKeys(old: ReadonlyMap<KeyPath, unknown>, now: ReadonlyMap<KeyPath, unknown>): readonly KeyPath[] {
   return [...new Set([...now.keys(), ...old.keys()])].filter((key) => !isDeepStrictEqual(old.get(key), now.get(key)));
 }

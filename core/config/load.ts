@@ -13,14 +13,14 @@ import { checkAgainst, type Complaint, complaintsOf, configurationError, repeate
 import { effectiveValues, leavesOf, type Origins } from './effective.js';
 import { parseConfigFile, readConfigFile, type ConfigFile } from './file.js';
 import { LayerFolder } from './layer-folder.js';
-import { mergeLayers, namesLayers, forbiddenKeyComplaints, type MergedLayers } from './layered.js';
+import { mergeLayers, enablesLayers, forbiddenKeyComplaints, type MergedLayers } from './layered.js';
 import { maskedText } from './masking.js';
 import { ServerOptions, type ServerSettings } from './options.js';
 import { outlineOf, type Outline } from './outline.js';
 import { joinPath, type KeyPath } from './positions.js';
 import { resolveSecrets } from './secrets.js';
 
-/** What the command line may say of the configuration. */
+/** Settings of the command line. */
 export interface Overrides {
   readonly config?: string;
   readonly data?: string;
@@ -30,27 +30,31 @@ export interface Overrides {
 
 export interface LoadInput {
   readonly overrides: Overrides;
-  /** The folder that a missing `--config` and relative arguments refer to. */
+  /** Base of relative arguments and of the default configuration file. */
   readonly cwd: string;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** The plugins that there are for these settings: built-ins and the site's, loaded from `folder`. */
+  /** The plugins for these settings: built-in ones, and those of the site loaded from `folder`. */
   readonly plugins: (sitePlugins: readonly SiteEntry[], folder: string) => Promise<AvailablePlugins>;
-  /** In place of the layers in the data folder; the lowest first. */
+  /** Replace the layers in the data folder; the lowest first. */
   readonly layers?: readonly LayerFile[];
 }
 
-/** A configuration that has passed every check; frozen. Its plugins of the site may yet be broken: they are in `unloaded`. */
+/** A configuration that passed every check; frozen. Site plugins that could not be loaded are in `unloaded`. */
 export interface LoadedConfiguration extends Configuration, PluginSet {
   readonly settings: ServerSettings;
-  /** What relative paths in the configuration refer to. */
+  /** Base of relative paths in the configuration. */
   readonly folder: string;
-  /** Every value by its key, secrets as they are: to be compared, never to be shown. */
+  /** Every value by its key, secrets not masked: for comparison only. */
   leaves(): ReadonlyMap<KeyPath, unknown>;
   effective(): readonly EffectiveValue[];
   files(): readonly ConfigurationFile[];
 }
 
-/** Reads, checks and freezes the configuration. Everything that is wrong is told at once, as one start error. */
+/**
+ * Reads, checks and freezes the configuration.
+ *
+ * @throws one start error with all issues
+ */
 export async function loadConfiguration(input: LoadInput): Promise<LoadedConfiguration> {
   const file = findFile(input);
   const folder = file === undefined ? input.cwd : dirname(file.path);
@@ -68,21 +72,21 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
       complaints.push({ key: below(base, key), sentence, place: places.get(below(base, key)) });
     }
     const checked = checkAgainst(schema, resolved.value);
-    const mistakes = checked.success ? [] : complaintsOf(checked.error, base, outline(), places);
+    const issues = checked.success ? [] : complaintsOf(checked.error, base, outline(), places);
     const said = new Set(complaints.map(({ key }) => key));
-    // Of a secret that is not there, and of a key that stands there twice, nothing else is wrong.
-    complaints.push(...mistakes.filter(({ key }) => !said.has(key)));
+    // No other complaint about a secret that is missing or a key that is repeated.
+    complaints.push(...issues.filter(({ key }) => !said.has(key)));
     return checked.data;
   };
 
   const settings = checkPart(ServerOptions, content, '');
-  // What a layer may not say is not even looked at: it might name code.
-  const presumed = layers.flatMap(forbiddenKeyComplaints);
-  if (settings === undefined || presumed.length > 0)
-    throw configurationError([...presumed, ...complaints], file?.path ?? null);
+  // Stops at forbidden keys of a layer before anything uses them: they might name code.
+  const forbidden = layers.flatMap(forbiddenKeyComplaints);
+  if (settings === undefined || forbidden.length > 0)
+    throw configurationError([...forbidden, ...complaints], file?.path ?? null);
   const { plugins, site, unloaded } = await input.plugins(settings.sitePlugins.map(siteEntry), folder);
   const running = plugins.filter((plugin) => settings.plugins[plugin.name] !== false);
-  // Options of code that could not be loaded belong to nobody yet.
+  // While code could not be loaded, unknown options may be its.
   if (unloaded.length === 0) complaints.push(...unknownPlugins(settings, plugins, places));
   const options = new Map(
     running.map((plugin) => [
@@ -94,7 +98,7 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
     attempt(() => parseDomain(domain), joinPath('domains', index), complaints, places),
   );
   attempt(() => relayNetworksOf(settings), 'smtp.relayNetworks', complaints, places);
-  const overridden = withAbsoluteFolders(override(settings, input.overrides, overrides), folder);
+  const overridden = withAbsoluteFolders(applyOverrides(settings, input.overrides, overrides), folder);
   complaints.push(...sharedPlaceComplaints(overridden, places));
   if (complaints.length > 0) throw configurationError(complaints, file?.path ?? null);
 
@@ -124,10 +128,10 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
 
 type Places = Pick<LoadInput, 'overrides' | 'cwd' | 'env'>;
 
-/** Where packages of a distribution put it. */
+/** Installed by packages of a distribution. */
 const systemFile = '/etc/postern/postern.json5';
 
-/** The data folder that a start would use, as far as the file says so: nothing else of the configuration is looked at. */
+/** The data folder that a start would use; reads nothing else of the configuration. */
 export function dataFolderAt(input: Places): string {
   const file = findFile(input);
   const { data = 'data' } = file?.content ?? {};
@@ -135,7 +139,7 @@ export function dataFolderAt(input: Places): string {
   return dataFolder(typeof data === 'string' ? data : 'data', folder, input);
 }
 
-/** `--config`, POSTERN_CONFIG, `./postern.json5`, `/etc/postern/postern.json5`: the first that there is. */
+/** The first that exists: `--config`, POSTERN_CONFIG, `./postern.json5`, `/etc/postern/postern.json5`. */
 function findFile({ overrides, cwd, env }: Places): ConfigFile | undefined {
   const named = overrides.config ?? (env['POSTERN_CONFIG'] || undefined);
   if (named !== undefined) return readConfigFile(resolve(cwd, named));
@@ -146,14 +150,14 @@ function findFile({ overrides, cwd, env }: Places): ConfigFile | undefined {
 const dataFolder = (data: string, folder: string, { overrides, cwd }: Places): string =>
   overrides.data === undefined ? resolve(folder, data) : resolve(cwd, overrides.data);
 
-/** What was pulled from elsewhere counts when the operator's own file says so. */
+/** Synced layers apply only when the operator's own file enables them. */
 function layersBelow(file: ConfigFile | undefined, input: LoadInput): readonly ConfigFile[] {
-  if (file === undefined || !namesLayers(file.content)) return [];
+  if (file === undefined || !enablesLayers(file.content)) return [];
   const layers = input.layers ?? new LayerFolder(dataFolderAt(input)).load();
   return layers.map(({ name, text }) => parseConfigFile(`sync:${name}`, text));
 }
 
-/** The outline of the whole file, the options of the plugins included. */
+/** The outline of the whole file, with the options of plugins. */
 function outlineOfAll(running: readonly Plugin[]): Outline {
   const outline = outlineOf(ServerOptions);
   const plugins = Object.fromEntries(running.map((plugin) => [plugin.name, outlineOf(plugin.options)]));
@@ -169,15 +173,15 @@ function effective(
   const { plugins: _, ...core } = settings;
   const own = effectiveValues(core, ServerOptions.parse({}), outlineOf(ServerOptions), '', origins);
   const theirs = running.flatMap((plugin) => {
-    const usual = checkAgainst(plugin.options, {});
+    const defaults = checkAgainst(plugin.options, {});
     const base = joinPath('plugins', plugin.name);
-    return effectiveValues(options.get(plugin.name), usual.data, outlineOf(plugin.options), base, origins);
+    return effectiveValues(options.get(plugin.name), defaults.data, outlineOf(plugin.options), base, origins);
   });
   return [...own, ...theirs];
 }
 
-/** The command line wins over the file. `--smtp-port` is the first listener's. */
-function override(
+/** The command line overrides the file. `--smtp-port` is the first listener's. */
+function applyOverrides(
   settings: ServerSettings,
   { data, httpPort, smtpPort }: Overrides,
   overrides: Map<KeyPath, { origin: Origin; where: string | null }>,
@@ -203,7 +207,7 @@ function withAbsoluteFolders(settings: ServerSettings, folder: string): ServerSe
   return { ...settings, http: { ...settings.http, viewOverrides: resolve(folder, viewOverrides) } };
 }
 
-/** A network that holds everybody would make an open relay of this server. */
+/** A network of all addresses would make this server an open relay. */
 function relayNetworksOf({ smtp }: ServerSettings): void {
   parseNetworks(smtp.relayNetworks);
   const everybody = smtp.relayNetworks.find((network) => /\/0+$/.test(network.trim()));

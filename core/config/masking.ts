@@ -3,7 +3,7 @@ import { isSecretName, MASK, redact, redactText } from '../log/redact.js';
 import { childOutline, isSecret, type Outline } from './outline.js';
 import { type KeyPath, spansOf } from './positions.js';
 
-/** The schema has marked most secrets; an option of a plugin whose author forgot is known by its name or its looks. */
+/** Masks an effective value: by the schema, or by its name or form where a plugin's author did not mark it. */
 export function maskedValue(entry: EffectiveValue): EffectiveValue {
   const secret = entry.secret || isHiddenByName(entry.key, isText(entry.value) ? 'text' : typeof entry.value);
   const show = secret ? hidden : redact;
@@ -17,7 +17,7 @@ export function maskedValue(entry: EffectiveValue): EffectiveValue {
   };
 }
 
-/** Text below a secret name is a secret; a number only when that is its own name, a yes or no never. */
+/** Text below a secret name is secret; a number only when its own name is; a boolean never. */
 function isHiddenByName(key: KeyPath, kind: string): boolean {
   if (kind === 'text') return isSecretName(key);
   return kind === 'number' && isSecretName(key.slice(key.lastIndexOf('.') + 1));
@@ -29,8 +29,8 @@ const isText = (value: unknown): boolean =>
   (typeof value === 'string' && value !== '') || (typeof value === 'object' && value !== null);
 
 /**
- * A JSON5 text without its secrets: values that the schema marks or whose name gives them away, and whatever in values
- * and comments looks like one. `{env: …}` and `{file: …}` only name the place of a secret and stay.
+ * A JSON5 text with secrets masked: values that the schema marks or whose name is secret, and whatever looks like a
+ * secret in values and comments. `{env: …}` and `{file: …}` only name where a secret is, and stay.
  */
 export function maskedText(text: string, outline: Outline): string {
   let shown = '';
@@ -47,7 +47,7 @@ function secretSpans(text: string, outline: Outline): readonly (readonly [number
     .filter(([key, [start]]) => isHidden(key, text.charAt(start), outline))
     .map(([, span]) => span)
     .toSorted(([a], [b]) => a - b);
-  // What lies in another one goes with it.
+  // Drops spans inside of others.
   return spans.filter(([start], index) => !spans.slice(0, index).some(([, end]) => start < end));
 }
 

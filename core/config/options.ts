@@ -33,7 +33,7 @@ export const LogOptions = z.strictObject({
   ringLines: z.int().min(100).max(100_000).default(2000).describe('How many of the newest lines are kept in memory.'),
 });
 
-/** The configuration file, whole. Plugins' options are checked by the schemas of the plugins. */
+/** The whole configuration file. The plugins' schemas check their options. */
 export const ServerOptions = z.strictObject({
   hostname: z
     .string()

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 
 /**
- * A schema as plain data: what the complaint, the secrets and the configuration viewer need to know of a key. It is the
- * part of JSON Schema that zod writes for options.
+ * A schema as plain data, for complaints, secrets and the configuration viewer: the part of JSON Schema that zod writes
+ * for options.
  */
 export interface Outline {
   readonly type?: string | readonly string[];
@@ -17,12 +17,12 @@ export interface Outline {
   readonly oneOf?: readonly Outline[];
 }
 
-/** Marks a value that must never be shown; in a file it may be given as `{env: "NAME"}` or `{file: "path"}`. */
+/** Marks a value that is never shown; a file may give it as `{env: "NAME"}` or `{file: "path"}`. */
 export const secret = () => z.string().min(1).meta({ secret: true });
 
 const known = new WeakMap<z.ZodType, Outline>();
 
-/** Made once for a schema: it costs more than all the rest of reading a configuration. */
+/** Cached by schema: it is the most expensive part of reading a configuration. */
 export function outlineOf(schema: z.ZodType): Outline {
   const outline =
     known.get(schema) ?? (z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any', reused: 'inline' }) as Outline);
@@ -30,13 +30,13 @@ export function outlineOf(schema: z.ZodType): Outline {
   return outline;
 }
 
-/** The alternatives that a value at this place may follow. */
+/** Alternatives of a value. */
 export function alternatives(outline: Outline): readonly Outline[] {
   const nested = [...(outline.anyOf ?? []), ...(outline.allOf ?? []), ...(outline.oneOf ?? [])];
   return nested.length === 0 ? [outline] : [outline, ...nested.flatMap(alternatives)];
 }
 
-/** What stands below `key`: the property, the value of a record or the element of a list. */
+/** The outline below `key`: property, value of a record, or element of a list. */
 export function childOutline(outline: Outline, key: string): Outline | undefined {
   for (const alternative of alternatives(outline)) {
     const property = alternative.properties?.[key];
@@ -47,7 +47,7 @@ export function childOutline(outline: Outline, key: string): Outline | undefined
   return undefined;
 }
 
-/** The names that an object at this place may use. */
+/** Names that an object may use. */
 export function knownKeys(outline: Outline): readonly string[] {
   return alternatives(outline).flatMap((alternative) => Object.keys(alternative.properties ?? {}));
 }

@@ -1,12 +1,14 @@
 import JSON5 from 'json5';
 
-/** Where a key or element stands in a JSON5 text; lines and columns count from 1, and lines end with LF, as for the parser. */
+/**
+ * Position of a key or element in a JSON5 text; lines and columns count from 1, lines end with LF, as for the parser.
+ */
 export interface Position {
   readonly line: number;
   readonly column: number;
 }
 
-/** The same, with the file. */
+/** A position with its file. */
 export interface Place extends Position {
   readonly file: string;
 }
@@ -17,7 +19,7 @@ export type KeyPath = string;
 export const joinPath = (parent: KeyPath, key: string | number): KeyPath =>
   parent === '' ? String(key) : `${parent}.${key}`;
 
-/** A key that its object has already: of the values only the last would count. */
+/** A key that its object already has; the parser uses the last value. */
 export interface RepeatedKey {
   readonly path: readonly (string | number)[];
   readonly position: Position;
@@ -25,21 +27,20 @@ export interface RepeatedKey {
 }
 
 /**
- * Finds where every key of a JSON5 text stands. The text has been parsed before, so it is well-formed: this only walks
- * it, because the parser keeps no positions.
+ * Positions of all keys of a well-formed JSON5 text; the parser keeps none.
  *
- * @throws RangeError when the text is nested too deeply or its keys are too long, as all that walk it
+ * @throws RangeError when the text is nested too deeply or its keys are too long; so do the other functions
  */
 export function positionsOf(text: string): ReadonlyMap<KeyPath, Position> {
   return new Map(new Walk(text).values().map((value) => [keyOf(value), value.position]));
 }
 
-/** Where every value below the whole of a JSON5 text begins, and what it ends before: offsets. */
+/** Offsets of every value: start, and end (exclusive). */
 export function spansOf(text: string): ReadonlyMap<KeyPath, readonly [start: number, end: number]> {
   return new Map(new Walk(text).values().map((value) => [keyOf(value), [value.start, value.end]]));
 }
 
-/** The keys of a JSON5 text that an object has more than once, in their order; the parser says nothing of them. */
+/** Repeated keys of a JSON5 text, in order. */
 export function repeatedKeys(text: string): readonly RepeatedKey[] {
   return new Walk(text)
     .values()
@@ -48,24 +49,23 @@ export function repeatedKeys(text: string): readonly RepeatedKey[] {
     );
 }
 
-/** For who reads no place of its own beside it. */
-export const repetition = ({ position: { line, column }, first }: RepeatedKey): string =>
-  `line ${line}, column ${column}: ${alreadyThere(first)}`;
+/** A complaint that includes the position. */
+export const repeatedKeyMessage = ({ position: { line, column }, first }: RepeatedKey): string =>
+  `line ${line}, column ${column}: ${firstPositionText(first)}`;
 
-/** Of two equal keys nobody can say which was meant. */
-export const alreadyThere = (first: Position): string =>
+export const firstPositionText = (first: Position): string =>
   `this key stands already in line ${first.line}; remove one of them`;
 
-/** A member of an object or an element of a list, as it is written. */
+/** A member of an object or an element of a list in the text. */
 interface WrittenValue {
   readonly above: WrittenValue | undefined;
   readonly name: string | number;
-  /** How many levels, and how many characters, its path has. */
+  /** Levels and characters of its path. */
   readonly depth: number;
   readonly length: number;
-  /** Of the key, or of the element. */
+  /** Of the key or element. */
   readonly position: Position;
-  /** Where its object has the same key already. */
+  /** Earlier position of the same key in its object. */
   readonly first: Position | undefined;
   readonly start: number;
   end: number;
@@ -76,10 +76,10 @@ const pathOf = ({ above, name }: WrittenValue): readonly (string | number)[] =>
 
 const keyOf = (value: WrittenValue): KeyPath => pathOf(value).reduce<KeyPath>(joinPath, '');
 
-/** Deeper nesting is no configuration; the walk is recursive. */
-const deepest = 100;
-/** Nor are longer paths: each value has its own. */
-const longest = 1000;
+/** Limit on nesting; the walk is recursive. */
+const maxDepth = 100;
+/** Limit on the length of a path, as each value has one. */
+const maxPathCharacters = 1000;
 
 const space = /(?:\s+|\/\/[^\n\r\u2028\u2029]*|\/\*[^]*?\*\/)+/y;
 const bare = /[^\s,:{}[\]/]+/y;
@@ -96,7 +96,7 @@ class Walk {
     this.#text = text;
   }
 
-  /** All values but the whole, each before what is in it. */
+  /** All values except the root, each before its members. */
   values(): readonly WrittenValue[] {
     this.#skipSpace();
     this.#value(undefined);
@@ -139,8 +139,8 @@ class Walk {
   #child(above: WrittenValue | undefined, name: string | number, position: Position, first?: Position): void {
     const depth = (above?.depth ?? 1) + 1;
     const length = (above?.length ?? 0) + 1 + String(name).length;
-    if (depth > deepest) throw new RangeError(`nested deeper than ${deepest} levels in line ${position.line}`);
-    if (length > longest) throw new RangeError(`too long in its keys in line ${position.line}`);
+    if (depth > maxDepth) throw new RangeError(`nested deeper than ${maxDepth} levels in line ${position.line}`);
+    if (length > maxPathCharacters) throw new RangeError(`too long in its keys in line ${position.line}`);
     const value = { above, name, depth, length, position, first, start: this.#at, end: this.#at };
     this.#values.push(value);
     this.#value(value);
@@ -151,20 +151,20 @@ class Walk {
     return this.#at < this.#text.length && this.#text[this.#at] !== end;
   }
 
-  /** Of a member, as the parser reads it. */
+  /** Key of a member, as the parser reads it. */
   #name(): string {
     const word = this.#word();
     if (word.includes('\\')) return Object.keys(JSON5.parse<object>(`{${word}:0}`))[0] ?? word;
     return /^["']/.test(word) ? word.slice(1, -1) : word;
   }
 
-  /** A string or what stands without quotes, as it is written. */
+  /** A string, or an unquoted token. */
   #word(): string {
     const start = this.#at;
     const quote = this.#text[start];
     if (quote === '"' || quote === "'") this.#skipQuoted(quote);
     else this.#skip(bare);
-    // Well-formed or not, the walk goes on.
+    // Always advances, even in malformed text.
     if (this.#at === start) this.#at += 1;
     return this.#text.slice(start, this.#at);
   }
@@ -183,7 +183,7 @@ class Walk {
   }
 
   #skipSpace(): void {
-    // Mostly there is none.
+    // Fast path: there is rarely any space.
     if (/[\s/]/.test(this.#text.charAt(this.#at))) this.#skip(space);
   }
 
@@ -192,7 +192,7 @@ class Walk {
     if (what.test(this.#text)) this.#at = what.lastIndex;
   }
 
-  /** Of where the walk is. It only goes on, so each line end is counted once. */
+  /** Current position. Moves forward only, so each line end is counted once. */
   #position(): Position {
     for (; this.#counted < this.#at; this.#counted += 1) {
       if (this.#text[this.#counted] !== '\n') continue;

@@ -3,26 +3,26 @@ import { resolve } from 'node:path';
 import { childOutline, isSecret, type Outline } from './outline.js';
 import { joinPath, type KeyPath } from './positions.js';
 
-/** Where a secret came from instead of the configuration file. */
+/** Where a secret was found, other than in the configuration file. */
 export interface SecretSource {
   readonly origin: 'environment' | 'file';
   readonly where: string;
 }
 
-/** Stands where a secret was not found; what has one is refused. */
-const nothing = 'not found';
+/** Placeholder of a missing secret; the configuration is then refused. */
+const missingSecret = 'not found';
 
 export interface ResolvedSecrets {
   readonly value: unknown;
   readonly sources: ReadonlyMap<KeyPath, SecretSource>;
-  /** What could not be resolved, by path. */
+  /** Unresolved secrets by path. */
   readonly complaints: ReadonlyMap<KeyPath, string>;
 }
 
 /**
- * Replaces `{env: "NAME"}` and `{file: "path"}` where the schema says that a secret stands. Paths are relative to
- * `folder`.
- * @param outline of the value; asked only where something looks like that, for it takes its time to make
+ * Replaces `{env: "NAME"}` and `{file: "path"}` where the schema marks a secret. Paths are relative to `folder`.
+ *
+ * @param outline of the value; called only when needed, since it is expensive
  */
 export function resolveSecrets(
   value: unknown,
@@ -50,7 +50,7 @@ export function resolveSecrets(
       sources.set(path, { origin: 'environment', where: name });
       if (found !== undefined && found !== '') return found;
       complaints.set(path, `the environment variable ${name} is ${found === '' ? 'empty' : 'not set'}`);
-      return nothing;
+      return missingSecret;
     }
     if (file !== undefined) {
       const place = resolve(folder, file);
@@ -58,7 +58,7 @@ export function resolveSecrets(
       const found = readSecret(place);
       if (found !== undefined && found !== '') return found;
       complaints.set(path, `the file ${place} ${found === '' ? 'is empty' : 'cannot be read'}`);
-      return nothing;
+      return missingSecret;
     }
     return node;
   }
@@ -66,7 +66,7 @@ export function resolveSecrets(
   return { value: holdsReference(value) ? walk(value, outline(), '') : value, sources, complaints };
 }
 
-/** Where a secret is to be found; neither when the object is none that says so. */
+/** Where a secret is; empty when the object is no such reference. */
 function referenceIn(node: object): { readonly env?: string; readonly file?: string } {
   const [[name, place] = [], ...others] = Object.entries(node) as readonly (readonly [string, unknown])[];
   if (others.length > 0 || typeof place !== 'string') return {};

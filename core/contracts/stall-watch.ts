@@ -20,7 +20,8 @@ export interface StallWatch {
   readonly reportedAboveMs: number;
   /**
    * Reports each stall when it is over.
-   * | @param aboveMs also report shorter ones from this length on, at least 200; 0 for none
+   *
+   * @param aboveMs also report shorter ones from this length on, at least 200; 0 for none
    * @returns the undo
    */
   observe(aboveMs: number, tell: (stall: SeenStall) => void): () => void;

@@ -10,7 +10,8 @@ const ownNames: ReadonlySet<unknown> = new Set(['core', 'http', 'smtp']);
 
 /**
  * Faults of a declaration. Site plugins are JavaScript: this checks what the compiler checks for ours.
- * | @param taken names of commands that it cannot have
+ *
+ * @param taken names of commands that it cannot have
  */
 export function declarationComplaints(plugin: Declaration, taken: ReadonlySet<string> = new Set()): readonly string[] {
   const complaints: string[] = [];
@@ -74,7 +75,8 @@ const spoken: KitRange = { oldest: '1.0', newest: kitVersion };
 
 /**
  * Why a plugin for that version of the kit cannot run here, and what to do; undefined when it can.
- * | @param wanted `major.minor`, as the plugin declares; a whole number is a major version
+ *
+ * @param wanted `major.minor`, as the plugin declares; a whole number is a major version
  */
 export function kitComplaint(wanted: unknown, { oldest, newest }: KitRange = spoken): string | undefined {
   const version = parse(wanted);

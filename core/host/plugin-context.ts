@@ -107,7 +107,8 @@ export class PluginFolders {
 
   /**
    * Creates the folder if missing and reserves it for the plugin until `release` is called.
-   * | @param name one name, or several joined by `/`; the first one is reserved
+   *
+   * @param name one name, or several joined by `/`; the first one is reserved
    * @throws Error for an invalid name, or for a folder of another owner
    */
   async open(plugin: string, name: string, onClose: (release: () => void) => void): Promise<string> {

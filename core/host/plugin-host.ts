@@ -104,7 +104,8 @@ export class PluginHost {
 
   /**
    * What a reload with these plugins would change, options aside.
-   * | @throws Problem `invalid` for code that cannot be loaded
+   *
+   * @throws Problem `invalid` for code that cannot be loaded
    */
   differences(next: PluginSet): readonly Difference[] {
     this.#refuseUnloaded(next);
@@ -117,9 +118,10 @@ export class PluginHost {
   }
 
   /**
-   * Replaces plugins: sets up the new ones beside the running ones and swaps them in one step. Changes nothing when
-   * one refuses.
-   * | @throws Problem `invalid` that names the plugin; `unavailable` when the server stops
+   * Replaces plugins: sets up the new ones beside the running ones and swaps them in one step. Changes nothing when one
+   * refuses.
+   *
+   * @throws Problem `invalid` that names the plugin; `unavailable` when the server stops
    */
   async reload(next: PluginSet, beforeTakingBack: () => void = () => undefined): Promise<PluginChange> {
     this.#refuseWhenStopped();
@@ -360,9 +362,9 @@ function servicesFor(services: Services, all: ReadonlyMap<string, unknown>): Rea
 
 /**
  * Gives a running plugin new options; returns the undo. A site plugin must finish within `startSeconds`; one that
- * finishes late gets
- * its old options back.
- * | @throws Problem `invalid` that names the plugin
+ * finishes late gets its old options back.
+ *
+ * @throws Problem `invalid` that names the plugin
  */
 async function reconfigurePlugin(
   running: RunningPlugin,

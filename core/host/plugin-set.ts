@@ -94,9 +94,9 @@ export type AvailablePlugins = Omit<PluginSet, 'options'>;
 
 /**
  * A site plugin replaces a built-in one of the same name. A built-in plugin whose service a site plugin provides runs
- * in its other form,
- * if it has one.
- * | @throws start error when two site plugins have one name, or a replacement would only shadow
+ * in its other form, if it has one.
+ *
+ * @throws start error when two site plugins have one name, or a replacement would only shadow
  */
 export function availablePlugins(builtIns: readonly Plugin[], { modules, unloaded }: LoadedSite): AvailablePlugins {
   const site = new Map<string, SiteOrigin>();
@@ -142,7 +142,8 @@ export function startOrder(plugins: readonly Plugin[], coreServices: readonly Se
 
 /**
  * The order in which a start would take the plugins of a set.
- * | @throws start error for what would stop that start
+ *
+ * @throws start error for what would stop that start
  */
 export function startOrderOf(program: PluginSet, coreServices: readonly Service<unknown>[]): readonly Plugin[] {
   const { plugins, site } = program;

@@ -3,7 +3,8 @@ import { readFileSync } from 'node:fs';
 /**
  * Resource limits of this process by name: `open.files.soft` → `20000`. Empty where the system does not list them, as
  * outside Linux.
- * | @param table text of `/proc/self/limits`: columns of names, soft limit, hard limit, unit
+ *
+ * @param table text of `/proc/self/limits`: columns of names, soft limit, hard limit, unit
  */
 export function processLimits(table = readTable()): Readonly<Record<string, string>> {
   const [head = '', ...rows] = table.split('\n');

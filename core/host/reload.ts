@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { PluginHost } from './plugin-host.js';
 import type { Clock } from '../clock.js';
-import { httpInForce, type LiveConfiguration } from '../config/live.js';
+import { effectiveHttpSettings, type LiveConfiguration } from '../config/live.js';
 import type { LoadedConfiguration } from '../config/load.js';
 import { invalidPlacesOf } from '../config/complaint.js';
 import type {
@@ -27,7 +27,8 @@ export interface ReloadDeps {
   readonly live: LiveConfiguration;
   /**
    * Reads and checks the configuration as at the start; `layers` replace those on disk.
-   * | @throws start error
+   *
+   * @throws start error
    */
   readonly load: (layers?: readonly LayerFile[]) => Promise<LoadedConfiguration>;
   /** The host is created after the reload service, which one of its plugins uses. */
@@ -102,7 +103,7 @@ export class Reload implements Reloading {
     const next = await this.#parts.load(layers).catch((error: unknown) => {
       throw asInvalid(error, '');
     });
-    const http = httpInForce(live.started, next);
+    const http = effectiveHttpSettings(live.started, next);
     checked('http.access', () => new AccessRules(http.access));
     const views = checked('http.viewOverrides', () => this.#parts.http.viewOverrides(http.viewOverrides));
     const accounts = await this.#parts.accounts.prepare(http.accounts).catch((error: unknown) => {
@@ -139,8 +140,10 @@ export class Reload implements Reloading {
       if (layers !== undefined) undo.push(await layers.keep());
       undo.push(accounts.commit());
       undo.push(views());
-      undo.push(() => http.reconfigure(httpInForce(live.started, old), old.settings.smtp.limits.messageBytes));
-      http.reconfigure(httpInForce(live.started, next), next.settings.smtp.limits.messageBytes);
+      undo.push(() =>
+        http.reconfigure(effectiveHttpSettings(live.started, old), old.settings.smtp.limits.messageBytes),
+      );
+      http.reconfigure(effectiveHttpSettings(live.started, next), next.settings.smtp.limits.messageBytes);
       smtp.commit();
       change.commit();
     } catch (error) {

@@ -63,7 +63,8 @@ const entryNames = ['index.js', 'index.mjs', 'index.cjs', 'index.ts', 'index.mts
 
 /**
  * Finds a file, a folder with an `index.js` or a `package.json`, or a package installed beside the configuration.
- * | @throws start error
+ *
+ * @throws start error
  */
 export function findSitePlugin(from: string, folder: string): SiteLocation {
   const path = resolve(folder, from);

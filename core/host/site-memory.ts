@@ -70,7 +70,8 @@ export class SiteMemory {
 
 /**
  * Refuses to start without a site plugin that is required, by its entry or by what is remembered of it.
- * | @throws start error
+ *
+ * @throws start error
  */
 export function refuseStartWithoutRequired(program: PluginSet, memory: SiteMemory): void {
   for (const { entry, name, why } of program.unloaded) {

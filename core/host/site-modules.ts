@@ -18,7 +18,8 @@ export const versionsOf = (file: string): number => versions.get(file)?.size ?? 
 /**
  * Imports a module and what it imports by relative paths. Equal versions yield the same module; old versions stay in
  * memory.
- * | @param file absolute; an ES module or CommonJS
+ *
+ * @param file absolute; an ES module or CommonJS
  * @param beside all files that belong to it, absolute
  */
 export async function importVersion(

@@ -40,9 +40,10 @@ export async function loadSitePlugins(entries: readonly SiteEntry[], folder: str
 }
 
 /**
- * Imports one: its code runs, its `setup` does not. The same module again while its files are unchanged. Does not
- * check declarations.
- * | @throws start error
+ * Imports one: its code runs, its `setup` does not. The same module again while its files are unchanged. Does not check
+ * declarations.
+ *
+ * @throws start error
  */
 export async function loadSitePlugin(entry: SiteEntry, folder: string): Promise<SiteModule> {
   const { from } = entry;

@@ -23,8 +23,8 @@ const maxPending = 100;
  * here it ends only when the error may have interrupted our own code.
  */
 export class UncaughtErrors {
-  #tell: ((stray: UncaughtError) => void) | undefined;
-  readonly #kept: UncaughtError[] = [];
+  #report: ((error: UncaughtError) => void) | undefined;
+  readonly #pending: UncaughtError[] = [];
 
   /**
    * Whether the server continues. A rejected promise interrupts no code of ours, nor does an error thrown in a callback
@@ -34,24 +34,24 @@ export class UncaughtErrors {
     const frames = filesInStack(error);
     const isOurs = origin === 'uncaughtException' && isOurCode(frames.at(-1) ?? '');
     if (siteLocations().size === 0 || isOurs) return false;
-    const stray = { error, origin, from: frames.map(siteEntryOf).find((from) => from !== undefined) };
-    if (this.#tell !== undefined) this.#tell(stray);
-    else if (this.#kept.length < maxPending) this.#kept.push(stray);
+    const uncaught = { error, origin, from: frames.map(siteEntryOf).find((from) => from !== undefined) };
+    if (this.#report !== undefined) this.#report(uncaught);
+    else if (this.#pending.length < maxPending) this.#pending.push(uncaught);
     return true;
   }
 
   /** Passes on errors from now on, after those that were kept. */
-  reportTo(tell: (stray: UncaughtError) => void): void {
-    this.#tell = tell;
-    for (const stray of this.#kept.splice(0)) tell(stray);
+  reportTo(report: (error: UncaughtError) => void): void {
+    this.#report = report;
+    for (const error of this.#pending.splice(0)) report(error);
   }
 }
 
 /**
- * Where an error began below the folder, as `index.js:12:9`: the innermost frame of the error and its causes.
- * Undefined when no frame is
- * there.
- * | @param error or the text of its stack
+ * Where an error began below the folder, as `index.js:12:9`: the innermost frame of the error and its causes. Undefined
+ * when no frame is there.
+ *
+ * @param error or the text of its stack
  */
 export function locationBelow(folder: string, error: unknown): string | undefined {
   const roots = [...new Set([folder, realFolder(folder)])].map((root) => `${root.replace(/\/$/, '')}/`);

@@ -12,7 +12,8 @@ type Fields = Readonly<Record<string, unknown>>;
 
 /**
  * Prepares a log line for output: masks secrets, cuts it to `MAX_LINE_BYTES`, escapes control and bidi characters.
- * | @param line one JSON object, with or without a line end
+ *
+ * @param line one JSON object, with or without a line end
  * @returns one JSON object and `\n`
  */
 export function sanitizeLine(line: string): string {
@@ -141,7 +142,8 @@ const placed = new Set(['level', 'time', 'plugin', 'msg']);
 
 /**
  * A log line for a terminal: `00:32:59 warn store: cannot read the folder code="EACCES"`.
- * | @param line one JSON object, already redacted
+ *
+ * @param line one JSON object, already redacted
  */
 export function prettyLine(line: string): string {
   return lineWith(line, (time) => time.slice(11, 19));

@@ -68,7 +68,8 @@ export class Metrics {
 
   /**
    * The metrics interface of a plugin. Registering a name twice with the same shape returns the same metric.
-   * | @throws Error from its functions for an invalid name, or for one of another plugin
+   *
+   * @throws Error from its functions for an invalid name, or for one of another plugin
    */
   scope(plugin: string): MetricsScope {
     const held = new Set<string>();
@@ -197,9 +198,9 @@ const contentTypes: Readonly<Record<ExpositionFormat, string>> = {
 
 /**
  * Prometheus text format 0.0.4 or OpenMetrics 1.0.
- * | prom-client's own writer permanently removes `_total` from counter names in OpenMetrics, spells NaN differently,
- * and lets line ends
- * other than LF through.
+ *
+ * prom-client's own writer permanently removes `_total` from counter names in OpenMetrics, spells NaN differently, and
+ * lets line ends other than LF through.
  */
 function expose(metrics: readonly CollectedMetric[], format: ExpositionFormat): string {
   const blocks = metrics.map((metric) => block(metric, format));

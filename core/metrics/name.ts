@@ -44,7 +44,8 @@ const RESERVED = /_(?:total|sum|count|bucket|created)$/;
 
 /**
  * Why `promtool check metrics` or the text formats would refuse the name; undefined when valid.
- * | @param name without the prefix
+ *
+ * @param name without the prefix
  */
 export function nameComplaint(
   kind: MetricKind,

@@ -16,7 +16,8 @@ const maxInstructions = 20_000;
 
 /**
  * Compiles RE2 syntax: no lookaround, no back references.
- * | @throws Problem `invalid` for a syntax error
+ *
+ * @throws Problem `invalid` for a syntax error
  */
 export function compilePattern(text: string, { ignoreCase = false }: { readonly ignoreCase?: boolean } = {}): Pattern {
   if (text.length > maxCharacters) throw problem('invalid', `A pattern may have ${maxCharacters} characters at most.`);

@@ -10,9 +10,9 @@ interface CallFrame {
 
 /**
  * Reads stacks of the main thread from a worker: each sample pauses that thread for a moment.
- * | Such a worker must not end by itself: the main thread terminates it after a message that is sent after `close`.
- * Until then Node
- * may still answer the session, and aborts the process when the worker is exiting at that moment.
+ *
+ * Such a worker must not end by itself: the main thread terminates it after a message that is sent after `close`. Until
+ * then Node may still answer the session, and aborts the process when the worker is exiting at that moment.
  */
 export class MainStacks {
   readonly #session = new Session();

@@ -56,7 +56,8 @@ export interface CodeLocation {
 
 /**
  * The plugin that owns the innermost file of a stack.
- * | @param frames `function (file:///folder/index.js:7:3)`, the innermost first
+ *
+ * @param frames `function (file:///folder/index.js:7:3)`, the innermost first
  */
 export function pluginAt(frames: readonly string[], places: readonly CodeLocation[]): string | undefined {
   for (const frame of frames) {

@@ -31,7 +31,8 @@ const StallFile = z.object({ stalls: z.array(StallRecord).max(maxStalls) });
 
 /**
  * The recorded stalls, newest first; empty when the file is not readable as such.
- * | @throws the error of the file system
+ *
+ * @throws the error of the file system
  */
 export async function readStalls(data: string): Promise<readonly StallRecord[]> {
   const text = await readBounded(join(data, stallFile));

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { AttemptLimiter, AttemptLine } from '../../auth/rate.js';
+import { AttemptLimiter, ConcurrentAttempts } from '../../auth/rate.js';
 import { forClient } from '../../auth/password.js';
 import type { Clock } from '../../clock.js';
 import { connectionShares } from '../../host/process-limits.js';
@@ -29,7 +29,7 @@ export class ClientLimits {
   readonly #clock: Clock;
   #settings: ClientLimitSettings;
   #signIns: AttemptLimiter;
-  readonly #signInLine = new AttemptLine(() => this.#signIns);
+  readonly #signInLine = new ConcurrentAttempts(() => this.#signIns);
   /** What the limit of open files allows. */
   readonly #share = connectionShares().smtp;
   #sessions = 0;
@@ -89,7 +89,7 @@ export class ClientLimits {
   /** Has a sign-in from that address tried, after others where too many might fail; undefined when the address must wait. */
   attempt<T>(ip: string, attempt: () => Promise<T>): Promise<T | undefined> {
     const work = (): Promise<T> => forClient('smtp', ip, attempt);
-    return this.isExempt(ip) ? work() : this.#signInLine.make(clientKey(ip), work);
+    return this.isExempt(ip) ? work() : this.#signInLine.run(clientKey(ip), work);
   }
 
   /** A sign-in from that address has failed. True when it must wait now; that is said once in each window. */

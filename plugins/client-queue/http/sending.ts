@@ -1,6 +1,6 @@
 import JSON5 from 'json5';
 import { z } from 'zod';
-import { type RepeatedKey, repeatedKeys, repetition } from '../../../core/config/positions.js';
+import { type RepeatedKey, repeatedKeys, repeatedKeyMessage } from '../../../core/config/positions.js';
 import { pluralize } from '../../../core/text/format.js';
 import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
 import { problemOf } from '../../../core/http/validation.js';
@@ -171,7 +171,7 @@ function parseCase(text: string): CaseDefinition {
   const { value, repeated } = parseJson5(text);
   const read = CaseDefinition.safeParse(value);
   if (read.success && repeated.length === 0) return read.data;
-  const issues = repeated.map((again) => ({ path: again.path, message: repetition(again) }));
+  const issues = repeated.map((again) => ({ path: again.path, message: repeatedKeyMessage(again) }));
   throw problemOf([...issues, ...(read.error?.issues ?? [])], 'invalid', 'json');
 }
 

@@ -7,7 +7,7 @@ import type {
   SourceRequest,
   SourceSnapshot,
 } from '../../../core/contracts/configuration-source.js';
-import { repeatedKeys, repetition, type RepeatedKey } from '../../../core/config/positions.js';
+import { repeatedKeys, repeatedKeyMessage, type RepeatedKey } from '../../../core/config/positions.js';
 import { problem, type Problem } from '../../../core/problem.js';
 import { decodeText } from '../http/text.js';
 import { WebReader } from './web-reader.js';
@@ -92,7 +92,7 @@ function manifestIn(body: Buffer): readonly ManifestFile[] | undefined {
   const { content, repeated } = parse(body) ?? {};
   if (typeof content !== 'object' || content === null || !('files' in content)) return undefined;
   const [again] = repeated ?? [];
-  if (again !== undefined) throw unusable(again.path, repetition(again));
+  if (again !== undefined) throw unusable(again.path, repeatedKeyMessage(again));
   const parsed = Manifest.safeParse(content);
   if (parsed.success) return parsed.data.files;
   const [issue] = parsed.error.issues;

@@ -1,17 +1,17 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { AttemptLimiter, AttemptLine } from '../../../core/auth/rate.js';
+import { AttemptLimiter, ConcurrentAttempts } from '../../../core/auth/rate.js';
 import { HandClock } from '../../support/hand-clock.js';
 
 /** A line whose attempts end as the test says. */
 function lineOf(limit: number) {
   const clock = new HandClock();
   const limiter = new AttemptLimiter({ limit, windowSeconds: 60, maxKeys: 10, clock });
-  const line = new AttemptLine(() => limiter);
+  const line = new ConcurrentAttempts(() => limiter);
   const ends: ((isRight: boolean) => void)[] = [];
   const made: (boolean | undefined)[] = [];
   const make = async (key = 'key'): Promise<void> => {
-    const outcome = await line.make(key, async () => {
+    const outcome = await line.run(key, async () => {
       const isRight = await new Promise<boolean>((resolve) => ends.push(resolve));
       if (!isRight) limiter.record(key);
       return isRight;
@@ -62,7 +62,7 @@ describe('the line of attempts', () => {
 
   it('lets the next one go on when one was not to be decided', async () => {
     const { line, make, end, made } = lineOf(1);
-    const broken = line.make('key', () => Promise.reject(new Error('busy')));
+    const broken = line.run('key', () => Promise.reject(new Error('busy')));
     const behind = make();
     await assert.rejects(broken, /busy/);
     await new Promise(setImmediate);

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { FairQueue } from '../../../core/auth/fair-queue.js';
 import { isProblem } from '../../../core/problem.js';
 
-const options = { atOnce: 1, maxWaitingPerClient: 3, maxWaiting: 6, retryAfterSeconds: 5 };
+const options = { concurrency: 1, maxWaitingPerClient: 3, maxWaiting: 6, retryAfterSeconds: 5 };
 
 /** A queue whose tasks note their names and end when they are told to. */
 function noted(given = options) {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { parseConfigFile } from '../../../core/config/file.js';
-import { mergeLayers, namesLayers, forbiddenKeyComplaints } from '../../../core/config/layered.js';
+import { mergeLayers, enablesLayers, forbiddenKeyComplaints } from '../../../core/config/layered.js';
 
 const file = (path: string, text: string) => parseConfigFile(path, text);
 
@@ -56,9 +56,9 @@ suite('configuration files over each other', () => {
   });
 
   test('only the own file switches layers on', () => {
-    assert.ok(namesLayers({ plugins: { config: { sync: {} } } }));
+    assert.ok(enablesLayers({ plugins: { config: { sync: {} } } }));
     for (const content of [{}, { plugins: {} }, { plugins: { config: false } }, { plugins: [] }]) {
-      assert.ok(!namesLayers(content));
+      assert.ok(!enablesLayers(content));
     }
   });
 });
