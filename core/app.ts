@@ -22,7 +22,7 @@ import {
 import { stallWatch, type StallWatch } from './contracts/stall-watch.js';
 import { submission } from './contracts/submission.js';
 import { nodeFiles } from './disk/file-layer.js';
-import { watchDataFolder } from './disk/foreign-data.js';
+import { watchDataFolder } from './host/data-folder.js';
 import { openPluginDns } from './dns/plugin-dns.js';
 import type { Resolver } from './dns/resolver.js';
 import { HealthRegistry, type HealthReport } from './host/health.js';
@@ -122,7 +122,7 @@ export async function createApp(input: AppInput): Promise<App> {
   const metrics = new Metrics();
   const health = new HealthRegistry({ clock });
   const life = openLifecycle(input, health);
-  const foreign = watchDataFolder({ data, health, clock, log });
+  const unknownEntries = watchDataFolder(data, { health, clock, log });
   const { pipeline, tracker, hosting } = openPipeline(input, { live, health, host: () => plugins });
   const spool = await openSpool(join(data, 'spool'), { log, clock, durability: settings.durability });
   const closeSpool = superviseSpool(spool, health);
@@ -177,7 +177,7 @@ export async function createApp(input: AppInput): Promise<App> {
     plugins,
     configuration: live,
     reloading: reload,
-    listen: () => listenInTurn(http, foreign, smtp),
+    listen: () => listenInTurn(http, unknownEntries, smtp),
     close,
   };
 }
@@ -186,10 +186,14 @@ function submissionOf(input: Omit<SubmissionInput, 'longLines'>, live: LiveConfi
   return new PipelineSubmission({ ...input, longLines: () => live.current.settings.smtp.longLines });
 }
 
-async function listenInTurn(http: HttpShell, foreign: { look(): Promise<void> }, smtp: SmtpEngine): Promise<void> {
+async function listenInTurn(
+  http: HttpShell,
+  unknownEntries: { look(): Promise<void> },
+  smtp: SmtpEngine,
+): Promise<void> {
   await http.listen();
   await smtp.listen();
-  void foreign.look();
+  void unknownEntries.look();
   http.compressAssets();
 }
 

@@ -137,8 +137,8 @@ export function withTimeout<T>(ms: number, work: Promise<T>, message: string): P
 }
 
 /**
- * Aborts after this many milliseconds, or with one of the signals. Unlike `AbortSignal.any`, whose parts may be collected
- * so that it never aborts: here the timer and the signals hold the result.
+ * Aborts after this many milliseconds, or with one of the signals. Unlike `AbortSignal.any`, whose parts may be
+ * collected so that it never aborts: here the timer and the signals hold the result.
  */
 export function abortAfter(ms: number, ...signals: readonly AbortSignal[]): AbortSignal {
   const controller = new AbortController();

@@ -6,7 +6,7 @@ import { type App, createApp } from './app.js';
 import { systemClock } from './clock.js';
 import { loadConfiguration, type LoadedConfiguration, type Overrides } from './config/load.js';
 import type { LayerFile } from './contracts/server.js';
-import { othersMay, takeDataFolder } from './disk/data-folder.js';
+import { othersMay, takeDataFolder } from './host/data-folder.js';
 import { openAccounts, type OpenedAccounts } from './http/accounts.js';
 import { InheritedSockets } from './net/inherited-sockets.js';
 import { version } from './host/installation.js';

@@ -2,7 +2,7 @@ import type { CommandInput } from './command.js';
 import type { CommandLine } from './command-line.js';
 import { systemClock } from '../clock.js';
 import type { LoadedConfiguration } from '../config/load.js';
-import { shareDataFolder } from '../disk/data-folder.js';
+import { shareDataFolder } from '../host/data-folder.js';
 import { configure } from '../main.js';
 import type { CommandEnvironment } from './command.js';
 import type { Plugin, PluginCommand } from '../plugin.js';

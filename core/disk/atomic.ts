@@ -5,14 +5,14 @@ import { folderSyncOf } from './folder.js';
 import { uniqueId } from './id.js';
 
 export interface AtomicOptions {
-  /** Permission bits of the new file; 0600 if absent. */
+  /** Permission bits of the new file; default 0600. */
   readonly mode?: number;
   readonly files?: FileLayer;
 }
 
 /**
- * Replaces a file: after a crash it holds the old content or the new one, wholly. Durable when it resolves. When it
- * rejects, nothing is left behind; only if the last fsync failed may the new content be there, visible but perhaps not durable.
+ * Replaces a file: after a crash it holds the old content or the new one, complete. Durable when it resolves. When it
+ * rejects, nothing is left behind; only if the last fsync failed may the new content be visible without being durable.
  */
 export async function writeFileAtomic(
   path: string,
@@ -31,7 +31,7 @@ export async function writeFileAtomic(
   await folderSyncOf(files).sync(folder);
 }
 
-/** Writes a new file and fsyncs it; a failing close counts, for some file systems report a failed write there. */
+/** Writes a new file and fsyncs it. A failing close is a failure: some file systems report a failed write there. */
 export async function writeDurable(
   files: FileLayer,
   path: string,

@@ -1,2 +1,2 @@
-/** For an LRU cache that takes its room as it fills: with `max` it takes the room of all entries when it is made. */
+/** Options of an LRU cache that grows as it fills; `max` would allocate for all entries at once. */
 export const cacheSize = (entries: number) => ({ maxSize: entries, sizeCalculation: () => 1 }) as const;

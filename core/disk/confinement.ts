@@ -3,11 +3,11 @@ import { type FileHandle, lstat, open, readdir, readlink, realpath } from 'node:
 import { dirname, sep } from 'node:path';
 
 /**
- * Opens below one folder, and nowhere else. Symbolic links are not followed, on the last step by O_NOFOLLOW; that no step
- * in between was one is asked of the open descriptor, so that a directory swapped for a link at the wrong moment is seen.
+ * Opens entries below one folder only. Symbolic links are not followed: O_NOFOLLOW refuses the last step, and the real
+ * path of the open descriptor shows a link in an earlier step, even one swapped in meanwhile.
  */
 export class Confinement {
-  /** With its links resolved: the folder itself may be one, by the operator's wish. */
+  /** With its links resolved: an operator may have linked the folder itself. */
   readonly #root: string;
 
   private constructor(root: string) {
@@ -22,7 +22,7 @@ export class Confinement {
     return this.#root;
   }
 
-  /** A regular file, for reading; undefined for anything else, and for what is not there. A FIFO does not hang. */
+  /** A regular file for reading; undefined for other types and missing files. Does not block on a FIFO. */
   async openFile(path: string): Promise<FileHandle | undefined> {
     const handle = await this.#open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
     if (handle === undefined) return undefined;
@@ -31,7 +31,7 @@ export class Confinement {
     return undefined;
   }
 
-  /** What is in a directory; undefined when there is no such directory, or it is a link. */
+  /** The entries of a directory; undefined when it is missing or a link. */
   async list(path: string): Promise<readonly Dirent[] | undefined> {
     const handle = await this.#open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_DIRECTORY);
     if (handle === undefined) return undefined;
@@ -66,7 +66,7 @@ export class Confinement {
   }
 }
 
-/** Where the opened thing really is. Systems without /proc have to ask by name. */
+/** The real path of an open file or directory. Systems without /proc look it up by name. */
 function realPathOf(handle: FileHandle, path: string): Promise<string> {
   return readlink(procPath(handle)).catch(() => realpath(path));
 }
@@ -75,7 +75,7 @@ function procPath(handle: FileHandle): string {
   return `/proc/self/fd/${handle.fd}`;
 }
 
-/** Not there, a link, no directory, a socket, or not ours to read: for a reader the same. */
+/** Missing, a link, not a directory, a socket, or not readable: the same for a reader. */
 const absent = new Set(['ENOENT', 'ENOTDIR', 'ELOOP', 'EMLINK', 'ENXIO', 'EACCES', 'ENAMETOOLONG']);
 
 export function isAbsent(error: unknown): boolean {

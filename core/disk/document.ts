@@ -8,24 +8,24 @@ import { readRegularText } from './file-layer.js';
 export interface DocumentOptions<T> extends Pick<AtomicOptions, 'files'> {
   /** Absolute path of a JSON file. */
   readonly file: string;
-  /** What the file must hold; unknown keys are its decision. */
+  /** Validates the content, and decides about unknown keys. */
   readonly schema: z.ZodType<T>;
-  /** What holds while there is no file. */
+  /** Content while there is no file. */
   readonly initial: T;
 }
 
-/** Small data of an operator: one JSON file, wholly in memory, replaced atomically and durably. */
+/** Small operator data: one JSON file, held in memory, replaced atomically and durably. */
 export interface Document<T> {
-  /** What is on the disk. Never changed in place. */
+  /** Content of the file. Never changed in place. */
   readonly data: T;
   /**
-   * Changes a copy, or returns what takes its place; when it resolves the change is durable. Updates run one after the other.
-   * When `change` throws, or the disk refuses (a problem), nothing has changed.
+   * Changes a copy, or takes the returned value; durable when it resolves. Updates run one after the other. When
+   * `change` throws or the write fails (a problem), nothing has changed.
    */
   update(change: (draft: T) => T | void): Promise<void>;
 }
 
-/** Opens it. A file that cannot be understood is a start error that names it, and is left as it is. */
+/** Throws a start error for a file that is invalid, and leaves it as it is. */
 export async function openDocument<T>(options: DocumentOptions<T>): Promise<Document<T>> {
   const low = new Low<T>(new DurableJson(options), options.initial);
   await low.read();
@@ -69,7 +69,7 @@ class DurableJson<T> implements Adapter<T> {
 class LowDocument<T> implements Document<T> {
   readonly #low: Low<T>;
   readonly #schema: z.ZodType<T>;
-  /** What readers see: the low one runs ahead of it while it is being written. */
+  /** Readers see this; `#low.data` is ahead of it during a write. */
   #data: T;
   #last: Promise<unknown> = Promise.resolve();
 
@@ -104,7 +104,7 @@ class LowDocument<T> implements Document<T> {
 
 const maxMistakes = 10;
 
-/** One for each mistake, with the place in the document. */
+/** Lists the mistakes with their paths in the document. */
 function mistakesOf(error: unknown): string {
   if (!(error instanceof z.ZodError)) return reason(error);
   const mistakes = error.issues.map(({ path, message }) => {

@@ -1,9 +1,9 @@
 import { isProblem, problem, type Problem } from '../problem.js';
 
-/** Linux's EDQUOT, which Node reports without a name: `Unknown system error -122`. */
+/** EDQUOT of Linux, which Node reports without a name: `Unknown system error -122`. */
 const overQuota = -122;
 
-/** The code of an operating system error: `ENOSPC`, `EIO`; undefined for every other value. */
+/** The code of a system error, such as `ENOSPC`; undefined for other values. */
 export function faultCode(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
   const { code, errno } = error as NodeJS.ErrnoException;
@@ -13,17 +13,16 @@ export function faultCode(error: unknown): string | undefined {
 
 const shortages = new Set<string | undefined>(['EMFILE', 'ENFILE', 'ENOMEM']);
 
-/** True when descriptors or memory were wanting: it says nothing about the file. */
+/** True when descriptors or memory ran out, which says nothing about the file. */
 export function isShortage(error: unknown): boolean {
   return shortages.has(faultCode(error));
 }
 
-/** True when the system says that there is no such file. */
 export function isMissing(error: unknown): boolean {
   return faultCode(error) === 'ENOENT';
 }
 
-/** What a look at a file has found; undefined when there is no such file. */
+/** The result; undefined when there is no such file. */
 export async function unlessMissing<T>(look: Promise<T>): Promise<T | undefined> {
   try {
     return await look;
@@ -35,19 +34,18 @@ export async function unlessMissing<T>(look: Promise<T>): Promise<T | undefined>
 
 const unwritable = new Set<string | undefined>(['ENOSPC', 'EDQUOT', 'EROFS']);
 
-/** True when the disk is full or read-only, said by the system or as a problem: what is there can be read. */
+/** True when the disk is full or read-only, as a system error or a problem: existing files can be read. */
 export function isUnwritable(error: unknown): boolean {
   return unwritable.has(faultCode(error)) || (isProblem(error) && error.problem === 'storage-full');
 }
 
-/** True when the system says that there is such a file already. */
 export function isTaken(error: unknown): boolean {
   return faultCode(error) === 'EEXIST';
 }
 
 /**
- * A local storage fault as the peer may know it: always temporary, and without a path. A value that is a problem
- * already stays what it is; an unknown error counts as `internal` (451 4.3.0), never as permanent.
+ * A storage fault as a problem for the peer: always temporary, and without a path. A problem stays as it is; an unknown
+ * error becomes `internal` (451 4.3.0), never a permanent failure.
  */
 export function asStorageProblem(error: unknown): Problem {
   if (isProblem(error)) return error;
@@ -64,7 +62,7 @@ export function asStorageProblem(error: unknown): Problem {
   }
 }
 
-/** Why a folder cannot be read, as a sentence. */
+/** A sentence that says why a folder cannot be read. */
 export function unreadableFolder(folder: string, cause: unknown): string {
   const code = faultCode(cause);
   if (code !== 'EMFILE' && code !== 'ENFILE') return `${folder} is not a folder that can be read.`;

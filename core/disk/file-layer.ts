@@ -24,25 +24,25 @@ import {
 import { open as openHandle } from 'node:fs/promises';
 
 /**
- * The file operations that delivery stands on. Everything in `core/disk` goes through it, so that a test can make any
- * single call fail. Each rejects with the operating system's error.
+ * File operations of the spool, the stores and `core/disk`; a test can make any single call fail. All reject with
+ * system errors.
  *
- * Callbacks below, not `node:fs/promises`: a FileHandle for each message costs more than the calls themselves.
+ * Uses callbacks, not `node:fs/promises`: a FileHandle per message costs more than the calls themselves.
  */
 export interface FileLayer {
   open(path: string, flags: string | number, mode?: number): Promise<number>;
-  /** Bytes from `position` (null: where the last one ended); 0 at the end. */
+  /** Reads from `position`, or from the current one when null; 0 at the end. */
   read(fd: number, buffer: Buffer, position: number | null): Promise<number>;
-  /** Resolves with the number of bytes written, which may be fewer than given. */
+  /** Resolves with the number of bytes written, which may be too few. */
   write(fd: number, buffers: readonly Buffer[]): Promise<number>;
   fsync(fd: number): Promise<void>;
-  /** Like fsync, without times and the like that no reader of the data needs. */
+  /** Like fsync, without metadata that no reader of the data needs. */
   fdatasync(fd: number): Promise<void>;
   close(fd: number): Promise<void>;
   link(existing: string, path: string): Promise<void>;
   /**
-   * Opens, creates a file with these bytes, writes all of them to an open one, gives a file one more name, or another: blocking, for
-   * many small files that are not fsynced. The memory of the system answers in less time than it takes to hand such a call to a thread.
+   * The calls whose names end in `Now` block. For many small files without fsync they finish sooner than a thread
+   * starts.
    */
   openNow(path: string, flags: string | number, mode?: number): Promise<number>;
   createNow(path: string, buffers: readonly Buffer[]): Promise<void>;
@@ -54,7 +54,7 @@ export interface FileLayer {
   mkdir(path: string, mode: number): Promise<void>;
   rmdir(path: string): Promise<void>;
   lstat(path: string): Promise<Stats>;
-  /** Whether the name is taken, by whatever; rejects as `lstat` does for other reasons than ENOENT. */
+  /** Rejects as `lstat` does for reasons other than ENOENT. */
   exists(path: string): Promise<boolean>;
   readdir(path: string): Promise<string[]>;
   statfs(path: string): Promise<StatsFs>;
@@ -94,7 +94,7 @@ export const nodeFiles: FileLayer = {
   write: (fd, buffers) => value((then) => writev(fd, buffers, then)),
   fsync: (fd) => callback((then) => fsync(fd, then)),
   fdatasync: (fd) => callback((then) => fdatasync(fd, then)),
-  // Not worth a thread: whoever closes has fsynced or given up, so there is nothing left to wait for.
+  // Blocks: the file was fsynced or given up before, so nothing is left to wait for.
   close: (fd) => blocking(() => closeSync(fd)),
   link: (existing, path) => callback((then) => link(existing, path, then)),
   openNow: (path, flags, mode) => blocking(() => openSync(path, flags, mode)),
@@ -106,15 +106,15 @@ export const nodeFiles: FileLayer = {
   unlink: (path) => callback((then) => unlink(path, then)),
   mkdir: (path, mode) => callback((then) => mkdir(path, { mode }, then)),
   rmdir: (path) => callback((then) => rmdir(path, then)),
-  // Nor that: the entries on the way to a mailbox in use are in memory.
+  // Blocks: the path to a mailbox in use is in memory.
   lstat: (path) => blocking(() => lstatSync(path)),
-  // An error with its stack costs more than the look.
+  // Cheaper than an error with its stack.
   exists: (path) => blocking(() => lstatSync(path, { throwIfNoEntry: false }) !== undefined),
   readdir: (path) => value((then) => readdir(path, then)),
   statfs: (path) => value((then) => statfs(path, then)),
 };
 
-/** Writes all of it, however often the system takes only a part. */
+/** Writes all bytes, in as many calls as needed. */
 export async function writeAll(files: FileLayer, fd: number, buffers: readonly Buffer[]): Promise<void> {
   let rest = nonEmpty(buffers);
   while (rest.length > 0) {
@@ -126,7 +126,7 @@ function nonEmpty(buffers: readonly Buffer[]): Buffer[] {
   return buffers.filter((buffer) => buffer.length > 0);
 }
 
-/** What is left to write. Nobody asks for ever a system that takes nothing. */
+/** The bytes that are left. A write of 0 bytes is an error, or the caller would loop for ever. */
 function afterWritten(buffers: readonly Buffer[], written: number): Buffer[] {
   if (written === 0) throw Object.assign(new Error('nothing was written'), { code: 'EIO' });
   let left = written;
@@ -146,7 +146,7 @@ const isReading = (flags: string | number): boolean =>
     ? (flags & (constants.O_WRONLY | constants.O_RDWR | constants.O_CREAT)) === 0
     : flags === 'r';
 
-/** For a look that changes nothing: files cannot be written, and what would be moved or removed stays. */
+/** For inspection: writing fails, and moves and removals do nothing. */
 export const readOnlyFiles: FileLayer = {
   ...nodeFiles,
   open: (path, flags, mode) => (isReading(flags) ? nodeFiles.open(path, flags, mode) : refuse()),
@@ -165,20 +165,20 @@ export const readOnlyFiles: FileLayer = {
   fdatasync: nothing,
 };
 
-/** A pipe in the place of a file would hold up whoever opens it, for as long as nobody writes into it. */
+/** Without O_NONBLOCK, opening a FIFO blocks until it has a writer. */
 const readFlags = constants.O_RDONLY | constants.O_NONBLOCK;
 
 function irregular(): Error {
   return Object.assign(new Error('it is not a regular file'), { code: 'EFTYPE' });
 }
 
-/** Opens a regular file for reading. Everything else that has its name, a link too, is refused. */
+/** Opens a regular file for reading; rejects everything else, links too. */
 export async function openRegularFile(path: string, files: FileLayer): Promise<number> {
   if (!(await files.lstat(path)).isFile()) throw irregular();
   return files.open(path, readFlags | constants.O_NOFOLLOW);
 }
 
-/** The text of a regular file, or of the one that a link leads to. */
+/** The text of a regular file, or of the one that a link points to. */
 export async function readRegularText(path: string): Promise<string> {
   const handle = await openHandle(path, readFlags);
   try {

@@ -6,30 +6,30 @@ import { startError } from '../problem.js';
 import { isMissing, isTaken } from './fault.js';
 import { type FileLayer, nodeFiles } from './file-layer.js';
 
-/** Folders that are open at once; more wait. A message may have a thousand mailboxes. */
+/** Folders open at once; more wait. A message may have a thousand mailboxes. */
 const maxOpen = 64;
 
 interface Flush {
   readonly done: Promise<void>;
-  /** True once the fsync is under way: who comes now needs the next one. */
+  /** True once the fsync has started: later callers need the next one. */
   started: boolean;
 }
 
 /**
- * Makes folder entries durable. All who wait for one folder when its fsync starts share that fsync; who comes later
- * waits for the next one, for only that is sure to hold his entry.
+ * Makes folder entries durable. Callers that wait before an fsync starts share it; later ones wait for the next one,
+ * since only that is sure to include their entries.
  */
 export class FolderSync {
   readonly #files: FileLayer;
   readonly #slots = new Semaphore(maxOpen);
-  /** The newest flush of each folder that has one. */
+  /** The newest flush of each folder that is being flushed. */
   readonly #flushes = new Map<string, Flush>();
 
   constructor(files: FileLayer) {
     this.#files = files;
   }
 
-  /** Every entry that is in the folder now is on the disk when this resolves. */
+  /** Resolves when all present entries of the folder are durable. */
   sync(folder: string): Promise<void> {
     const newest = this.#flushes.get(folder);
     if (newest !== undefined && !newest.started) return newest.done;
@@ -54,7 +54,10 @@ export class FolderSync {
     }
   }
 
-  /** A new descriptor each time: after an EIO the kernel has marked the pages clean, and the old one would say "fine". */
+  /**
+   * Opens a new descriptor each time: after an EIO the kernel marks the pages clean, and the old descriptor would
+   * report success.
+   */
   async #flush(folder: string, flush: Flush): Promise<void> {
     const fd = await this.#open(folder, flush);
     try {
@@ -77,17 +80,17 @@ export class FolderSync {
 
 const folders = new FolderSync(nodeFiles);
 
-/** The one that everybody shares; a layer of its own (a test's) gets its own. */
+/** The shared instance for the real file layer; any other layer gets its own. */
 export function folderSyncOf(files: FileLayer): FolderSync {
   return files === nodeFiles ? folders : new FolderSync(files);
 }
 
-/** Every entry that is in the folder now is on the disk when this resolves; shares the fsync with others who wait. */
+/** Like `FolderSync.sync`, with the shared instance. */
 export function syncFolder(folder: string): Promise<void> {
   return folders.sync(folder);
 }
 
-/** Makes the folder (0700) and what is missing above it, each of them durable. One that is there already stays as it is. */
+/** Creates the folder (0700) and missing parents durably. An existing one stays as it is. */
 export async function makeFolder(
   path: string,
   files: FileLayer = nodeFiles,
@@ -105,16 +108,18 @@ export async function makeFolder(
   await sync.sync(dirname(path));
 }
 
-/** Brings everything that a file system holds in memory to its disk. */
+/** Makes everything durable that a file system has in memory. */
 export interface FileSystemFlush {
-  /** False when this machine cannot; then each file must be fsynced. Rejects when the disk reports a fault. */
+  /** False when the system cannot; then each file must be fsynced. Rejects when the disk reports a fault. */
   flush(folder: string): Promise<boolean>;
 }
 
-/** The shell's words for a program that is not there or cannot be run, and what `sync` says to an option it does not know. */
+/** What `sync` prints for an option it does not know. */
 const unknownOption = /unrecognized|invalid option|unknown option|usage/i;
 
-/** By `sync -f` of the coreutils, for Node has no syncfs(2). Elsewhere `sync` knows no -f, or only begins to write. */
+/**
+ * Runs `sync -f` of the coreutils, since Node has no syncfs(2). Elsewhere `sync` has no -f, or only begins to write.
+ */
 export const coreutilsFlush: FileSystemFlush = {
   flush: (folder) =>
     new Promise((resolve, reject) => {
@@ -131,8 +136,8 @@ export const coreutilsFlush: FileSystemFlush = {
 };
 
 /**
- * For what we cannot do without, and would neither remove nor move away.
- * @throws start error when something else has the name that a folder is to have; a link counts as what it leads to
+ * For folders that the server needs and neither removes nor moves.
+ * @throws start error when the name belongs to something else; a link counts as its target
  */
 export async function requireFolder(
   path: string,

@@ -26,8 +26,8 @@ function random(length: number): string {
 }
 
 /**
- * 20 characters `[0-9a-z]`: milliseconds (10), a counter (3), chance (7). Later ids of a process sort behind earlier
- * ones even when the clock goes back; chance keeps the ids of two processes apart.
+ * 20 characters `[0-9a-z]`: milliseconds (10), a counter (3), random (7). Ids of a process increase even when the clock
+ * goes back; the random part separates those of two processes.
  */
 export function uniqueId(): string {
   const now = systemClock.now();
@@ -47,11 +47,11 @@ function turnTo(time: number): void {
 
 export const uniqueIdPattern: RegExp = /^[0-9a-hjkmnp-tv-z]{20}$/;
 
-/** Drawn at once, for each draw costs more than the bytes do. */
+/** Filled in blocks, since each draw costs more than its bytes. */
 let pool = Buffer.alloc(0);
 let used = 0;
 
-/** So many random bytes, never given to anybody else. */
+/** Random bytes that are used only once. */
 export function randomBytes(length: number): Buffer {
   if (used + length > pool.length) {
     pool = randomFillSync(Buffer.allocUnsafeSlow(Math.max(4096, length)));

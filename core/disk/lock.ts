@@ -11,7 +11,7 @@ import { uniqueId } from './id.js';
 
 export const lockFile = 'postern.lock';
 
-/** So many crashes in the middle of a takeover, one on top of the other, are mended; then a person must look. */
+/** Nested takeovers that crashed and can be repaired; with more an operator has to look. */
 const maxTakeovers = 3;
 
 const LockInfo = z.object({
@@ -20,24 +20,24 @@ const LockInfo = z.object({
   startedAt: z.string(),
   /** `http://127.0.0.1:8080` once it listens. */
   http: z.string().nullable(),
-  /** Lets commands of this folder's user speak to the owner over HTTP; made anew at each start. */
+  /** Authenticates commands of this user to the owner over HTTP; new at each start. */
   token: z.string().nullable().default(null),
-  /** Which boot of the machine, and when in it the process began: a pid alone comes back after a restart. */
+  /** Boot of the machine, and start of the process in it: after a restart a pid alone may be another process. */
   bootId: z.string().nullable(),
   processStart: z.string().nullable(),
 });
 
-/** Who owns a data folder. */
+/** The process that owns a data folder. */
 export type LockInfo = Readonly<z.output<typeof LockInfo>>;
 
 export interface FolderLock {
-  /** Tells others where the owner answers, and to what. */
+  /** Publishes the address of the owner and the token. */
   update(change: { readonly http: string | null; readonly token?: string }): Promise<void>;
-  /** Removes the lock, unless it is not ours any more. */
+  /** Removes the lock unless another process owns it. */
   release(): Promise<void>;
 }
 
-/** The living owner of the folder, if it has one. */
+/** The running owner of the folder. */
 export async function readLock(folder: string): Promise<LockInfo | undefined> {
   return livingOwner(join(folder, lockFile));
 }
@@ -50,8 +50,8 @@ async function livingOwner(path: string): Promise<LockInfo | undefined> {
 const retryMs = 1000;
 
 /**
- * The same where the disk may be full or read-only: a server has to start there, so that an operator can make room. The lock is then
- * written as soon as that works. A process that finds another owner by then ends.
+ * Like `lockFolder` on a disk that may be full or read-only, so that an operator can make room with a running server.
+ * The lock is written once that is possible; when another process has it by then, this one ends.
  */
 export async function lockFolderSoon(folder: string): Promise<FolderLock> {
   const path = join(folder, lockFile);
@@ -94,8 +94,8 @@ async function unlessUnwritable<T>(work: Promise<T>): Promise<T | undefined> {
 }
 
 /**
- * Makes this process the owner of the folder, which exists. The lock of a dead process is taken over; that of a living
- * one is a start error.
+ * Makes this process the owner of the existing folder. Takes over the lock of a dead process; a living owner is a start
+ * error.
  */
 export async function lockFolder(folder: string, { http }: { readonly http: string | null }): Promise<FolderLock> {
   const path = join(folder, lockFile);
@@ -121,8 +121,8 @@ export async function lockFolder(folder: string, { http }: { readonly http: stri
 }
 
 /**
- * Links `mine` to `path`, which replaces nothing. A dead lock is removed only by who holds the lock above it: otherwise a
- * slow one could remove the lock of a quick one that had taken over in between.
+ * Links `mine` to `path`, which replaces nothing. A dead lock is removed only by the holder of the lock one level
+ * above: otherwise a slow process could remove the new lock of a faster one.
  */
 async function acquire(mine: string, path: string, height: number): Promise<void> {
   if (await tryToLink(mine, path)) return;
@@ -166,7 +166,7 @@ function inUseError(path: string, owner: LockInfo | undefined): Error {
   );
 }
 
-/** Undefined when there is none, or one that was never wholly written. */
+/** Undefined when it is missing or was never completely written. */
 async function readInfo(path: string): Promise<LockInfo | undefined> {
   try {
     const text = await readRegularText(path);
@@ -199,33 +199,33 @@ async function ownInfo(http: string | null): Promise<LockInfo> {
 async function isAlive(info: LockInfo): Promise<boolean> {
   if (info.bootId !== (await bootId())) return false;
   const whose = ownerOfProcess(info.pid);
-  if (whose === 'nobody') return false;
+  if (whose === 'none') return false;
   return isSameStart(info.processStart, await processStart(info.pid), whose);
 }
 
-type ProcessOwner = 'me' | 'somebody' | 'nobody';
+type ProcessOwner = 'this user' | 'other user' | 'none';
 
 function ownerOfProcess(pid: number): ProcessOwner {
   try {
     process.kill(pid, 0);
-    return 'me';
+    return 'this user';
   } catch (error) {
-    return error instanceof Error && (error as NodeJS.ErrnoException).code === 'EPERM' ? 'somebody' : 'nobody';
+    return error instanceof Error && (error as NodeJS.ErrnoException).code === 'EPERM' ? 'other user' : 'none';
   }
 }
 
 /**
- * What cannot be seen does not make another process of it. Of a service with a right that this user lacks, the namespace is hidden
- * (ptrace(2)); with `hidepid` all of it is, but not that it is a process of this user.
+ * An unknown value does not show that the process is another one. For a service with a capability that this user lacks,
+ * the namespace is hidden (ptrace(2)); with `hidepid` everything is, but not for a process of this user.
  */
 function isSameStart(noted: string | null, seen: string | null, whose: ProcessOwner): boolean {
   if (noted === null) return seen === null;
-  if (seen === null) return whose === 'me';
+  if (seen === null) return whose === 'this user';
   const [[namespace, ticks], [seenNamespace, seenTicks]] = [noted.split(' '), seen.split(' ')];
   return ticks === seenTicks && (seenNamespace === '' || namespace === seenNamespace);
 }
 
-/** Null where the system does not tell. */
+/** Null when unknown. */
 async function bootId(): Promise<string | null> {
   return readFile('/proc/sys/kernel/random/boot_id', 'utf8').then(
     (text) => text.trim(),
@@ -233,7 +233,7 @@ async function bootId(): Promise<string | null> {
   );
 }
 
-/** Pid namespace and clock ticks since boot (proc(5), `stat` field 22); null where the system does not tell. */
+/** Pid namespace and clock ticks since boot (proc(5), `stat` field 22); null when unknown. */
 async function processStart(pid: number): Promise<string | null> {
   try {
     const stat = await readFile(`/proc/${pid}/stat`, 'latin1');

@@ -8,26 +8,23 @@ import type { PluginContext } from '../plugin.js';
 import { pluralize } from '../text/format.js';
 import { faultCode } from './fault.js';
 
-/** While there are some, a look at health looks for them again, but not more often than that. */
+/** While there are some, health looks again, at most this often. */
 const lookEveryMs = 10_000;
-/** And a look that takes long is rare: it takes a hundredth of the time at most. */
+/** A look takes at most this fraction of the time. */
 const restFactor = 100;
 const namedInHealth = 3;
 const namedInLog = 100;
 
 interface UnknownEntriesOptions {
-  /** What one of them is called, and several: `entry of the mail folder is no mailbox`, `entries of the mail folder are no mailboxes`. */
+  /** Singular and plural: `entry of the mail folder is no mailbox`, `entries of the mail folder are no mailboxes`. */
   readonly what: { readonly one: string; readonly several: string };
-  /** Names of what nobody here has made, below the place that `what` names. */
+  /** Names of unknown entries, relative to the folder that `what` names. */
   readonly find: () => Promise<readonly string[]>;
   readonly clock: Clock;
   readonly log: Log;
 }
 
-/**
- * Files and folders that are where our own should be, and are none of ours. They are left alone; an operator is told, until
- * they are gone.
- */
+/** Entries in the server's own folders that it did not create. They are left alone and reported until they are gone. */
 export class UnknownEntries {
   readonly #input: UnknownEntriesOptions;
   #found: readonly string[] = [];
@@ -37,7 +34,7 @@ export class UnknownEntries {
     this.#input = input;
   }
 
-  /** Never rejects: what cannot be looked at is no reason to stop. */
+  /** Never rejects: a folder that cannot be read is logged. */
   async look(): Promise<void> {
     const { what, find, clock, log } = this.#input;
     const began = clock.monotonic();
@@ -49,13 +46,13 @@ export class UnknownEntries {
       if (fresh.length > 0)
         log.warn({ entries: fresh.slice(0, namedInLog), count: fresh.length }, `${what.several}; left alone`);
     } catch (error) {
-      log.warn({ err: error }, 'a folder could not be searched for foreign files');
+      log.warn({ err: error }, 'a folder could not be searched for unknown entries');
     }
     const now = clock.monotonic();
     this.#nextLook = now + Math.max(lookEveryMs, (now - began) * restFactor);
   }
 
-  /** Answers from what is known. */
+  /** Reports the last result, and starts a look when one is due. */
   report(): HealthReport {
     const count = this.#found.length;
     if (count === 0) return { status: 'up' };
@@ -68,24 +65,26 @@ export class UnknownEntries {
   }
 }
 
-/** Of a folder with more, the others are not looked at. */
+/** Further entries of a folder are not inspected. */
 const maxLookedAt = 100_000;
-/** Entries that are read at once: in between others have their turn. */
+/** Entries read before the event loop continues. */
 const readAtOnce = 256;
 const lookSeconds = 3600;
 
-/** Says of an entry whether it is one that its folder is for. */
+/** Whether an entry belongs in its folder. */
 export type OwnEntry = (entry: Dirent) => boolean;
 
-/** Files, and nothing else, with a name of one of these forms. */
+/** Accepts regular files whose name matches one of these patterns. */
 export function filesNamed(...forms: readonly RegExp[]): OwnEntry {
   return (entry) => entry.isFile() && forms.some((form) => form.test(entry.name));
 }
 
-/** Folders below the data folder, and what may lie in each. */
+/** Folders below the data folder, with the entries that belong there. */
 export type OwnFolders = Readonly<Record<string, OwnEntry>>;
 
-/** What else lies in these folders: paths below `data`, links not followed. None of a folder that is missing, or is none. */
+/**
+ * Unknown entries of these folders, as paths below `data`; links are not followed. Empty for a folder that is missing.
+ */
 export async function unknownInFolders(data: string, folders: OwnFolders): Promise<readonly string[]> {
   const foreign: string[] = [];
   for (const [folder, isOwn] of Object.entries(folders)) {
@@ -108,15 +107,14 @@ async function unknownIn(folder: string, isOwn: OwnEntry): Promise<readonly stri
   return foreign.toSorted();
 }
 
-/** Of the folder called that. */
 export function unknownEntriesOf(name: string): UnknownEntriesOptions['what'] {
   const place = `of the ${name} folder`;
-  return { one: `entry ${place} is of nobody here`, several: `entries ${place} are of nobody here` };
+  return { one: `entry ${place} is unknown`, several: `entries ${place} are unknown` };
 }
 
 /**
- * Tells of what is in a plugin's folder of that name, and in those below it that are given, and is not its own: in health as
- * `<name> folder`, and in the log. The first look is made behind the start.
+ * Reports unknown entries in folders of a plugin: to health as `<name> folder`, and to the log. The first look does not
+ * delay the start.
  */
 export function watchFolder(
   name: string,

@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { advice, fine, skipped, trouble, type Finding } from '../../core/contracts/doctor-check.js';
 import { pino } from 'pino';
 import { pluralize } from '../../core/text/format.js';
-import { checkFormat, othersMay } from '../../core/disk/data-folder.js';
+import { checkFormat, othersMay } from '../../core/host/data-folder.js';
 import { CommitLog } from '../../core/spool/commit-log.js';
 import { nodeFiles, readOnlyFiles } from '../../core/disk/file-layer.js';
 import { faultCode, isMissing } from '../../core/disk/fault.js';

@@ -164,7 +164,7 @@ for (const [kind, make] of Object.entries(kinds)) {
       const { text } = await server.admin.request('/health/extended', { accept: 'application/json' });
       const { components } = JSON.parse(text) as { components: Readonly<Record<string, Component>> };
       for (const [name, words] of [
-        ['data folder', /^\d+ entr(?:y|ies) of the data folder (?:is|are) of nobody here, and (?:is|are) left alone: /],
+        ['data folder', /^\d+ entr(?:y|ies) of the data folder (?:is|are) unknown, and (?:is|are) left alone: /],
         ['cache folder', /"cache\/folders\//],
         ['client-uploads folder', /"client-uploads\//],
         ['drafts folder', /"drafts\//],

@@ -10,7 +10,7 @@ import { isProblem } from '../../../core/problem.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { until } from '../../support/until.js';
 import { rememberingLog } from './remembering-log.js';
-import { contentOf, largeMessage, message, openGround, received, returnPath, trace, whole } from './spool-ground.js';
+import { contentOf, largeMessage, message, openGround, received, returnPath, trace, whole } from './spool-fixture.js';
 
 const bodies = [
   ['small', message],

@@ -6,7 +6,7 @@ import { classOf, isProblem } from '../../../core/problem.js';
 import { asStorageProblem } from '../../../core/disk/fault.js';
 import type { SpoolWriter } from '../../../core/spool/spool.js';
 import type { Fault } from './faulty-files.js';
-import { contentOf, largeMessage, message, openGround, received, returnPath, trace, whole } from './spool-ground.js';
+import { contentOf, largeMessage, message, openGround, received, returnPath, trace, whole } from './spool-fixture.js';
 
 const replies = { ENOSPC: 452, EDQUOT: 452, EROFS: 452, EIO: 451, EMFILE: 451 } as const;
 const codes = Object.keys(replies) as (keyof typeof replies)[];

@@ -9,7 +9,7 @@ import type { FindLinked } from '../../../core/spool/restoration.js';
 import type { LoggedMessage } from '../../../core/spool/spool.js';
 import { FaultyFiles } from './faulty-files.js';
 import { rememberingLog } from './remembering-log.js';
-import { contentOf, largeMessage, openGround, received, whole, type SpoolGround } from './spool-ground.js';
+import { contentOf, largeMessage, openGround, received, whole, type SpoolGround } from './spool-fixture.js';
 
 const never = 1e9;
 const log = {

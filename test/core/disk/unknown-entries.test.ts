@@ -4,8 +4,8 @@ import { mkdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { describe, test, type TestContext } from 'node:test';
 import { pino } from 'pino';
-import { watchDataFolder } from '../../../core/disk/foreign-data.js';
-import { unknownInFolders } from '../../../core/disk/unknown-entries.js';
+import { watchDataFolder } from '../../../core/host/data-folder.js';
+import { UnknownEntries, unknownInFolders } from '../../../core/disk/unknown-entries.js';
 import { HealthRegistry } from '../../../core/host/health.js';
 import { HandClock } from '../../support/hand-clock.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
@@ -36,8 +36,8 @@ async function opened(t: TestContext) {
   await symlink(id, join(data, `config/${id}.link`));
   const clock = new HandClock();
   const health = new HealthRegistry({ clock });
-  const foreign = watchDataFolder({ data, health, clock, log: pino({ level: 'silent' }) });
-  return { data, clock, foreign };
+  const unknown = watchDataFolder(data, { health, clock, log: pino({ level: 'silent' }) });
+  return { data, clock, unknown };
 }
 
 async function put(path: string): Promise<void> {
@@ -45,56 +45,84 @@ async function put(path: string): Promise<void> {
   await writeFile(path, '');
 }
 
-describe('what is foreign in the folders of the server', () => {
-  test('is nothing of what the server writes there', async (t) => {
-    const { foreign } = await opened(t);
-    await foreign.look();
-    assert.deepEqual(foreign.report(), { status: 'up' });
+describe('unknown entries of the data folder', () => {
+  test('do not include what the server writes', async (t) => {
+    const { unknown } = await opened(t);
+    await unknown.look();
+    assert.deepEqual(unknown.report(), { status: 'up' });
   });
 
   for (const path of ['notes.txt', 'config/notes.txt', 'idempotency/notes', 'logs/notes.log', 'spool/x', 'uploads/x']) {
-    test(`is ${path}, told until it is gone`, async (t) => {
-      const { data, clock, foreign } = await opened(t);
+    test(`include ${path}, reported until it is gone`, async (t) => {
+      const { data, clock, unknown } = await opened(t);
       await put(join(data, path));
-      await foreign.look();
-      assert.deepEqual(foreign.report(), {
+      await unknown.look();
+      assert.deepEqual(unknown.report(), {
         status: 'degraded',
-        why: `1 entry of the data folder is of nobody here, and is left alone: "${path}".`,
+        why: `1 entry of the data folder is unknown, and is left alone: "${path}".`,
       });
       await rm(join(data, path));
       clock.advance(9);
-      assert.equal(foreign.report().status, 'degraded');
+      assert.equal(unknown.report().status, 'degraded');
       clock.advance(1);
-      await until('nothing foreign', () => (foreign.report().status === 'up' ? true : undefined));
+      await until('no unknown entry', () => (unknown.report().status === 'up' ? true : undefined));
     });
   }
 
-  test('is counted: two are entries', async (t) => {
-    const { data, foreign } = await opened(t);
+  test('are counted', async (t) => {
+    const { data, unknown } = await opened(t);
     for (const name of ['a', 'b']) await put(join(data, name));
-    await foreign.look();
-    const why = '2 entries of the data folder are of nobody here, and are left alone: "a", "b".';
-    assert.deepEqual(foreign.report(), { status: 'degraded', why });
+    await unknown.look();
+    const why = '2 entries of the data folder are unknown, and are left alone: "a", "b".';
+    assert.deepEqual(unknown.report(), { status: 'degraded', why });
   });
 
-  test('is what has a name of ours and is of another kind', async (t) => {
-    const { data, foreign } = await opened(t);
+  test('include entries with a known name and another type', async (t) => {
+    const { data, unknown } = await opened(t);
     await rm(join(data, 'config/current'));
     await put(join(data, 'config/current'));
     await rm(join(data, 'logs/audit.log'));
     await symlink('/etc/hostname', join(data, 'logs/audit.log'));
     await rm(join(data, `uploads/${id}`));
     execFileSync('mkfifo', [join(data, `uploads/${id}`)]);
-    await foreign.look();
-    assert.match(foreign.report().why ?? '', /^3 entries .*: "config\/current", "logs\/audit\.log", "uploads\//);
+    await unknown.look();
+    assert.match(unknown.report().why ?? '', /^3 entries .*: "config\/current", "logs\/audit\.log", "uploads\//);
   });
 });
 
-test('a folder that is missing, or no folder, has nothing foreign in it', async (t) => {
+test('a missing folder, and what is not a folder, has no unknown entries', async (t) => {
   const data = await temporaryFolder(t);
   await writeFile(join(data, 'file'), '');
   await symlink('loop', join(data, 'loop'));
   const nothing = () => false;
   assert.deepEqual(await unknownInFolders(data, { missing: nothing, file: nothing, loop: nothing }), []);
   assert.deepEqual(await unknownInFolders(data, { '': nothing }), ['file', 'loop']);
+});
+
+test('a slow look is repeated rarely, and looks never overlap', async () => {
+  const clock = new HandClock();
+  let looks = 0;
+  let end: (names: readonly string[]) => void = () => undefined;
+  const find = () => {
+    looks += 1;
+    return new Promise<readonly string[]>((resolve) => (end = resolve));
+  };
+  const unknown = new UnknownEntries({
+    what: { one: 'entry', several: 'entries' },
+    find,
+    clock,
+    log: pino({ level: 'silent' }),
+  });
+  const first = unknown.look();
+  clock.advance(2);
+  end(['notes']);
+  await first;
+  clock.advance(199);
+  unknown.report();
+  assert.equal(looks, 1);
+  clock.advance(1);
+  unknown.report();
+  clock.advance(1000);
+  unknown.report();
+  assert.equal(looks, 2);
 });

@@ -4,24 +4,38 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import type { OwnerCall } from '../cli/command.js';
 import { ownerOf } from '../cli/owner-call.js';
-import { version } from '../host/installation.js';
+import type { Clock } from '../clock.js';
+import { isOwnLayerEntry, layerFolderName } from '../config/layer-folder.js';
+import { openDocument } from '../disk/document.js';
+import { isUnwritable } from '../disk/fault.js';
+import { makeFolder, requireFolder } from '../disk/folder.js';
+import { uniqueIdPattern } from '../disk/id.js';
+import { type FolderLock, lockFolder, lockFolderSoon } from '../disk/lock.js';
+import {
+  filesNamed,
+  type OwnFolders,
+  UnknownEntries,
+  unknownEntriesOf,
+  unknownInFolders,
+} from '../disk/unknown-entries.js';
+import { keptAnswerNames } from '../http/idempotency.js';
+import { auditName, logFileName } from '../log/file.js';
+import type { Log } from '../log/log.js';
 import { isStartError, startError } from '../problem.js';
-import { openDocument } from './document.js';
-import { isUnwritable } from './fault.js';
-import { makeFolder, requireFolder } from './folder.js';
-import { type FolderLock, lockFolder, lockFolderSoon } from './lock.js';
+import type { HealthRegistry } from './health.js';
+import { version } from './installation.js';
 
-/** Rights in a file mode that nobody but the owner should have. */
+/** Permission bits that only the owner should have. */
 export const othersMay = 0o077;
 
-/** Makes the data folder if need be and becomes its owner. */
+/** Creates the data folder when it is missing, and locks it. */
 export function takeDataFolder(data: string): Promise<FolderLock> {
   return inFolder(data, async () => {
     await checkFormat(data);
     for (const part of ['spool', 'uploads']) await requireFolder(join(data, part));
     const lock = await lockFolderSoon(data);
     try {
-      // The next start notes it.
+      // The next start writes it.
       await noteFormat(data).catch((error: unknown) => {
         if (!isUnwritable(error)) throw error;
       });
@@ -33,7 +47,7 @@ export function takeDataFolder(data: string): Promise<FolderLock> {
   });
 }
 
-/** The owner of the data folder if one runs; else the folder becomes ours. Only a start makes one. */
+/** The running owner of the data folder; without one, locks it. Never creates the folder. */
 export async function shareDataFolder(
   data: string,
 ): Promise<{ readonly owner: OwnerCall | undefined; readonly lock: FolderLock | undefined }> {
@@ -51,7 +65,7 @@ export async function shareDataFolder(
   });
 }
 
-/** Root may write there, and then the server of that user could not read it. Throws a start error. */
+/** Files written by root could not be read by a server of another user. Throws a start error. */
 async function refuseRoot(data: string): Promise<void> {
   const { uid } = await stat(data);
   if (process.getuid?.() !== 0 || uid === 0) return;
@@ -60,7 +74,7 @@ async function refuseRoot(data: string): Promise<void> {
   );
 }
 
-/** What the operating system refuses becomes a sentence. */
+/** Turns system errors into start errors. */
 async function inFolder<T>(data: string, open: () => Promise<T>): Promise<T> {
   try {
     await makeFolder(data);
@@ -77,13 +91,13 @@ async function inFolder<T>(data: string, open: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Raised when what is on the disk changes so that an older version could not go on with it; see docs/upgrading.md. */
+/** Raised when an older version can no longer read the data; see docs/upgrading.md. */
 export const dataFormat = 1;
 
-/** `format.json`: what the folder is like, and which version was there last. */
+/** `format.json`: the format of the folder, and the version that wrote it last. */
 const Format = z.object({ format: z.int().min(1), version: z.string().min(1) });
 
-/** Opens what a folder says of itself; one that says nothing is new, or older than the file. */
+/** A folder without the file is new, or older than the file. */
 async function openFormat(data: string) {
   const file = join(data, 'format.json');
   const written = await openDocument({ file, schema: Format, initial: { format: dataFormat, version: '' } });
@@ -94,14 +108,43 @@ async function openFormat(data: string) {
   );
 }
 
-/** Throws a start error when a newer version has written what this one does not know. */
+/** Throws a start error when the folder has a newer format. */
 export async function checkFormat(data: string): Promise<void> {
   await openFormat(data);
 }
 
-/** For the owner of the folder: notes that this version was here. */
+/** Writes the format and this version. */
 async function noteFormat(data: string): Promise<void> {
   const written = await openFormat(data);
   if (written.data.format === dataFormat && written.data.version === version) return;
   await written.update(() => ({ format: dataFormat, version }));
+}
+
+/** Entries of the data folder itself: documents, the lock, hidden entries, folders of plugins. */
+const ownEntry = /^(?:\..*|.*\.json|postern\.lock.*)$/;
+/** Left by a disk test that was killed. */
+const probeName = /^\.probe-/;
+
+/** The folders of core; plugins watch their own. */
+const folders: OwnFolders = {
+  '': (entry) => entry.isDirectory() || ownEntry.test(entry.name),
+  [layerFolderName]: isOwnLayerEntry,
+  idempotency: filesNamed(...keptAnswerNames),
+  logs: filesNamed(logFileName, auditName),
+  spool: filesNamed(uniqueIdPattern, probeName),
+  uploads: filesNamed(uniqueIdPattern, probeName),
+};
+
+/**
+ * Reports unknown entries of the data folder to health. The first `look` comes after the leftovers of a dead process
+ * are removed.
+ */
+export function watchDataFolder(
+  data: string,
+  { health, clock, log }: { readonly health: HealthRegistry; readonly clock: Clock; readonly log: Log },
+): UnknownEntries {
+  const find = () => unknownInFolders(data, folders);
+  const unknown = new UnknownEntries({ what: unknownEntriesOf('data'), find, clock, log });
+  health.check('core', 'data folder', () => unknown.report());
+  return unknown;
 }

@@ -9,7 +9,7 @@ import { PrecreatedFiles } from '../../../core/spool/file-pool.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { until } from '../../support/until.js';
 import { FaultyFiles } from './faulty-files.js';
-import { openGround, received, whole, contentOf } from './spool-ground.js';
+import { openGround, received, whole, contentOf } from './spool-fixture.js';
 
 const windowMs = 150;
 const flags = constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY;

@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { openSpool } from '../../../core/spool/file-spool.js';
 import { classOf, isProblem } from '../../../core/problem.js';
 import { rememberingLog } from './remembering-log.js';
-import { contentOf, message, openGround, returnPath, trace, whole, type SpoolGround } from './spool-ground.js';
+import { contentOf, message, openGround, returnPath, trace, whole, type SpoolGround } from './spool-fixture.js';
 
 /** As a session does it: the message is let go whatever comes of it. */
 async function deliver(ground: SpoolGround, name: string, body = message): Promise<void> {

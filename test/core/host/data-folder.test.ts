@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { dataFormat, shareDataFolder, takeDataFolder } from '../../../core/disk/data-folder.js';
+import { dataFormat, shareDataFolder, takeDataFolder } from '../../../core/host/data-folder.js';
 import { version } from '../../../core/host/installation.js';
 import { isStartError } from '../../../core/problem.js';
 import { temporaryFolder, type Ending } from '../../support/temporary-folder.js';
