@@ -9,8 +9,9 @@ import type { AnyEndpoint, Role } from './http/endpoint.js';
 import { definitionKeys, kitVersion } from './host/declaration.js';
 import type { Log } from './log/log.js';
 import type { Services, ServiceValues } from './host/service.js';
-import type { Hook, HookOptions, Stage, WatchedEvent, Watcher } from './pipeline/hook.js';
-import type { Outcome } from './pipeline/outcome.js';
+import type { Outcome, WatchedEvent, Watcher } from './pipeline/events.js';
+import type { Hook, HookOptions } from './pipeline/hook.js';
+import type { Stage } from './pipeline/verdict.js';
 
 export { kitVersion };
 
@@ -219,15 +220,7 @@ export type { Directory, MailUser } from './contracts/directory.js';
 export type { HealthReport } from './host/health.js';
 export type { Log } from './log/log.js';
 export { parseAddress, type Address } from './mime/address.js';
-export type {
-  Hook,
-  HookOptions,
-  Phase,
-  Stage,
-  StageInput,
-  WatchedEvent,
-  WatchedEvents,
-  Watcher,
-} from './pipeline/hook.js';
-export type { Outcome } from './pipeline/outcome.js';
+export type { Hook, HookOptions, Phase, StageInput } from './pipeline/hook.js';
+export type { Outcome, WatchedEvent, WatchedEvents, Watcher } from './pipeline/events.js';
+export type { Stage } from './pipeline/verdict.js';
 export type { ReceivedMessage, Recipient, SmtpSession, Transaction } from './pipeline/transaction.js';

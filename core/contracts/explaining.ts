@@ -1,5 +1,6 @@
 import { service } from '../host/service.js';
-import type { Phase, Stage } from '../pipeline/hook.js';
+import type { Phase } from '../pipeline/hook.js';
+import type { Stage } from '../pipeline/verdict.js';
 
 /** A mail that nobody has sent: what would happen to it? */
 export interface ExplainQuestion {

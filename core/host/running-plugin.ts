@@ -1,7 +1,8 @@
 import { heldBy } from '../http/endpoint-hold.js';
 import { asProblem } from '../http/failure.js';
 import type { Log } from '../log/log.js';
-import type { Hook, HookOptions, Stage } from '../pipeline/hook.js';
+import type { Hook, HookOptions } from '../pipeline/hook.js';
+import type { Stage } from '../pipeline/verdict.js';
 import type { Plugin, PluginContext } from '../plugin.js';
 import { classOf } from '../problem.js';
 import { markOf, runAs } from '../watchdog/running-code.js';

@@ -1,20 +1,19 @@
+import type { Readable } from 'node:stream';
 import type { DeliveryTarget } from '../contracts/delivery-target.js';
-import type { SpooledMessage } from '../spool/spool.js';
 import type { Log } from '../log/log.js';
-import type { Decision, DeliveryResult } from './chain.js';
-import type { GroupOutcome } from './delivery-group.js';
-import { EnvelopeDraft, type DraftRecipient } from './envelope-draft.js';
-import { Handover, type HandoverResult } from './handover.js';
-import type { StageInput, WatchedEvent, WatchedEvents } from './hook.js';
-import { MessageView } from './message-view.js';
-import { Patience } from './patience.js';
+import { scanHeader } from '../mime/header.js';
 import { replies, reply, type Reply, replyToError } from '../smtp/protocol/replies.js';
-import type { StageGround } from './stage-run.js';
-import type { Recipient, SmtpSession, Transaction } from './transaction.js';
+import type { HeaderEdit, SpooledMessage } from '../spool/spool.js';
+import { type GroupOutcome, DeliveryCommit, type CommitResult, DeliveryDeadline } from './commit.js';
+import type { Decision, DeliveryResult } from './hook-list.js';
+import type { RunContext } from './hook-runner.js';
+import type { WatchedEvent, WatchedEvents } from './events.js';
+import type { StageInput } from './hook.js';
+import type { DraftRecipient, ReceivedMessage, Recipient, SmtpSession, Transaction } from './transaction.js';
 import type { Change, Hop } from './verdict.js';
 
 /** What the delivery of a message needs of the chain. */
-export interface DeliveryGround {
+export interface DeliveryContext {
   readonly targets: ReadonlyMap<string, DeliveryTarget>;
   readonly log: Log;
   /** False when no hook looks at messages of that session. */
@@ -22,7 +21,7 @@ export interface DeliveryGround {
   readonly decide: <S extends 'message' | 'deliver' | 'rcptTo'>(
     stage: S,
     input: StageInput[S],
-    change?: StageGround<S>['change'],
+    change?: RunContext<S>['change'],
   ) => Decision | Promise<Decision>;
   readonly emit: <E extends WatchedEvent>(event: E, data: WatchedEvents[E]) => void;
 }
@@ -33,10 +32,10 @@ export interface DeliveryGround {
 export async function deliverMessage(
   transaction: Transaction,
   message: SpooledMessage,
-  ground: DeliveryGround,
-  patience: Patience = new Patience(),
+  context: DeliveryContext,
+  deadline: DeliveryDeadline = new DeliveryDeadline(),
 ): Promise<DeliveryResult> {
-  return new MessageDelivery(transaction, message, ground, patience).run();
+  return new MessageDelivery(transaction, message, context, deadline).run();
 }
 
 /** What hooks have made of the message: an answer for all, or recipients to deliver to. */
@@ -44,27 +43,27 @@ type Content = { readonly answer: Reply } | { readonly draft: EnvelopeDraft };
 
 class MessageDelivery {
   readonly #transaction: Transaction;
-  readonly #ground: DeliveryGround;
-  readonly #patience: Patience;
+  readonly #context: DeliveryContext;
+  readonly #deadline: DeliveryDeadline;
   readonly #taken: Reply;
   #message: SpooledMessage;
   #settled: Promise<void> | undefined;
 
-  constructor(transaction: Transaction, message: SpooledMessage, ground: DeliveryGround, patience: Patience) {
-    this.#patience = patience;
+  constructor(transaction: Transaction, message: SpooledMessage, context: DeliveryContext, deadline: DeliveryDeadline) {
+    this.#deadline = deadline;
     this.#transaction = transaction;
     this.#message = message;
-    this.#ground = ground;
+    this.#context = context;
     this.#taken = reply(250, '2.0.0', `Ok: queued as ${transaction.id}`);
   }
 
   async run(): Promise<DeliveryResult> {
     try {
       const draft = EnvelopeDraft.of(this.#transaction);
-      const content = this.#ground.hasHooks(this.#transaction.session) ? await this.#askHooks(draft) : { draft };
+      const content = this.#context.hasHooks(this.#transaction.session) ? await this.#askHooks(draft) : { draft };
       return 'answer' in content ? this.#toAll(content.answer) : await this.#handOver(content.draft);
     } catch (error) {
-      this.#ground.log.error({ transaction: this.#transaction.id, err: error }, 'a message could not be delivered');
+      this.#context.log.error({ transaction: this.#transaction.id, err: error }, 'a message could not be delivered');
       return this.#toAll(replyToError(error));
     } finally {
       await this.#release();
@@ -83,7 +82,7 @@ class MessageDelivery {
       }
       return { transaction: draft.transaction, message: view };
     };
-    const about = await this.#ground.decide('message', { transaction: draft.transaction, message: view }, change);
+    const about = await this.#context.decide('message', { transaction: draft.transaction, message: view }, change);
     const content = this.#followed(about, draft);
     if ('answer' in content) return content;
     if (view.isEdited) {
@@ -93,7 +92,7 @@ class MessageDelivery {
     const routed = await this.#route(content.draft);
     if ('answer' in routed) return routed;
     const input = { transaction: routed.draft.transaction, message: view };
-    return this.#followed(await this.#ground.decide('deliver', input), routed.draft);
+    return this.#followed(await this.#context.decide('deliver', input), routed.draft);
   }
 
   #followed(decision: Decision, draft: EnvelopeDraft): Content {
@@ -105,11 +104,11 @@ class MessageDelivery {
   /** Recipients that a hook has added without a hop are asked for like those of RCPT; a no is a local fault. */
   async #route(draft: EnvelopeDraft): Promise<Content> {
     const { transaction } = draft;
-    const { log } = this.#ground;
+    const { log } = this.#context;
     const routes = new Map<Recipient, Hop | 'discard'>();
     for (const { recipient, position } of draft.recipients) {
       if (position !== undefined || recipient.hop !== undefined) continue;
-      const decision = await this.#ground.decide('rcptTo', { transaction, address: recipient.address });
+      const decision = await this.#context.decide('rcptTo', { transaction, address: recipient.address });
       if (decision.outcome === 'discard') routes.set(recipient, 'discard');
       else if (decision.outcome === 'pass' && decision.hop !== undefined) routes.set(recipient, decision.hop);
       else {
@@ -123,28 +122,28 @@ class MessageDelivery {
   async #handOver(draft: EnvelopeDraft): Promise<DeliveryResult> {
     const members = draft.recipients.filter(({ recipient }) => !recipient.discarded);
     const { transaction } = draft;
-    const { targets, log } = this.#ground;
-    const handover = new Handover(members, {
+    const { targets, log } = this.#context;
+    const commit = new DeliveryCommit(members, {
       transaction,
       mayReassign: transaction.stranger !== true,
       message: this.#message,
       targets,
       log,
-      patience: this.#patience,
+      deadline: this.#deadline,
     });
     // An added recipient has no answer of its own: then all stand or fall together.
     const isEach = transaction.session.listener.mode === 'lmtp' && !draft.hasAdded;
     try {
-      const result = await (isEach ? handover.each() : handover.together());
+      const result = await (isEach ? commit.perRecipient() : commit.atomically());
       this.#tell(result, transaction);
       return this.#answer(result, members);
     } finally {
       // Else every step has been waited for.
-      if (this.#patience.over) this.#settled = handover.settled();
+      if (this.#deadline.over) this.#settled = commit.settled();
     }
   }
 
-  #answer(result: HandoverResult, members: readonly DraftRecipient[]): DeliveryResult {
+  #answer(result: CommitResult, members: readonly DraftRecipient[]): DeliveryResult {
     const answers = this.#transaction.recipients.map(() => this.#taken);
     const failure = worstOf(result.outcomes);
     if (result.aborted) {
@@ -162,11 +161,11 @@ class MessageDelivery {
     return { summary: commonYes(answers) ?? summary, replies: answers };
   }
 
-  #tell({ aborted, outcomes, owned }: HandoverResult, transaction: Transaction): void {
-    const { emit } = this.#ground;
+  #tell({ aborted, outcomes, owned }: CommitResult, transaction: Transaction): void {
+    const { emit } = this.#context;
     const delivered = outcomes.filter(({ outcome }) => outcome === 'delivered');
-    if (aborted && delivered.some(({ target }) => this.#ground.targets.get(target)?.live === true)) {
-      this.#ground.log.warn({ transaction: transaction.id }, 'possible duplicate: sent on, then refused as a whole');
+    if (aborted && delivered.some(({ target }) => this.#context.targets.get(target)?.live === true)) {
+      this.#context.log.warn({ transaction: transaction.id }, 'possible duplicate: sent on, then refused as a whole');
     }
     if (aborted || delivered.length === 0) return;
     for (const { member, target, outcome, reply } of outcomes) {
@@ -181,7 +180,7 @@ class MessageDelivery {
   /** One recipient of several, over LMTP. */
   #tellRefused(recipient: Recipient, { code, status, lines }: Reply): void {
     const { session, reversePath } = this.#transaction;
-    this.#ground.emit('rejected', {
+    this.#context.emit('rejected', {
       session,
       stage: 'deliver',
       code,
@@ -199,7 +198,7 @@ class MessageDelivery {
   /** At once, but not under a target that still works on the message because its time is over. */
   async #release(): Promise<void> {
     const released = this.#letGo();
-    if (!this.#patience.over) await released;
+    if (!this.#deadline.over) await released;
   }
 
   async #letGo(): Promise<void> {
@@ -207,7 +206,7 @@ class MessageDelivery {
       await this.#settled;
       await this.#message.release();
     } catch (error) {
-      this.#ground.log.error({ transaction: this.#transaction.id, err: error }, 'the spool could not let go');
+      this.#context.log.error({ transaction: this.#transaction.id, err: error }, 'the spool could not let go');
     }
   }
 }
@@ -227,4 +226,136 @@ function commonYes([first, ...others]: readonly Reply[]): Reply | undefined {
 
 function sameReply(one: Reply, other: Reply): boolean {
   return one.code === other.code && one.status === other.status && one.lines.join('\n') === other.lines.join('\n');
+}
+
+type RecipientChange = Extract<Change, { change: 'add-recipient' | 'remove-recipient' }>;
+
+/** The recipients of a transaction while hooks change them. */
+class EnvelopeDraft {
+  readonly recipients: readonly DraftRecipient[];
+  /** What hooks and targets see. */
+  readonly transaction: Transaction;
+
+  private constructor(transaction: Transaction, recipients: readonly DraftRecipient[]) {
+    this.recipients = recipients;
+    this.transaction = transaction;
+  }
+
+  static of(transaction: Transaction): EnvelopeDraft {
+    return new EnvelopeDraft(
+      transaction,
+      transaction.recipients.map((recipient, position) => ({ recipient, position })),
+    );
+  }
+
+  get hasAdded(): boolean {
+    return this.recipients.some(({ position }) => position === undefined);
+  }
+
+  changed(change: RecipientChange): EnvelopeDraft {
+    if (change.change === 'remove-recipient') {
+      const { address } = change.address;
+      return this.#with(this.recipients.filter(({ recipient }) => recipient.address.address !== address));
+    }
+    const recipient = { address: change.address, hop: change.hop, discarded: false };
+    return this.#with([...this.recipients, { recipient, position: undefined }]);
+  }
+
+  /** Everybody that is not discarded goes to the target that holds; its data tells where they would have gone. */
+  held({ target, destination, data }: Hop): EnvelopeDraft {
+    const about = typeof data === 'object' ? data : {};
+    return this.#map((recipient) =>
+      recipient.discarded
+        ? recipient
+        : { ...recipient, hop: { target, destination, data: { ...about, hop: recipient.hop } } },
+    );
+  }
+
+  /** The recipients that have no hop yet get theirs, or are discarded. */
+  routed(routes: ReadonlyMap<Recipient, Hop | 'discard'>): EnvelopeDraft {
+    return this.#map((recipient) => {
+      const route = routes.get(recipient);
+      if (route === undefined) return recipient;
+      return route === 'discard' ? { ...recipient, discarded: true } : { ...recipient, hop: route };
+    });
+  }
+
+  #map(change: (recipient: Recipient) => Recipient): EnvelopeDraft {
+    return this.#with(this.recipients.map(({ recipient, position }) => ({ recipient: change(recipient), position })));
+  }
+
+  #with(recipients: readonly DraftRecipient[]): EnvelopeDraft {
+    const changed = recipients.map(({ recipient }) => recipient);
+    return new EnvelopeDraft(withRecipients(this.transaction, changed), recipients);
+  }
+}
+
+function withRecipients(transaction: Transaction, recipients: readonly Recipient[]): Transaction {
+  const { id, session, reversePath, declaredSize, body, smtputf8, dsn, repeatable, fresh, notes } = transaction;
+  return {
+    id,
+    session,
+    reversePath,
+    declaredSize,
+    body,
+    smtputf8,
+    ...(dsn !== undefined && { dsn }),
+    ...(repeatable !== undefined && { repeatable }),
+    ...(fresh !== undefined && { fresh }),
+    recipients,
+    notes,
+  };
+}
+
+type Field = readonly [name: string, value: string];
+
+const noEdit: HeaderEdit = { add: [], remove: [] };
+
+/** A spooled message as hooks see it, with the header changes that hooks in front of them have asked for. */
+export class MessageView implements ReceivedMessage {
+  readonly edit: HeaderEdit;
+  readonly #message: SpooledMessage;
+  #headers: readonly Field[] | undefined;
+
+  constructor(message: SpooledMessage, edit: HeaderEdit = noEdit) {
+    this.#message = message;
+    this.edit = edit;
+  }
+
+  get size(): number {
+    return this.#message.size - this.#message.messageOffset;
+  }
+
+  /** Read from the header block when it is first asked for. */
+  get headers(): readonly Field[] {
+    this.#headers ??= [...this.edit.add, ...receivedFields(this.#message.head, this.edit.remove)];
+    return this.#headers;
+  }
+
+  get isEdited(): boolean {
+    return this.edit.add.length > 0 || this.edit.remove.length > 0;
+  }
+
+  open(): Readable {
+    return this.#message.open(this.#message.messageOffset);
+  }
+
+  withField(name: string, value: string): MessageView {
+    return new MessageView(this.#message, { ...this.edit, add: [...this.edit.add, [name, value]] });
+  }
+
+  /** Takes away what was received and what was added before, in any case of letters. */
+  withoutField(name: string): MessageView {
+    const key = name.toLowerCase();
+    return new MessageView(this.#message, {
+      add: this.edit.add.filter(([added]) => added.toLowerCase() !== key),
+      remove: [...this.edit.remove, name],
+    });
+  }
+}
+
+function receivedFields(head: Buffer, removed: readonly string[]): readonly Field[] {
+  const gone = new Set(removed.map((name) => name.toLowerCase()));
+  const block = scanHeader(head);
+  return block.fields.filter(({ key }) => !gone.has(key)).map((field) => [field.name, block.value(field)]);
 }

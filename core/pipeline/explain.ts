@@ -13,16 +13,16 @@ import { uniqueId } from '../disk/id.js';
 import { normalAddress } from '../net/ip-address.js';
 import { type Address, parseAddress } from '../mime/address.js';
 import { problem } from '../problem.js';
-import type { Decision } from './chain.js';
-import type { FrozenChain } from './frozen-chain.js';
+import type { Decision } from './hook-list.js';
+import type { PipelineSnapshot } from './pipeline.js';
 import { isHelloName } from '../smtp/protocol/command.js';
-import type { Stage, StageInput } from './hook.js';
+import type { StageInput } from './hook.js';
+import type { Hop, Stage, Verdict } from './verdict.js';
 import { replies, type Reply } from '../smtp/protocol/replies.js';
 import type { Recipient, SmtpSession, Transaction } from './transaction.js';
-import type { Hop, Verdict } from './verdict.js';
 
 export interface ExplainInput {
-  readonly pipeline: { snapshot(): FrozenChain };
+  readonly pipeline: { snapshot(): PipelineSnapshot };
   readonly clock: Clock;
   /** Of a listener of that mode: what it is called. */
   readonly listenerName: (mode: ExplainQuestion['mode']) => string;
@@ -48,7 +48,7 @@ export class PipelineExplaining implements Explaining {
   }
 
   async #explain(
-    chain: FrozenChain,
+    chain: PipelineSnapshot,
     question: ExplainQuestion,
     asked: ReturnType<typeof readQuestion>,
   ): Promise<Explanation> {
@@ -67,7 +67,7 @@ export class PipelineExplaining implements Explaining {
 
   /** Up to the first stage that refuses. */
   async #before(
-    chain: FrozenChain,
+    chain: PipelineSnapshot,
     transaction: Transaction & { readonly session: SmtpSession },
     { ehlo, mode, authenticated }: ExplainQuestion,
   ): Promise<readonly ExplainedStage[]> {
@@ -137,7 +137,7 @@ function transactionOf(session: SmtpSession, { reversePath, recipients }: ReadQu
 }
 
 async function explainStage<S extends Stage>(
-  chain: FrozenChain,
+  chain: PipelineSnapshot,
   stage: S,
   input: StageInput[S],
 ): Promise<ExplainedStage & { readonly decision: Decision }> {
@@ -160,7 +160,7 @@ async function explainStage<S extends Stage>(
 }
 
 async function explainRecipient(
-  chain: FrozenChain,
+  chain: PipelineSnapshot,
   transaction: Transaction & { readonly recipients: Recipient[] },
   address: Address,
 ): Promise<ExplainedRecipient> {
@@ -175,7 +175,7 @@ async function explainRecipient(
   };
 }
 
-async function wayOf(chain: FrozenChain, hop: Hop): Promise<readonly string[]> {
+async function wayOf(chain: PipelineSnapshot, hop: Hop): Promise<readonly string[]> {
   try {
     return (await chain.target(hop.target)?.explain?.(hop)) ?? [];
   } catch (error) {

@@ -1,7 +1,6 @@
 import type { Address } from '../mime/address.js';
-import type { Outcome } from './outcome.js';
-import type { ReceivedMessage, Recipient, RecipientDsn, SmtpSession, Transaction } from './transaction.js';
-import type { Verdict } from './verdict.js';
+import type { ReceivedMessage, RecipientDsn, SmtpSession, Transaction } from './transaction.js';
+import type { Stage, Verdict } from './verdict.js';
 
 /** What a hook of each deciding stage is given. */
 export interface StageInput {
@@ -19,8 +18,6 @@ export interface StageInput {
   /** The last word before delivery starts; recipients have their hops. */
   readonly deliver: { readonly transaction: Transaction; readonly message: ReceivedMessage };
 }
-export type Stage = keyof StageInput;
-export const stages = ['connect', 'ehlo', 'auth', 'mailFrom', 'rcptTo', 'message', 'deliver'] as const;
 
 /** The order within a stage. */
 export const phases = ['first', 'policy', 'content', 'route', 'last'] as const;
@@ -39,32 +36,6 @@ export interface HookOptions {
 }
 
 export type Hook<S extends Stage> = (input: StageInput[S]) => Verdict | Promise<Verdict>;
-
-/** What watchers are told, after the fact; they cannot decide and cannot slow the session. */
-export interface WatchedEvents {
-  /** A message got its 250. */
-  readonly accepted: { readonly transaction: Transaction; readonly size: number; readonly ms: number };
-  /** A command or a message got 4yz or 5yz by a decision. */
-  readonly rejected: {
-    readonly session: SmtpSession;
-    readonly stage: Stage;
-    readonly code: number;
-    readonly status: string;
-    readonly text: string;
-    readonly reversePath?: Address | null;
-    readonly recipient?: Address;
-  };
-  readonly delivered: { readonly transaction: Transaction; readonly recipient: Recipient; readonly target: string };
-  readonly deferred: { readonly transaction: Transaction; readonly recipient: Recipient; readonly reason: string };
-  readonly bounced: { readonly transaction: Transaction; readonly recipient: Recipient; readonly reason: string };
-  /** Mail that waits in a queue: what came of an attempt, or of waiting, for each recipient. */
-  readonly outcome: Outcome;
-  /** A transaction that began is over, however it went: answered, RSET, another EHLO, or the client has gone. Once for each. */
-  readonly ended: { readonly transaction: Transaction };
-  readonly closed: { readonly session: SmtpSession; readonly ms: number; readonly messages: number };
-}
-export type WatchedEvent = keyof WatchedEvents;
-export type Watcher<E extends WatchedEvent> = (event: WatchedEvents[E]) => void;
 
 /** One line of the effective chain, as `/pipeline` and `--verbose` print it. */
 export interface HookDescription {

@@ -1,25 +1,27 @@
 import type { Clock } from '../clock.js';
+import { PendingWork } from '../concurrency.js';
 import type { DeliveryTarget } from '../contracts/delivery-target.js';
 import type { Log } from '../log/log.js';
 import { startError } from '../problem.js';
-import { FrozenChain, type HooksByStage } from './frozen-chain.js';
+import type { SpooledMessage } from '../spool/spool.js';
+import type { DeliveryDeadline } from './commit.js';
+import { deliverMessage, type DeliveryContext } from './delivery.js';
 import {
-  phases,
-  stages,
-  type Hook,
-  type HookDescription,
-  type HookOptions,
-  type Stage,
+  type Outcome,
+  RegisteredWatcher,
+  tell,
   type WatchedEvent,
+  type WatchedEvents,
   type Watcher,
-} from './hook.js';
-import { orderHooks } from './hook-order.js';
-import { RegisteredHook } from './registered-hook.js';
-import type { HookObserver } from './stage-run.js';
-import type { Outcome } from './outcome.js';
-import { RegisteredWatcher, tell, type WatchersByEvent } from './watchers.js';
+  type WatchersByEvent,
+} from './events.js';
+import { type Hook, type HookDescription, type HookOptions, phases, type StageInput } from './hook.js';
+import type { HookList, Decision, DeliveryResult, PlacedHook } from './hook-list.js';
+import { type HookObserver, RegisteredHook, type RunContext, HookRunner } from './hook-runner.js';
+import { type Stage, stages } from './verdict.js';
+import type { Transaction } from './transaction.js';
 
-export interface PipelineInput {
+interface PipelineInput {
   readonly log: Log;
   readonly clock: Clock;
   /** How long a hook without a limit of its own may take, in milliseconds. */
@@ -68,9 +70,9 @@ export class Pipeline {
   /** The order in which plugins came first. */
   readonly #ranks = new Map<string, number>();
   #shadowed: ReadonlySet<string> = new Set();
-  #chain: FrozenChain | undefined;
+  #chain: PipelineSnapshot | undefined;
   /** All that a transaction may still have, the present one last. */
-  #chains: readonly FrozenChain[] = [];
+  #chains: readonly PipelineSnapshot[] = [];
 
   constructor({ log, clock, timeLimitMs = usualTimeLimitMs, observe, failed }: PipelineInput) {
     this.#failed = failed;
@@ -142,7 +144,7 @@ export class Pipeline {
   }
 
   /** The chain as it stands; the same one until a registration changes. */
-  snapshot(): FrozenChain {
+  snapshot(): PipelineSnapshot {
     this.#chain ??= this.#freeze();
     return this.#chain;
   }
@@ -153,8 +155,8 @@ export class Pipeline {
     await Promise.all(this.#chains.filter((chain) => chain !== present).map((chain) => chain.idle()));
   }
 
-  #freeze(): FrozenChain {
-    const chain = new FrozenChain({
+  #freeze(): PipelineSnapshot {
+    const chain = new PipelineSnapshot({
       hooks: this.#ordered,
       watchers: this.#watchers,
       targets: new Map([...this.#targets].map(([name, { target }]) => [name, target])),
@@ -221,4 +223,155 @@ function refuseBadPlace(plugin: string, stage: string, place: HookOptions, hook:
 
 function without<T>(list: readonly T[], member: T): readonly T[] {
   return list.filter((other) => other !== member);
+}
+
+type HooksByStage = { readonly [S in Stage]: readonly RegisteredHook<S>[] };
+
+interface ChainParts {
+  readonly hooks: HooksByStage;
+  readonly watchers: WatchersByEvent;
+  readonly targets: ReadonlyMap<string, DeliveryTarget>;
+  /** Plugins whose verdicts are only looked at. */
+  readonly shadowed: ReadonlySet<string>;
+  readonly log: Log;
+  readonly observe?: HookObserver;
+}
+
+/** The hooks, watchers and targets of one moment. */
+export class PipelineSnapshot implements HookList {
+  readonly #parts: ChainParts;
+  /** The same for every message: what is made once costs nothing. */
+  readonly #delivery: DeliveryContext;
+  readonly #stage: Pick<RunContext<Stage>, 'log' | 'hasTarget' | 'shadowed' | 'observe'>;
+
+  readonly #held = new PendingWork();
+
+  constructor(parts: ChainParts) {
+    const { hooks, targets, log, shadowed, observe } = parts;
+    this.#parts = parts;
+    const hasTarget = (name: string) => targets.has(name);
+    const ofMessages = [...hooks.message, ...hooks.deliver];
+    const watched = observe === undefined ? { log, hasTarget } : { log, hasTarget, observe };
+    this.#stage = shadowed.size === 0 ? watched : { ...watched, shadowed };
+    this.#delivery = {
+      targets,
+      log,
+      hasHooks: ({ user }) => ofMessages.some(({ signedIn }) => !signedIn || user !== undefined),
+      decide: (stage, input, change) => this.#run(stage, input, change),
+      emit: (event, data) => this.emit(event, data),
+    };
+  }
+
+  hold(): void {
+    this.#held.begin();
+  }
+
+  letGo(): void {
+    this.#held.end();
+  }
+
+  get isHeld(): boolean {
+    return this.#held.count > 0;
+  }
+
+  /** Resolves when no transaction has it any more, and no decision of it is under way. */
+  idle(): Promise<void> {
+    return this.#held.idle();
+  }
+
+  decide<S extends Stage>(stage: S, input: StageInput[S]): Decision | Promise<Decision> {
+    return this.#held.track(this.#run(stage, input));
+  }
+
+  route(input: StageInput['rcptTo']): Decision | Promise<Decision> {
+    const routing = this.#parts.hooks.rcptTo.filter(({ phase }) => phase === 'route');
+    return new HookRunner('rcptTo', routing, input, this.#stage).run();
+  }
+
+  /** In the order they are asked. */
+  hooks<S extends Stage>(stage: S): readonly RegisteredHook<S>[] {
+    return this.#parts.hooks[stage];
+  }
+
+  isShadowed(plugin: string): boolean {
+    return this.#parts.shadowed.has(plugin);
+  }
+
+  /** Decides as always, tells each answer, and counts nothing. */
+  trace<S extends Stage>(
+    stage: S,
+    input: StageInput[S],
+    trace: NonNullable<RunContext<S>['trace']>,
+  ): Decision | Promise<Decision> {
+    return new HookRunner(stage, this.#parts.hooks[stage], input, { ...this.#stage, trace }).run();
+  }
+
+  target(name: string): DeliveryTarget | undefined {
+    return this.#parts.targets.get(name);
+  }
+
+  deliver(transaction: Transaction, message: SpooledMessage, deadline?: DeliveryDeadline): Promise<DeliveryResult> {
+    return deliverMessage(transaction, message, this.#delivery, deadline);
+  }
+
+  emit<E extends WatchedEvent>(event: E, data: WatchedEvents[E]): void {
+    tell(this.#parts.watchers[event], data);
+  }
+
+  #run<S extends Stage>(
+    stage: S,
+    input: StageInput[S],
+    change?: RunContext<S>['change'],
+  ): Decision | Promise<Decision> {
+    const context = change === undefined ? this.#stage : { ...this.#stage, change };
+    return new HookRunner(stage, this.#parts.hooks[stage], input, context).run();
+  }
+}
+
+/**
+ * The hooks of one stage in the order they are asked: by phase; within it as `before` and `after` say, those with `after: '*'`
+ * behind the others; else as they were given. Plugins that are not there are no constraint. A circle is a start error that
+ * names those in it.
+ */
+function orderHooks<H extends PlacedHook>(hooks: readonly H[]): readonly H[] {
+  return phases.flatMap((phase) => orderPhase(hooks.filter((hook) => hook.phase === phase)));
+}
+
+function orderPhase<H extends PlacedHook>(hooks: readonly H[]): readonly H[] {
+  const ordered: H[] = [];
+  const waiting = [...hooks];
+  while (waiting.length > 0) {
+    const ready = waiting.filter((hook) => !waiting.some((other) => goesBefore(other, hook)));
+    const next = ready.find(({ after }) => after !== '*') ?? ready[0];
+    if (next === undefined) throw circle(waiting);
+    ordered.push(next);
+    waiting.splice(waiting.indexOf(next), 1);
+  }
+  return ordered;
+}
+
+/** True when one of the two says so; of its own plugin's hooks a hook says nothing. */
+function goesBefore(one: PlacedHook, other: PlacedHook): boolean {
+  return one.plugin !== other.plugin && (names(one.before, other.plugin) || names(other.after, one.plugin));
+}
+
+function names(plugins: string | readonly string[] | undefined, plugin: string): boolean {
+  return plugins === plugin || (Array.isArray(plugins) && plugins.includes(plugin));
+}
+
+/** Every one of `waiting` has another in front of it: following those leads round. */
+function circle(waiting: readonly PlacedHook[]): Error {
+  const trail: PlacedHook[] = [];
+  let hook = waiting[0];
+  while (hook !== undefined && !trail.includes(hook)) {
+    trail.push(hook);
+    const behind: PlacedHook = hook;
+    hook = waiting.find((other) => goesBefore(other, behind));
+  }
+  const round = hook === undefined ? trail : trail.slice(trail.indexOf(hook));
+  const names = [...new Set(round.map(({ plugin }) => plugin))];
+  const list = `${names.slice(0, -1).join(', ')} and ${names.at(-1)}`;
+  return startError(
+    `The hooks of ${list} in phase ${waiting[0]?.phase} each want to run before the other: change their before or after.`,
+  );
 }

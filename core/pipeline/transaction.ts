@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
-import type { Address } from '../mime/address.js';
 import type { Notify } from '../contracts/queue-entry.js';
+import type { Address } from '../mime/address.js';
 import type { AuthenticatedUser, Hop } from './verdict.js';
 
 export type ListenerMode = 'mx' | 'submission' | 'lmtp';
@@ -83,4 +83,10 @@ export interface ReceivedMessage {
   readonly headers: readonly (readonly [name: string, value: string])[];
   /** The message from its first header field to its end, as received after the line-ending rule. */
   open(): Readable;
+}
+
+/** A recipient, and which of the client's it is: undefined for one that a hook has added. */
+export interface DraftRecipient {
+  readonly recipient: Recipient;
+  readonly position: number | undefined;
 }

@@ -18,7 +18,7 @@ import { ClientQueueOptions, type ClientQueueSettings } from './options.js';
 import { Outbound, OutboundSettings } from './delivery/outbound.js';
 import { queueCommand } from './queue-command.js';
 import { openInTime } from './queue/opening-queue.js';
-import { openRelayQueue, type OpenedRelayQueue, type QueueBounds } from './queue/open-relay-queue.js';
+import { type OpenedRelayQueue, openRelayQueue, type QueueBounds } from './queue/open-relay-queue.js';
 import { PolicedFinder, StsPolicies } from './mta-sts/sts-policies.js';
 import { NextHops } from './delivery/next-hops.js';
 import { explainRelay, relayHook, relayTarget, toldOutcome } from './delivery/relay-hook.js';

@@ -1,7 +1,7 @@
 import type { Clock } from '../../core/clock.js';
 import { isClientFailure, type ClientFailure } from '../../core/smtp/client/failure.js';
 import type { Reply } from '../../core/smtp/protocol/replies.js';
-import { defer, reject, route, type Hop, type Verdict } from '../../core/pipeline/verdict.js';
+import { defer, type Hop, reject, route, type Verdict } from '../../core/pipeline/verdict.js';
 import { refusalOf } from './answer.js';
 
 export interface RcptGround {

@@ -6,7 +6,7 @@ import { mailDate } from '../../core/mime/header.js';
 import { isProblem } from '../../core/problem.js';
 import type { Hook } from '../../core/pipeline/hook.js';
 import type { ReceivedMessage } from '../../core/pipeline/transaction.js';
-import { change, next, reject, type Change } from '../../core/pipeline/verdict.js';
+import { change, type Change, next, reject } from '../../core/pipeline/verdict.js';
 import type { Destination, UserDirectory } from './directory.js';
 import type { UsersSettings } from './options.js';
 import { partsOf } from './username.js';

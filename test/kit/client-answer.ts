@@ -1,5 +1,5 @@
-import type { HookAnswer } from '../../core/pipeline/stage-run.js';
-import type { Stage } from '../../core/pipeline/hook.js';
+import type { HookAnswer } from '../../core/pipeline/hook-runner.js';
+import type { Stage } from '../../core/pipeline/verdict.js';
 
 /** What a client is answered, and who said so. A plain object: compare it with `assert.deepEqual`. */
 export interface ClientAnswer {

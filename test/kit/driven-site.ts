@@ -2,7 +2,7 @@ import { isIP } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { HealthState } from '../../core/host/health.js';
 import type { Plugin } from '../../core/plugin.js';
-import type { WatchedEvent } from '../../core/pipeline/hook.js';
+import type { WatchedEvent } from '../../core/pipeline/events.js';
 import type { ListenerMode } from '../../core/pipeline/transaction.js';
 import type { ClientAnswer } from './client-answer.js';
 import { runCommand, type CommandResult } from './command-run.js';

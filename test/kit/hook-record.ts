@@ -1,6 +1,6 @@
 import type { Address } from '../../core/mime/address.js';
-import type { Stage } from '../../core/pipeline/hook.js';
-import type { HookAnswer, HookObserver } from '../../core/pipeline/stage-run.js';
+import type { Stage } from '../../core/pipeline/verdict.js';
+import type { HookAnswer, HookObserver } from '../../core/pipeline/hook-runner.js';
 import type { SmtpSession } from '../../core/pipeline/transaction.js';
 
 /** What hooks have answered and no reply was read for. */

@@ -1,7 +1,7 @@
 import { text } from 'node:stream/consumers';
 import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../core/contracts/delivery-target.js';
 import type { SpooledMessage } from '../../core/spool/spool.js';
-import { MessageView } from '../../core/pipeline/message-view.js';
+import { MessageView } from '../../core/pipeline/delivery.js';
 import type { Recipient, Transaction } from '../../core/pipeline/transaction.js';
 import type { DeliveredMail } from './delivered-mail.js';
 

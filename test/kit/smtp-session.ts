@@ -1,6 +1,6 @@
 import type { Duplex } from 'node:stream';
 import { connect as connectTls } from 'node:tls';
-import type { Stage } from '../../core/pipeline/hook.js';
+import type { Stage } from '../../core/pipeline/verdict.js';
 import { parsePath } from '../../core/mime/address.js';
 import { parseCommand, parsePathCommand } from '../../core/smtp/protocol/command.js';
 import { answerOf, type ClientAnswer, type RawReply } from './client-answer.js';

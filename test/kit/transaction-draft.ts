@@ -1,7 +1,7 @@
 import type { Clock } from '../../core/clock.js';
 import { parseAddress } from '../../core/mime/address.js';
-import type { WatchedEvent, WatchedEvents } from '../../core/pipeline/hook.js';
-import { internalSession } from '../../core/pipeline/local-delivery.js';
+import type { WatchedEvent, WatchedEvents } from '../../core/pipeline/events.js';
+import { internalSession } from '../../core/pipeline/submission.js';
 import { uniqueId } from '../../core/disk/id.js';
 import type { Recipient, SmtpSession, Transaction } from '../../core/pipeline/transaction.js';
 

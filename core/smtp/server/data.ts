@@ -2,8 +2,8 @@ import { asStorageProblem } from '../../disk/fault.js';
 import type { Address } from '../../mime/address.js';
 import { mailDate, messageIdOf, scanHeader } from '../../mime/header.js';
 import { maxLineOctets } from '../../mime/transfer-encoding.js';
-import type { DeliveryResult } from '../../pipeline/chain.js';
-import { Patience } from '../../pipeline/patience.js';
+import type { DeliveryResult } from '../../pipeline/hook-list.js';
+import { DeliveryDeadline } from '../../pipeline/commit.js';
 import type { Recipient, SmtpSession, Transaction } from '../../pipeline/transaction.js';
 import type { SpooledMessage, SpoolWriter } from '../../spool/spool.js';
 import { replies, type Reply, replyToProblem, replyToViolation } from '../protocol/replies.js';
@@ -27,7 +27,7 @@ export class DataPhase {
   #stalledMs = 0;
   #delivering = false;
   #messageId: string | undefined;
-  readonly #patience = new Patience();
+  readonly #deadline = new DeliveryDeadline();
 
   constructor(ground: ListenerContext, transaction: OpenTransaction) {
     this.#ground = ground;
@@ -76,8 +76,8 @@ export class DataPhase {
 
   /** Asks a delivery for its answer now. False when there is none to ask, or it was asked before. */
   giveUp(): boolean {
-    if (!this.#delivering || this.#patience.over) return false;
-    this.#patience.end();
+    if (!this.#delivering || this.#deadline.over) return false;
+    this.#deadline.end();
     return true;
   }
 
@@ -154,7 +154,7 @@ export class DataPhase {
     const { chain, recipients } = this.#transaction;
     this.#messageId = messageIdOf(message.head);
     try {
-      const result = await chain.deliver(this.#transaction, message, this.#patience);
+      const result = await chain.deliver(this.#transaction, message, this.#deadline);
       if (!this.#lmtp || result.replies.length === recipients.length) return result;
       this.#ground.log.error({ transaction: this.#transaction.id }, 'a delivery answered for too few recipients');
     } catch (error) {

@@ -2,7 +2,7 @@ import type { TLSSocketOptions } from 'node:tls';
 import type { Clock } from '../../clock.js';
 import type { Log } from '../../log/log.js';
 import type { Domain } from '../../mime/address.js';
-import type { Chain } from '../../pipeline/chain.js';
+import type { HookList } from '../../pipeline/hook-list.js';
 import type { Spool } from '../../spool/spool.js';
 import type { SmtpLimits } from './limits.js';
 import type { ListenerSettings } from './listener-options.js';
@@ -10,7 +10,7 @@ import type { ListenerMeter } from './meter.js';
 
 /** Where a chain comes from: the pipeline. */
 export interface PipelineSource {
-  snapshot(): Chain;
+  snapshot(): HookList;
 }
 
 /** Slows those who guess passwords; knows whom to leave alone. */

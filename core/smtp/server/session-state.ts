@@ -1,7 +1,7 @@
 import type { Clock } from '../../clock.js';
 import { uniqueId } from '../../disk/id.js';
 import type { Address } from '../../mime/address.js';
-import type { Chain, Decision } from '../../pipeline/chain.js';
+import type { HookList, Decision } from '../../pipeline/hook-list.js';
 import type { ListenerMode, MessageDsn, Recipient, SmtpSession, Transaction } from '../../pipeline/transaction.js';
 import type { AuthenticatedUser } from '../../pipeline/verdict.js';
 import type { MailParameters } from '../protocol/parameters.js';
@@ -49,7 +49,7 @@ export class SessionState implements SmtpSession {
 export class OpenTransaction implements Transaction {
   readonly id: string = uniqueId();
   readonly session: SessionState;
-  readonly chain: Chain;
+  readonly chain: HookList;
   readonly reversePath: Address | null;
   readonly declaredSize: number | undefined;
   readonly body: Transaction['body'];
@@ -61,7 +61,7 @@ export class OpenTransaction implements Transaction {
 
   constructor(
     session: SessionState,
-    chain: Chain,
+    chain: HookList,
     reversePath: Address | null,
     parameters: MailParameters & { readonly stranger: boolean },
   ) {

@@ -1,8 +1,8 @@
 import { isIPv6 } from 'node:net';
 import { type Address, type Domain, makeAddress, parsePath } from '../../mime/address.js';
 import { isRelayClient } from '../../net/networks.js';
-import type { Decision } from '../../pipeline/chain.js';
-import type { Stage } from '../../pipeline/hook.js';
+import type { Decision } from '../../pipeline/hook-list.js';
+import type { Stage } from '../../pipeline/verdict.js';
 import type { Recipient } from '../../pipeline/transaction.js';
 import { isProblem } from '../../problem.js';
 import { parsePathCommand, type PathCommand } from '../protocol/command.js';

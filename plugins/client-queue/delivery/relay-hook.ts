@@ -4,7 +4,7 @@ import type { NoRoute } from '../../../core/dns/next-hop.js';
 import { type Address, parseAddress } from '../../../core/mime/address.js';
 import type { NetworkSet } from '../../../core/net/networks.js';
 import type { Hook } from '../../../core/pipeline/hook.js';
-import type { Outcome } from '../../../core/pipeline/outcome.js';
+import type { Outcome } from '../../../core/pipeline/events.js';
 import type { SmtpSession, Transaction } from '../../../core/pipeline/transaction.js';
 import { type Hop, next, route, type Verdict } from '../../../core/pipeline/verdict.js';
 import type { Destination as Server } from '../../../core/smtp/client/destination.js';

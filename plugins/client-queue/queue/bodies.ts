@@ -1,20 +1,19 @@
+import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
-import { join } from 'node:path';
+import { z } from 'zod';
 import type { Clock } from '../../../core/clock.js';
+import type { NewEntry } from '../../../core/contracts/queue-entry.js';
+import { writeDurable } from '../../../core/disk/atomic.js';
 import { asStorageProblem, faultCode, isMissing, isTaken, unlessMissing } from '../../../core/disk/fault.js';
 import { type FileLayer, openRegularFile } from '../../../core/disk/file-layer.js';
 import { folderSyncOf, makeFolder } from '../../../core/disk/folder.js';
-import { FileRemover } from '../../../core/spool/file-pool.js';
-import type { LoggedMessage, LinkTarget, SpooledMessage } from '../../../core/spool/spool.js';
 import type { Log } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';
-import type { NewEntry } from '../../../core/contracts/queue-entry.js';
-import { writeDurable } from '../../../core/disk/atomic.js';
-import { encodeBodyEnvelope, envelopeSuffix } from './body-envelope.js';
+import { FileRemover } from '../../../core/spool/file-pool.js';
+import type { LinkTarget, LoggedMessage, SpooledMessage } from '../../../core/spool/spool.js';
 import type { QueuedEntry } from './queued-entry.js';
-import { FileStream } from './file-stream.js';
-import { readWhole } from './whole-file.js';
+import { StoredEnvelope } from './stored-envelope.js';
 
 export const shards: readonly string[] = '0123456789abcdef'.split('');
 export const bodySuffix = '.eml';
@@ -26,7 +25,7 @@ const patienceMs = 1000;
 
 const damaged = () => problem('not-found', 'The message is damaged.');
 
-export interface BodiesInput {
+interface BodiesInput {
   readonly folder: string;
   readonly files: FileLayer;
   readonly clock: Clock;
@@ -202,4 +201,156 @@ export class Bodies {
  */
 function shardOf(uid: string): string {
   return shards[crc32(uid.slice(0, 8)) % shards.length] ?? '0';
+}
+
+const pieceBytes = 64 * 1024;
+
+interface FilePart {
+  /** Open for reading; the stream closes it, whether anybody has read from it or not. */
+  readonly fd: number;
+  readonly from: number;
+  /** Where it ends, exclusive. */
+  readonly to: number;
+  /** What it fails with when the file is shorter, or its bytes have another checksum; it just ends when absent. */
+  readonly damaged?: () => Error;
+  /** CRC-32 of the part; not looked at when undefined. */
+  readonly checksum?: number | undefined;
+}
+
+/** The bytes of a part of a file. */
+export class FileStream extends Readable {
+  readonly #files: FileLayer;
+  readonly #part: FilePart;
+  #at: number;
+  #checksum = 0;
+  #reading: Promise<void> | undefined;
+
+  constructor(files: FileLayer, part: FilePart) {
+    super({ highWaterMark: pieceBytes });
+    this.#files = files;
+    this.#part = part;
+    this.#at = part.from;
+  }
+
+  override _read(): void {
+    this.#reading = this.#next().catch((error: unknown) => {
+      this.destroy(error instanceof Error ? error : new Error('a file cannot be read', { cause: error }));
+    });
+  }
+
+  async #next(): Promise<void> {
+    const { fd, to, damaged, checksum } = this.#part;
+    const wanted = Math.min(pieceBytes, to - this.#at);
+    const piece = wanted > 0 ? await readAt(this.#files, fd, this.#at, wanted) : Buffer.alloc(0);
+    if (this.destroyed) return;
+    if (piece.length < wanted && damaged !== undefined) throw damaged();
+    this.#at += piece.length;
+    if (checksum !== undefined) {
+      this.#checksum = crc32(piece, this.#checksum);
+      // Before the last piece is given, so that nobody takes it for the end of a message.
+      if (this.#at >= to && this.#checksum !== checksum && damaged !== undefined) throw damaged();
+    }
+    this.push(piece.length === 0 ? null : piece);
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    void this.#close(error, done);
+  }
+
+  /** Closed under a read that is under way, its number might be that of another file by then. */
+  async #close(error: Error | null, done: (error?: Error | null) => void): Promise<void> {
+    let failure = error;
+    try {
+      await this.#reading;
+      await this.#files.close(this.#part.fd);
+    } catch (failed) {
+      failure ??= failed instanceof Error ? failed : new Error('a file cannot be closed', { cause: failed });
+    }
+    done(failure);
+  }
+}
+
+/** The bytes of a file from `from` on. */
+export async function readWhole(files: FileLayer, path: string, from = 0): Promise<Buffer> {
+  const fd = await openRegularFile(path, files);
+  try {
+    const { size } = await files.lstat(path);
+    return await readAt(files, fd, from, Math.max(0, size - from));
+  } finally {
+    await files.close(fd);
+  }
+}
+
+/** So many bytes at that place, or fewer when the file ends before. */
+export async function readAt(files: FileLayer, fd: number, at: number, bytes: number): Promise<Buffer> {
+  const buffer = Buffer.allocUnsafe(bytes);
+  let done = 0;
+  while (done < bytes) {
+    const count = await files.read(fd, buffer.subarray(done), at + done);
+    if (count === 0) break;
+    done += count;
+  }
+  return buffer.subarray(0, done);
+}
+
+/**
+ * The envelope stands with the message, so that an entry can be made again when the journal is lost: in the first line of the file, or in
+ * a file beside it where the file of the message is shared with mailboxes.
+ */
+const field = 'Postern-Envelope: ';
+
+export const envelopeSuffix = '.envelope';
+
+const sumBytes = 8;
+
+const maxLineBytes = 8 * 1024 * 1024;
+
+const Body = z.object({
+  envelope: StoredEnvelope,
+  /** Where what is sent begins, from behind this line. */
+  traceOffset: z.int().min(0),
+  checksum: z.exactOptional(z.number()),
+});
+
+type BodyEnvelope = z.output<typeof Body>;
+
+/** One line with its line end. */
+export function encodeBodyEnvelope(envelope: NewEntry, traceOffset: number, checksum: number | undefined): Buffer {
+  const json = JSON.stringify({ envelope, traceOffset, ...(checksum !== undefined && { checksum }) });
+  return Buffer.from(`${field}${sumOf(json)} ${json}\r\n`);
+}
+
+/** Undefined when it is damaged, or of a message from before there were envelopes. */
+export function decodeBodyEnvelope(line: Buffer): BodyEnvelope | undefined {
+  const text = line.toString('utf8').trimEnd();
+  const json = text.slice(field.length + sumBytes + 1);
+  if (!text.startsWith(field) || text.slice(field.length, field.length + sumBytes) !== sumOf(json)) return undefined;
+  try {
+    return Body.parse(JSON.parse(json));
+  } catch {
+    return undefined;
+  }
+}
+
+/** The line of the envelope that a file begins with; empty when it begins otherwise. */
+export async function envelopeLineOf(files: FileLayer, path: string): Promise<Buffer> {
+  const fd = await openRegularFile(path, files);
+  try {
+    let line = Buffer.alloc(0);
+    while (line.length < maxLineBytes) {
+      const piece = await readAt(files, fd, line.length, pieceBytes);
+      line = Buffer.concat([line, piece]);
+      if (!line.subarray(0, field.length).equals(Buffer.from(field))) break;
+      const end = line.indexOf(10);
+      if (end >= 0) return line.subarray(0, end + 1);
+      if (piece.length < pieceBytes) break;
+    }
+    return Buffer.alloc(0);
+  } finally {
+    await files.close(fd);
+  }
+}
+
+function sumOf(json: string): string {
+  return crc32(json).toString(16).padStart(sumBytes, '0');
 }

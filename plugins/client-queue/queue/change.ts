@@ -1,7 +1,6 @@
 import { z } from 'zod';
 import type { RecordedReply } from '../../../core/contracts/queue-entry.js';
-import { flat } from './interned.js';
-import type { QueuedEntry, RecipientRecord } from './queued-entry.js';
+import { flat, type QueuedEntry, type RecipientRecord } from './queued-entry.js';
 import {
   StoredAttempt,
   StoredLease,
@@ -20,6 +19,7 @@ const RecipientChange = z.object({
   manual: z.exactOptional(z.boolean()),
   reply: z.exactOptional(StoredReply),
 });
+
 export type RecipientChange = Readonly<z.output<typeof RecipientChange>>;
 
 /**
@@ -49,7 +49,9 @@ export const Change = z.object({
   ended: z.exactOptional(z.number()),
   finishedAt: z.exactOptional(z.number().nullable()),
 });
+
 export type Change = Readonly<z.output<typeof Change>>;
+
 /** What an entry needs of its surroundings when it changes. */
 export interface ChangeGround {
   readonly intern: (text: string) => string;

@@ -1,9 +1,28 @@
-import { problem } from '../../../core/problem.js';
-import type { EntrySummary, QueuedRecipient } from '../../../core/contracts/queue-entry.js';
-import type { EntryPage, EntrySort, ListOptions } from '../../../core/contracts/queue-list.js';
 import { z } from 'zod';
-import { isWaiting, type QueuedEntry } from './queued-entry.js';
-import { ascending, type Compare, compareKeys, descending, type Key, type Row, Rows } from './row-selection.js';
+import type { Clock } from '../../../core/clock.js';
+import { TimeSlice } from '../../../core/concurrency.js';
+import {
+  type Entry,
+  type EntryState,
+  type EntrySummary,
+  openStates,
+  type QueuedRecipient,
+  type RecordedReply,
+} from '../../../core/contracts/queue-entry.js';
+import type {
+  EntryFilter,
+  EntryPage,
+  EntrySort,
+  ListOptions,
+  QueueStatistics,
+} from '../../../core/contracts/queue-list.js';
+import { problem } from '../../../core/problem.js';
+import type { Ledger } from './ledger.js';
+import { headerTexts } from './envelope.js';
+import { isOpen, isWaiting, type QueuedEntry, type RecipientRecord, versionOf } from './queued-entry.js';
+import { attemptsOf, type Snapshots } from './snapshots.js';
+import { Tally } from './statistics.js';
+import { StoredAttempt } from './stored-envelope.js';
 
 /** A cursor: the entry that a page ends or begins with, and on which side of it the page is. */
 const Cursor = z.tuple([
@@ -149,4 +168,350 @@ export function summaryOf(entry: QueuedEntry): EntrySummary {
     lastReply: entry.lastReply,
     hold: entry.hold,
   };
+}
+
+const History = z.array(StoredAttempt);
+
+/** Answers questions about the entries, from memory; only histories are read from the disk. */
+export class EntryReader {
+  readonly #ledger: Ledger;
+  readonly #snapshots: Snapshots;
+  readonly #clock: Clock;
+
+  constructor(ledger: Ledger, snapshots: Snapshots, clock: Clock) {
+    this.#ledger = ledger;
+    this.#snapshots = snapshots;
+    this.#clock = clock;
+  }
+
+  async entry(entry: QueuedEntry): Promise<Entry> {
+    const { notices, pending, discardAt } = entry.details;
+    const history = History.safeParse(attemptsOf(await this.#snapshots.history(entry)));
+    return {
+      ...summaryOf(entry),
+      accepted: entry.accepted,
+      history: history.data ?? [],
+      notices,
+      pendingOperation: pending?.operation ?? null,
+      discardAt,
+      version: versionOf(entry),
+      hasMessage: !entry.isDone,
+    };
+  }
+
+  async list(options: ListOptions): Promise<EntryPage> {
+    const selection = new PageSelection(options);
+    await this.#each(options.filter, (entry) => selection.add(entry));
+    return selection.result();
+  }
+
+  async count(filter: EntryFilter): Promise<number> {
+    let count = 0;
+    await this.#each(filter, () => {
+      count += 1;
+    });
+    return count;
+  }
+
+  async matching(filter: EntryFilter): Promise<readonly string[]> {
+    const found: string[] = [];
+    await this.#each(filter, ({ uid }) => found.push(uid));
+    return found;
+  }
+
+  /** Shows all entries that match, with turns for others in between. */
+  async #each(filter: EntryFilter, visit: (entry: QueuedEntry) => void): Promise<void> {
+    const test = testOf(filter, this.#clock.now());
+    const slice = new TimeSlice();
+    for (const entries of this.#mapsOf(filter)) {
+      for (const entry of entries.values()) {
+        if (test(entry)) visit(entry);
+        const pause = slice.yieldIfDue();
+        if (pause !== undefined) await pause;
+      }
+    }
+  }
+
+  #mapsOf(filter: EntryFilter): readonly ReadonlyMap<string, QueuedEntry>[] {
+    const states = [...statesOf(filter)].map((state) => isOpen({ state }));
+    const { open, finished } = this.#ledger;
+    return [...(states.includes(true) ? [open] : []), ...(states.includes(false) ? [finished] : [])];
+  }
+
+  async statistics(now: number, quarantined: number): Promise<QueueStatistics> {
+    const tally = new Tally(now);
+    const slice = new TimeSlice();
+    for (const entries of [this.#ledger.open, this.#ledger.finished]) {
+      for (const entry of entries.values()) {
+        tally.add(entry);
+        const pause = slice.yieldIfDue();
+        if (pause !== undefined) await pause;
+      }
+    }
+    return { ...(await tally.result(quarantined)), damaged: this.#ledger.damagedCount };
+  }
+}
+
+type Test = (entry: QueuedEntry) => boolean;
+export type RecipientTest = (recipient: RecipientRecord) => boolean;
+
+/** The states that a filter lets through. */
+function statesOf({ state }: EntryFilter): ReadonlySet<EntryState> {
+  return new Set(state === undefined || state.length === 0 ? openStates : state);
+}
+
+/** What an entry must be to be listed: cheap questions first, for all entries are asked. */
+function testOf(filter: EntryFilter, now: number): Test {
+  const states = statesOf(filter);
+  const tests: Test[] = [];
+  // Entries are asked only where they are open, or where they are finished.
+  if (!openStates.every((state) => states.has(state)) || states.size > openStates.length) {
+    tests.push((entry) => states.has(entry.state));
+  }
+  const { olderThan, youngerThan, since, minAttempts, sender, q } = filter;
+  const momentOf = (age: number | string): number => (typeof age === 'number' ? now - age * 1000 : Date.parse(age));
+  if (olderThan !== undefined) {
+    const latest = momentOf(olderThan);
+    tests.push(({ queuedAt }) => queuedAt <= latest);
+  }
+  if (youngerThan !== undefined) {
+    const earliest = momentOf(youngerThan);
+    tests.push(({ queuedAt }) => queuedAt > earliest);
+  }
+  if (since !== undefined) {
+    const earliest = momentOf(since);
+    tests.push(({ queuedAt }) => queuedAt >= earliest);
+  }
+  if (minAttempts !== undefined) tests.push((entry) => entry.attempts >= minAttempts);
+  if (sender !== undefined) tests.push(hasSender(sender.toLowerCase()));
+  const chooses = recipientTestOf(filter);
+  if (chooses !== undefined) tests.push(({ recipients }) => recipients.some(chooses));
+  if (q !== undefined && q !== '') tests.push(mentions(q));
+  const [only, ...others] = tests;
+  if (only === undefined) return () => true;
+  return others.length === 0 ? only : (entry) => tests.every((test) => test(entry));
+}
+
+/** Which recipients of an entry a filter chooses; undefined when it has no criterion of recipients, so that it chooses all. */
+export function recipientTestOf({ domain, destination, reason, recipient }: EntryFilter): RecipientTest | undefined {
+  const tests: RecipientTest[] = [];
+  if (destination !== undefined) {
+    const wanted = destination.toLowerCase();
+    tests.push((one) => one.destination === wanted);
+  }
+  if (domain !== undefined) {
+    const matches = addressTest(`@${domain.toLowerCase()}`);
+    tests.push(({ address }) => matches(address));
+  }
+  if (reason !== undefined) {
+    const wanted = reason.toLowerCase();
+    tests.push((one) => one.reason.toLowerCase() === wanted);
+  }
+  // An address is found wherever it occurs; of the others only open recipients count, but in a finished entry, which has none.
+  if (tests.length > 0) tests.push((one) => one.entry.finishedAt !== null || isOpen(one));
+  if (recipient !== undefined) {
+    const matches = addressTest(recipient.toLowerCase());
+    tests.push(({ address }) => matches(address));
+  }
+  return tests.length === 0 ? undefined : (one) => tests.every((test) => test(one));
+}
+
+function hasSender(wanted: string): Test {
+  if (wanted === '<>') return ({ sender }) => sender === null;
+  const matches = addressTest(wanted);
+  return ({ sender }) => sender !== null && matches(sender);
+}
+
+/** An address, or a domain with `@` in front. */
+function addressTest(wanted: string): (address: string) => boolean {
+  if (wanted.startsWith('@')) return (address) => address.toLowerCase().endsWith(wanted);
+  return (address) => address.length === wanted.length && address.toLowerCase() === wanted;
+}
+
+type Key = number | string;
+
+/** An entry and what it is sorted by, worked out once. */
+interface Row {
+  readonly entry: QueuedEntry;
+  readonly key: Key;
+}
+
+type Compare = (one: Row, other: Row) => number;
+
+/** Entries of which some ranks are wanted: never are all of them sorted, and only those that may be wanted are more than a number. */
+class Rows {
+  readonly #entries: QueuedEntry[] = [];
+  readonly #keys: Key[] = [];
+  readonly #descends: boolean;
+
+  constructor(descends: boolean) {
+    this.#descends = descends;
+  }
+
+  get size(): number {
+    return this.#entries.length;
+  }
+
+  add(entry: QueuedEntry, key: Key): void {
+    this.#entries.push(entry);
+    this.#keys.push(key);
+  }
+
+  /** The rows from rank `from` to below rank `to`, in no order. */
+  between(from: number, to: number): Row[] {
+    const end = Math.min(to, this.size);
+    if (from >= end) return [];
+    const { rows, before } = this.#candidates(from, end);
+    const compare = this.#descends ? descending : ascending;
+    part(rows, from - before, compare);
+    const rest = rows.slice(from - before);
+    part(rest, end - from, compare);
+    return rest.slice(0, end - from);
+  }
+
+  /** Rows among which those ranks are, and how many are in front of all of them. */
+  #candidates(from: number, end: number): { readonly rows: Row[]; readonly before: number } {
+    const numbers = this.#numbers();
+    if (numbers === undefined) return { rows: this.#entries.map((entry, at) => this.#row(entry, at)), before: 0 };
+    const ranked = numbers.slice();
+    const low = keyOfRank(ranked, from, 0);
+    const high = keyOfRank(ranked, end - 1, from);
+    const rows: Row[] = [];
+    let before = 0;
+    for (let at = 0; at < numbers.length; at += 1) {
+      const key = numbers[at] ?? 0;
+      const entry = this.#entries[at];
+      if (key < low) before += 1;
+      else if (key <= high && entry !== undefined) rows.push(this.#row(entry, at));
+    }
+    return { rows, before };
+  }
+
+  #row(entry: QueuedEntry, at: number): Row {
+    return { entry, key: this.#keys[at] ?? 0 };
+  }
+
+  /** The keys, so that the first one wanted is the least; undefined when they are texts. */
+  #numbers(): Float64Array | undefined {
+    const numbers = new Float64Array(this.size);
+    for (let at = 0; at < numbers.length; at += 1) {
+      const key = this.#keys[at];
+      if (typeof key !== 'number') return undefined;
+      numbers[at] = this.#descends ? -key : key;
+    }
+    return numbers;
+  }
+}
+
+/** The number of that rank: quickselect. Those below it are in front of it afterwards; `from` says from where on that holds already. */
+function keyOfRank(numbers: Float64Array, rank: number, from: number): number {
+  let low = from;
+  let high = numbers.length - 1;
+  while (low < high) {
+    const pivot = numbers[(low + high) >> 1] ?? 0;
+    let left = low;
+    let right = high;
+    while (left <= right) {
+      while ((numbers[left] ?? 0) < pivot) left += 1;
+      while ((numbers[right] ?? 0) > pivot) right -= 1;
+      if (left > right) break;
+      const other = numbers[left] ?? 0;
+      numbers[left] = numbers[right] ?? 0;
+      numbers[right] = other;
+      left += 1;
+      right -= 1;
+    }
+    if (rank <= right) high = right;
+    else if (rank >= left) low = left;
+    else break;
+  }
+  return numbers[rank] ?? 0;
+}
+
+/** Brings the `count` first rows to the front, in no order: quickselect. */
+function part(rows: Row[], count: number, compare: Compare): void {
+  let from = 0;
+  let to = rows.length - 1;
+  while (from < to && count > from && count <= to) {
+    const pivot = rows[(from + to) >> 1];
+    if (pivot === undefined) return;
+    let left = from;
+    let right = to;
+    while (left <= right) {
+      while (compareAt(rows, left, pivot, compare) < 0) left += 1;
+      while (compareAt(rows, right, pivot, compare) > 0) right -= 1;
+      if (left > right) break;
+      swap(rows, left, right);
+      left += 1;
+      right -= 1;
+    }
+    if (count <= right) to = right;
+    else if (count > left) from = left;
+    else return;
+  }
+}
+
+function compareAt(rows: readonly Row[], at: number, pivot: Row, compare: Compare): number {
+  const row = rows[at];
+  return row === undefined ? 0 : compare(row, pivot);
+}
+
+function swap(rows: Row[], one: number, other: number): void {
+  const [a, b] = [rows[one], rows[other]];
+  if (a === undefined || b === undefined) return;
+  rows[one] = b;
+  rows[other] = a;
+}
+
+const ascending: Compare = (one, other) =>
+  compareKeys(one.key, other.key) || compareKeys(one.entry.uid, other.entry.uid);
+const descending: Compare = (one, other) => ascending(other, one);
+
+function compareKeys(one: Key, other: Key): number {
+  if (one === other) return 0;
+  return one < other ? -1 : 1;
+}
+
+type Holds = (text: string) => boolean;
+
+/** Texts that come again and again are looked at once; of more than so many nobody keeps the answer. */
+const maxRemembered = 5000;
+
+/** Whether a text is a part of an entry, without regard to case. Every entry is asked, so that most are answered by few looks. */
+export function mentions(q: string): (entry: QueuedEntry) => boolean {
+  const inText = holding(q);
+  const inHeader = holding(JSON.stringify(q).slice(1, -1));
+  const inShared = remembering(inText);
+  const mayBeUid = /^[0-9a-z_-]+$/i.test(q);
+  // Codes are looked for only by those who look for digits: putting a line together for every entry takes its time.
+  const inReply = /^\d/.test(q) ? anywhereInReply(inText) : ({ text }: RecordedReply) => inShared(text);
+  return (entry) => {
+    if (mayBeUid && inText(entry.uid)) return true;
+    if (entry.sender !== null && inShared(entry.sender)) return true;
+    for (const { address, reply } of entry.recipients) {
+      if (inText(address) || (reply !== null && inReply(reply))) return true;
+    }
+    return inHeader(entry.envelope) && headerTexts(entry).some(inHeader);
+  };
+}
+
+/** A literal pattern: it folds case without making another text of each, and takes linear time. */
+function holding(wanted: string): Holds {
+  const pattern = new RegExp(wanted.replaceAll(/[\\^$.*+?()[\]{}|/-]/g, String.raw`\$&`), 'i');
+  return (text) => pattern.test(text);
+}
+
+function remembering(test: Holds): Holds {
+  const known = new Map<string, boolean>();
+  return (text) => {
+    const before = known.get(text);
+    if (before !== undefined) return before;
+    const answer = test(text);
+    if (known.size < maxRemembered) known.set(text, answer);
+    return answer;
+  };
+}
+
+function anywhereInReply(has: Holds): (reply: RecordedReply) => boolean {
+  return ({ code, status, text }) => has(`${code} ${status} ${text}`);
 }

@@ -20,6 +20,7 @@ const Rest = z.tuple([
 ]);
 
 const eightBitFlag = 1;
+
 const smtputf8Flag = 2;
 
 export function encodeEnvelope(entry: NewEntry): string {

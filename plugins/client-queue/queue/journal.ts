@@ -1,10 +1,10 @@
 import { setImmediate } from 'node:timers/promises';
 import { z } from 'zod';
-import { CommitLog, type CommitLogOptions } from '../../../core/spool/commit-log.js';
 import { problem } from '../../../core/problem.js';
+import { CommitLog, type CommitLogOptions } from '../../../core/spool/commit-log.js';
 import { Change } from './change.js';
-import { storeEntry, StoredAccept, StoredEntry, type StoredAcceptInput } from './stored-entry.js';
 import type { QueuedEntry } from './queued-entry.js';
+import { StoredAccept, type StoredAcceptInput, StoredEntry, storeEntry } from './stored-entry.js';
 import { StoredAttempt } from './stored-envelope.js';
 
 /** Kinds of the records. */
@@ -23,7 +23,7 @@ const Put = z.array(z.object({ entry: StoredEntry, envelope: z.string(), recent:
 const Drop = z.array(z.string());
 
 /** Which snapshot the journal goes on from. */
-export interface Marker {
+interface Marker {
   /** Name of the file; null for an empty queue. */
   readonly snapshot: string | null;
   /** The records up to that number are in it. */

@@ -1,21 +1,24 @@
 import type { Clock } from '../../../core/clock.js';
+import { TimeSlice } from '../../../core/concurrency.js';
+import type { EntryState, RecordedReply } from '../../../core/contracts/queue-entry.js';
+import type { RecipientResult, Settlement } from '../../../core/contracts/queue-lease.js';
+import type { QueueOutcome } from '../../../core/contracts/queue-outcome.js';
 import { asStorageProblem, faultCode } from '../../../core/disk/fault.js';
-import { AppendFailed, LogFull } from '../../../core/spool/commit-log.js';
 import type { Log } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';
-import { applyChange, type Change, type ChangeGround } from './change.js';
-import { Backlog } from './backlog.js';
-import type { Journal } from './journal.js';
-import { outcomesOf, type OutcomeListeners } from './outcomes.js';
+import { AppendFailed, LogFull } from '../../../core/spool/commit-log.js';
+import { Backlog } from './statistics.js';
 import { isDamageHold } from './damage-holds.js';
-import { isWaiting, type QueuedEntry, type RecipientRecord } from './queued-entry.js';
+import { addNotices, draftOf, finish } from './draft.js';
+import { applyChange, type Change, type ChangeGround, type RecipientChange } from './change.js';
+import type { Journal } from './journal.js';
+import { performPending } from './mutation.js';
+import { type EntryLease, isWaiting, type QueuedEntry, type RecipientRecord, waitingState } from './queued-entry.js';
 import { Schedule } from './schedule.js';
 import type { Snapshots } from './snapshots.js';
-import { TimeSlice } from '../../../core/concurrency.js';
 import { acceptEntry, type StoredAcceptInput } from './stored-entry.js';
-import type { QueueOutcome } from '../../../core/contracts/queue-outcome.js';
 
-export interface LedgerInput {
+interface LedgerInput {
   readonly journal: Journal;
   readonly snapshots: Snapshots;
   readonly ground: ChangeGround;
@@ -295,4 +298,112 @@ function storageProblem(error: unknown): Error {
   if (!(error instanceof LogFull)) return asStorageProblem(error);
   if (faultCode(error.cause) !== undefined) return asStorageProblem(error.cause);
   return problem('storage-full', { detail: 'The queue cannot be written now; try again later.', cause: error });
+}
+
+/** What a change means for those of the recipients whose fate it is; to be asked before it is applied. */
+function outcomesOf(entry: QueuedEntry, change: Change, now: number): readonly QueueOutcome[] {
+  return (change.recipients ?? []).flatMap((given): readonly QueueOutcome[] => {
+    const recipient = entry.recipients[given.index];
+    const state = recipient && fateOf(recipient.state, given);
+    if (recipient === undefined || state === undefined) return [];
+    const { uid, sender } = entry;
+    const { address, destination } = recipient;
+    return [
+      {
+        uid,
+        sender,
+        address,
+        destination,
+        state,
+        reply: given.reply ?? (state === 'expired' ? recipient.reply : null),
+        hold: state === 'held' ? (change.hold ?? entry.hold) : null,
+        attempts: given.attempts ?? recipient.attempts,
+        nextAttempt: state === 'deferred' ? (given.due ?? recipient.due) : null,
+        at: now,
+        accepted: () => entry.accepted,
+      },
+    ];
+  });
+}
+
+/** To wait on is none, unless there was an attempt; nor is a state that he was in before. */
+function fateOf(before: EntryState, { state, attempts }: RecipientChange): QueueOutcome['state'] | undefined {
+  if (state === 'queued' || state === 'active') return undefined;
+  if (state === 'deferred') return attempts === undefined ? undefined : state;
+  return state === before ? undefined : state;
+}
+
+type Listener = (outcome: QueueOutcome) => void;
+
+/** Those who want to hear of outcomes. */
+export class OutcomeListeners {
+  readonly #listeners = new Set<Listener>();
+
+  get some(): boolean {
+    return this.#listeners.size > 0;
+  }
+
+  add(listener: Listener): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  tell(outcomes: readonly QueueOutcome[]): void {
+    for (const outcome of outcomes) for (const listener of this.#listeners) listener(outcome);
+  }
+}
+
+/** Longer replies are cut. */
+const longestReply = 1000;
+
+/** What becomes of an entry when one of its leases ends. Results for others than the recipients of the lease do not count. */
+export function settleLease(entry: QueuedEntry, lease: EntryLease, settlement: Settlement, now: number): Change {
+  const { attempt, results, notices = [] } = settlement;
+  const draft = draftOf(entry);
+  const byIndex = new Map(results.map((result) => [result.index, result]));
+  const counted = attempt !== undefined && attempt.manual !== true;
+  draft.ended = lease.token;
+  draft.recipients = lease.recipients.flatMap((index) => {
+    const recipient = entry.recipients[index];
+    return recipient === undefined ? [] : [recipientChange(recipient, byIndex.get(index), { counted, now })];
+  });
+  if (attempt !== undefined) {
+    draft.attempt = {
+      ...attempt,
+      reply: attempt.reply && shortened(attempt.reply),
+      recipients: [...attempt.recipients],
+    };
+    draft.lastAttempt = attempt.at;
+  }
+  const { hold, discardAt } = results.find(({ state }) => state === 'held') ?? {};
+  if (hold !== undefined) draft.hold = hold;
+  if (discardAt !== undefined) draft.discardAt = discardAt;
+  if (entry.details.crashes > 0) draft.crashes = 0;
+  addNotices(entry, draft, notices);
+  performPending(entry, draft, now);
+  finish(entry, draft, now);
+  return draft;
+}
+
+function recipientChange(
+  recipient: RecipientRecord,
+  result: RecipientResult | undefined,
+  { counted, now }: { readonly counted: boolean; readonly now: number },
+): RecipientChange {
+  const { index } = recipient;
+  if (result === undefined) return { index, state: waitingState(recipient) };
+  const attempts = recipient.attempts + (counted ? 1 : 0);
+  const reply = result.reply && shortened(result.reply);
+  return {
+    index,
+    state: result.state,
+    attempts,
+    manual: false,
+    ...(reply !== null && { reply }),
+    ...(result.state === 'deferred' && { due: result.nextAttempt ?? now }),
+  };
+}
+
+function shortened(reply: RecordedReply): RecordedReply {
+  return reply.text.length <= longestReply ? reply : { ...reply, text: `${reply.text.slice(0, longestReply)}…` };
 }

@@ -3,15 +3,14 @@ import { isUnwritable } from '../../../core/disk/fault.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import { startError } from '../../../core/problem.js';
 import { applyChange, type ChangeGround } from './change.js';
-import type { Journal, JournalVisitor } from './journal.js';
+import type { Journal } from './journal.js';
+import { type JournalVisitor } from './journal.js';
 import type { Quarantine } from './quarantine.js';
 import type { QueuedEntry } from './queued-entry.js';
-import { SnapshotFile } from './snapshot-file.js';
-import { readSnapshot, snapshotForm } from './snapshot-reader.js';
-import { snapshotName } from './snapshot-writer.js';
+import { readSnapshot, SnapshotFile, snapshotForm, snapshotName } from './snapshots.js';
 import { acceptEntry, restoreEntry } from './stored-entry.js';
 
-export interface LoadInput {
+interface LoadInput {
   readonly folder: string;
   readonly files: FileLayer;
   readonly journal: Journal;

@@ -3,11 +3,10 @@ import type { Clock } from '../../../core/clock.js';
 import { readOnlyFiles } from '../../../core/disk/file-layer.js';
 import type { Log } from '../../../core/log/log.js';
 import { isDamageHold } from './damage-holds.js';
-import { Interned } from './interned.js';
+import { Interned, normalReason } from './queued-entry.js';
 import { Journal } from './journal.js';
 import { loadEntries } from './loading.js';
 import { Quarantine } from './quarantine.js';
-import { normalReason } from './reason.js';
 
 export interface StoppedQueue {
   /** What cannot be read of the journal, in sentences. */

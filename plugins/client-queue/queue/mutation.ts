@@ -1,14 +1,14 @@
 import type { Mutation, MutationResult } from '../../../core/contracts/queue-list.js';
 import type { Change, RecipientChange } from './change.js';
-import { addNotices, draftOf, finish, statesBehind, type Draft } from './draft.js';
-import type { RecipientTest } from './entry-filter.js';
+import { addNotices, type Draft, draftOf, finish, statesBehind } from './draft.js';
+import type { RecipientTest } from './entry-list.js';
 import {
   isOpen,
   isWaiting,
-  waitingState,
   type PendingOperation,
   type QueuedEntry,
   type RecipientRecord,
+  waitingState,
 } from './queued-entry.js';
 
 type Outcome = Omit<MutationResult['results'][number], 'uid'>;

@@ -1,23 +1,21 @@
 import { randomInt } from 'node:crypto';
 import { join } from 'node:path';
-import type { RecoverOptions, Recovered, RelayQueue } from '../../../core/contracts/relay-queue.js';
 import type { Clock } from '../../../core/clock.js';
+import type { Recovered, RecoverOptions, RelayQueue } from '../../../core/contracts/relay-queue.js';
 import { isUnwritable } from '../../../core/disk/fault.js';
 import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
 import { makeFolder } from '../../../core/disk/folder.js';
-import type { LinkTarget } from '../../../core/spool/spool.js';
 import type { Log } from '../../../core/log/log.js';
+import type { LinkTarget } from '../../../core/spool/spool.js';
 import { Bodies, shards } from './bodies.js';
 import type { ChangeGround } from './change.js';
 import { FileRelayQueue } from './file-relay-queue.js';
-import { defaultLongestPauseMs } from './upkeep.js';
-import { Interned } from './interned.js';
 import { Journal } from './journal.js';
 import { loadEntries } from './loading.js';
 import { Quarantine } from './quarantine.js';
-import { normalReason } from './reason.js';
-import { snapshotName, unfinishedSnapshotName } from './snapshot-writer.js';
-import { Snapshots } from './snapshots.js';
+import { Interned, normalReason } from './queued-entry.js';
+import { snapshotName, Snapshots, unfinishedSnapshotName } from './snapshots.js';
+import { defaultLongestPauseMs } from './upkeep.js';
 
 /** Limits that may change while the queue is open. */
 export interface QueueBounds {

@@ -7,7 +7,7 @@ import type { LinkTarget } from '../../../core/spool/spool.js';
 import type { Log } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';
 import type { OpenedRelayQueue, QueueBounds } from './open-relay-queue.js';
-import { snapshotName } from './snapshot-writer.js';
+import { snapshotName } from './snapshots.js';
 
 /** A snapshot or journal of so many bytes is read when the server listens: it takes half a second and more. */
 const largeSnapshot = 16 * 2 ** 20;

@@ -1,7 +1,12 @@
-import type { EntryState, NewEntry, Notice, RecordedReply } from '../../../core/contracts/queue-entry.js';
-import { openStates } from '../../../core/contracts/queue-entry.js';
+import {
+  type EntryState,
+  type NewEntry,
+  type Notice,
+  openStates,
+  type RecordedReply,
+} from '../../../core/contracts/queue-entry.js';
+import { type Due, nowhere } from './due-heap.js';
 import { decodeEnvelope } from './envelope.js';
-import { nowhere, type Due } from './due-heap.js';
 
 /** What an operator asked for while an attempt was under way. */
 export interface PendingOperation {
@@ -47,7 +52,7 @@ export class RecipientRecord implements Due {
 }
 
 /** What most entries have none of. */
-export class EntryDetails {
+class EntryDetails {
   notices: readonly Notice[] = [];
   noticeCount = 0;
   pending: PendingOperation | null = null;
@@ -65,7 +70,7 @@ export class EntryDetails {
 const noDetails: Readonly<EntryDetails> = Object.freeze(new EntryDetails());
 
 /** What an entry is made of. */
-export interface EntryForm {
+interface EntryForm {
   readonly uid: string;
   readonly sender: string | null;
   readonly size: number;
@@ -208,9 +213,67 @@ const byWeight: readonly EntryState[] = [
   'delivered',
 ];
 
-export function stateOf(recipients: readonly { readonly state: EntryState }[]): EntryState {
+function stateOf(recipients: readonly { readonly state: EntryState }[]): EntryState {
   const [first] = recipients;
   if (first !== undefined && recipients.length === 1) return first.state;
   const states = new Set(recipients.map(({ state }) => state));
   return byWeight.find((state) => states.has(state)) ?? 'delivered';
+}
+
+const longest = 160;
+
+/** What differs from mail to mail, and what stands for it. In this order; all of them run in linear time. */
+const differences: readonly (readonly [pattern: RegExp, placeholder: string])[] = [
+  [/\bhttps?:\/\/[^\s<>()"']+/gi, 'URL'],
+  [/[^\s<>()[\]"',;:=]+@[^\s<>()[\]"',;:]+/g, 'ADDRESS'],
+  [/\[?\b(?:\d{1,3}\.){3}\d{1,3}\b\]?/g, 'IP'],
+  [/\[?(?:IPv6:)?(?<![\w:])(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?![\w:])\]?/gi, 'IP'],
+  [/\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/gi, 'ID'],
+  // Letters and digits mixed, or punctuated by a single mark, are an id of somebody; words and dates are not.
+  [/(?<![\w.-])(?=[\w.-]*\d)(?=[\w.-]*[A-Za-z])[\w-]{6,}(?:\.[\w-]+)*(?![\w-])/g, 'ID'],
+  [/\b0x[0-9a-f]+\b/gi, 'N'],
+  [/\d+(?:[.,:]\d+)*/g, 'N'],
+];
+
+/**
+ * A reply without what differs from mail to mail: addresses, networks, ids, numbers. So that mail which waits for the same
+ * reason is counted together. Code and enhanced status code stay.
+ */
+export function normalReason({ code, status, text }: Pick<RecordedReply, 'code' | 'status' | 'text'>): string {
+  const line = text
+    .slice(0, 4 * longest)
+    .replace(/\s+/g, ' ')
+    .trim();
+  const words = line.startsWith(`${status} `) ? line.slice(status.length + 1) : line;
+  let normal = words;
+  for (const [pattern, placeholder] of differences) normal = normal.replace(pattern, placeholder);
+  return `${code} ${status} ${normal}`.trim().slice(0, longest);
+}
+
+/** A copy of its own: a piece of a larger text keeps all of that in memory, and one that was joined all of its pieces. */
+export function flat(text: string): string {
+  return Buffer.from(text).toString();
+}
+
+/** Keeps one copy of texts that come again and again: hosts, domains, replies. Bounded; an old copy does no harm. */
+export class Interned {
+  readonly #most: number;
+  #texts = new Map<string, string>();
+  #before = new Map<string, string>();
+
+  constructor(most = 20_000) {
+    this.#most = most;
+  }
+
+  of(text: string): string {
+    const found = this.#texts.get(text);
+    if (found !== undefined) return found;
+    const known = this.#before.get(text) ?? flat(text);
+    if (this.#texts.size >= this.#most) {
+      this.#before = this.#texts;
+      this.#texts = new Map();
+    }
+    this.#texts.set(known, known);
+    return known;
+  }
 }

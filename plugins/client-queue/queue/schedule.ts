@@ -1,8 +1,7 @@
+import type { Clock } from '../../../core/clock.js';
 import type { ClaimOptions, ClaimSites } from '../../../core/contracts/queue-lease.js';
-import { DestinationSchedule } from './destination-schedule.js';
-import { DueHeap, nowhere } from './due-heap.js';
+import { type Due, DueHeap, nowhere } from './due-heap.js';
 import { isWaiting, type QueuedEntry, type RecipientRecord } from './queued-entry.js';
-import { SiteRow } from './site-row.js';
 
 /** Recipients of one entry and one destination, to be tried together. */
 export interface Picked {
@@ -11,7 +10,7 @@ export interface Picked {
   readonly recipients: readonly RecipientRecord[];
 }
 
-export type PickOptions = Pick<ClaimOptions, 'now' | 'limit' | 'maxRecipients' | 'room' | 'sites'>;
+type PickOptions = Pick<ClaimOptions, 'now' | 'limit' | 'maxRecipients' | 'room' | 'sites'>;
 
 /** So many recipients may become ready in one go: more would hold up everybody else. */
 const mostRipened = 5000;
@@ -241,3 +240,267 @@ class Rooms {
 }
 
 const eachItsOwn: ClaimSites = { of: (destination) => destination, room: () => Infinity };
+
+/** What waits for one destination. It stands in a heap itself, by the time of its first. */
+class DestinationSchedule implements Due {
+  readonly name: string;
+  due = Infinity;
+  place = nowhere;
+  /** Stands in the row of those that have something to do now. */
+  inRow = false;
+  readonly #waiting = new DueHeap<RecipientRecord>();
+  #fresh: ReadyLane | undefined;
+  #retried: ReadyLane | undefined;
+  #freshNext = true;
+
+  constructor(name: string) {
+    this.name = name;
+  }
+
+  get isEmpty(): boolean {
+    return this.#waiting.size === 0 && this.ready === 0;
+  }
+
+  /** How many are due. */
+  get ready(): number {
+    return (this.#fresh?.size ?? 0) + (this.#retried?.size ?? 0);
+  }
+
+  /** One of those that are due. */
+  get firstReady(): RecipientRecord | undefined {
+    return this.#fresh?.first ?? this.#retried?.first;
+  }
+
+  add(recipient: RecipientRecord, now: number): void {
+    if (recipient.due <= now) this.#toLane(recipient);
+    else this.#waiting.add(recipient);
+    this.due = this.#waiting.first?.due ?? Infinity;
+  }
+
+  /** Takes it out, wherever it is. */
+  remove(recipient: RecipientRecord): void {
+    if (recipient.place === inLane) this.#laneOf(recipient).remove(recipient);
+    else this.#waiting.remove(recipient);
+    this.due = this.#waiting.first?.due ?? Infinity;
+  }
+
+  /** Those whose time has come are ready behind it, up to `most`; how many. */
+  ripen(now: number, most: number): number {
+    let count = 0;
+    for (let first = this.#waiting.first; first !== undefined && count < most; first = this.#waiting.first) {
+      if (first.due > now) break;
+      this.#waiting.remove(first);
+      this.#toLane(first);
+      count += 1;
+    }
+    this.due = this.#waiting.first?.due ?? Infinity;
+    return count;
+  }
+
+  /** New mail and retries in turn. */
+  take(): RecipientRecord | undefined {
+    const freshFirst = this.#freshNext;
+    this.#freshNext = !freshFirst;
+    const [one, other] = freshFirst ? [this.#fresh, this.#retried] : [this.#retried, this.#fresh];
+    return one?.take() ?? other?.take();
+  }
+
+  #toLane(recipient: RecipientRecord): void {
+    this.#laneOf(recipient).add(recipient);
+  }
+
+  /** What an operator wants to have tried goes with new mail. */
+  #laneOf({ state, manual }: RecipientRecord): ReadyLane {
+    if (state === 'queued' || manual) {
+      this.#fresh ??= new ReadyLane();
+      return this.#fresh;
+    }
+    this.#retried ??= new ReadyLane();
+    return this.#retried;
+  }
+}
+
+/** Leftovers that may lie in front before they are cleared away. */
+const compactRowAfter = 64;
+
+/** Destinations of one site with somebody who is due; they take turns. */
+class SiteRow {
+  readonly site: string;
+  /** When it was last seen to whether all of them still belong here. */
+  lookedAt = 0;
+  #destinations: DestinationSchedule[] = [];
+  /** Those in front of it are gone. */
+  #head = 0;
+
+  constructor(site: string) {
+    this.site = site;
+  }
+
+  get size(): number {
+    return this.#destinations.length - this.#head;
+  }
+
+  /** Behind all others. */
+  add(destination: DestinationSchedule): void {
+    this.#destinations.push(destination);
+  }
+
+  /** Takes out the one whose turn it is. */
+  take(): DestinationSchedule | undefined {
+    const first = this.#destinations[this.#head];
+    if (first === undefined) return undefined;
+    this.#head += 1;
+    if (this.#head >= compactRowAfter && this.#head * 2 >= this.#destinations.length) {
+      this.#destinations = this.#destinations.slice(this.#head);
+      this.#head = 0;
+    }
+    return first;
+  }
+
+  *[Symbol.iterator](): Generator<DestinationSchedule> {
+    for (let at = this.#head; at < this.#destinations.length; at += 1) {
+      const one = this.#destinations[at];
+      if (one !== undefined) yield one;
+    }
+  }
+}
+
+/** The place of a recipient that is due and waits for room; it is in no heap then. */
+const inLane = -2;
+
+interface SenderQueue {
+  readonly sender: string;
+  recipients: RecipientRecord[];
+  /** Those in front of it are gone. */
+  head: number;
+}
+
+/** So many leftovers may lie about before they are cleared away. */
+const compactAfter = 256;
+
+/**
+ * Recipients that are due at one destination, first come first served for each sender, senders in turn. Who is taken out
+ * otherwise leaves his name behind, which is passed over later.
+ */
+class ReadyLane {
+  readonly #senders = new Map<string, SenderQueue>();
+  #turn: SenderQueue[] = [];
+  #turnHead = 0;
+  #live = 0;
+  #names = 0;
+
+  /** How many are in it. */
+  get size(): number {
+    return this.#live;
+  }
+
+  add(recipient: RecipientRecord): void {
+    const sender = recipient.entry.sender ?? '';
+    let queue = this.#senders.get(sender);
+    if (queue === undefined) {
+      queue = { sender, recipients: [], head: 0 };
+      this.#senders.set(sender, queue);
+      this.#turn.push(queue);
+    }
+    recipient.place = inLane;
+    queue.recipients.push(recipient);
+    this.#live += 1;
+    this.#names += 1;
+  }
+
+  /** Takes out somebody who is in it. */
+  remove(recipient: RecipientRecord): void {
+    recipient.place = -1;
+    this.#live -= 1;
+    if (this.#names > 2 * this.#live + compactAfter) this.#clear();
+  }
+
+  /** Takes the next. */
+  take(): RecipientRecord | undefined {
+    for (let queue = this.#turn[this.#turnHead]; queue !== undefined; queue = this.#turn[this.#turnHead]) {
+      this.#turnHead += 1;
+      const next = this.#next(queue);
+      if (queue.head < queue.recipients.length) this.#turn.push(queue);
+      else this.#senders.delete(queue.sender);
+      this.#shorten();
+      if (next === undefined) continue;
+      next.place = -1;
+      this.#live -= 1;
+      return next;
+    }
+    return undefined;
+  }
+
+  /** The next, who stays. */
+  get first(): RecipientRecord | undefined {
+    for (let at = this.#turnHead; at < this.#turn.length; at++) {
+      const first = firstOf(this.#turn[at]);
+      if (first !== undefined) return first;
+    }
+    return undefined;
+  }
+
+  #next(queue: SenderQueue): RecipientRecord | undefined {
+    while (queue.head < queue.recipients.length) {
+      const recipient = queue.recipients[queue.head];
+      queue.head += 1;
+      this.#names -= 1;
+      if (recipient?.place === inLane) return recipient;
+    }
+    return undefined;
+  }
+
+  #shorten(): void {
+    if (this.#turnHead > 1000 && this.#turnHead * 2 > this.#turn.length) {
+      this.#turn = this.#turn.slice(this.#turnHead);
+      this.#turnHead = 0;
+    }
+  }
+
+  #clear(): void {
+    this.#names = 0;
+    for (const queue of this.#senders.values()) {
+      const live = new Set(queue.recipients.slice(queue.head).filter(({ place }) => place === inLane));
+      queue.recipients = [...live];
+      queue.head = 0;
+      this.#names += live.size;
+    }
+  }
+}
+
+function firstOf(queue: SenderQueue | undefined): RecipientRecord | undefined {
+  const { recipients, head } = queue ?? { recipients: [], head: 0 };
+  for (let at = head; at < recipients.length; at++) {
+    const recipient = recipients[at];
+    if (recipient?.place === inLane) return recipient;
+  }
+  return undefined;
+}
+
+/** Wakes those who wait for the next recipient that is due. */
+export class DueSignal {
+  readonly #clock: Clock;
+  readonly #listeners = new Set<() => void>();
+  /** What they were told last. */
+  #said: number | null = null;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  say(due: number | null): number | null {
+    this.#said = due;
+    return due;
+  }
+
+  /** Somebody is due then. */
+  scheduled(due: number): void {
+    if (this.#said !== null && due >= this.#said && due > this.#clock.now()) return;
+    for (const listener of this.#listeners) listener();
+  }
+
+  listen(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+}

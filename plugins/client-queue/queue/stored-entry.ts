@@ -1,9 +1,8 @@
 import { z } from 'zod';
 import type { NewEntry } from '../../../core/contracts/queue-entry.js';
-import { setReply, type ChangeGround } from './change.js';
+import { type ChangeGround, setReply } from './change.js';
 import { encodeEnvelope } from './envelope.js';
-import { flat } from './interned.js';
-import { QueuedEntry, type RecipientRecord } from './queued-entry.js';
+import { flat, QueuedEntry, type RecipientRecord } from './queued-entry.js';
 import { StoredEnvelope, StoredLease, StoredNotice, StoredPending, StoredState } from './stored-envelope.js';
 
 /** Address, destination, state, attempts, when it is due, 1 for what an operator asked for, code, status, text, host and time of the reply. */

@@ -19,6 +19,7 @@ const recipientExtras = {
   originalRecipient: z.exactOptional(z.string()),
   lastReply: z.exactOptional(StoredReply),
 };
+
 export const StoredRecipientExtras = z.object(recipientExtras);
 
 const extras = {
@@ -28,6 +29,7 @@ const extras = {
   discardAt: z.exactOptional(z.number()),
   noticeOf: z.exactOptional(z.string()),
 };
+
 export const StoredExtras = z.object(extras);
 
 export const StoredEnvelope = z.object({

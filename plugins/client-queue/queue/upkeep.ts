@@ -5,20 +5,16 @@ import type { FileLayer } from '../../../core/disk/file-layer.js';
 import { LogFull } from '../../../core/spool/commit-log.js';
 import type { Acceptance } from './acceptance.js';
 import { shards } from './bodies.js';
-import { broughtBack } from './astray.js';
+import { ageEntry, broughtBack, FutureArrivals, sweep } from './housekeeping.js';
 import type { Change } from './change.js';
 import { ClockWatch } from './clock-watch.js';
 import { damageHolds } from './damage-holds.js';
 import { draftOf } from './draft.js';
 import type { FileRelayQueueInput } from './file-relay-queue.js';
-import { FutureArrivals } from './future-arrivals.js';
-import { ageEntry } from './housekeeping.js';
 import type { Ledger } from './ledger.js';
-import type { Leases } from './leases.js';
-import { loseLease } from './lost-lease.js';
-import { isWaiting, type QueuedEntry } from './queued-entry.js';
+import { type Leases, loseLease } from './leases.js';
 import { suspectCrashes } from './suspects.js';
-import { sweep } from './sweep.js';
+import { isWaiting, type QueuedEntry } from './queued-entry.js';
 import { TimeSlice } from '../../../core/concurrency.js';
 
 /** Changes that are committed together. */

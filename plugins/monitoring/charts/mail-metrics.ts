@@ -1,5 +1,5 @@
 import type { PluginContext } from '../../../core/plugin.js';
-import type { WatchedEvents } from '../../../core/pipeline/hook.js';
+import type { WatchedEvents } from '../../../core/pipeline/events.js';
 
 const DELIVERY_SECONDS = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60];
 const SESSION_SECONDS = [0.05, 0.25, 1, 5, 30, 120, 600, 3600];

@@ -4,7 +4,8 @@ import type {
   Explanation,
   ExplainQuestion,
 } from '../../../core/contracts/explaining.js';
-import { type HookDescription, type Stage, stages } from '../../../core/pipeline/hook.js';
+import type { HookDescription } from '../../../core/pipeline/hook.js';
+import { type Stage, stages } from '../../../core/pipeline/verdict.js';
 
 const words: Readonly<Record<Stage, { readonly title: string; readonly when: string }>> = {
   connect: { title: 'connect', when: 'A client has connected; the greeting waits for the answer.' },

@@ -7,7 +7,8 @@ import { type AnyEndpoint, defineEndpoint } from '../../../core/http/endpoint.js
 import { parseAddress } from '../../../core/mime/address.js';
 import { isProblem } from '../../../core/problem.js';
 import { isHelloName } from '../../../core/smtp/protocol/command.js';
-import { phases, stages } from '../../../core/pipeline/hook.js';
+import { phases } from '../../../core/pipeline/hook.js';
+import { stages } from '../../../core/pipeline/verdict.js';
 import { chainByStage, explanationPage } from './pipeline-page.js';
 import { PluginAnswer, pluginRows } from './plugin-list.js';
 

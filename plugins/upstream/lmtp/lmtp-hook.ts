@@ -8,7 +8,7 @@ import type { LiveTransactions } from '../live-transactions.js';
 import { rcptVerdict } from '../rcpt-verdict.js';
 import type { UpstreamCounts } from '../upstream-counts.js';
 import type { UpstreamShelf } from '../upstream-shelf.js';
-import { defer, next, reject, route, type Hop, type Verdict } from '../../../core/pipeline/verdict.js';
+import { defer, type Hop, next, reject, route, type Verdict } from '../../../core/pipeline/verdict.js';
 import type { LmtpRoute, RouteTable } from './route-table.js';
 
 export const lmtpTarget = 'lmtp';

@@ -1,6 +1,6 @@
-import type { DeliveryResult } from '../../../core/pipeline/chain.js';
-import type { WatchedEvent } from '../../../core/pipeline/hook.js';
-import type { Patience } from '../../../core/pipeline/patience.js';
+import type { DeliveryResult } from '../../../core/pipeline/hook-list.js';
+import type { WatchedEvent } from '../../../core/pipeline/events.js';
+import type { DeliveryDeadline } from '../../../core/pipeline/commit.js';
 import type { Recipient, ListenerMode } from '../../../core/pipeline/transaction.js';
 import { FakeTarget, type FakeTargetOptions } from './fake-target.js';
 import { MemoryMessage, pipelineOf, transactionOf } from './pipeline-ground.js';
@@ -37,7 +37,7 @@ export function deliveryOf(targets: Readonly<Record<string, FakeTargetOptions>>)
     },
     /** Everybody who has the message, in any target. */
     holders: () => Object.values(fakes).flatMap(({ holds }) => holds),
-    deliver(recipients: readonly (string | Recipient)[], mode: ListenerMode = 'mx', patience?: Patience) {
+    deliver(recipients: readonly (string | Recipient)[], mode: ListenerMode = 'mx', patience?: DeliveryDeadline) {
       return pipeline.snapshot().deliver(transactionOf(recipients, mode), message, patience);
     },
   };

@@ -3,7 +3,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { describe, test } from 'node:test';
 import { parseAddress } from '../../../core/mime/address.js';
 import { problem } from '../../../core/problem.js';
-import { Patience } from '../../../core/pipeline/patience.js';
+import { DeliveryDeadline } from '../../../core/pipeline/commit.js';
 import { codes, deliveryOf, queued, summary } from './delivery-ground.js';
 import { deferred, refused, type Step } from './fake-target.js';
 import { recipientOf } from './pipeline-ground.js';
@@ -194,7 +194,7 @@ describe('a delivery that takes too long', () => {
   for (const step of ['start', 'body', 'commit'] as const satisfies readonly Step[]) {
     test(`in ${step} is 451, and what the target does later is taken back`, async () => {
       const work = deliveryOf({ one: {}, slow: { hangs: step } });
-      const patience = new Patience();
+      const patience = new DeliveryDeadline();
       const delivering = work.deliver(['a@one', 'b@slow'], 'mx', patience);
       await turn();
       patience.end();
@@ -210,7 +210,7 @@ describe('a delivery that takes too long', () => {
 
   test('before it begins is not begun', async () => {
     const work = deliveryOf({ one: {} });
-    const patience = new Patience();
+    const patience = new DeliveryDeadline();
     patience.end();
     assert.equal(summary(await work.deliver(['a@one'], 'mx', patience)), local);
     assert.deepEqual(work.steps, []);

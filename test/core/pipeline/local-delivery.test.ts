@@ -6,8 +6,7 @@ import type { DeliveryTarget } from '../../../core/contracts/delivery-target.js'
 import type { Spool } from '../../../core/spool/spool.js';
 import { openSpool } from '../../../core/spool/file-spool.js';
 import { parseAddress } from '../../../core/mime/address.js';
-import { PipelineDelivery } from '../../../core/pipeline/local-delivery.js';
-import { PipelineSubmission } from '../../../core/pipeline/submission.js';
+import { PipelineDelivery, PipelineSubmission } from '../../../core/pipeline/submission.js';
 import type { Transaction } from '../../../core/pipeline/transaction.js';
 import { hold, reject, route } from '../../../core/pipeline/verdict.js';
 import { rememberingLog } from '../spool/remembering-log.js';

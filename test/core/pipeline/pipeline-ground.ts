@@ -1,12 +1,12 @@
 import { Readable } from 'node:stream';
-import type { Decision } from '../../../core/pipeline/chain.js';
-import type { HookOptions, Stage, StageInput } from '../../../core/pipeline/hook.js';
+import type { Decision } from '../../../core/pipeline/hook-list.js';
+import { Pipeline } from '../../../core/pipeline/pipeline.js';
+import type { HookOptions, StageInput } from '../../../core/pipeline/hook.js';
+import type { Hop, Stage, Verdict } from '../../../core/pipeline/verdict.js';
 import type { HeaderEdit, SpooledMessage } from '../../../core/spool/spool.js';
 import type { Log } from '../../../core/log/log.js';
 import { parseAddress } from '../../../core/mime/address.js';
-import { Pipeline } from '../../../core/pipeline/pipeline.js';
 import type { ListenerMode, Recipient, SmtpSession, Transaction } from '../../../core/pipeline/transaction.js';
-import type { Hop, Verdict } from '../../../core/pipeline/verdict.js';
 import { HandClock } from '../../support/hand-clock.js';
 
 export interface Line {

@@ -2,10 +2,9 @@ import assert from 'node:assert/strict';
 import { setImmediate as turn } from 'node:timers/promises';
 import { describe, test } from 'node:test';
 import { parseAddress } from '../../../core/mime/address.js';
-import type { Decision } from '../../../core/pipeline/chain.js';
-import { type Stage } from '../../../core/pipeline/hook.js';
+import type { Decision } from '../../../core/pipeline/hook-list.js';
 import type { Pipeline } from '../../../core/pipeline/pipeline.js';
-import { next, reject } from '../../../core/pipeline/verdict.js';
+import { next, reject, type Stage } from '../../../core/pipeline/verdict.js';
 import { isStartError } from '../../../core/problem.js';
 import { brief, decideAt, hook, inputs, pipelineOf, session, target, type Answer } from './pipeline-ground.js';
 

@@ -3,7 +3,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { test } from 'node:test';
 import { parseAddress } from '../../../core/mime/address.js';
 import { PipelineExplaining } from '../../../core/pipeline/explain.js';
-import { PipelineDelivery } from '../../../core/pipeline/local-delivery.js';
+import { PipelineDelivery } from '../../../core/pipeline/submission.js';
 import type { Pipeline } from '../../../core/pipeline/pipeline.js';
 import { next } from '../../../core/pipeline/verdict.js';
 import { HandClock } from '../../support/hand-clock.js';

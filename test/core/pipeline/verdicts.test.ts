@@ -1,9 +1,19 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { problem } from '../../../core/problem.js';
-import type { Decision } from '../../../core/pipeline/chain.js';
-import { stages, type Stage } from '../../../core/pipeline/hook.js';
-import { accept, change, defer, discard, hold, next, reject, route } from '../../../core/pipeline/verdict.js';
+import type { Decision } from '../../../core/pipeline/hook-list.js';
+import {
+  accept,
+  change,
+  defer,
+  discard,
+  hold,
+  next,
+  reject,
+  route,
+  type Stage,
+  stages,
+} from '../../../core/pipeline/verdict.js';
 import { brief, decideAt, here, hook, pipelineOf, withTargets, type Answer } from './pipeline-ground.js';
 
 describe('each verdict in each stage', () => {

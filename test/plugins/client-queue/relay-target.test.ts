@@ -12,7 +12,7 @@ import { parseAddress } from '../../../core/mime/address.js';
 import { DestinationRules } from '../../../plugins/client-queue/delivery/destination.js';
 import { relayHook } from '../../../plugins/client-queue/delivery/relay-hook.js';
 import { queueTargets } from '../../../plugins/client-queue/delivery/relay-target.js';
-import { PipelineDelivery } from '../../../core/pipeline/local-delivery.js';
+import { PipelineDelivery } from '../../../core/pipeline/submission.js';
 import { rememberingLog } from '../../core/spool/remembering-log.js';
 import { FakeTarget, type FakeTargetOptions } from '../../core/pipeline/fake-target.js';
 import { sessionOf, transactionOf } from '../../core/pipeline/pipeline-ground.js';

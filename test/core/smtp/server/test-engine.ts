@@ -7,16 +7,18 @@ import type { Spool } from '../../../../core/spool/spool.js';
 import { HealthRegistry } from '../../../../core/host/health.js';
 import type { Log } from '../../../../core/log/log.js';
 import { Metrics } from '../../../../core/metrics/metrics.js';
-import type { Chain, Decision, DeliveryResult } from '../../../../core/pipeline/chain.js';
+import type { HookList, Decision, DeliveryResult } from '../../../../core/pipeline/hook-list.js';
 import {
   createSmtpEngine,
   type SmtpEngine,
   SmtpOptions,
   type SmtpSettings,
 } from '../../../../core/smtp/server/listeners.js';
-import type { Stage, StageInput, WatchedEvent, WatchedEvents } from '../../../../core/pipeline/hook.js';
+import type { WatchedEvent, WatchedEvents } from '../../../../core/pipeline/events.js';
+import type { StageInput } from '../../../../core/pipeline/hook.js';
+import type { Stage } from '../../../../core/pipeline/verdict.js';
 import type { PipelineSource } from '../../../../core/smtp/server/listener-context.js';
-import type { Patience } from '../../../../core/pipeline/patience.js';
+import type { DeliveryDeadline } from '../../../../core/pipeline/commit.js';
 import { reply } from '../../../../core/smtp/protocol/replies.js';
 import type { Transaction } from '../../../../core/pipeline/transaction.js';
 import type { z } from 'zod';
@@ -49,7 +51,7 @@ export interface TestEngineOptions {
   readonly settings?: z.input<typeof SmtpOptions>;
   /** Asked before the usual decisions; undefined is no opinion. */
   readonly decide?: Decide;
-  readonly deliver?: (transaction: Transaction, patience?: Patience) => Promise<DeliveryResult | undefined>;
+  readonly deliver?: (transaction: Transaction, patience?: DeliveryDeadline) => Promise<DeliveryResult | undefined>;
   readonly spool?: Spool;
   /** In place of the fake pipeline. */
   readonly pipeline?: PipelineSource;
@@ -184,7 +186,7 @@ export class TestEngine {
     };
   }
 
-  #chain(): Chain {
+  #chain(): HookList {
     return {
       hold: () => undefined,
       letGo: () => undefined,

@@ -185,7 +185,7 @@ test('what is none of our files is set aside with a reason, links unfollowed, an
 test('what a newer version has written stops the start with a sentence, and is left as it is', async (t) => {
   const { ground } = await filled(t);
   const [path = ''] = await snapshotsOf(ground);
-  const { encodeLine } = await import('../../../../plugins/client-queue/queue/snapshot-line.js');
+  const { encodeLine } = await import('../../../../plugins/client-queue/queue/snapshots.js');
   const line = encodeLine(JSON.stringify({ form: 99, upTo: 1 }), '[]', '[]').bytes;
   await writeFile(path, line);
   await assert.rejects(ground.afterCrash(), (error) => isStartError(error) && /newer version/.test(String(error)));

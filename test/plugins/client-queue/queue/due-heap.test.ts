@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { DueHeap, nowhere, type Due } from '../../../../plugins/client-queue/queue/due-heap.js';
+import { type Due, DueHeap, nowhere } from '../../../../plugins/client-queue/queue/due-heap.js';
 
 test('the first of a heap is the earliest, whatever is put in, taken out and moved', () => {
   const steps = fc.array(fc.tuple(fc.integer({ min: 0, max: 19 }), fc.integer({ min: 0, max: 50 }), fc.boolean()));

@@ -5,7 +5,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { test, type TestContext } from 'node:test';
-import { FileStream } from '../../../../plugins/client-queue/queue/file-stream.js';
+import { FileStream } from '../../../../plugins/client-queue/queue/bodies.js';
 import { FaultyFiles } from '../../../core/spool/faulty-files.js';
 import { temporaryFolder } from '../../../support/temporary-folder.js';
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { Interned } from '../../../../plugins/client-queue/queue/interned.js';
+import { Interned } from '../../../../plugins/client-queue/queue/queued-entry.js';
 
 function heapUsed(): number {
   setFlagsFromString('--expose-gc');

@@ -6,8 +6,8 @@ import type { FileLayer } from '../../../../core/disk/file-layer.js';
 import type { SpooledMessage } from '../../../../core/spool/spool.js';
 import { shards } from '../../../../plugins/client-queue/queue/bodies.js';
 import {
-  openRelayQueue,
   type OpenedRelayQueue,
+  openRelayQueue,
   type RelayQueueOptions,
 } from '../../../../plugins/client-queue/queue/open-relay-queue.js';
 import { FaultyFiles } from '../../../core/spool/faulty-files.js';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { normalReason } from '../../../../plugins/client-queue/queue/reason.js';
+import { normalReason } from '../../../../plugins/client-queue/queue/queued-entry.js';
 
 const of = (text: string): string => normalReason({ code: 451, status: '4.7.1', text });
 

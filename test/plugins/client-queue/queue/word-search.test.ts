@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import type { NewEntry } from '../../../../core/contracts/queue-entry.js';
 import { headerTexts } from '../../../../plugins/client-queue/queue/envelope.js';
 import { acceptEntry } from '../../../../plugins/client-queue/queue/stored-entry.js';
-import { mentions } from '../../../../plugins/client-queue/queue/word-search.js';
+import { mentions } from '../../../../plugins/client-queue/queue/entry-list.js';
 import { newEntry, reply } from '../../../support/queue-entries.js';
 
 const ground = { intern: (text: string) => text, reasonOf: () => '' };

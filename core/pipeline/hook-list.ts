@@ -1,10 +1,11 @@
 import type { DeliveryTarget } from '../contracts/delivery-target.js';
-import type { SpooledMessage } from '../spool/spool.js';
-import type { Stage, StageInput, WatchedEvent, WatchedEvents } from './hook.js';
-import type { Patience } from './patience.js';
 import type { Reply } from '../smtp/protocol/replies.js';
+import type { SpooledMessage } from '../spool/spool.js';
+import type { DeliveryDeadline } from './commit.js';
+import type { WatchedEvent, WatchedEvents } from './events.js';
+import type { HookOptions, Phase, StageInput } from './hook.js';
+import type { AuthenticatedUser, Hop, Stage } from './verdict.js';
 import type { Transaction } from './transaction.js';
-import type { AuthenticatedUser, Hop } from './verdict.js';
 
 /** What the hooks of a stage have decided together. */
 export type Decision =
@@ -22,7 +23,7 @@ export interface DeliveryResult {
 }
 
 /** The pipeline as a transaction sees it: the hooks and targets that were there when it began. */
-export interface Chain {
+export interface HookList {
   /** A transaction begins with it, and may ask it until `letGo`. */
   hold(): void;
   letGo(): void;
@@ -36,9 +37,15 @@ export interface Chain {
    * Stages `message` and `deliver`, then the targets. Never throws. The caller releases nothing: the chain does. Tells the
    * watchers what became of each recipient; `accepted`, and `rejected` for the whole message, are for the caller to tell.
    *
-   * @param patience how long the answer is waited for: then it is 451, and what a target does later is taken back
+   * @param deadline how long the answer is waited for: then it is 451, and what a target does later is taken back
    */
-  deliver(transaction: Transaction, message: SpooledMessage, patience?: Patience): Promise<DeliveryResult>;
+  deliver(transaction: Transaction, message: SpooledMessage, deadline?: DeliveryDeadline): Promise<DeliveryResult>;
   /** Calls the watchers later, never now; what they throw is logged. */
   emit<E extends WatchedEvent>(event: E, data: WatchedEvents[E]): void;
+}
+
+/** What says where a hook stands. */
+export interface PlacedHook extends Pick<HookOptions, 'before' | 'after'> {
+  readonly plugin: string;
+  readonly phase: Phase;
 }

@@ -1,18 +1,20 @@
-import type { DeliveryTarget } from '../contracts/delivery-target.js';
-import { DeliveryGroup, type GroupGround, type GroupOutcome } from './delivery-group.js';
-import type { DraftRecipient } from './envelope-draft.js';
+import type { Delivery, DeliveryTarget, RecipientOutcome } from '../contracts/delivery-target.js';
+import type { Log } from '../log/log.js';
+import { type Reply, replyToError } from '../smtp/protocol/replies.js';
+import type { SpooledMessage } from '../spool/spool.js';
+import type { DraftRecipient, Transaction } from './transaction.js';
 
 /** Targets that may own what a recipient's own target does not take, so that the client can still get its 250. */
 const ownerTargets = { deferred: 'retry', refused: 'bounce' } as const;
 
-export interface HandoverGround extends GroupGround {
+interface CommitContext extends GroupContext {
   /** False for a stranger: what mailboxes here do not take is the client's to try again, for a notice may go to a forged sender. */
   readonly mayReassign: boolean;
   readonly targets: ReadonlyMap<string, DeliveryTarget>;
 }
 
 /** How the deliveries of a message ended. */
-export interface HandoverResult {
+export interface CommitResult {
   /** True when everything was taken back that can be: nobody may be told yes. */
   readonly aborted: boolean;
   /** What the targets of the recipients have answered; when aborted, not necessarily for each. */
@@ -25,20 +27,20 @@ export interface HandoverResult {
  * Hands a message to the targets of its recipients, grouped by hop. All bodies are durable before the first commit; live
  * targets come in between.
  */
-export class Handover {
-  readonly #ground: HandoverGround;
+export class DeliveryCommit {
+  readonly #context: CommitContext;
   readonly #groups: readonly DeliveryGroup[];
   readonly #owners: DeliveryGroup[] = [];
   readonly #owned = new Set<DraftRecipient>();
 
-  constructor(members: readonly DraftRecipient[], ground: HandoverGround) {
-    this.#ground = ground;
+  constructor(members: readonly DraftRecipient[], context: CommitContext) {
+    this.#context = context;
     const byTarget = grouped(members, ({ recipient }) => recipient.hop?.target ?? '');
     this.#groups = [...byTarget].map(([name, recipients]) => this.#group(name, recipients));
   }
 
   /** For clients that get an answer for each recipient (LMTP): a target that fails is the matter of its recipients alone. */
-  async each(): Promise<HandoverResult> {
+  async perRecipient(): Promise<CommitResult> {
     await all(this.#groups, (group) => group.start());
     await all(this.#ordinary, (group) => group.body());
     await all(this.#live, (group) => group.body().then(() => group.commit()));
@@ -48,7 +50,7 @@ export class Handover {
   }
 
   /** For clients that get one answer for all: every recipient has an owner in the end, or nothing is left. */
-  async together(): Promise<HandoverResult> {
+  async atomically(): Promise<CommitResult> {
     if ((await this.#prepare()) && (await this.#askLive()) && (await this.#commit())) {
       return this.#complete();
     }
@@ -106,7 +108,7 @@ export class Handover {
     if (orphans.length === 0) return true;
     const isTaken = this.#groups.some((group) => group.outcomes.some(({ outcome }) => outcome === 'delivered'));
     const late = this.#owners.length;
-    if (!this.#ground.mayReassign || !isTaken || !(await this.#prepareOwners(orphans))) return false;
+    if (!this.#context.mayReassign || !isTaken || !(await this.#prepareOwners(orphans))) return false;
     await all(this.#owners.slice(late), (group) => group.commit());
     return isWhole(this.#owners);
   }
@@ -131,19 +133,19 @@ export class Handover {
   /** Waits until all is taken back, but not for longer than there is time. */
   async #abort(groups: readonly DeliveryGroup[]): Promise<void> {
     const aborted = all(groups, (group) => group.abort());
-    await this.#ground.patience.for(aborted).catch(() => undefined);
+    await this.#context.deadline.for(aborted).catch(() => undefined);
   }
 
-  #complete(): HandoverResult {
+  #complete(): CommitResult {
     for (const group of [...this.#groups, ...this.#owners]) group.complete();
     return this.#result(false);
   }
 
   #group(name: string, members: readonly DraftRecipient[]): DeliveryGroup {
-    return new DeliveryGroup(name, this.#ground.targets.get(name), members, this.#ground);
+    return new DeliveryGroup(name, this.#context.targets.get(name), members, this.#context);
   }
 
-  #result(aborted: boolean): HandoverResult {
+  #result(aborted: boolean): CommitResult {
     return { aborted, outcomes: this.#groups.flatMap((group) => group.outcomes), owned: this.#owned };
   }
 }
@@ -180,4 +182,174 @@ function grouped<T>(list: readonly T[], nameOf: (member: T) => string): Readonly
     else group.push(member);
   }
   return groups;
+}
+
+interface GroupContext {
+  readonly transaction: Transaction;
+  readonly message: SpooledMessage;
+  readonly log: Log;
+  readonly deadline: DeliveryDeadline;
+}
+
+/** What became of one recipient of a group; `reply` is what the client may be told of it. */
+export interface GroupOutcome {
+  readonly member: DraftRecipient;
+  readonly target: string;
+  readonly outcome: RecipientOutcome['outcome'];
+  readonly reply: Reply | undefined;
+}
+
+/** The recipients of one target on their way: start → body → commit | abort. No step throws: a failure is kept. */
+class DeliveryGroup {
+  readonly name: string;
+  readonly members: readonly DraftRecipient[];
+  readonly #target: DeliveryTarget | undefined;
+  readonly #context: GroupContext;
+  #delivery: Delivery | undefined;
+  /** The last step, however long it takes. */
+  #step: Promise<unknown> | undefined;
+  #failure: Reply | undefined;
+  #outcomes: readonly GroupOutcome[] = [];
+
+  constructor(
+    name: string,
+    target: DeliveryTarget | undefined,
+    members: readonly DraftRecipient[],
+    context: GroupContext,
+  ) {
+    this.name = name;
+    this.members = members;
+    this.#target = target;
+    this.#context = context;
+  }
+
+  get live(): boolean {
+    return this.#target?.live === true;
+  }
+
+  get failed(): boolean {
+    return this.#failure !== undefined;
+  }
+
+  /** One for each member once the group has failed or committed; none before. */
+  get outcomes(): readonly GroupOutcome[] {
+    const reply = this.#failure;
+    if (reply === undefined) return this.#outcomes;
+    const outcome = reply.code < 500 ? 'deferred' : 'refused';
+    return this.members.map((member) => ({ member, target: this.name, outcome, reply }));
+  }
+
+  start(): Promise<void> {
+    const { transaction } = this.#context;
+    return this.#try('start', async () => {
+      if (this.#target === undefined) throw new Error(`no plugin delivers to the target ${JSON.stringify(this.name)}`);
+      const recipients = this.members.map(({ recipient }) => recipient);
+      this.#delivery = await this.#target.start(transaction, recipients);
+    });
+  }
+
+  body(): Promise<void> {
+    return this.#try('body', () => this.#delivery?.body(this.#context.message));
+  }
+
+  commit(): Promise<void> {
+    return this.#try('commit', async () => {
+      const outcomes = await this.#delivery?.commit();
+      this.#outcomes = this.#read(outcomes ?? []);
+    });
+  }
+
+  /** Every target has committed. */
+  complete(): void {
+    if (!this.failed) this.#delivery?.complete?.();
+  }
+
+  /** Takes back what can be taken back, behind a step that still runs. Resolves when it is done, whatever came of it. */
+  async abort(): Promise<void> {
+    await this.settled();
+    try {
+      await this.#delivery?.abort();
+    } catch (error) {
+      this.#log(error, 'a delivery could not be aborted; it may be there twice');
+    }
+  }
+
+  /** Resolves when no step runs. */
+  async settled(): Promise<void> {
+    await this.#step?.catch(() => undefined);
+  }
+
+  async #try(step: string, work: () => Promise<void> | undefined): Promise<void> {
+    if (this.failed) return;
+    const { deadline } = this.#context;
+    try {
+      if (deadline.over) throw new Error('there is no time left');
+      const running = work();
+      this.#step = running;
+      if (running !== undefined) await deadline.for(running);
+    } catch (error) {
+      this.#failure = replyToError(error);
+      this.#log(error, `${step} of a delivery failed`);
+    }
+  }
+
+  /** A target that answers for other recipients, or with the wrong codes, has failed. */
+  #read(outcomes: readonly RecipientOutcome[]): readonly GroupOutcome[] {
+    if (outcomes.length !== this.members.length) throw new Error('a target must answer for each recipient');
+    return this.members.map((member, index) => {
+      const given = outcomes[index];
+      if (given?.recipient.address.address !== member.recipient.address.address) {
+        throw new Error('a target must answer in the order of its recipients');
+      }
+      return { member, target: this.name, outcome: given.outcome, reply: replyOf(given) };
+    });
+  }
+
+  #log(error: unknown, sentence: string): void {
+    const { transaction, log } = this.#context;
+    log.error({ transaction: transaction.id, target: this.name, err: error }, sentence);
+  }
+}
+
+function replyOf(given: RecipientOutcome): Reply | undefined {
+  if (given.outcome === 'delivered') {
+    if (given.reply !== undefined && Math.floor(given.reply.code / 100) !== 2) {
+      throw new Error(`a target says delivered with the code ${given.reply.code}`);
+    }
+    return given.reply;
+  }
+  const { code, status, text } = given;
+  if (Math.floor(code / 100) !== (given.outcome === 'deferred' ? 4 : 5)) {
+    throw new Error(`a target says ${given.outcome} with the code ${code}`);
+  }
+  return { code, status, lines: [text] };
+}
+
+/** How long somebody waits for a delivery: until he has no more deadline. Lighter than an AbortSignal, for each message has one. */
+export class DeliveryDeadline {
+  readonly #waiting = new Set<() => void>();
+  #over = false;
+
+  /** True once nobody waits any more. */
+  get over(): boolean {
+    return this.#over;
+  }
+
+  /** From now on everything that is waited for has taken too long. */
+  end(): void {
+    this.#over = true;
+    for (const stop of this.#waiting) stop();
+    this.#waiting.clear();
+  }
+
+  /** As the work ends; rejects as soon as deadline does, and the work goes on alone. */
+  for<T>(work: Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const stop = (): void => reject(new Error('it took too long'));
+      if (this.#over) stop();
+      this.#waiting.add(stop);
+      const done = (): void => void this.#waiting.delete(stop);
+      work.then(resolve, reject).then(done, done);
+    });
+  }
 }
