@@ -40,8 +40,8 @@ const defaults = { clock: systemClock, idleMs: 60_000, segmentBytes: 16 * 1024 *
 const releaseKind = 0;
 const numberBytes = 6;
 /** Records with no more payload may use the last bytes of a segment, so that a full log can still release. */
-const smallBytes = 64;
-const keptForSmall = 16 * 1024;
+const maxSmallBytes = 64;
+const reservedForSmall = 16 * 1024;
 /** Bytes written in one call. */
 const batchBytes = 4 * 1024 * 1024;
 
@@ -62,7 +62,7 @@ export class CommitLog {
   readonly #folder: LogFolder;
   readonly #files: FileLayer;
   readonly #maxSegments: number;
-  #largest: number;
+  #maxPayload: number;
   /** Records that were acknowledged, not released, and cannot be read. */
   readonly damage: readonly LogDamage[];
   readonly #clock: Clock;
@@ -73,17 +73,17 @@ export class CommitLog {
   readonly #sealed: SealedSegment[];
   #active: Segment | undefined;
   /** When the first record of a segment was written, by file name. */
-  readonly #begun = new Map<string, number>();
-  #listing: Promise<void> = Promise.resolve();
+  readonly #beganAt = new Map<string, number>();
+  #listWritten: Promise<void> = Promise.resolve();
   #creating: Promise<void> | undefined;
   #waiting: PendingRecord[] = [];
   #flushing: Promise<void> | undefined;
-  #next: number;
+  #nextNumber: number;
   #acknowledged: number;
   #released: number;
-  #full = false;
+  #isFull = false;
   /** Newest record that is not a release. */
-  #newest: number;
+  #newestRecord: number;
 
   private constructor(
     folder: LogFolder,
@@ -101,17 +101,17 @@ export class CommitLog {
     this.#idleMs = idleMs;
     this.#appendedAt = clock.monotonic();
     this.damage = found.damage;
-    for (const { name, at } of found.used) this.#begun.set(name, at);
+    for (const { name, at } of found.used) this.#beganAt.set(name, at);
     this.#maxSegments = maxSegments;
-    this.#largest = segmentBytes - segmentHeaderBytes - recordHeaderBytes - keptForSmall;
+    this.#maxPayload = segmentBytes - segmentHeaderBytes - recordHeaderBytes - reservedForSmall;
     // Otherwise a process that crashes repeatedly would need one more segment each time.
     const isSpent = ({ last, isDamaged }: SealedSegment): boolean => last <= found.released && !isDamaged;
     this.#free = [...found.free, ...found.sealed.filter(isSpent)].filter(({ capacity }) => capacity >= segmentBytes);
     this.#sealed = found.sealed.filter((segment) => !isSpent(segment));
     this.#released = found.released;
-    this.#newest = found.newest;
+    this.#newestRecord = found.newest;
     this.#acknowledged = Math.max(0, ...found.sealed.map(({ last }) => last));
-    this.#next = this.#acknowledged + 1;
+    this.#nextNumber = this.#acknowledged + 1;
   }
 
   /** Reads the segments. Unknown or broken files are set aside. */
@@ -139,27 +139,17 @@ export class CommitLog {
 
   /** True while there are unreleased records. */
   get hasUnreleased(): boolean {
-    return this.#newest > this.#released;
+    return this.#newestRecord > this.#released;
   }
 
   /** True while records of any size are refused. */
-  get full(): boolean {
-    return this.#full;
+  get isFull(): boolean {
+    return this.#isFull;
   }
 
   /** Maximum payload of a record; negative once the log is closed. */
-  get largest(): number {
-    return this.#largest;
-  }
-
-  /** Writes a note of damage next to the files that are set aside. */
-  note(name: string, sentence: string): Promise<void> {
-    return this.#folder.note(name, sentence);
-  }
-
-  /** Number of files that were set aside because they cannot be read. */
-  countAside(): Promise<number> {
-    return this.#folder.countAside();
+  get maxPayload(): number {
+    return this.#maxPayload;
   }
 
   /** Visits each durable record that is not released, in order. Reads from the disk each time. */
@@ -180,7 +170,7 @@ export class CommitLog {
    */
   append(kind: number, payload: readonly Buffer[]): Promise<number> {
     const bytes = recordHeaderBytes + bytesOf(payload);
-    if (bytes > this.#largest + recordHeaderBytes) return Promise.reject(new LogFull('too large, or closed'));
+    if (bytes > this.#maxPayload + recordHeaderBytes) return Promise.reject(new LogFull('too large, or closed'));
     this.#appendedAt = this.#clock.monotonic();
     const appended = new Promise<number>((resolve, reject) => {
       this.#waiting.push({ kind, payload, bytes, resolve, reject });
@@ -200,14 +190,8 @@ export class CommitLog {
     for (let oldest = this.#sealed[0]; oldest !== undefined; oldest = this.#sealed[0]) {
       if (oldest.last > this.#released) return;
       this.#sealed.shift();
-      await this.#retire(oldest);
+      await this.#reuse(oldest);
     }
-  }
-
-  async #retire(segment: SealedSegment): Promise<void> {
-    if (segment.isDamaged) await this.#folder.setAside(segment.path);
-    else this.#free.push({ path: segment.path, capacity: segment.capacity });
-    this.#full = false;
   }
 
   /**
@@ -215,7 +199,7 @@ export class CommitLog {
    * again.
    */
   async prepare(): Promise<void> {
-    if ((this.#active === undefined || this.#full) && this.#free.length === 0) await this.#create();
+    if ((this.#active === undefined || this.#isFull) && this.#free.length === 0) await this.#create();
   }
 
   /** Removes free segments, all but one, when nothing was appended for a while. */
@@ -228,17 +212,27 @@ export class CommitLog {
     }
   }
 
+  /** Writes a note of damage next to the files that are set aside. */
+  note(name: string, sentence: string): Promise<void> {
+    return this.#folder.note(name, sentence);
+  }
+
+  /** Number of files that were set aside because they cannot be read. */
+  countAside(): Promise<number> {
+    return this.#folder.countAside();
+  }
+
   /**
    * Refuses further records and waits for those appended. When all are released, the next start has nothing to read.
    */
   async close(): Promise<void> {
-    this.#largest = -Infinity;
+    this.#maxPayload = -Infinity;
     await this.#flushing;
     await this.#creating?.catch(() => undefined);
     const active = this.#active;
     this.#active = undefined;
     await active?.close();
-    await this.#listing;
+    await this.#listWritten;
     if (this.hasUnreleased) return;
     try {
       // Written first: a listed segment without a header would be damage.
@@ -258,17 +252,28 @@ export class CommitLog {
       try {
         await this.#write(await this.#segmentFor(first));
       } catch (error) {
-        for (const { reject } of this.#turnAway(first)) reject(new LogFull('no segment can be had', { cause: error }));
+        for (const { reject } of this.#refuse(first)) reject(new LogFull('no segment is available', { cause: error }));
       }
     }
     this.#flushing = undefined;
   }
 
   /** Small records may still fit when larger ones do not. */
-  #turnAway(first: PendingRecord): readonly PendingRecord[] {
-    const turned = isSmall(first) ? this.#waiting : this.#waiting.filter((record) => !isSmall(record));
-    this.#waiting = this.#waiting.filter((record) => !turned.includes(record));
-    return turned;
+  #refuse(first: PendingRecord): readonly PendingRecord[] {
+    const refused = isSmall(first) ? this.#waiting : this.#waiting.filter((record) => !isSmall(record));
+    this.#waiting = this.#waiting.filter((record) => !refused.includes(record));
+    return refused;
+  }
+
+  #takeBatch(room: number): readonly PendingRecord[] {
+    let count = 0;
+    let bytes = 0;
+    for (const record of this.#waiting) {
+      if (count > 0 && (bytes > batchBytes || !fits(record, room - bytes))) break;
+      bytes += record.bytes;
+      count += 1;
+    }
+    return this.#waiting.splice(0, count);
   }
 
   /** The active segment when the record fits, or else a new one. */
@@ -278,17 +283,63 @@ export class CommitLog {
     if (this.#free.length === 0) await this.#create();
     const next = this.#free.shift();
     if (next === undefined) {
-      this.#full = true;
+      this.#isFull = true;
       throw new Error('all segments are in use');
     }
-    const segment = await Segment.begin(next.path, this.#files, next.capacity, this.#next).catch((error: unknown) => {
-      if (isShortage(error)) this.#free.unshift(next);
-      throw error;
-    });
+    const segment = await Segment.begin(next.path, this.#files, next.capacity, this.#nextNumber).catch(
+      (error: unknown) => {
+        if (isShortage(error)) this.#free.unshift(next);
+        throw error;
+      },
+    );
     if (this.#active !== undefined) await this.#seal(this.#active);
     this.#active = segment;
     if (this.#free.length === 0) this.#createAhead();
     return segment;
+  }
+
+  async #write(segment: Segment): Promise<void> {
+    const batch = this.#takeBatch(segment.room);
+    const parts: Buffer[] = [];
+    let bytes = 0;
+    const first = this.#nextNumber;
+    for (const { kind, payload, bytes: size } of batch) {
+      const number = this.#nextNumber++;
+      const header = recordHeader({ mark: segment.mark, number, kind, acknowledged: this.#acknowledged, payload });
+      parts.push(header, ...payload);
+      bytes += size;
+      if (kind !== releaseKind) this.#newestRecord = number;
+    }
+    segment.last = this.#nextNumber - 1;
+    try {
+      await segment.write(parts, bytes);
+    } catch (error) {
+      await this.#seal(segment);
+      batch.forEach(({ reject }, index) => reject(new AppendFailed(first + index, error)));
+      return;
+    }
+    this.#acknowledged = segment.last;
+    if (first === segment.first) this.#segmentBegan(segment);
+    batch.forEach(({ resolve }, index) => resolve(first + index));
+  }
+
+  /** Nothing waits for the list, which only serves to detect damage. */
+  #segmentBegan(segment: Segment): void {
+    this.#beganAt.set(basename(segment.path), this.#clock.now());
+    this.#listWritten = this.#listWritten
+      .then(() => this.#writeList())
+      .catch((error: unknown) => {
+        this.#log.warn({ err: error }, 'the segments of the commit log could not be listed');
+      });
+  }
+
+  #writeList(): Promise<void> {
+    const used = this.#active === undefined ? this.#sealed : [...this.#sealed, this.#active];
+    const lives = used.map(({ path, first }): UsedSegment => {
+      const name = basename(path);
+      return { name, first, at: this.#beganAt.get(name) ?? this.#clock.now() };
+    });
+    return this.#folder.writeUsed(lives);
   }
 
   async #seal(segment: Segment): Promise<void> {
@@ -311,59 +362,10 @@ export class CommitLog {
     await segment.close().catch(() => undefined);
   }
 
-  async #write(segment: Segment): Promise<void> {
-    const batch = this.#takeBatch(segment.room);
-    const parts: Buffer[] = [];
-    let bytes = 0;
-    const first = this.#next;
-    for (const { kind, payload, bytes: size } of batch) {
-      const number = this.#next++;
-      const header = recordHeader({ mark: segment.mark, number, kind, acknowledged: this.#acknowledged, payload });
-      parts.push(header, ...payload);
-      bytes += size;
-      if (kind !== releaseKind) this.#newest = number;
-    }
-    segment.last = this.#next - 1;
-    try {
-      await segment.write(parts, bytes);
-    } catch (error) {
-      await this.#seal(segment);
-      batch.forEach(({ reject }, index) => reject(new AppendFailed(first + index, error)));
-      return;
-    }
-    this.#acknowledged = segment.last;
-    if (first === segment.first) this.#begin(segment);
-    batch.forEach(({ resolve }, index) => resolve(first + index));
-  }
-
-  /** Nothing waits for the list, which only serves to detect damage. */
-  #begin(segment: Segment): void {
-    this.#begun.set(basename(segment.path), this.#clock.now());
-    this.#listing = this.#listing
-      .then(() => this.#list())
-      .catch((error: unknown) => {
-        this.#log.warn({ err: error }, 'the segments of the commit log could not be listed');
-      });
-  }
-
-  #list(): Promise<void> {
-    const used = this.#active === undefined ? this.#sealed : [...this.#sealed, this.#active];
-    const lives = used.map(({ path, first }): UsedSegment => {
-      const name = basename(path);
-      return { name, first, at: this.#begun.get(name) ?? this.#clock.now() };
-    });
-    return this.#folder.writeUsed(lives);
-  }
-
-  #takeBatch(room: number): readonly PendingRecord[] {
-    let count = 0;
-    let bytes = 0;
-    for (const record of this.#waiting) {
-      if (count > 0 && (bytes > batchBytes || !fits(record, room - bytes))) break;
-      bytes += record.bytes;
-      count += 1;
-    }
-    return this.#waiting.splice(0, count);
+  async #reuse(segment: SealedSegment): Promise<void> {
+    if (segment.isDamaged) await this.#folder.setAside(segment.path);
+    else this.#free.push({ path: segment.path, capacity: segment.capacity });
+    this.#isFull = false;
   }
 
   #createAhead(): void {
@@ -380,20 +382,20 @@ export class CommitLog {
     if (count >= this.#maxSegments && this.#active !== undefined) return;
     try {
       this.#free.push(await this.#folder.create());
-      this.#full = false;
+      this.#isFull = false;
     } catch (error) {
-      this.#full = this.#free.length === 0;
+      this.#isFull = this.#free.length === 0;
       throw error;
     }
   }
 }
 
 function isSmall({ bytes }: PendingRecord): boolean {
-  return bytes <= recordHeaderBytes + smallBytes;
+  return bytes <= recordHeaderBytes + maxSmallBytes;
 }
 
 function fits(record: PendingRecord, room: number): boolean {
-  return record.bytes + (isSmall(record) ? 0 : keptForSmall) <= room;
+  return record.bytes + (isSmall(record) ? 0 : reservedForSmall) <= room;
 }
 
 /** Nothing was written: no segment can take the record now. */

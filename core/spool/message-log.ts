@@ -68,9 +68,9 @@ export class MessageLog {
   #newestFile = 0;
   /** Files of records up to this number are durable. */
   #flushed = 0;
-  #timer: NodeJS.Timeout | undefined;
-  #bytes = 0;
-  #idle: NodeJS.Timeout | undefined;
+  #checkpointTimer: NodeJS.Timeout | undefined;
+  #bytesSinceCheckpoint = 0;
+  #idleTimer: NodeJS.Timeout | undefined;
   #checkpoint: Promise<void> | undefined;
   #hasFailed = false;
   #unrestored = 0;
@@ -83,10 +83,44 @@ export class MessageLog {
     this.#find = options.find;
   }
 
+  /**
+   * Restores messages that were acknowledged before a crash; until it resolves, no message is accepted. Never rejects:
+   * what cannot be restored stays in the log for the next start.
+   */
+  async recover(find: FindLinked = this.#options.find): Promise<void> {
+    const { commits, log } = this.#options;
+    this.#find = find;
+    const newest = commits.last;
+    const counts = { there: 0, written: 0, gone: 0, removed: 0 };
+    try {
+      await this.#countAside();
+      await this.#forEachMessage(
+        async (record) => {
+          for (const restored of await restore(record, this.#restoreContext)) counts[restored] += 1;
+        },
+        newest,
+        async (record) => {
+          counts.removed += 1;
+          await removeLinked(record, this.#restoreContext);
+        },
+      );
+      if (this.#unrestored === 0) this.#replayed = newest;
+      await this.#releaseReplayed();
+    } catch (error) {
+      log.error({ err: error }, 'the commit log could not be replayed completely; the next start tries again');
+      this.#hasFailed = true;
+    }
+    if (counts.there + counts.written + counts.gone + counts.removed > 0)
+      log.info(counts, 'the commit log was replayed');
+    this.#isReady = this.#unrestored === 0 && !this.#hasFailed;
+    if (this.#hasFailed && this.#replayed !== undefined) this.#scheduleCheckpoint(this.#options.checkpointMs);
+    this.#shrinkLater();
+  }
+
   /** Whether it accepts a message of that size now. */
   accepts(size: number): boolean {
     const { commits, isUsed } = this.#options;
-    return isUsed && this.#isReady && !commits.full && size <= commits.largest - 64 * 1024;
+    return isUsed && this.#isReady && !commits.isFull && size <= commits.maxPayload - 64 * 1024;
   }
 
   /** Whether it accepts a message of that size without a file. */
@@ -119,43 +153,67 @@ export class MessageLog {
     return message;
   }
 
-  async #append(targets: readonly LinkTarget[], content: readonly Buffer[], size: number): Promise<number> {
-    const { commits, root, checkpointBytes, checkpointMs } = this.#options;
-    const number = await commits.append(messageKind, encodeMessage(root, targets, content));
-    this.#bytes += size;
-    if (this.#bytes >= checkpointBytes && !this.#hasFailed) void this.checkpoint();
-    else this.#schedule(checkpointMs);
-    return number;
-  }
-
   /** Voids the message of that record: a replay does not restore it. */
   async void(number: number): Promise<void> {
     await this.#options.commits.append(voidKind, [encodeVoid(number)]);
   }
 
-  #schedule(ms: number): void {
-    this.#timer ??= setTimeout(() => void this.checkpoint(), this.#hasFailed ? ms * retryFactor : ms).unref();
-  }
-
   /** Makes the files of all messages so far durable and releases their records. Never rejects; one runs at a time. */
   checkpoint(): Promise<void> {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    this.#checkpoint ??= this.#run().finally(() => {
+    clearTimeout(this.#checkpointTimer);
+    this.#checkpointTimer = undefined;
+    this.#checkpoint ??= this.#runCheckpoint().finally(() => {
       this.#checkpoint = undefined;
     });
     return this.#checkpoint;
   }
 
-  async #run(): Promise<void> {
+  report(): HealthReport {
+    if (this.#unrestored > 0) {
+      const why = `${pluralize(this.#unrestored, 'message')} of the commit log could not be written; the log file says why.`;
+      return { status: 'degraded', why };
+    }
+    if (this.#hasFailed) {
+      return { status: 'degraded', why: 'Messages of the commit log could not be made durable.' };
+    }
+    if (this.#filesAside === 0) return { status: 'up' };
+    void this.#countAside().catch(() => undefined);
+    const files = pluralize(this.#filesAside, 'file was', 'files were');
+    const why = `The commit log was damaged: ${files} set aside in spool-log/aside, with a note of what is lost. Look there, then remove them: rm spool-log/aside/*`;
+    return { status: 'degraded', why };
+  }
+
+  async close(): Promise<void> {
+    await this.#checkpoint;
+    this.#isClosing = true;
+    await this.checkpoint();
+    clearTimeout(this.#checkpointTimer);
+    clearTimeout(this.#idleTimer);
+    await this.#options.commits.close();
+  }
+
+  async #append(targets: readonly LinkTarget[], content: readonly Buffer[], size: number): Promise<number> {
+    const { commits, root, checkpointBytes, checkpointMs } = this.#options;
+    const number = await commits.append(messageKind, encodeMessage(root, targets, content));
+    this.#bytesSinceCheckpoint += size;
+    if (this.#bytesSinceCheckpoint >= checkpointBytes && !this.#hasFailed) void this.checkpoint();
+    else this.#scheduleCheckpoint(checkpointMs);
+    return number;
+  }
+
+  #scheduleCheckpoint(ms: number): void {
+    this.#checkpointTimer ??= setTimeout(() => void this.checkpoint(), this.#hasFailed ? ms * retryFactor : ms).unref();
+  }
+
+  async #runCheckpoint(): Promise<void> {
     const { commits, log, checkpointMs } = this.#options;
     // Records that could not be replayed stay for a start that can.
     if (!this.#isReady && !(await this.#finishRecovery())) return;
-    this.#bytes = 0;
+    this.#bytesSinceCheckpoint = 0;
     try {
       const { last, hasUnreleased } = commits;
       await this.pending.settled();
-      const newest = this.#isClosing || commits.full ? last : this.#withoutRecent(last);
+      const newest = this.#isClosing || commits.isFull ? last : this.#withoutRecent(last);
       this.#lastSeen = last;
       if (hasUnreleased) {
         await this.#linkLogOnly(newest);
@@ -167,20 +225,13 @@ export class MessageLog {
       this.#hasFailed = false;
     } catch (error) {
       this.#hasFailed = true;
-      log.error({ err: error }, 'the messages of the commit log could not be brought to the disk; it is tried again');
+      log.error(
+        { err: error },
+        'the messages of the commit log could not be made durable; the next checkpoint tries again',
+      );
     }
-    if (this.#hasFailed || commits.hasUnreleased) this.#schedule(checkpointMs);
+    if (this.#hasFailed || commits.hasUnreleased) this.#scheduleCheckpoint(checkpointMs);
     else this.#shrinkLater();
-  }
-
-  #shrinkLater(): void {
-    clearTimeout(this.#idle);
-    if (this.#isClosing) return;
-    this.#idle = setTimeout(() => {
-      this.#options.commits.shrink().catch((error: unknown) => {
-        this.#options.log.warn({ err: error }, 'the commit log could not be made smaller');
-      });
-    }, this.#options.idleMs ?? idleMs).unref();
   }
 
   /**
@@ -212,52 +263,24 @@ export class MessageLog {
       if (await flush.flush(root)) return;
     } catch (error) {
       log.error({ err: error }, 'the disk has lost files that are in the commit log; they are written again');
-      await this.#each((record) => rewriteAll(record, this.#restoreContext), newest);
+      await this.#forEachMessage((record) => rewriteAll(record, this.#restoreContext), newest);
       return;
     }
-    await this.#each((record) => makeDurable(record, this.#restoreContext), newest);
+    await this.#forEachMessage((record) => makeDurable(record, this.#restoreContext), newest);
   }
 
-  get #restoreContext(): RestoreContext {
-    return { ...this.#options, find: this.#find };
-  }
-
-  /**
-   * Restores messages that were acknowledged before a crash; until it resolves, no message is accepted. Never rejects:
-   * what cannot be restored stays in the log for the next start.
-   */
-  async recover(find: FindLinked = this.#options.find): Promise<void> {
-    const { commits, log } = this.#options;
-    this.#find = find;
-    const newest = commits.last;
-    const counts = { there: 0, written: 0, gone: 0, removed: 0 };
-    try {
-      await this.#countAside();
-      await this.#each(
-        async (record) => {
-          for (const restored of await restore(record, this.#restoreContext)) counts[restored] += 1;
-        },
-        newest,
-        async (record) => {
-          counts.removed += 1;
-          await removeLinked(record, this.#restoreContext);
-        },
-      );
-      if (this.#unrestored === 0) this.#replayed = newest;
-      await this.#release();
-    } catch (error) {
-      log.error({ err: error }, 'the commit log could not be replayed wholly; the next start tries again');
-      this.#hasFailed = true;
-    }
-    if (counts.there + counts.written + counts.gone + counts.removed > 0)
-      log.info(counts, 'the commit log was replayed');
-    this.#isReady = this.#unrestored === 0 && !this.#hasFailed;
-    if (this.#hasFailed && this.#replayed !== undefined) this.#schedule(this.#options.checkpointMs);
-    this.#shrinkLater();
+  #shrinkLater(): void {
+    clearTimeout(this.#idleTimer);
+    if (this.#isClosing) return;
+    this.#idleTimer = setTimeout(() => {
+      this.#options.commits.shrink().catch((error: unknown) => {
+        this.#options.log.warn({ err: error }, 'the commit log could not be shrunk');
+      });
+    }, this.#options.idleMs ?? idleMs).unref();
   }
 
   /** Makes restored files durable and releases their records. */
-  async #release(): Promise<void> {
+  async #releaseReplayed(): Promise<void> {
     const { commits, isUsed } = this.#options;
     if (this.#replayed !== undefined && commits.hasUnreleased) {
       await this.#makeDurable(this.#replayed);
@@ -271,17 +294,17 @@ export class MessageLog {
   async #finishRecovery(): Promise<boolean> {
     if (this.#replayed === undefined) return false;
     try {
-      await this.#release();
+      await this.#releaseReplayed();
       this.#hasFailed = false;
       this.#isReady = true;
     } catch {
-      this.#schedule(this.#options.checkpointMs);
+      this.#scheduleCheckpoint(this.#options.checkpointMs);
     }
     return this.#isReady;
   }
 
   /** Visits every message up to that number that is not void. A failing visit is logged and counted. */
-  async #each(
+  async #forEachMessage(
     visit: (record: MessageRecord) => Promise<void>,
     newest: number,
     visitVoid?: (record: MessageRecord) => Promise<void>,
@@ -292,15 +315,15 @@ export class MessageLog {
       if (kind === voidKind) voids.add(decodeVoid(payload));
     });
     this.#unrestored = 0;
-    await commits.replay(async (found: LogRecord) => {
-      if (found.kind !== messageKind || found.number > newest) return;
+    await commits.replay(async (record: LogRecord) => {
+      if (record.kind !== messageKind || record.number > newest) return;
       try {
-        const record = decodeMessage(root, found.payload);
-        if (record === undefined) throw new Error('the record cannot be understood');
-        await (voids.has(found.number) ? visitVoid?.(record) : visit(record));
+        const message = decodeMessage(root, record.payload);
+        if (message === undefined) throw new Error('the record is invalid');
+        await (voids.has(record.number) ? visitVoid?.(message) : visit(message));
       } catch (error) {
         this.#unrestored += 1;
-        log.error({ err: error, record: found.number }, 'a message of the commit log could not be restored');
+        log.error({ err: error, record: record.number }, 'a message of the commit log could not be restored');
       }
     });
     if (this.#unrestored > 0 && this.#isReady) throw new Error('some messages of the log could not be written');
@@ -310,28 +333,8 @@ export class MessageLog {
     this.#filesAside = await this.#options.commits.countAside();
   }
 
-  report(): HealthReport {
-    if (this.#unrestored > 0) {
-      const why = `${pluralize(this.#unrestored, 'message')} of the commit log could not be written; the log file says why.`;
-      return { status: 'degraded', why };
-    }
-    if (this.#hasFailed) {
-      return { status: 'degraded', why: 'Messages of the commit log could not be brought to the disk.' };
-    }
-    if (this.#filesAside === 0) return { status: 'up' };
-    void this.#countAside().catch(() => undefined);
-    const files = pluralize(this.#filesAside, 'file was', 'files were');
-    const why = `The commit log was damaged: ${files} set aside in spool-log/aside, with a note of what is lost. Look there, then remove them: rm spool-log/aside/*`;
-    return { status: 'degraded', why };
-  }
-
-  async close(): Promise<void> {
-    await this.#checkpoint;
-    this.#isClosing = true;
-    await this.checkpoint();
-    clearTimeout(this.#timer);
-    clearTimeout(this.#idle);
-    await this.#options.commits.close();
+  get #restoreContext(): RestoreContext {
+    return { ...this.#options, find: this.#find };
   }
 }
 

@@ -117,7 +117,7 @@ export class Journal {
   }
 
   async changes(changes: readonly Change[]): Promise<void> {
-    const most = Math.min(changesBytes, this.#commits.largest);
+    const most = Math.min(changesBytes, this.#commits.maxPayload);
     const records = joined(changes, most).map((text) => this.#appendText(changesKind, text));
     for (const result of await Promise.allSettled(records)) if (result.status === 'rejected') throw result.reason;
   }

@@ -129,10 +129,10 @@ test('a full log turns records away without writing them, and takes them again w
   await assert.rejects(async () => {
     for (; ; taken += 1) await append(log, 'x'.repeat(10_000));
   }, LogFull);
-  assert.equal(log.full, true);
+  assert.equal(log.isFull, true);
   assert.ok(taken >= 6);
   await log.release(log.last);
-  assert.equal(log.full, false);
+  assert.equal(log.isFull, false);
   assert.equal(await append(log, 'taken again'), taken + 2);
 });
 
@@ -141,7 +141,7 @@ test('on a full disk, the log is full and nothing is left of the segment that co
   const log = await open();
   files.order({ call: 'write', code: 'ENOSPC' });
   await assert.rejects(append(log, 'a'), LogFull);
-  assert.equal(log.full, true);
+  assert.equal(log.isFull, true);
   assert.deepEqual(await readdir(folder), []);
   files.order();
   await log.prepare();

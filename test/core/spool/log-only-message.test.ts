@@ -174,7 +174,7 @@ test('a disk that takes no file keeps the record, and the message comes when it 
   ground.files.order({ call: 'open', code: 'ENOSPC', path: `${join(ground.root, 'spool')}/` });
   const { message, counted, kept: found } = await kept(ground, 'a');
   await message.release();
-  while (!ground.sentences.some((sentence) => sentence.includes('could not be brought to the disk'))) await pause(2);
+  while (!ground.sentences.some((sentence) => sentence.includes('could not be made durable'))) await pause(2);
   assert.ok(found?.content?.equals(whole));
   const next = await received(ground.spool);
   assert.equal(await next.keepInLog?.({ folder: ground.inbox, name: 'b' }, () => undefined), undefined, 'to be placed');
