@@ -60,15 +60,36 @@ export interface FileLayer {
   statfs(path: string): Promise<StatsFs>;
 }
 
-type Done<T> = (error: NodeJS.ErrnoException | null, value: T) => void;
-type Finished = (error: NodeJS.ErrnoException | null) => void;
+export const nodeFiles: FileLayer = {
+  open: (path, flags, mode) => callback((done) => open(path, flags, mode, done)),
+  read: (fd, buffer, position) => callback((done) => read(fd, buffer, 0, buffer.length, position, done)),
+  write: (fd, buffers) => callback((done) => writev(fd, buffers, done)),
+  fsync: (fd) => callback((done) => fsync(fd, done)),
+  fdatasync: (fd) => callback((done) => fdatasync(fd, done)),
+  // Blocks: the file was fsynced or given up before, so nothing is left to wait for.
+  close: (fd) => blocking(() => closeSync(fd)),
+  link: (existing, path) => callback((done) => link(existing, path, done)),
+  openNow: (path, flags, mode) => blocking(() => openSync(path, flags, mode)),
+  createNow: (path, buffers) => blocking(() => createFile(path, buffers)),
+  writeNow: (fd, buffers) => blocking(() => writeToFile(fd, buffers)),
+  linkNow: (existing, path) => blocking(() => linkSync(existing, path)),
+  renameNow: (from, to) => blocking(() => renameSync(from, to)),
+  rename: (from, to) => callback((done) => rename(from, to, done)),
+  unlink: (path) => callback((done) => unlink(path, done)),
+  mkdir: (path, mode) => callback((done) => mkdir(path, { mode }, done)),
+  rmdir: (path) => callback((done) => rmdir(path, done)),
+  // Blocks: the path to a mailbox in use is in memory.
+  lstat: (path) => blocking(() => lstatSync(path)),
+  // Cheaper than an error with its stack.
+  exists: (path) => blocking(() => lstatSync(path, { throwIfNoEntry: false }) !== undefined),
+  readdir: (path) => callback((done) => readdir(path, done)),
+  statfs: (path) => callback((done) => statfs(path, done)),
+};
 
-function value<T>(run: (done: Done<T>) => void): Promise<T> {
-  return new Promise((resolve, reject) => run((error, result) => (error === null ? resolve(result) : reject(error))));
-}
-
-function callback(run: (finished: Finished) => void): Promise<void> {
-  return new Promise((resolve, reject) => run((error) => (error === null ? resolve() : reject(error))));
+function callback<T>(run: (done: (error: NodeJS.ErrnoException | null, value?: T) => void) => void): Promise<T> {
+  return new Promise((resolve, reject) =>
+    run((error, value) => (error === null ? resolve(value as T) : reject(error))),
+  );
 }
 
 function blocking<T>(run: () => T): Promise<T> {
@@ -87,32 +108,6 @@ function createFile(path: string, buffers: readonly Buffer[]): void {
 function writeToFile(fd: number, buffers: readonly Buffer[]): void {
   for (let rest = nonEmpty(buffers); rest.length > 0;) rest = afterWritten(rest, writevSync(fd, rest));
 }
-
-export const nodeFiles: FileLayer = {
-  open: (path, flags, mode) => value((then) => open(path, flags, mode, then)),
-  read: (fd, buffer, position) => value((then) => read(fd, buffer, 0, buffer.length, position, then)),
-  write: (fd, buffers) => value((then) => writev(fd, buffers, then)),
-  fsync: (fd) => callback((then) => fsync(fd, then)),
-  fdatasync: (fd) => callback((then) => fdatasync(fd, then)),
-  // Blocks: the file was fsynced or given up before, so nothing is left to wait for.
-  close: (fd) => blocking(() => closeSync(fd)),
-  link: (existing, path) => callback((then) => link(existing, path, then)),
-  openNow: (path, flags, mode) => blocking(() => openSync(path, flags, mode)),
-  createNow: (path, buffers) => blocking(() => createFile(path, buffers)),
-  writeNow: (fd, buffers) => blocking(() => writeToFile(fd, buffers)),
-  linkNow: (existing, path) => blocking(() => linkSync(existing, path)),
-  renameNow: (from, to) => blocking(() => renameSync(from, to)),
-  rename: (from, to) => callback((then) => rename(from, to, then)),
-  unlink: (path) => callback((then) => unlink(path, then)),
-  mkdir: (path, mode) => callback((then) => mkdir(path, { mode }, then)),
-  rmdir: (path) => callback((then) => rmdir(path, then)),
-  // Blocks: the path to a mailbox in use is in memory.
-  lstat: (path) => blocking(() => lstatSync(path)),
-  // Cheaper than an error with its stack.
-  exists: (path) => blocking(() => lstatSync(path, { throwIfNoEntry: false }) !== undefined),
-  readdir: (path) => value((then) => readdir(path, then)),
-  statfs: (path) => value((then) => statfs(path, then)),
-};
 
 /** Writes all bytes, in as many calls as needed. */
 export async function writeAll(files: FileLayer, fd: number, buffers: readonly Buffer[]): Promise<void> {

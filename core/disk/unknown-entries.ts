@@ -26,17 +26,17 @@ interface UnknownEntriesOptions {
 
 /** Entries in the server's own folders that it did not create. They are left alone and reported until they are gone. */
 export class UnknownEntries {
-  readonly #input: UnknownEntriesOptions;
+  readonly #options: UnknownEntriesOptions;
   #found: readonly string[] = [];
   #nextLook = -Infinity;
 
-  constructor(input: UnknownEntriesOptions) {
-    this.#input = input;
+  constructor(options: UnknownEntriesOptions) {
+    this.#options = options;
   }
 
   /** Never rejects: a folder that cannot be read is logged. */
   async look(): Promise<void> {
-    const { what, find, clock, log } = this.#input;
+    const { what, find, clock, log } = this.#options;
     const began = clock.monotonic();
     this.#nextLook = Infinity;
     try {
@@ -56,7 +56,7 @@ export class UnknownEntries {
   report(): HealthReport {
     const count = this.#found.length;
     if (count === 0) return { status: 'up' };
-    const { what, clock } = this.#input;
+    const { what, clock } = this.#options;
     if (clock.monotonic() >= this.#nextLook) void this.look();
     const names = this.#found.slice(0, namedInHealth).map((name) => JSON.stringify(name.slice(0, 100)));
     const more = count > namedInHealth ? ` and ${count - namedInHealth} more` : '';
@@ -66,17 +66,17 @@ export class UnknownEntries {
 }
 
 /** Further entries of a folder are not inspected. */
-const maxLookedAt = 100_000;
+const maxInspected = 100_000;
 /** Entries read before the event loop continues. */
-const readAtOnce = 256;
+const bufferSize = 256;
 const lookSeconds = 3600;
 
 /** Whether an entry belongs in its folder. */
 export type OwnEntry = (entry: Dirent) => boolean;
 
 /** Accepts regular files whose name matches one of these patterns. */
-export function filesNamed(...forms: readonly RegExp[]): OwnEntry {
-  return (entry) => entry.isFile() && forms.some((form) => form.test(entry.name));
+export function filesNamed(...patterns: readonly RegExp[]): OwnEntry {
+  return (entry) => entry.isFile() && patterns.some((pattern) => pattern.test(entry.name));
 }
 
 /** Folders below the data folder, with the entries that belong there. */
@@ -86,25 +86,25 @@ export type OwnFolders = Readonly<Record<string, OwnEntry>>;
  * Unknown entries of these folders, as paths below `data`; links are not followed. Empty for a folder that is missing.
  */
 export async function unknownInFolders(data: string, folders: OwnFolders): Promise<readonly string[]> {
-  const foreign: string[] = [];
+  const unknown: string[] = [];
   for (const [folder, isOwn] of Object.entries(folders)) {
-    for (const name of await unknownIn(join(data, folder), isOwn)) foreign.push(join(folder, name));
+    for (const name of await unknownIn(join(data, folder), isOwn)) unknown.push(join(folder, name));
   }
-  return foreign;
+  return unknown;
 }
 
 async function unknownIn(folder: string, isOwn: OwnEntry): Promise<readonly string[]> {
-  const foreign: string[] = [];
+  const unknown: string[] = [];
   try {
-    let looked = 0;
-    for await (const entry of await opendir(folder, { bufferSize: readAtOnce })) {
-      if (++looked > maxLookedAt) break;
-      if (!isOwn(entry)) foreign.push(entry.name);
+    let inspected = 0;
+    for await (const entry of await opendir(folder, { bufferSize })) {
+      if (++inspected > maxInspected) break;
+      if (!isOwn(entry)) unknown.push(entry.name);
     }
   } catch (error) {
     if (!['ENOENT', 'ENOTDIR', 'ELOOP'].includes(faultCode(error) ?? '')) throw error;
   }
-  return foreign.toSorted();
+  return unknown.toSorted();
 }
 
 export function unknownEntriesOf(name: string): UnknownEntriesOptions['what'] {
@@ -123,8 +123,8 @@ export function watchFolder(
   { health, clock, log, every }: Pick<PluginContext, 'health' | 'clock' | 'log' | 'every'>,
 ): void {
   const what = unknownEntriesOf(name);
-  const foreign = new UnknownEntries({ what, find: () => unknownInFolders(data, folders), clock, log });
-  health.check(`${name} folder`, () => foreign.report());
-  every(lookSeconds, () => foreign.look());
-  void foreign.look();
+  const unknown = new UnknownEntries({ what, find: () => unknownInFolders(data, folders), clock, log });
+  health.check(`${name} folder`, () => unknown.report());
+  every(lookSeconds, () => unknown.look());
+  void unknown.look();
 }

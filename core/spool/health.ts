@@ -9,7 +9,7 @@ import type { HealthReport } from '../host/health.js';
 /** Minimum interval of probes. */
 const probeEveryMs = 1000;
 
-const sentences: Readonly<Record<string, string>> = {
+const diskFaults: Readonly<Record<string, string>> = {
   ENOSPC: 'The disk is full.',
   EDQUOT: 'The disk quota is used up.',
   EROFS: 'The file system is read-only.',
@@ -19,7 +19,7 @@ const sentences: Readonly<Record<string, string>> = {
 };
 
 /** Faults of one folder: a probe in another one does not show that they are gone. */
-const folderSentences: Readonly<Record<string, string>> = {
+const folderFaults: Readonly<Record<string, string>> = {
   EACCES: 'A folder or file belongs to another user, or its mode does not let the server write',
   EPERM: 'A folder or file belongs to another user, or is immutable',
   EMLINK: 'A folder or file has as many links as the file system allows (EMLINK)',
@@ -29,7 +29,7 @@ const folderFaultMs = 10 * 60_000;
 
 /** True for faults of the whole disk; others concern one file or the load. */
 function isDiskFault(error: unknown): boolean {
-  return (faultCode(error) ?? '') in sentences;
+  return (faultCode(error) ?? '') in diskFaults;
 }
 
 /**
@@ -52,13 +52,13 @@ export class WriteHealth {
   }
 
   failed(error: unknown): void {
-    const ofFolder = folderSentences[faultCode(error) ?? ''];
-    if (ofFolder !== undefined) {
-      this.#why = `${ofFolder}${placeOf(error)}.`;
+    const folderFault = folderFaults[faultCode(error) ?? ''];
+    if (folderFault !== undefined) {
+      this.#why = `${folderFault}${pathIn(error)}.`;
       this.#folderFaultUntil = this.#clock.monotonic() + folderFaultMs;
     }
     if (!isDiskFault(error)) return;
-    this.#why = sentences[faultCode(error) ?? ''] ?? 'The disk failed.';
+    this.#why = diskFaults[faultCode(error) ?? ''] ?? 'The disk failed.';
   }
 
   /** Reports the known state; while it is degraded, also starts a probe when one is due. */
@@ -74,13 +74,13 @@ export class WriteHealth {
   /** While degraded, tries to write. Never rejects. */
   probe(): Promise<void> {
     if (this.#why === undefined) return Promise.resolve();
-    this.#probing ??= this.#tryToWrite().finally(() => {
+    this.#probing ??= this.#writeProbe().finally(() => {
       this.#probing = undefined;
     });
     return this.#probing;
   }
 
-  async #tryToWrite(): Promise<void> {
+  async #writeProbe(): Promise<void> {
     this.#probedAt = this.#clock.monotonic();
     const path = join(this.#folder, `.probe-${uniqueId()}`);
     try {
@@ -93,19 +93,19 @@ export class WriteHealth {
   }
 }
 
-function placeOf(error: unknown): string {
+function pathIn(error: unknown): string {
   const { path, dest = path } = error as NodeJS.ErrnoException & { readonly dest?: string };
   return dest === undefined ? '' : `: ${dest}`;
 }
 
-const freshMs = 1000;
+const minReadMs = 1000;
 
 /** Free bytes of a file system, read at most once a second. */
 export class FreeSpace {
   readonly #folder: string;
   readonly #files: FileLayer;
   readonly #clock: Clock;
-  #askedAt = -Infinity;
+  #readAt = -Infinity;
   #free = Infinity;
 
   constructor(folder: string, files: FileLayer, clock: Clock) {
@@ -122,12 +122,12 @@ export class FreeSpace {
   /** Bytes that an ordinary process may still write; Infinity when unknown. */
   read(): number | Promise<number> {
     const now = this.#clock.monotonic();
-    if (now - this.#askedAt < freshMs) return this.#free;
-    this.#askedAt = now;
-    return this.#ask();
+    if (now - this.#readAt < minReadMs) return this.#free;
+    this.#readAt = now;
+    return this.#statfs();
   }
 
-  async #ask(): Promise<number> {
+  async #statfs(): Promise<number> {
     try {
       const { bavail, bsize } = await this.#files.statfs(this.#folder);
       this.#free = bavail * bsize;

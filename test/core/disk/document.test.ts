@@ -28,14 +28,14 @@ test('updates at the same time run one after the other', async (t) => {
   assert.deepEqual(document.data.names, names);
 });
 
-test('what readers hold is never changed in place', async (t) => {
+test('data held by readers is never changed in place', async (t) => {
   const document = await openDocument({ file: join(await temporaryFolder(t), 'users.json'), schema, initial });
   const before = document.data;
   await document.update((draft) => void draft.names.push('ann'));
   assert.deepEqual(before, { names: [] });
 });
 
-test('an update that throws, or that the schema refuses, changes nothing and stops nobody', async (t) => {
+test('an update that throws or is invalid changes nothing and blocks no other', async (t) => {
   const file = join(await temporaryFolder(t), 'users.json');
   const document = await openDocument({ file, schema, initial });
   await assert.rejects(
@@ -49,7 +49,7 @@ test('an update that throws, or that the schema refuses, changes nothing and sto
   assert.deepEqual(document.data, { names: ['ann'] });
 });
 
-test('when the disk refuses, the old data holds in memory and on disk, and a later update works', async (t) => {
+test('when the disk fails, the old data stays in memory and on disk, and a later update works', async (t) => {
   const folder = await temporaryFolder(t);
   const file = join(folder, 'users.json');
   const files = new FaultyFiles();
@@ -92,7 +92,7 @@ for (const [title, text, sentence] of [
     /names\.0: expected string, received number; names\.2: expected string, received boolean\. It was left/,
   ],
 ] as const) {
-  test(`F-R20: a document that holds ${title} is refused with a sentence for each mistake`, async (t) => {
+  test(`F-R20: a document that holds ${title} is refused with a message for each mistake`, async (t) => {
     const file = join(await temporaryFolder(t), 'users.json');
     await writeFile(file, text);
     await assert.rejects(openDocument({ file, schema, initial }), (error) => {

@@ -6,7 +6,7 @@ import { FolderSync, makeFolder } from '../../../core/disk/folder.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { FaultyFiles } from '../spool/faulty-files.js';
 
-test('all who wait when the fsync of a folder starts share it', async (t) => {
+test('all callers that wait when the fsync of a folder starts share it', async (t) => {
   const folder = await temporaryFolder(t);
   const files = new FaultyFiles();
   const sync = new FolderSync(files);
@@ -14,7 +14,7 @@ test('all who wait when the fsync of a folder starts share it', async (t) => {
   assert.equal(files.count('fsync'), 1);
 });
 
-test('who comes while an fsync is under way waits for the next one', async (t) => {
+test('a caller during an fsync waits for the next one', async (t) => {
   const folder = await temporaryFolder(t);
   const files = new FaultyFiles();
   const sync = new FolderSync(files);
@@ -36,7 +36,7 @@ test('folders do not wait for each other', async (t) => {
   assert.equal(files.count('fsync'), 2);
 });
 
-test('a message to many mailboxes takes no more descriptors than some, and no fault keeps one of its places', async (t) => {
+test('a message to many mailboxes uses a bounded number of descriptors, and a fault frees them', async (t) => {
   const root = await temporaryFolder(t);
   const files = new FaultyFiles();
   const sync = new FolderSync(files);
@@ -53,7 +53,7 @@ test('a message to many mailboxes takes no more descriptors than some, and no fa
   assert.equal(files.opened.size, 0);
 });
 
-test('a failed fsync reaches all who shared it, and the next one uses a new descriptor', async (t) => {
+test('a failed fsync rejects all callers that shared it, and the next one uses a new descriptor', async (t) => {
   const folder = await temporaryFolder(t);
   const files = new FaultyFiles();
   const sync = new FolderSync(files);
@@ -69,7 +69,7 @@ test('a failed fsync reaches all who shared it, and the next one uses a new desc
   assert.equal(files.opened.size, 0);
 });
 
-test('a folder is made private, with all that is missing above it, and each parent is fsynced', async (t) => {
+test('a folder is created private, with missing parents, and each parent is fsynced', async (t) => {
   const folder = await temporaryFolder(t);
   const files = new FaultyFiles();
   await makeFolder(join(folder, 'a', 'b'), files);
@@ -78,7 +78,7 @@ test('a folder is made private, with all that is missing above it, and each pare
   assert.deepEqual(synced, [`fsync ${folder}`, `fsync ${join(folder, 'a')}`]);
 });
 
-test('making a folder that is there leaves what is in it', async (t) => {
+test('creating an existing folder leaves its entries', async (t) => {
   const folder = await temporaryFolder(t);
   await writeFile(join(folder, 'kept'), '');
   await makeFolder(folder);

@@ -8,7 +8,7 @@ import { lockFile, lockFolder, readLock, type LockInfo } from '../../../core/dis
 import { isStartError } from '../../../core/problem.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
-test('a second owner is refused with a sentence that names the first', async (t) => {
+test('a second owner is refused with an error that names the first', async (t) => {
   const folder = await temporaryFolder(t);
   const lock = await lockFolder(folder, { http: null });
   await assert.rejects(
@@ -19,7 +19,7 @@ test('a second owner is refused with a sentence that names the first', async (t)
   assert.deepEqual(await readdir(folder), []);
 });
 
-test('others read where the owner answers', async (t) => {
+test('other processes read the address of the owner', async (t) => {
   const folder = await temporaryFolder(t);
   assert.equal(await readLock(folder), undefined);
   const lock = await lockFolder(folder, { http: null });
@@ -31,7 +31,7 @@ test('others read where the owner answers', async (t) => {
   assert.equal(await readLock(folder), undefined);
 });
 
-test('the lock of a process that is gone is taken over', async (t) => {
+test('the lock of a dead process is taken over', async (t) => {
   const folder = await temporaryFolder(t);
   const child = spawn(process.execPath, ['-e', '']);
   await once(child, 'exit');
@@ -57,7 +57,7 @@ test('a pid whose namespace is another one belongs to another process', async (t
   assert.equal(await readLock(folder), undefined);
 });
 
-test('a lock from before a restart of the machine does not count', async (t) => {
+test('a lock from before a reboot does not count', async (t) => {
   const folder = await temporaryFolder(t);
   await writeFile(join(folder, lockFile), JSON.stringify(await changed(folder, { bootId: 'another boot' })));
   await (await lockFolder(folder, { http: null })).release();
@@ -71,7 +71,7 @@ for (const text of ['', '{"pid": 1', '{"pid": "x"}']) {
   });
 }
 
-test('of many that take over a dead lock at the same time exactly one wins', async (t) => {
+test('of many processes that take over a dead lock at once exactly one wins', async (t) => {
   const folder = await temporaryFolder(t);
   await writeFile(join(folder, lockFile), JSON.stringify(await changed(folder, { bootId: 'another boot' })));
   const results = await Promise.allSettled(Array.from({ length: 20 }, () => lockFolder(folder, { http: null })));
@@ -79,7 +79,7 @@ test('of many that take over a dead lock at the same time exactly one wins', asy
   assert.deepEqual(await readdir(folder), [lockFile]);
 });
 
-test('a release leaves the lock of somebody else alone', async (t) => {
+test('a release leaves the lock of another process alone', async (t) => {
   const folder = await temporaryFolder(t);
   const lock = await lockFolder(folder, { http: null });
   const info = JSON.parse(await readFile(join(folder, lockFile), 'utf8')) as LockInfo;
@@ -89,7 +89,7 @@ test('a release leaves the lock of somebody else alone', async (t) => {
   assert.equal(await readFile(join(folder, lockFile), 'utf8'), foreign);
 });
 
-/** What a lock of this process would say, with some of it changed; the folder is left without one. */
+/** Content of a lock of this process with some changes; the folder has no lock afterwards. */
 async function changed(folder: string, change: Partial<LockInfo>): Promise<LockInfo> {
   const lock = await lockFolder(folder, { http: null });
   const info = JSON.parse(await readFile(join(folder, lockFile), 'utf8')) as LockInfo;

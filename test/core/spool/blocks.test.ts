@@ -5,7 +5,7 @@ import { Blocks } from '../../../core/spool/spool-file.js';
 
 const piece = fc.tuple(fc.integer({ min: 0, max: 5000 }), fc.integer({ min: 0, max: 255 }), fc.boolean());
 
-/** A piece that is alone in its memory, or a small part of much. */
+/** A chunk that is alone in its memory, or a small part of a large one. */
 function pieceOf([length, byte, alone]: readonly [number, number, boolean]): Buffer {
   const memory = Buffer.allocUnsafeSlow(alone ? length : length + 20_000);
   return memory.subarray(0, length).fill(byte);
@@ -25,7 +25,7 @@ test('bytes come out in the order in which they came in, whichever pieces were k
   );
 });
 
-test('a small piece does not keep the memory that it came in', () => {
+test('a small chunk does not keep its memory alive', () => {
   const blocks = new Blocks();
   const memory = Buffer.allocUnsafeSlow(64 * 1024);
   for (let at = 0; at < 2000; at += 1) blocks.add(memory.subarray(at, at + 1));

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { CallCost } from '../../../core/spool/file-pool.js';
 
-/** A clock that the calls turn, in milliseconds. */
+/** The calls advance the clock, in milliseconds. */
 function costOf() {
   let now = 0;
   const cost = new CallCost(() => now);
@@ -12,8 +12,8 @@ function costOf() {
   return { cost, take };
 }
 
-suite('what blocking costs', () => {
-  test('is taken for little until calls have taken long for a while, and again when they do no more', () => {
+suite('cost of a blocking call', () => {
+  test('is slow after a series of slow calls, and fast after a series of fast ones', () => {
     const { cost, take } = costOf();
     assert.equal(cost.isSlow(), false);
     take(30, 100);
@@ -24,7 +24,7 @@ suite('what blocking costs', () => {
     assert.equal(cost.isSlow(), false);
   });
 
-  test('a few calls in whose middle the processor was taken away change nothing', () => {
+  test('a few preempted calls change nothing', () => {
     const { cost, take } = costOf();
     for (let round = 0; round < 100; round += 1) {
       take(30, 9);
@@ -33,7 +33,7 @@ suite('what blocking costs', () => {
     }
   });
 
-  test('while it is dear one call in 64 blocks all the same, so that a better time is seen', () => {
+  test('while it is slow, one call in 64 blocks all the same', () => {
     const { cost, take } = costOf();
     take(200, 200);
     const answers = Array.from({ length: 640 }, () => cost.isSlow());

@@ -34,7 +34,7 @@ async function textsIn(log: CommitLog): Promise<readonly string[]> {
   return texts;
 }
 
-test('what was appended is replayed by the next life, in order', async (t) => {
+test('appended records are replayed by the next start, in order', async (t) => {
   const { open } = await groundOf(t);
   const log = await open();
   const numbers = await Promise.all(Array.from({ length: 500 }, (_, n) => append(log, `record ${n} ${'x'.repeat(n)}`)));
@@ -50,7 +50,7 @@ test('what was appended is replayed by the next life, in order', async (t) => {
   assert.equal(await append(next, 'later'), 501);
 });
 
-test('all who wait share one write and one fdatasync', async (t) => {
+test('all waiting records share one write and one fdatasync', async (t) => {
   const { files, open } = await groundOf(t);
   const log = await open({ maxSegments: 1 });
   await append(log, 'first');
@@ -75,7 +75,7 @@ test('nothing is acknowledged before it is durable', async (t) => {
   await appended;
 });
 
-test('segments that were released are used again, and their records do not come back', async (t) => {
+test('released segments are used again, and their records are not replayed', async (t) => {
   const { folder, open } = await groundOf(t);
   const log = await open();
   for (let n = 0; n < 100; n += 1) {
@@ -87,7 +87,7 @@ test('segments that were released are used again, and their records do not come 
   assert.deepEqual(await textsIn(await open()), ['wanted']);
 });
 
-test('what was released stays released after a crash, whatever is left of older segments', async (t) => {
+test('released records stay released after a crash, whatever is left of older segments', async (t) => {
   const { open } = await groundOf(t);
   const log = await open();
   for (let n = 0; n < 20; n += 1) await append(log, `${n} ${'x'.repeat(10_000)}`);
@@ -99,7 +99,7 @@ test('what was released stays released after a crash, whatever is left of older 
   );
 });
 
-test('a log that was closed with nothing wanted has nothing to read', async (t) => {
+test('a log that was closed with all records released has nothing to read', async (t) => {
   const { folder, open } = await groundOf(t);
   const log = await open();
   await append(log, 'a');
@@ -111,7 +111,7 @@ test('a log that was closed with nothing wanted has nothing to read', async (t) 
   assert.equal((await open()).hasUnreleased, false);
 });
 
-test('a log that is being closed takes what had come and nothing more: its segments are cleared', async (t) => {
+test('a closing log writes waiting records and refuses others, and clears its segments', async (t) => {
   const { open } = await groundOf(t);
   const log = await open();
   const early = append(log, 'early');
@@ -122,7 +122,7 @@ test('a log that is being closed takes what had come and nothing more: its segme
   assert.deepEqual(await textsIn(await open()), ['early']);
 });
 
-test('a full log turns records away without writing them, and takes them again when it was released', async (t) => {
+test('a full log refuses records without writing them, and accepts them after a release', async (t) => {
   const { open } = await groundOf(t);
   const log = await open({ maxSegments: 2 });
   let taken = 0;
@@ -136,7 +136,7 @@ test('a full log turns records away without writing them, and takes them again w
   assert.equal(await append(log, 'taken again'), taken + 2);
 });
 
-test('on a full disk, the log is full and nothing is left of the segment that could not be made', async (t) => {
+test('on a full disk the log is full and nothing is left of the segment that could not be created', async (t) => {
   const { folder, files, open } = await groundOf(t);
   const log = await open();
   files.order({ call: 'write', code: 'ENOSPC' });
@@ -150,7 +150,7 @@ test('on a full disk, the log is full and nothing is left of the segment that co
 });
 
 for (const call of ['write', 'fdatasync'] as const) {
-  test(`when ${call} fails, all who waited are told, and the next record goes into another segment`, async (t) => {
+  test(`when ${call} fails, all waiting records fail, and the next one goes into another segment`, async (t) => {
     const { files, open } = await groundOf(t);
     const log = await open();
     await append(log, 'before');
@@ -167,7 +167,7 @@ for (const call of ['write', 'fdatasync'] as const) {
   });
 }
 
-test('a disk that takes nothing costs no more segments, however much is tried', async (t) => {
+test('a disk that refuses all writes costs no more segments, however many attempts', async (t) => {
   const { folder, files, open } = await groundOf(t);
   const log = await open();
   await append(log, 'before');
@@ -180,7 +180,7 @@ test('a disk that takes nothing costs no more segments, however much is tried', 
   assert.deepEqual([texts[0], texts.at(-1)], ['before', 'after']);
 });
 
-test('a segment that cannot be opened for want of descriptors is used later, and none is made in its place', async (t) => {
+test('a segment that cannot be opened for lack of descriptors is used later, and none is created instead', async (t) => {
   const { folder, files, open } = await groundOf(t);
   const log = await open();
   await log.prepare();
@@ -195,7 +195,7 @@ test('a segment that cannot be opened for want of descriptors is used later, and
   assert.deepEqual(await textsIn(await open()), ['taken']);
 });
 
-test('what is acknowledged behind a fault survives a power cut, though the system takes lost pages for written', async (t) => {
+test('records acknowledged after a fault survive a power cut, although the kernel takes lost pages for clean', async (t) => {
   for (let nth = 1; nth <= 8; nth += 1) {
     const { folder } = await groundOf(t);
     const files = new ForgetfulFiles();
@@ -248,7 +248,7 @@ test('no call to the disk that fails loses what was acknowledged or leaves a des
   }
 });
 
-test('files that cannot be understood are set aside, whatever they are, and the log goes on', async (t) => {
+test('unreadable files are set aside, whatever they are, and the log continues', async (t) => {
   const { folder, open } = await groundOf(t);
   const log = await open();
   await append(log, 'kept');
@@ -263,7 +263,7 @@ test('files that cannot be understood are set aside, whatever they are, and the 
   assert.equal((await readdir(join(folder, 'aside'))).length, 5);
 });
 
-test('a segment that was cut short keeps what is whole', async (t) => {
+test('a truncated segment keeps its complete records', async (t) => {
   const { folder, open } = await groundOf(t);
   const log = await open();
   await append(log, 'kept');
@@ -273,7 +273,7 @@ test('a segment that was cut short keeps what is whole', async (t) => {
   assert.deepEqual(await textsIn(await open()), ['kept']);
 });
 
-test('a segment with damage inside is read around it, and set aside when it is not wanted; a note stays', async (t) => {
+test('a damaged segment is read around the damage and set aside when released, with a note', async (t) => {
   const { folder, open } = await groundOf(t);
   const log = await open();
   for (const text of ['one', 'two', 'three']) await append(log, text);
@@ -290,7 +290,7 @@ test('a segment with damage inside is read around it, and set aside when it is n
   assert.equal(await next.countAside(), 1);
   await next.release(next.last);
   assert.equal(await next.countAside(), 2);
-  // It may be making another segment.
+  // It may be creating another segment.
   await next.close();
   const later = await open();
   assert.deepEqual([later.damage, await later.countAside()], [[], 2], 'the note tells of it until somebody removes it');
@@ -299,15 +299,15 @@ test('a segment with damage inside is read around it, and set aside when it is n
 const segmentsIn = async (folder: string): Promise<readonly string[]> =>
   (await readdir(folder)).filter((name) => name.endsWith('.segment')).sort();
 
-/** Records of which each segment takes five, and the names of its segments in the order of their numbers. */
+/** Records, five in each segment, and the names of the segments in the order of their numbers. */
 async function filled(t: Parameters<typeof temporaryFolder>[0]) {
-  const ground = await groundOf(t);
-  const log = await ground.open();
+  const fixture = await groundOf(t);
+  const log = await fixture.open();
   for (let n = 1; n <= 18; n += 1) await append(log, `${n} ${'x'.repeat(9_000)}`);
-  await until('the list of segments', async () => (await listed(ground.folder)).length === 4 || undefined);
-  const names = (await listed(ground.folder)).map(({ name }) => name);
-  const firsts = (await listed(ground.folder)).map(({ first }) => first);
-  return { ...ground, names, firsts };
+  await until('the list of segments', async () => (await listed(fixture.folder)).length === 4 || undefined);
+  const names = (await listed(fixture.folder)).map(({ name }) => name);
+  const firsts = (await listed(fixture.folder)).map(({ first }) => first);
+  return { ...fixture, names, firsts };
 }
 
 async function listed(folder: string): Promise<readonly { readonly name: string; readonly first: number }[]> {
@@ -331,7 +331,7 @@ for (const [title, which, harm, lost] of [
   ['whose header has another byte', 2, (bytes: Buffer) => bytes.fill(88, 9, 10), []],
   ['that is newest, with a byte changed before its end', 3, (bytes: Buffer) => bytes.fill(88, 9500, 9501), [17]],
 ] as const) {
-  test(`a segment ${title} is damage with a time: everything else is read, and an operator has to clear it`, async (t) => {
+  test(`a segment ${title} is damage with a time: everything else is read, and an operator clears it`, async (t) => {
     const { folder, open, names } = await filled(t);
     const path = join(folder, names[which] ?? '');
     if (harm === undefined) await rm(path);
@@ -358,7 +358,7 @@ for (const [title, which, harm, lost] of [
   });
 }
 
-test('a write that failed leaves a gap that is no damage', async (t) => {
+test('a failed write leaves a gap that is not damage', async (t) => {
   const { files, open } = await groundOf(t);
   const log = await open();
   await append(log, 'one');
@@ -369,7 +369,7 @@ test('a write that failed leaves a gap that is no damage', async (t) => {
   assert.deepEqual((await open()).damage, []);
 });
 
-test('a segment that nobody needs may go', async (t) => {
+test('a released segment may be missing', async (t) => {
   const { folder, open, names } = await filled(t);
   const log = await open();
   await log.release(12);
@@ -382,7 +382,7 @@ test('a segment that nobody needs may go', async (t) => {
   assert.deepEqual((await open()).damage, []);
 });
 
-test('a log without a list of its segments, as an older version has left it, is read', async (t) => {
+test('a log of an older version, without a list of its segments, is read', async (t) => {
   const { folder, open, names } = await filled(t);
   await rm(join(folder, 'segments.json'));
   const next = await open();
@@ -393,7 +393,7 @@ test('a log without a list of its segments, as an older version has left it, is 
   assert.match(sentence, /number 6 to 10, written before/);
 });
 
-test('a segment that was being made when the process died is removed', async (t) => {
+test('a segment that was being created when the process died is removed', async (t) => {
   const { folder, open } = await groundOf(t);
   await open();
   await writeFile(join(folder, `${uniqueId()}.segment.tmp`), Buffer.alloc(100));
@@ -401,7 +401,7 @@ test('a segment that was being made when the process died is removed', async (t)
   assert.deepEqual(await readdir(folder), []);
 });
 
-test('what has the name of such a segment and is no file is set aside', async (t) => {
+test('an entry with the name of such a segment that is not a file is set aside', async (t) => {
   const { folder, open } = await groundOf(t);
   await open();
   await mkdir(join(folder, `${uniqueId()}.segment.tmp`));
@@ -410,7 +410,7 @@ test('what has the name of such a segment and is no file is set aside', async (t
   assert.deepEqual(await readdir(folder), ['aside']);
 });
 
-test('owners that die one after the other want no more segments each time', async (t) => {
+test('processes that crash one after the other need no more segments each time', async (t) => {
   const { folder, open } = await groundOf(t);
   for (let life = 0; life < 12; life += 1) {
     const log = await open({ maxSegments: 4 });

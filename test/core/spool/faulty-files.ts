@@ -5,13 +5,13 @@ import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
 export interface Fault {
   readonly call: keyof FileLayer;
   readonly code: 'ENOSPC' | 'EDQUOT' | 'EIO' | 'EROFS' | 'EMFILE' | 'EMLINK' | 'EACCES' | 'EPERM' | 'EEXIST';
-  /** Which call fails, from 1; every one if absent. */
+  /** Which call fails, from 1; absent: every one. */
   readonly nth?: number;
-  /** Only calls on paths (or on descriptors of paths) that contain it. */
+  /** Only calls on paths (or on descriptors of paths) that contain this. */
   readonly path?: string;
 }
 
-/** What Node makes of an errno; it knows no name for EDQUOT. */
+/** The error that Node makes of an errno; it has no name for EDQUOT. */
 function systemError(code: Fault['code'], call: string, path: string): Error {
   const known = {
     ENOSPC: -28,
@@ -33,17 +33,17 @@ function systemError(code: Fault['code'], call: string, path: string): Error {
   });
 }
 
-/** The real file layer with faults to order, and a record of what was called. */
+/** The real file layer with faults on demand, and a record of the calls. */
 export class FaultyFiles implements FileLayer {
-  /** `fsync /tmp/x`: every call with the path it concerns, in order of starting. */
+  /** `fsync /tmp/x`: every call with its path, in order of starting. */
   readonly calls: string[] = [];
-  /** Paths that are open. */
+  /** Open paths. */
   readonly opened = new Map<number, string>();
-  /** What was opened by calls that block. */
+  /** Paths opened by blocking calls. */
   readonly openedNow: string[] = [];
-  /** Descriptors whose writes make durable what they write, as an fsync behind each would. */
+  /** Descriptors with O_DSYNC. */
   readonly #syncing = new Set<number>();
-  /** How many were open at the most. */
+  /** Maximum number of open files. */
   mostOpened = 0;
   #faults: { readonly fault: Fault; seen: number }[] = [];
   #gates: { readonly call: keyof FileLayer; readonly gate: Promise<void> }[] = [];
@@ -52,7 +52,7 @@ export class FaultyFiles implements FileLayer {
     this.#faults = faults.map((fault) => ({ fault, seen: 0 }));
   }
 
-  /** Every such call waits until the answer is called. */
+  /** Calls of this kind wait until the returned function is called. */
   hold(call: keyof FileLayer): () => void {
     let release = (): void => undefined;
     const gate = new Promise<void>((resolve) => {
@@ -121,7 +121,7 @@ export class FaultyFiles implements FileLayer {
     await nodeFiles.fdatasync(fd);
   }
 
-  /** A descriptor is gone even when its close fails. */
+  /** A descriptor is closed even when close fails. */
   async close(fd: number): Promise<void> {
     const path = this.#pathOf(fd);
     this.opened.delete(fd);

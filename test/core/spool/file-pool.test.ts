@@ -6,7 +6,7 @@ import { type NewFileKind, FilePool } from '../../../core/spool/file-pool.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { FaultyFiles } from './faulty-files.js';
 
-/** A file system that looks long for a free inode. */
+/** A file system that searches long for a free inode. */
 class SlowFiles extends FaultyFiles {
   slow = false;
 
@@ -24,7 +24,7 @@ async function open(t: TestContext, kind: NewFileKind = 'plain') {
   const input = { files, kind, isConcurrent: () => state.isConcurrent, freshPath: () => join(folder, uniqueId()) };
   const fresh = new FilePool(input);
   t.after(() => fresh.close());
-  /** How many of so many files a call that blocks has made. */
+  /** How many of that number of files a blocking call created. */
   const blocked = async (count: number, wanted: NewFileKind = kind): Promise<number> => {
     const before = files.openedNow.length;
     for (let made = 0; made < count; made += 1) await files.close((await fresh.create(wanted)).fd);
@@ -34,26 +34,26 @@ async function open(t: TestContext, kind: NewFileKind = 'plain') {
 }
 
 suite('new files', () => {
-  test('one that comes alone is made by a call that blocks, whatever becomes of it', async (t) => {
+  test('a single file is created by a blocking call, whatever its kind', async (t) => {
     const { blocked } = await open(t);
     assert.equal(await blocked(5, 'plain'), 5);
     assert.equal(await blocked(5, 'durable'), 5);
   });
 
-  test('in a crowd nobody waits for a durable file to be made', async (t) => {
+  test('with concurrent messages a durable file is created on a thread', async (t) => {
     const { blocked, state } = await open(t, 'durable');
     state.isConcurrent = true;
     assert.equal(await blocked(5, 'durable'), 0);
   });
 
-  test('when the file system takes its time threads make nearly all of them', async (t) => {
+  test('when the file system is slow, threads create nearly all files', async (t) => {
     const { blocked, files } = await open(t);
     files.slow = true;
     await blocked(40);
     assert.ok((await blocked(128)) <= 3);
   });
 
-  test('one that is to have a name gets it', async (t) => {
+  test('a file with a given path gets it', async (t) => {
     const { folder, files, fresh } = await open(t);
     const { path, fd } = await fresh.create('durable', join(folder, 'mine'));
     assert.equal(path, join(folder, 'mine'));

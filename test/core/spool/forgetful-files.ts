@@ -4,15 +4,16 @@ import { FaultyFiles } from './faulty-files.js';
 
 const pageBytes = 4096;
 
-/** What of a file has reached the disk, and which of its pages the system knows to be newer in memory. */
+/** What of a file is on the disk, and which of its pages are newer in memory. */
 interface Image {
   bytes: Buffer;
   readonly dirty: Set<number>;
 }
 
 /**
- * Files on a disk behind a page cache as Linux has it: an fsync that fails has marked the pages clean, so that the next
- * one succeeds and does not write them. Files are written from their beginning on, as segments are.
+ * Files behind a page cache like that of Linux: a failed fsync marks the pages clean, so that the next one succeeds
+ * without writing
+ * them. Files are written sequentially, like segments.
  */
 export class ForgetfulFiles extends FaultyFiles {
   readonly #images = new Map<string, Image>();
@@ -66,7 +67,7 @@ export class ForgetfulFiles extends FaultyFiles {
     });
   }
 
-  /** Whoever has these files comes no further; then they hold what was on the disk, and no more. */
+  /** Calls fail from now on, and the files hold only what was on the disk. */
   async cutPower(): Promise<void> {
     this.#cut = true;
     while (this.#underWay > 0) await setImmediate();
@@ -88,7 +89,7 @@ export class ForgetfulFiles extends FaultyFiles {
     }
   }
 
-  /** So many bytes were written behind those that were. */
+  /** Counts bytes written after the previous ones. */
   #note(fd: number, written: number): number {
     const from = this.#positions.get(fd) ?? 0;
     const { dirty } = this.#imageOf(this.opened.get(fd));
@@ -113,7 +114,7 @@ export class ForgetfulFiles extends FaultyFiles {
   }
 }
 
-/** The bytes, with these pages as they are in the file. */
+/** The bytes, with these pages from the file. */
 async function withPages(path: string, old: Buffer, pages: readonly number[]): Promise<Buffer> {
   const file = await open(path, 'r');
   try {

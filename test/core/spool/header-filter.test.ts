@@ -13,7 +13,7 @@ const message = [
 ];
 const expected = [message[0], message[2], message[4], message[5], message[6]].join('');
 
-test('fields go with their continuation lines, wherever the pieces are cut', () => {
+test('fields are removed with their continuation lines, wherever the pieces are cut', () => {
   const bytes = Buffer.from(message.join(''));
   for (let cut = 0; cut <= bytes.length; cut++) {
     assert.equal(filtered(['X-SPAM'], [bytes.subarray(0, cut), bytes.subarray(cut)]), expected);
@@ -27,7 +27,7 @@ test('fields go with their continuation lines, wherever the pieces are cut', () 
   );
 });
 
-test('what ends within a field name, and lines without a colon, stay', () => {
+test('lines without a colon, and a message that ends within a field name, stay', () => {
   for (const text of ['', 'Subj', 'x'.repeat(1000), `${'x'.repeat(1000)}: y\r\n`, '\r\nSubject: body\r\n']) {
     assert.equal(filtered(['subject'], [Buffer.from(text)]), text);
     assert.equal(

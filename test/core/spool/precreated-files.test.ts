@@ -9,7 +9,7 @@ import { PrecreatedFiles } from '../../../core/spool/file-pool.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { until } from '../../support/until.js';
 import { FaultyFiles } from './faulty-files.js';
-import { openGround, received, whole, contentOf } from './spool-fixture.js';
+import { openFixture, received, whole, contentOf } from './spool-fixture.js';
 
 const windowMs = 150;
 const flags = constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY;
@@ -27,8 +27,8 @@ function want(ready: PrecreatedFiles, messages: number): void {
   for (let count = 0; count < messages; count += 1) ready.take();
 }
 
-suite('ready files', () => {
-  test('a busy spool has files ready, never more than it may; a quiet one has none', async (t) => {
+suite('precreated files', () => {
+  test('a busy spool has up to its maximum of files, a quiet one none', async (t) => {
     const { ready, present } = await open(t);
     want(ready, 200);
     assert.equal(await present(), 0, 'nothing is made before the need is known');
@@ -36,14 +36,14 @@ suite('ready files', () => {
     await until('they are removed when nobody wants them', async () => (await present()) === 0 || undefined);
   });
 
-  test('few messages make no files ready', async (t) => {
+  test('few messages create no files ahead', async (t) => {
     const { ready, present } = await open(t);
     want(ready, 15);
     await pause(windowMs * 3);
     assert.equal(await present(), 0);
   });
 
-  test('each is taken once, and is empty', async (t) => {
+  test('each file is taken once, and is empty', async (t) => {
     const { ready, present, files } = await open(t);
     want(ready, 200);
     await until('eight are ready', async () => (await present()) === 8 || undefined);
@@ -55,7 +55,7 @@ suite('ready files', () => {
     for (const { fd } of [first, second]) await files.close(fd);
   });
 
-  test('a disk that refuses leaves nothing, and is asked again with the next message', async (t) => {
+  test('a failing disk leaves nothing, and is tried again with the next message', async (t) => {
     const { ready, present, files } = await open(t);
     files.order({ call: 'open', code: 'EMFILE' });
     want(ready, 200);
@@ -66,7 +66,7 @@ suite('ready files', () => {
     await until('some are ready', async () => (await present()) > 0 || undefined);
   });
 
-  test('what was ready is gone when it closes, and none is given out afterwards', async (t) => {
+  test('closing removes the files, and none is taken afterwards', async (t) => {
     const { ready, present, files } = await open(t);
     want(ready, 200);
     await until('eight are ready', async () => (await present()) === 8 || undefined);
@@ -77,15 +77,15 @@ suite('ready files', () => {
   });
 
   for (const durability of ['file', 'log'] as const) {
-    test(`messages of a busy spool take them, and are whole (${durability})`, async (t) => {
-      const ground = await openGround(t, { durability });
+    test(`messages of a busy spool take them, and are complete (${durability})`, async (t) => {
+      const fixture = await openFixture(t, { durability });
       const names = Array.from({ length: 120 }, (_, index) => `message-${index}`);
-      const spool = join(ground.root, 'spool');
+      const spool = join(fixture.root, 'spool');
       const deliver = (wanted: readonly string[]) =>
         Promise.all(
           wanted.map(async (name) => {
-            const message = await received(ground.spool);
-            await message.link([{ folder: ground.inbox, name }]);
+            const message = await received(fixture.spool);
+            await message.link([{ folder: fixture.inbox, name }]);
             await message.release();
           }),
         );
@@ -98,34 +98,34 @@ suite('ready files', () => {
         [...before].some((name) => !after.has(name)),
         'one of them was taken',
       );
-      for (const name of names) assert.ok((await contentOf(ground, name)).equals(whole), name);
-      await ground.spool.close();
+      for (const name of names) assert.ok((await contentOf(fixture, name)).equals(whole), name);
+      await fixture.spool.close();
       assert.deepEqual(await readdir(spool), []);
-      assert.equal(ground.files.opened.size, 0);
+      assert.equal(fixture.files.opened.size, 0);
     });
   }
 
-  test('a write that fails on one of them is a fault of that message alone', async (t) => {
-    const ground = await openGround(t, { durability: 'log' });
+  test('a failing write on one of them fails that message alone', async (t) => {
+    const fixture = await openFixture(t, { durability: 'log' });
     const deliver = async (name: string) => {
-      const message = await received(ground.spool);
+      const message = await received(fixture.spool);
       try {
-        await message.link([{ folder: ground.inbox, name }]);
+        await message.link([{ folder: fixture.inbox, name }]);
       } finally {
         await message.release();
       }
     };
     await Promise.all(Array.from({ length: 60 }, (_, index) => deliver(`warm-${index}`)));
-    const spool = join(ground.root, 'spool');
+    const spool = join(fixture.root, 'spool');
     await until('files are ready', async () => (await readdir(spool)).length > 0 || undefined);
-    ground.files.order({ call: 'write', code: 'EIO', path: spool });
+    fixture.files.order({ call: 'write', code: 'EIO', path: spool });
     await assert.rejects(deliver('failing'));
-    ground.files.order();
+    fixture.files.order();
     await deliver('after');
-    assert.ok((await contentOf(ground, 'after')).equals(whole));
-    const there = await readdir(ground.inbox);
+    assert.ok((await contentOf(fixture, 'after')).equals(whole));
+    const there = await readdir(fixture.inbox);
     assert.ok(!there.includes('failing'));
-    await ground.spool.close();
+    await fixture.spool.close();
     assert.deepEqual(await readdir(spool), []);
   });
 });

@@ -1,6 +1,6 @@
 import type { Log } from '../../../core/log/log.js';
 
-/** A log that remembers the sentences it was given. */
+/** A log that records its messages. */
 export function rememberingLog(): { readonly log: Log; readonly sentences: string[] } {
   const sentences: string[] = [];
   const line = (...given: readonly unknown[]): void => {

@@ -13,7 +13,7 @@ interface Written {
   readonly payload: Buffer;
 }
 
-/** A segment of records that were acknowledged one after the other, followed by what its file held before. */
+/** A segment of records that were acknowledged one after the other, followed by older content of the file. */
 function segmentOf(records: readonly Written[], tail: Buffer = Buffer.alloc(0)): Buffer {
   const parts: Buffer[] = [Buffer.alloc(start)];
   for (const { number, kind, payload } of records) {
@@ -30,7 +30,7 @@ const payloads = fc.array(
   { maxLength: 20 },
 );
 
-test('records come back as they were written, whatever lies behind them', () => {
+test('records are read as written, whatever follows them', () => {
   fc.assert(
     fc.property(
       payloads,
@@ -49,7 +49,7 @@ test('records come back as they were written, whatever lies behind them', () => 
   );
 });
 
-test('a tail that is torn anywhere ends the records and is no damage', () => {
+test('a torn tail ends the records and is not damage', () => {
   fc.assert(
     fc.property(payloads, fc.nat(), fc.boolean(), (list, at, zeros) => {
       const bytes = segmentOf(numbered(list));
@@ -58,7 +58,7 @@ test('a tail that is torn anywhere ends the records and is no damage', () => {
       const { records, gaps } = read(torn);
       let end = start;
       const whole = numbered(list).filter(({ payload }) => (end += 32 + payload.length) <= cut);
-      // A payload that ends in zeros is whole although its last bytes were cut away.
+      // A payload that ends in zeros is complete even when its last bytes are cut off.
       assert.ok(records.length >= whole.length);
       assert.deepEqual(
         records.map(({ payload }) => payload).slice(0, whole.length),
@@ -91,13 +91,13 @@ test('a byte that changed in an acknowledged record is damage, and the others ar
   );
 });
 
-test('records of an earlier life of the file are not read, even with the right numbers', () => {
+test('records of an earlier segment in the file are not read, even with matching numbers', () => {
   const old = recordHeader({ mark: Buffer.from('old mark'), number: 3, kind: 1, acknowledged: 2, payload: [] });
   const { records, gaps } = read(segmentOf(numbered([Buffer.from('a'), Buffer.from('b')]), old));
   assert.deepEqual([records.length, gaps], [2, []]);
 });
 
-test('a whole record behind one that cannot be read is read, and the loss is reported', () => {
+test('a valid record after an unreadable one is read, and the loss is reported', () => {
   const [one, two, three] = [1, 2, 3].map((number) =>
     Buffer.concat([
       recordHeader({ mark, number, kind: 1, acknowledged: 0, payload: [Buffer.from('x')] }),
@@ -110,7 +110,7 @@ test('a whole record behind one that cannot be read is read, and the loss is rep
   assert.deepEqual([records.map(({ number }) => number), gaps], [[1, 3], [{ from: 2, to: 2 }]]);
 });
 
-test('what a sender writes into a message is never taken for a record', () => {
+test('bytes of a message are never taken for a record', () => {
   const forged = Buffer.concat([
     recordHeader({
       mark: Buffer.alloc(markBytes),

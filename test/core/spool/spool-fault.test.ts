@@ -6,7 +6,7 @@ import { classOf, isProblem } from '../../../core/problem.js';
 import { asStorageProblem } from '../../../core/disk/fault.js';
 import type { SpoolWriter } from '../../../core/spool/spool.js';
 import type { Fault } from './faulty-files.js';
-import { contentOf, largeMessage, message, openGround, received, returnPath, trace, whole } from './spool-fixture.js';
+import { contentOf, largeMessage, message, openFixture, received, returnPath, trace, whole } from './spool-fixture.js';
 
 const replies = { ENOSPC: 452, EDQUOT: 452, EROFS: 452, EIO: 451, EMFILE: 451 } as const;
 const codes = Object.keys(replies) as (keyof typeof replies)[];
@@ -33,28 +33,28 @@ for (const [kind, body] of bodies) {
     if (kind === 'small' && step.call === 'write' && step.nth === 2) continue;
     test(`when ${step.call} ${step.nth} on ${step.path ?? 'anything'} fails, nothing is left of a ${kind} message`, async (t) => {
       for (const code of codes) {
-        const ground = await openGround(t);
-        ground.files.order({ ...step, code });
-        const error = await deliver(Promise.resolve(ground.spool.create(returnPath, trace)), body, ground.inbox).then(
+        const fixture = await openFixture(t);
+        fixture.files.order({ ...step, code });
+        const error = await deliver(Promise.resolve(fixture.spool.create(returnPath, trace)), body, fixture.inbox).then(
           () => assert.fail('it was acknowledged'),
           (error: unknown) => error,
         );
         assert.ok(isProblem(error), `${code} is no problem: ${String(error)}`);
         assert.equal(classOf(error).smtp[0], replies[code]);
         assert.ok(!`${error.message} ${error.details.detail ?? ''}`.includes('/'), error.message);
-        await ground.spool.settled();
-        assert.deepEqual(await readdir(ground.inbox), []);
-        assert.deepEqual(await readdir(join(ground.root, 'spool')), []);
-        assert.equal(ground.files.opened.size, 0);
-        ground.files.order();
-        await (await received(ground.spool)).link([{ folder: ground.inbox, name: 'next' }]);
-        assert.ok((await contentOf(ground, 'next')).equals(whole), 'the next message is taken without a restart');
+        await fixture.spool.settled();
+        assert.deepEqual(await readdir(fixture.inbox), []);
+        assert.deepEqual(await readdir(join(fixture.root, 'spool')), []);
+        assert.equal(fixture.files.opened.size, 0);
+        fixture.files.order();
+        await (await received(fixture.spool)).link([{ folder: fixture.inbox, name: 'next' }]);
+        assert.ok((await contentOf(fixture, 'next')).equals(whole), 'the next message is taken without a restart');
       }
     });
   }
 }
 
-/** As a session does it: whatever fails, the writer or the message is let go. */
+/** As a session does: releases the writer or the message in any case. */
 async function deliver(created: Promise<SpoolWriter>, body: Buffer, folder: string): Promise<void> {
   const writer = await created;
   try {
@@ -68,7 +68,7 @@ async function deliver(created: Promise<SpoolWriter>, body: Buffer, folder: stri
 }
 
 test('a failed fsync is not tried again on the same file', async (t) => {
-  const { spool, files } = await openGround(t);
+  const { spool, files } = await openFixture(t);
   files.order({ call: 'fsync', code: 'EIO', nth: 1 });
   const spooled = await received(spool);
   await assert.rejects(spooled.sync());
@@ -77,15 +77,15 @@ test('a failed fsync is not tried again on the same file', async (t) => {
 });
 
 test('a message that is neither durable nor removable is logged as a possible duplicate', async (t) => {
-  const { spool, files, inbox, sentences } = await openGround(t);
+  const { spool, files, inbox, sentences } = await openFixture(t);
   files.order({ call: 'fsync', code: 'EIO', path: 'new' }, { call: 'unlink', code: 'EIO', path: 'new' });
   const spooled = await received(spool);
   await assert.rejects(spooled.link([{ folder: inbox, name: 'a' }]), isProblem);
   assert.ok(sentences.some((sentence) => sentence.startsWith('possible duplicate')));
 });
 
-test('all who share the failed fsync of a folder take their message back', async (t) => {
-  const { spool, files, inbox } = await openGround(t);
+test('all messages that share a failed fsync of a folder are unlinked', async (t) => {
+  const { spool, files, inbox } = await openFixture(t);
   const spooled = await Promise.all(Array.from({ length: 8 }, () => received(spool)));
   await Promise.all(spooled.map((one) => one.sync()));
   files.order({ call: 'fsync', code: 'EIO', path: 'new' });
@@ -95,20 +95,20 @@ test('all who share the failed fsync of a folder take their message back', async
 });
 
 test('a failed rewrite leaves the message as it was, and nothing beside it', async (t) => {
-  const ground = await openGround(t);
-  const spooled = await received(ground.spool, largeMessage);
-  ground.files.order({ call: 'write', code: 'ENOSPC' });
+  const fixture = await openFixture(t);
+  const spooled = await received(fixture.spool, largeMessage);
+  fixture.files.order({ call: 'write', code: 'ENOSPC' });
   await assert.rejects(spooled.rewrite({ add: [['X-A', 'b']], remove: [] }), isProblem);
-  ground.files.order();
-  await spooled.link([{ folder: ground.inbox, name: 'a' }]);
-  assert.ok((await contentOf(ground, 'a')).equals(Buffer.concat([returnPath, trace, largeMessage])));
+  fixture.files.order();
+  await spooled.link([{ folder: fixture.inbox, name: 'a' }]);
+  assert.ok((await contentOf(fixture, 'a')).equals(Buffer.concat([returnPath, trace, largeMessage])));
   await spooled.release();
-  await ground.spool.settled();
-  assert.deepEqual(await readdir(join(ground.root, 'spool')), []);
+  await fixture.spool.settled();
+  assert.deepEqual(await readdir(join(fixture.root, 'spool')), []);
 });
 
 test('after a fault of the disk the spool is degraded, and recovers by itself', async (t) => {
-  const { spool, files } = await openGround(t);
+  const { spool, files } = await openFixture(t);
   assert.equal(spool.report().status, 'up');
   files.order({ call: 'fsync', code: 'ENOSPC', nth: 1 });
   await assert.rejects((await received(spool)).sync());
@@ -116,8 +116,8 @@ test('after a fault of the disk the spool is degraded, and recovers by itself', 
   while (spool.report().status !== 'up') await new Promise(setImmediate);
 });
 
-test('a degraded spool that nobody looks at recovers by its own probe', async (t) => {
-  const { spool, files } = await openGround(t);
+test('a degraded spool recovers by its own probe', async (t) => {
+  const { spool, files } = await openFixture(t);
   files.order({ call: 'fsync', code: 'EIO', nth: 1 });
   await assert.rejects((await received(spool)).sync());
   files.order({ call: 'write', code: 'ENOSPC' });

@@ -14,8 +14,8 @@ export const whole = Buffer.concat([returnPath, trace, message]);
 /** Larger than what stays in memory. */
 export const largeMessage = Buffer.concat([message, Buffer.alloc(700_001, 'seventeen letters')]);
 
-export interface SpoolGround {
-  /** `spool` is in it, and an empty folder `new`. */
+export interface SpoolFixture {
+  /** Contains `spool` and an empty folder `new`. */
   readonly root: string;
   readonly inbox: string;
   readonly files: FaultyFiles;
@@ -23,10 +23,10 @@ export interface SpoolGround {
   readonly sentences: readonly string[];
 }
 
-export async function openGround(
+export async function openFixture(
   test: Parameters<typeof temporaryFolder>[0],
   options: Partial<SpoolOptions> = {},
-): Promise<SpoolGround> {
+): Promise<SpoolFixture> {
   const root = await temporaryFolder(test);
   const files = new FaultyFiles();
   const { log, sentences } = rememberingLog();
@@ -44,6 +44,6 @@ export async function received(spool: FileSpool, body: Buffer = message, piece =
   return writer.finish();
 }
 
-export function contentOf(ground: SpoolGround, name: string): Promise<Buffer> {
-  return readFile(join(ground.inbox, name));
+export function contentOf(fixture: SpoolFixture, name: string): Promise<Buffer> {
+  return readFile(join(fixture.inbox, name));
 }
