@@ -67,10 +67,7 @@ export async function start(options: StartOptions, environment: CommandEnvironme
     opened.push(() => log.close());
     const { mode } = await stat(data);
     if ((mode & othersMay) !== 0) {
-      log.log.warn(
-        { data, mode: (mode & 0o7777).toString(8) },
-        'other users may look into the data folder: chmod 700 it',
-      );
+      log.log.warn({ data, mode: (mode & 0o7777).toString(8) }, 'other users can read the data folder: chmod 700 it');
     }
     const watchdog = await Watchdog.open({ data, settings: settings.watchdog, log: log.log, clock: systemClock });
     opened.push(() => watchdog.close());

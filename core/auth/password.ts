@@ -132,7 +132,7 @@ export function passwordComplaint(given: string, username: string): string | und
   if (length > maxPasswordCharacters) return `The password may have at most ${maxPasswordCharacters} characters.`;
   if (/\p{Cc}/u.test(password)) return 'The password must not hold control characters.';
   if (isGuessable(password.toLowerCase(), username)) {
-    return 'This password is among the first that somebody would try. Choose another, for example four words.';
+    return 'This password is easy to guess. Choose another, for example four words.';
   }
   return undefined;
 }

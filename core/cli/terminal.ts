@@ -70,7 +70,7 @@ export class ProcessTerminal implements Terminal {
 /** On a terminal the password is typed twice; from a pipe it is one line. Empty for none. */
 export async function askNewPassword(terminal: Terminal): Promise<string> {
   const password = await terminal.askSecret('Password: ');
-  if (terminal.interactive && password !== '' && (await terminal.askSecret('The same again: ')) !== password) {
+  if (terminal.interactive && password !== '' && (await terminal.askSecret('Repeat the password: ')) !== password) {
     throw startError('The two passwords differ: nothing was changed.');
   }
   return password;

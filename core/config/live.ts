@@ -113,7 +113,7 @@ export class LiveConfiguration implements Configuration {
       try {
         await runWatcher(watcher);
       } catch (error) {
-        this.#log.error({ err: error }, 'a watcher of the configuration could not go back to the old values');
+        this.#log.error({ err: error }, 'a watcher of the configuration could not be rolled back');
       }
     }
   }
@@ -144,7 +144,7 @@ async function runWatcher(watcher: Watcher): Promise<void> {
   await withTimeout(
     watcherTimeoutMs,
     told,
-    `a watcher of the configuration has not ended after ${watcherTimeoutMs / 1000} s`,
+    `a watcher of the configuration has not finished after ${watcherTimeoutMs / 1000} s`,
   );
 }
 

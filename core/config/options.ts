@@ -54,15 +54,15 @@ export const ServerOptions = z.strictObject({
     .describe('The domains whose mail ends here. The first one is where postmaster lives.'),
   http: HttpOptions.prefault({}).describe('The management interface.'),
   smtp: SmtpOptions.prefault({}).describe('How mail comes in.'),
-  dns: DnsOptions.prefault({}).describe('Whom plugins ask for names.'),
+  dns: DnsOptions.prefault({}).describe('The name servers that plugins ask.'),
   log: LogOptions.prefault({}).describe('The server log in data/logs.'),
-  watchdog: WatchdogOptions.prefault({}).describe('What happens when the event loop stands still.'),
+  watchdog: WatchdogOptions.prefault({}).describe('What happens when the event loop stalls.'),
   shutdownSeconds: z
     .int()
     .min(0)
     .max(600)
     .default(20)
-    .describe('How long sessions, requests and outgoing attempts together may go on after SIGTERM, in seconds.'),
+    .describe('How long sessions, requests and outgoing attempts together may continue after SIGTERM, in seconds.'),
   plugins: z
     .record(z.string(), z.union([z.literal(false), z.record(z.string(), z.unknown())]))
     .default({})

@@ -54,7 +54,7 @@ export const repeatedKeyMessage = ({ position: { line, column }, first }: Repeat
   `line ${line}, column ${column}: ${firstPositionText(first)}`;
 
 export const firstPositionText = (first: Position): string =>
-  `this key stands already in line ${first.line}; remove one of them`;
+  `this key is already in line ${first.line}; remove one of them`;
 
 /** A member of an object or an element of a list in the text. */
 interface WrittenValue {

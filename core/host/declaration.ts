@@ -20,7 +20,7 @@ export function declarationComplaints(plugin: Declaration, taken: ReadonlySet<st
     complaints.push(`name: ${JSON.stringify(name)} is not lower-case words with "-" between them, such as rate-limit.`);
   }
   if (ownNames.has(name))
-    complaints.push(`name: ${String(name)} is what the server calls a part of itself: choose another.`);
+    complaints.push(`name: ${String(name)} is reserved for a part of the server: choose another.`);
   if (!has(options, 'safeParse'))
     complaints.push('options: not a zod schema; z.strictObject({ … }) from postern/plugin is one.');
   if (typeof setup !== 'function') complaints.push('setup: not a function.');

@@ -101,10 +101,10 @@ function runCheck(check: HealthCheck): HealthReport {
   try {
     const report: HealthReport | Promise<unknown> = check();
     if (report instanceof Promise)
-      return unknown('The check of this component gave a promise: it has to answer at once');
+      return unknown('The check of this component returned a promise: it must be synchronous');
     if (Object.hasOwn(severity, report.status)) return report;
     return unknown(
-      `The check of this component answered ${JSON.stringify(report.status)}: up, degraded or down are answers`,
+      `The check of this component answered ${JSON.stringify(report.status)}: valid are up, degraded and down`,
     );
   } catch {
     return unknown('The check of this component failed');

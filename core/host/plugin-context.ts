@@ -122,7 +122,9 @@ export class PluginFolders {
     }
     const owner = this.#claims.get(first)?.plugin ?? (Object.hasOwn(owners, first) ? owners[first] : undefined);
     if (owner !== undefined && owner !== plugin) {
-      throw new Error(`folder("${name}"): ${first} in the data folder is that of ${owner}; "${plugin}" is a good name`);
+      throw new Error(
+        `folder("${name}"): ${first} in the data folder belongs to ${owner}; choose another, such as "${plugin}"`,
+      );
     }
     onClose(this.#claim(plugin, first));
     const path = join(this.#data, name);

@@ -175,7 +175,7 @@ const ownName = (name: string): RegExp => new RegExp(`^Plugin ${name}(?:,| could
 
 export function pluginRefusal({ name, entry, why: told, runs, cause }: RefusedPlugin): Problem {
   const from = entry === undefined ? '' : ` (${entry.from})`;
-  const after = runs ? ' The one that runs goes on.' : '';
+  const after = runs ? ' The running version continues.' : '';
   const why = told.replace(/\.$/, '').replace(ownName(name), '').replace(`Plugin ${name} `, 'it ');
   const sentence = `${why.startsWith('Site plugin ') ? why : `The plugin ${name}${from} is refused: ${why}`}.${after}`;
   return problem('invalid', { detail: sentence, errors: [{ pointer: '/sitePlugins', message: sentence }], cause });

@@ -153,10 +153,7 @@ export class PluginHost {
     const plugin = known ?? missing.find(({ entry }) => entry.from === from)?.name;
     const where = origin === 'unhandledRejection' ? 'a promise that nobody awaits' : 'a callback of its own';
     if (plugin !== undefined) failed?.(plugin, where, error);
-    log.error(
-      { plugin, from, where, err: error },
-      'nobody caught an error of a plugin of the site; the server goes on',
-    );
+    log.error({ plugin, from, where, err: error }, 'uncaught error of a site plugin; the server continues');
   }
 
   /** The plugins in their order, with what each needs and provides: printed by `--verbose`. */
@@ -211,7 +208,7 @@ export class PluginHost {
       at: this.#now(),
     });
     this.#current = { ...this.#current, failed: [...failed, failure] };
-    this.#input.log.error({ plugin: name, err: error }, 'a plugin of the site could not start and is left out');
+    this.#input.log.error({ plugin: name, err: error }, 'a site plugin could not start and is left out');
   }
 
   async #setUpAll({ coming }: PluginPlan, next: PluginSet) {
@@ -315,7 +312,7 @@ export class PluginHost {
     try {
       await step();
     } catch (error) {
-      this.#input.log.error({ err: error }, 'a plugin could not go back to what it was');
+      this.#input.log.error({ err: error }, 'a plugin could not be rolled back');
     }
   }
 }
@@ -380,14 +377,14 @@ async function reconfigurePlugin(
     underWay = true;
     const taken = reconfigure(given).finally(() => (underWay = false));
     if (seconds === undefined) await taken;
-    else await withTimeout(seconds * 1000, taken, `it has not taken them after ${seconds} s`);
+    else await withTimeout(seconds * 1000, taken, `it has not applied them after ${seconds} s`);
   };
   try {
     await give(options.get(name));
   } catch (error) {
     if (underWay)
       give(old).catch((err: unknown) =>
-        log.error({ plugin: name, err }, 'a plugin keeps options that were taken back'),
+        log.error({ plugin: name, err }, 'a plugin could not return to its old options'),
       );
     throw optionsRefusal(name, error);
   }
@@ -425,7 +422,7 @@ class DrainingPlugins {
       await withTimeout(drainTimeoutMs, idle, 'something that began with them still runs');
     } catch (error) {
       const plugins = leaving.map(({ plugin }) => plugin.name);
-      this.#input.log.warn({ plugins, err: error }, 'plugins that were replaced are closed all the same');
+      this.#input.log.warn({ plugins, err: error }, 'replaced plugins are stopped although their work still runs');
     }
     for (const running of leaving.toReversed()) {
       await this.discard(running);
@@ -436,9 +433,9 @@ class DrainingPlugins {
   /** Stops a plugin; does not wait longer than `releaseTimeoutMs`. */
   async discard(running: RunningPlugin): Promise<void> {
     try {
-      await withTimeout(releaseTimeoutMs, running.stop(), 'it has not released what it holds');
+      await withTimeout(releaseTimeoutMs, running.stop(), 'it has not released its resources');
     } catch (error) {
-      this.#input.log.error({ plugin: running.plugin.name, err: error }, 'a plugin does not come to its end');
+      this.#input.log.error({ plugin: running.plugin.name, err: error }, 'a plugin does not stop');
     }
   }
 

@@ -84,7 +84,7 @@ export function planPlugins(present: Present, next: PluginSet): PluginPlan {
   const names = new Set(present.running.map(({ plugin }) => plugin.name));
   let added = next.plugins.filter(({ name }) => !names.has(name));
   for (const { name } of added.filter((plugin) => !next.site.has(plugin.name))) {
-    waiting.set(name, 'It comes with the server, and is switched on by a restart.');
+    waiting.set(name, 'A built-in plugin is switched on by a restart.');
   }
   added = added.filter(({ name }) => next.site.has(name));
 
@@ -114,11 +114,11 @@ function changeOf(running: RunningPlugin, { site }: Present, next: PluginSet): P
   const wanted = next.plugins.find((other) => other.name === name);
   const isSites = site.has(name);
   if (wanted === undefined) {
-    return isSites ? 'leave' : { waits: 'It comes with the server, and is switched off by a restart.' };
+    return isSites ? 'leave' : { waits: 'A built-in plugin is switched off by a restart.' };
   }
   if (wanted !== plugin) {
     if (!isSites || !next.site.has(name)) {
-      return { waits: 'A plugin of the site and one that comes with the server change places by a restart.' };
+      return { waits: 'A site plugin and a built-in one replace each other only at a restart.' };
     }
     return replaceable(running, 'code');
   }
@@ -131,10 +131,10 @@ function changeOf(running: RunningPlugin, { site }: Present, next: PluginSet): P
 function replaceable({ plugin, keepsFiles }: RunningPlugin, what: 'code' | 'options'): PluginReloadAction {
   if (plugin.reload === 'replace') return 'leave';
   if (plugin.reload === 'restart')
-    return { waits: `It says that only a restart changes its ${what} (reload: 'restart').` };
+    return { waits: `It declares that only a restart changes its ${what} (reload: 'restart').` };
   if (keepsFiles) {
     return {
-      waits: `It keeps files of its own, and does not say that two of it may run side by side for a moment (reload: 'replace').`,
+      waits: `It keeps files of its own, and does not declare that two of it may run side by side (reload: 'replace').`,
     };
   }
   return 'leave';

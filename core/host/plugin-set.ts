@@ -46,7 +46,7 @@ export function whyRequired(
   { plugins, site }: Pick<PluginSet, 'plugins' | 'site'>,
 ): string | undefined {
   if (required) return 'it is marked as required';
-  if (replaces) return `it takes the place of the built-in plugin ${name}, which must not come back unasked`;
+  if (replaces) return `it takes the place of the built-in plugin ${name}, which must not return by itself`;
   for (const builtIn of plugins.filter((plugin) => !site.has(plugin.name))) {
     const held = consumedTokens(builtIn).find((token) => provides.includes(token));
     if (held !== undefined) return `the plugin ${builtIn.name} uses the service ${held}, which it provides`;
@@ -129,7 +129,7 @@ function duplicateName(name: string, first: string, second: string): StartError 
 
 const uselessShadow = (name: string, from: string): StartError =>
   startError(
-    `${from} takes the place of the built-in plugin ${name}, and in shadow nobody would do its work: give it another name to try it, or mode: "enforce".`,
+    `${from} takes the place of the built-in plugin ${name}, and in shadow mode no plugin would do its work: give it another name to try it, or mode: "enforce".`,
   );
 
 /** Plugins in start order: providers of a service before its consumers. */

@@ -218,10 +218,7 @@ class Deprecations {
     this.#used.set(plugin, used);
     if (used.has(what)) return;
     used.add(what);
-    this.#log.warn(
-      { plugin, deprecated: what },
-      `a plugin uses what a later version will not have: ${deprecated[what]}`,
-    );
+    this.#log.warn({ plugin, deprecated: what }, `a plugin uses a deprecated form: ${deprecated[what]}`);
   }
 
   /** One sentence each. */

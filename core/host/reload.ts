@@ -158,7 +158,7 @@ export class Reload implements Reloading {
       try {
         await step();
       } catch (error) {
-        this.#parts.log.error({ err: error }, 'a part of the server could not go back to its old configuration');
+        this.#parts.log.error({ err: error }, 'a part of the server could not be rolled back');
       }
     }
   }
@@ -175,7 +175,7 @@ export class Reload implements Reloading {
     const why = redactText(isProblem(error) ? error.message : 'It failed; the log says why.');
     this.#last = { at: this.#now(), by, refused: why };
     const requestId = this.#note(request, isProblem(error) ? classOf(error).http : 500, { refused: why });
-    this.#parts.log.warn({ by, err: error, requestId }, 'a reload was refused; everything stays as it was');
+    this.#parts.log.warn({ by, err: error, requestId }, 'a reload was refused; nothing has changed');
   }
 
   /** Writes the audit line of a reload that did not come over HTTP; the log has the same id. */

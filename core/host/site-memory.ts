@@ -54,7 +54,7 @@ export class SiteMemory {
     try {
       await writeFileAtomic(this.#path, `${JSON.stringify(plugins, null, 2)}\n`);
     } catch (error) {
-      this.#log.warn({ err: error }, 'what the plugins of the site are could not be written down');
+      this.#log.warn({ err: error }, 'the record of site plugins could not be written');
     }
   }
 
@@ -62,7 +62,7 @@ export class SiteMemory {
     try {
       return Memory.parse(JSON.parse(readFileSync(this.#path, 'utf8')));
     } catch (error) {
-      if (!isMissing(error)) this.#log.warn({ err: error, file: this.#path }, 'this file cannot be understood');
+      if (!isMissing(error)) this.#log.warn({ err: error, file: this.#path }, 'this file is not valid');
       return [];
     }
   }

@@ -236,7 +236,7 @@ export class LogFile {
     const dropped = this.#dropped;
     this.#dropped = 0;
     const time = new Date(this.#options.clock.now()).toISOString();
-    const line = { level: 'warn', time, dropped, msg: 'lines of the log were dropped while the disk refused them' };
+    const line = { level: 'warn', time, dropped, msg: 'log lines were dropped while the file could not be written' };
     this.#push(Buffer.from(`${JSON.stringify(line)}\n`));
   }
 }

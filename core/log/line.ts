@@ -34,7 +34,7 @@ function parse(line: string): Fields {
     const value: unknown = JSON.parse(line);
     return typeof value === 'object' && value !== null ? { ...value } : { msg: String(value) };
   } catch {
-    return { level: 'error', msg: 'a line of the log could not be read back', length: line.length };
+    return { level: 'error', msg: 'a log line could not be parsed', length: line.length };
   }
 }
 

@@ -107,7 +107,7 @@ export function batchIncrements(counter: Counter): void {
     };
     return {
       inc: (value = 1) => {
-        if (!(value >= 0 && value < Infinity)) throw new TypeError('A counter counts up, by a number.');
+        if (!(value >= 0 && value < Infinity)) throw new TypeError('A counter only counts up, by a finite number.');
         if (counted === 0) waiting.add(add);
         counted += value;
         if (waiting.size > maxPending) settle();

@@ -7,16 +7,14 @@ export const WatchdogOptions = z.strictObject({
     .min(1)
     .max(3600)
     .default(10)
-    .describe(
-      'When the event loop stands still for so long, what runs is written to stalls.json and shown by health. Seconds.',
-    ),
+    .describe('Stalls of the event loop of this length are recorded in stalls.json and shown by health. Seconds.'),
   restartAfterSeconds: z
     .int()
     .min(0)
     .max(86_400)
     .default(0)
     .describe(
-      'When it stands still for so long, the process ends itself (SIGKILL), so that what has started it starts it again; 0 is never. Seconds.',
+      'A stall of this length ends the process (SIGKILL), so that the service manager restarts it; 0 is never. Seconds.',
     ),
 });
 

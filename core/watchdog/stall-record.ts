@@ -72,7 +72,7 @@ type Seen = Pick<StallRecord, 'plugin' | 'doing' | 'frames'>;
 /** What caused a stall, for a sentence: `hook rcptTo of the plugin greylist, at check (file:///…/index.js:7:9)`. */
 export function stallCause({ plugin, doing, frames }: Seen): string {
   const place = frames[0] === undefined ? '' : `, at ${frames[0]}`;
-  if (plugin === null) return frames[0] ?? 'something that could not be seen';
+  if (plugin === null) return frames[0] ?? 'unknown code';
   return doing === null ? `code of the plugin ${plugin}${place}` : `${doing} of the plugin ${plugin}${place}`;
 }
 

@@ -189,7 +189,7 @@ export class Watchdog implements StallWatch {
       return;
     }
     if ('unwritten' in message) {
-      this.#log.error({ code: message.unwritten, file: stallFile }, 'a stall could not be written down');
+      this.#log.error({ code: message.unwritten, file: stallFile }, 'a stall could not be recorded');
       return;
     }
     const { stall, record } = message;

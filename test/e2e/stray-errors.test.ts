@@ -57,10 +57,10 @@ describe('an error of a plugin that nobody catches', () => {
       return (await Promise.all(files)).join('');
     };
     for (const name of Object.keys(strays)) {
-      const before = (await log()).split('nobody caught').length;
+      const before = (await log()).split('uncaught error of a site plugin').length;
       await admin.json(`/${name}`, { method: 'POST', json: {} });
       await until(`word of ${name}`, async () =>
-        (await log()).split('nobody caught').length > before ? true : undefined,
+        (await log()).split('uncaught error of a site plugin').length > before ? true : undefined,
       );
     }
     const { plugins } = (await admin.json('/pipeline')) as { plugins: readonly State[] };

@@ -17,10 +17,10 @@ test('a watcher that never ends refuses a reload in its time, and does not hold 
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const telling = live.notify();
   t.mock.timers.tick(60_000);
-  await assert.rejects(telling, /a watcher of the configuration has not ended after 60 s/);
+  await assert.rejects(telling, /a watcher of the configuration has not finished after 60 s/);
   const back = live.notifyRollback();
   t.mock.timers.tick(60_000);
   await back;
   assert.deepEqual(told, ['the other']);
-  assert.match(lines.map(({ message }) => message).join(), /could not go back to the old values/);
+  assert.match(lines.map(({ message }) => message).join(), /could not be rolled back/);
 });

@@ -71,8 +71,8 @@ suite('what a plugin does wrong is counted', () => {
       { test: t, beside: [looking] },
     );
     assert.match(site.health('one').why ?? '', /failed; its state is not known/);
-    assert.match(site.health('two').why ?? '', /gave a promise: it has to answer at once/);
-    assert.match(site.health('three').why ?? '', /answered "upp": up, degraded or down/);
+    assert.match(site.health('two').why ?? '', /returned a promise: it must be synchronous/);
+    assert.match(site.health('three').why ?? '', /answered "upp": valid are up, degraded and down/);
     assert.deepEqual(stateOfSubject().slice(1), ['health check one', 'no luck']);
   });
 });

@@ -65,7 +65,7 @@ suite('a change of the plugins', () => {
     await host.start();
     await assert.rejects(
       host.reload(program(2)),
-      /The plugin hesitant refuses its options: it has not taken them after 1 s/,
+      /The plugin hesitant refuses its options: it has not applied them after 1 s/,
     );
     assert.deepEqual(host.current.running[0]?.options, { size: 1 });
     for (const go of late) go();
@@ -106,7 +106,7 @@ suite('a change of the plugins', () => {
     await host.start();
     await assert.rejects(
       host.reload(siteProgram([holder], '1')),
-      /^Problem: The plugin holder \(\.\/site\) is refused: it needs test\.spring, and no plugin that is switched on provides it\. The one that runs goes on\.$/,
+      /^Problem: The plugin holder \(\.\/site\) is refused: it needs test\.spring, and no plugin that is switched on provides it\. The running version continues\.$/,
     );
     assert.equal(host.current.running.length, 2);
   });

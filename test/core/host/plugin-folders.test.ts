@@ -15,11 +15,14 @@ test('a plugin gets a folder of its own, and nobody else gets it until it has st
   const path = await folders.open('lists', 'lists/new', (release) => releases.push(release));
   assert.equal(path, join(data, 'lists', 'new'));
   assert.equal((await stat(path)).mode & 0o777, 0o700);
-  await assert.rejects(folders.open('other', 'lists', never), /lists in the data folder is that of lists; "other"/);
+  await assert.rejects(
+    folders.open('other', 'lists', never),
+    /lists in the data folder belongs to lists; choose another, such as "other"/,
+  );
   // Its successor, while it is replaced.
   await folders.open('lists', 'lists', (release) => releases.push(release));
   releases.shift()?.();
-  await assert.rejects(folders.open('other', 'lists', never), /that of lists/);
+  await assert.rejects(folders.open('other', 'lists', never), /belongs to lists/);
   releases.shift()?.();
   assert.equal(await folders.open('other', 'lists', never), join(data, 'lists'));
 });
@@ -49,7 +52,7 @@ test('what the server and its plugins keep is theirs, also before they have aske
   const entries = await readdir(join(folder, 'data'), { withFileTypes: true });
   const names = entries.filter((entry) => entry.isDirectory() && !entry.name.startsWith('.')).map(({ name }) => name);
   for (const name of [...names, 'drafts', 'config', 'heapdumps', 'cache', 'idempotency', 'client-uploads']) {
-    await assert.rejects(folders.open('site', name, never), /in the data folder is that of/, name);
+    await assert.rejects(folders.open('site', name, never), /in the data folder belongs to/, name);
   }
   assert.equal(
     await folders.open('client-queue', 'queue', never),

@@ -220,6 +220,6 @@ test('a declaration with its kit as a whole number runs, and its state says that
   assert.match(state.deprecated.join(), /kit: '1\.0'/);
   const logs = join(folder, 'data', 'logs');
   const files = (await listLogFiles(logs)).map((name) => readFile(join(logs, name), 'utf8'));
-  const told = (await Promise.all(files)).join('').split('a later version will not have');
+  const told = (await Promise.all(files)).join('').split('a plugin uses a deprecated form');
   assert.equal(told.length, 2, 'once');
 });

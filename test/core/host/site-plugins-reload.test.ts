@@ -101,12 +101,12 @@ suite('a reload of a plugin of the site', () => {
     const files = { 'site/index.js': refusing('one'), 'site/words.js': words('alpha') };
     const server = await start(t, configOf(`{ from: './site', startSeconds: 1 }`), files);
     const broken: readonly (readonly [Files, RegExp])[] = [
-      [{ 'site/index.js': 'export const = 1;' }, /site.* cannot be loaded: .*The one that runs goes on/],
+      [{ 'site/index.js': 'export const = 1;' }, /site.* cannot be loaded: .*The running version continues/],
       [{ 'site/index.js': 'export const nothing = 1;' }, /exports no plugin/],
       [{ 'site/index.js': `await new Promise(() => {});` }, /it is not loaded after 1 s/],
       [
         { 'site/index.js': refusing('x').replace('setup({', 'setup() { throw new Error("no luck"); }, old({') },
-        /"The plugin site \(\.\/site\) is refused: index\.js:7:\d+: no luck\. The one that runs goes on\."/,
+        /"The plugin site \(\.\/site\) is refused: index\.js:7:\d+: no luck\. The running version continues\."/,
       ],
       [
         { 'site/index.js': refusing('x').replace('setup({', 'setup() { return new Promise(() => {}); }, old({') },

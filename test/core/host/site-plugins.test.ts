@@ -129,7 +129,7 @@ suite('site plugins', () => {
       unloaded.map(({ why }) => why),
       [
         'Site plugin no-setup.mjs: setup: not a function.',
-        'Site plugin of-server.mjs: name: smtp is what the server calls a part of itself: choose another.',
+        'Site plugin of-server.mjs: name: smtp is reserved for a part of the server: choose another.',
       ],
     );
   });

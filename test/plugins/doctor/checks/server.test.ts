@@ -63,7 +63,7 @@ describe('what the doctor finds of a server', { concurrency: 4 }, () => {
     );
     assert.deepEqual(known.of('stalls'), []);
     const native = await found(t, [stall({ plugin: null, doing: null, frames: [] })], http);
-    assert.match(native.of('server').join(), /something that could not be seen does not come back/);
+    assert.match(native.of('server').join(), /unknown code does not come back/);
   });
 
   test('that is gone: how its runs ended, the last three of the week', async (t) => {
