@@ -50,7 +50,7 @@ export interface SourceRequest {
   readonly username: string | undefined;
   readonly password: string | undefined;
   /** Names a file for which the source has no name of its own. */
-  readonly usualName: string;
+  readonly defaultName: string;
 }
 
 /** Kinds of sources, by the scheme of their addresses. A plugin adds one in its setup. */

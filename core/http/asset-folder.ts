@@ -10,7 +10,7 @@ export interface AssetFile {
 }
 
 /** What one folder may hold. */
-const mostEntries = 1000;
+const maxEntries = 1000;
 const maxFileBytes = 4 * 1024 * 1024;
 const mostBytes = 32 * 1024 * 1024;
 
@@ -31,7 +31,7 @@ export function readAssetFolder(folder: string, owner: string): readonly AssetFi
   function read(below: string): void {
     for (const entry of readdirSync(join(root, below), { withFileTypes: true })) {
       entries += 1;
-      if (entries > mostEntries) throw refuse(`${folder} holds more than ${mostEntries} files.`);
+      if (entries > maxEntries) throw refuse(`${folder} holds more than ${maxEntries} files.`);
       const name = below === '' ? entry.name : `${below}/${entry.name}`;
       if (entry.name.startsWith('.')) continue;
       if (entry.isDirectory()) read(name);

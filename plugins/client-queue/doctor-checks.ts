@@ -128,7 +128,7 @@ async function controls({ configuration, clock }: Input): Promise<readonly Findi
 }
 
 /** A name server that hangs shall not hang the look. */
-const longestLookMs = 4000;
+const maxLookMs = 4000;
 
 /** Whether the name servers answer that the queue has to itself; the others are looked at for the whole server. */
 export const resolverCheck: DoctorCheck<ClientQueueSettings> = {
@@ -142,7 +142,7 @@ async function serverFinding(server: string, { options, configuration, signal }:
   const name = [...configuration.domains, configuration.hostname].find((one) => one.includes('.'));
   if (name === undefined) return skipped(`The name server ${server} is not asked: no domain here is in the DNS.`);
   const { timeoutMs } = options.resolver;
-  const resolver = new SystemResolver({ servers: [server], timeoutMs, tries: 1, totalMs: longestLookMs });
+  const resolver = new SystemResolver({ servers: [server], timeoutMs, tries: 1, totalMs: maxLookMs });
   try {
     await resolver.resolveMx(name, { signal });
   } catch (error) {

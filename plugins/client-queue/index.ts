@@ -26,7 +26,7 @@ import { queueTargets } from './delivery/relay-target.js';
 import { clientEndpoints } from './http/routes.js';
 
 /** Mail that is due later than the longest pause was given its time by a clock that went wrong; never less than this is longest. */
-const usualPauseMs = 6 * 3_600_000;
+const defaultPauseMs = 6 * 3_600_000;
 /** Policies of other domains that a kill takes away are fetched again. */
 const saveSeconds = 60;
 
@@ -180,7 +180,7 @@ function boundsOf(settings: ClientQueueSettings): QueueBounds {
     keepDeadLetterMs: keepDeadLetters * 1000,
     quarantineMs: quarantineSeconds * 1000,
     quarantineBytes,
-    maxPauseMs: Math.max(usualPauseMs, retry.maxSeconds * 1500, retry.firstSeconds * 1500),
+    maxPauseMs: Math.max(defaultPauseMs, retry.maxSeconds * 1500, retry.firstSeconds * 1500),
   };
 }
 

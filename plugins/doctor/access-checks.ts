@@ -6,7 +6,7 @@ import { isPrivateAddress } from '../../core/dns/private-address.js';
 import { isLoopbackHost } from '../../core/http/host.js';
 import type { ConfiguredAccount } from '../../core/http/options.js';
 import { takesNoMail } from '../../core/smtp/server/listener-options.js';
-import { ownerLock, type CoreCheck, type Patient } from './patient.js';
+import { type CoreCheck, ownerLock, type DoctorContext } from './doctor-context.js';
 
 const shortestPassword = 12;
 /** What everybody tries first. */
@@ -26,7 +26,7 @@ export const accessChecks: readonly CoreCheck[] = [
 ];
 
 /** What these checks need to know. */
-type Doors = Pick<Patient, 'configuration' | 'env' | 'owner'>;
+type Doors = Pick<DoctorContext, 'configuration' | 'env' | 'owner'>;
 
 /** What of a configuration lets others in who perhaps should not be, or listens to passwords and mail in clear. */
 export function openDoors({ configuration, env }: Omit<Doors, 'owner'>): readonly Finding[] {

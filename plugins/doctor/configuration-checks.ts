@@ -7,13 +7,13 @@ import { advice, fine, skipped, trouble, type Finding } from '../../core/contrac
 import { pluralize } from '../../core/text/format.js';
 import { siteUrlOf } from '../../core/host/site-plugins.js';
 import { isPem } from '../../core/net/tls-material.js';
-import type { CoreCheck, Patient } from './patient.js';
+import type { CoreCheck, DoctorContext } from './doctor-context.js';
 
 const writableByAll = 0o002;
 const writableByGroup = 0o020;
 const readableByAll = 0o004;
 /** Files of one plugin that are looked at. */
-const mostFiles = 2000;
+const maxFiles = 2000;
 
 /** What can be asked of a configuration that could be read. */
 export const configurationChecks: readonly CoreCheck[] = [
@@ -22,13 +22,13 @@ export const configurationChecks: readonly CoreCheck[] = [
   { group: 'Configuration', name: 'site-plugins', run: sitePlugins },
 ];
 
-function configurationFile({ configuration }: Patient): readonly Finding[] {
+function configurationFile({ configuration }: DoctorContext): readonly Finding[] {
   const { file, plugins } = configuration;
   const what = file === null ? 'There is no postern.json5 here: the defaults count' : `${file} has no mistakes`;
   return [fine(`${what}; ${pluralize(plugins.length, 'plugin')}.`)];
 }
 
-async function secretsInFile({ configuration }: Patient): Promise<readonly Finding[]> {
+async function secretsInFile({ configuration }: DoctorContext): Promise<readonly Finding[]> {
   const { file } = configuration;
   if (file === null) return [];
   const leaves = configuration.leaves();
@@ -70,7 +70,7 @@ function namesKeyFile(key: string, value: unknown): boolean {
 }
 
 /** Their code runs with all rights of the server. */
-async function sitePlugins({ configuration }: Patient): Promise<readonly Finding[]> {
+async function sitePlugins({ configuration }: DoctorContext): Promise<readonly Finding[]> {
   const findings: Finding[] = configuration.unloaded.map(({ why, entry }) =>
     trouble(why, `Repair it, and reload; postern plugin check ${entry.from} tells more.`),
   );
@@ -112,7 +112,7 @@ async function firstOpen(path: string): Promise<OpenEntry | undefined> {
 async function entriesOf(path: string): Promise<readonly string[]> {
   const found = [dirname(path), path];
   const folders = [path];
-  for (let folder = folders.pop(); folder !== undefined && found.length < mostFiles; folder = folders.pop()) {
+  for (let folder = folders.pop(); folder !== undefined && found.length < maxFiles; folder = folders.pop()) {
     const entries = await readdir(folder, { withFileTypes: true }).catch(() => []);
     for (const entry of entries) {
       const below = join(folder, entry.name);
@@ -120,5 +120,5 @@ async function entriesOf(path: string): Promise<readonly string[]> {
       if (entry.isDirectory() && entry.name !== 'node_modules') folders.push(below);
     }
   }
-  return found.slice(0, mostFiles);
+  return found.slice(0, maxFiles);
 }

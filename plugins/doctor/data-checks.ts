@@ -1,19 +1,19 @@
 import { constants, type Stats } from 'node:fs';
 import { access, lstat, readdir, stat, statfs } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { advice, fine, skipped, trouble, type Finding } from '../../core/contracts/doctor-check.js';
 import { pino } from 'pino';
-import { pluralize } from '../../core/text/format.js';
+import type { Clock } from '../../core/clock.js';
+import { advice, type Finding, fine, skipped, trouble } from '../../core/contracts/doctor-check.js';
+import { faultCode, isMissing } from '../../core/disk/fault.js';
+import { type FileLayer, nodeFiles, readOnlyFiles, writeAll } from '../../core/disk/file-layer.js';
+import { uniqueId } from '../../core/disk/id.js';
 import { checkFormat, othersMay } from '../../core/host/data-folder.js';
 import { CommitLog } from '../../core/spool/commit-log.js';
-import { nodeFiles, readOnlyFiles } from '../../core/disk/file-layer.js';
-import { faultCode, isMissing } from '../../core/disk/fault.js';
-import { DiskTrial } from './disk-trial.js';
-import { fileSystemFinding } from './file-system.js';
-import type { CoreCheck, Patient } from './patient.js';
+import { pluralize } from '../../core/text/format.js';
+import type { CoreCheck, DoctorContext } from './doctor-context.js';
 
 /** Entries whose rights are looked at; mailboxes hold more. */
-const mostEntries = 5000;
+const maxEntries = 5000;
 /** The file system's own, where the folder is the top of one. */
 const lostAndFound = 'lost+found';
 /** Folders that messages are linked or renamed between. */
@@ -36,7 +36,7 @@ async function format(data: string): Promise<readonly Finding[]> {
 }
 
 /** Damage that a start has noted, and what the next one will find. */
-async function commitLog(data: string, { owner, clock }: Patient): Promise<readonly Finding[]> {
+async function commitLog(data: string, { owner, clock }: DoctorContext): Promise<readonly Finding[]> {
   const folder = join(data, 'spool-log');
   const found = await lstat(folder).catch(() => undefined);
   if (found?.isDirectory() !== true) return [];
@@ -53,7 +53,7 @@ async function commitLog(data: string, { owner, clock }: Patient): Promise<reado
   return [...findings, ...damage.map(({ sentence }) => trouble(`The commit log is damaged. ${sentence}`, todo))];
 }
 
-type Look = (data: string, patient: Patient) => Promise<readonly Finding[]>;
+type Look = (data: string, patient: DoctorContext) => Promise<readonly Finding[]>;
 
 /** Without a folder there is nothing to look at, and the first check has said so. */
 function whenThere(look: Look): CoreCheck['run'] {
@@ -64,7 +64,7 @@ function whenThere(look: Look): CoreCheck['run'] {
   };
 }
 
-async function dataFolder({ configuration: { data }, owner }: Patient): Promise<readonly Finding[]> {
+async function dataFolder({ configuration: { data }, owner }: DoctorContext): Promise<readonly Finding[]> {
   try {
     const found = await stat(data);
     if (!found.isDirectory()) return [trouble(`${data} is no folder.`, 'Name another with data or --data.')];
@@ -78,7 +78,7 @@ async function dataFolder({ configuration: { data }, owner }: Patient): Promise<
   }
 }
 
-function ownerSentence(owner: Patient['owner']): string {
+function ownerSentence(owner: DoctorContext['owner']): string {
   if (owner.state === 'none') return 'No server runs on it.';
   if (owner.state === 'hidden') return `Who owns it cannot be read (${owner.code}).`;
   return `Process ${owner.lock.pid}, started ${owner.lock.startedAt}, owns it.`;
@@ -127,7 +127,7 @@ async function lookThrough(data: string, uid: number) {
   const folders = [data];
   for (let folder = folders.shift(); folder !== undefined; folder = folders.shift()) {
     for (const entry of await readdir(folder, { withFileTypes: true }).catch(() => [])) {
-      if (looked >= mostEntries) return { looked, open, foreign, complete: false };
+      if (looked >= maxEntries) return { looked, open, foreign, complete: false };
       const path = join(folder, entry.name);
       if (path === join(data, lostAndFound)) continue;
       const stats = await lstat(path).catch(() => undefined);
@@ -167,9 +167,135 @@ async function inodes(data: string): Promise<readonly Finding[]> {
 }
 
 /** Root writes where the server may not: what it would find out says nothing. */
-async function disk(data: string, { clock }: Patient): Promise<readonly Finding[]> {
+async function disk(data: string, { clock }: DoctorContext): Promise<readonly Finding[]> {
   const { uid } = await stat(data);
   const mine = process.getuid?.();
   if (mine === 0 && uid !== 0) return [skipped(`Whether user ${uid} may write is not tried as root.`)];
   return new DiskTrial(data, nodeFiles, clock).run();
+}
+
+const block = Buffer.alloc(4096);
+const writes = 5;
+/** Mail waits for each of them. */
+const slowMs = 50;
+
+/** What the system says, in words; for others its code. */
+const faults: Readonly<Record<string, string>> = {
+  ENOSPC: 'the disk is full',
+  EDQUOT: 'the quota is used up',
+  EROFS: 'the file system is read-only',
+  EACCES: 'this user may not write there',
+  EPERM: 'this user may not write there',
+  EIO: 'the disk reported an error',
+};
+
+/** Does with a small file what delivery does: writes, fdatasync, a link, a rename, fsync of the folder. Removes it again. */
+export class DiskTrial {
+  readonly #files: FileLayer;
+  readonly #clock: Clock;
+  readonly #folder: string;
+
+  constructor(folder: string, files: FileLayer, clock: Clock) {
+    this.#folder = folder;
+    this.#files = files;
+    this.#clock = clock;
+  }
+
+  async run(): Promise<readonly Finding[]> {
+    const names = ['', '-link', '-name'].map((end) => join(this.#folder, `.probe-${uniqueId()}${end}`));
+    const [path = '', linked = '', renamed = ''] = names;
+    try {
+      const ms = await this.#write(path);
+      const links = await this.#tryTo(() => this.#files.link(path, linked));
+      await this.#files.rename(path, renamed);
+      await this.#syncFolder();
+      return [latency(ms), linkFinding(links)];
+    } catch (error) {
+      const code = faultCode(error) ?? 'error';
+      const why = faults[code] ?? `the system says ${code}`;
+      return [trouble(`The data folder ${this.#folder} cannot be written: ${why}.`, todoFor(code))];
+    } finally {
+      for (const name of names) await this.#files.unlink(name).catch(() => undefined);
+    }
+  }
+
+  /** Milliseconds of the median. */
+  async #write(path: string): Promise<number> {
+    const fd = await this.#files.open(path, 'wx', 0o600);
+    const took: number[] = [];
+    try {
+      for (let n = 0; n < writes; n += 1) {
+        const began = this.#clock.monotonic();
+        await writeAll(this.#files, fd, [block]);
+        await this.#files.fdatasync(fd);
+        took.push(this.#clock.monotonic() - began);
+      }
+    } finally {
+      await this.#files.close(fd);
+    }
+    return took.toSorted((a, b) => a - b)[Math.floor(writes / 2)] ?? 0;
+  }
+
+  async #tryTo(step: () => Promise<void>): Promise<string | undefined> {
+    try {
+      await step();
+      return undefined;
+    } catch (error) {
+      return faultCode(error) ?? 'error';
+    }
+  }
+
+  async #syncFolder(): Promise<void> {
+    const fd = await this.#files.open(this.#folder, 'r');
+    try {
+      await this.#files.fsync(fd);
+    } finally {
+      await this.#files.close(fd);
+    }
+  }
+}
+
+function latency(ms: number): Finding {
+  const is = `4 KB are written durably in ${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms.`;
+  if (ms <= slowMs) return fine(is);
+  return advice(is, 'Mail waits for that: look for what else uses the disk, or use a faster one.');
+}
+
+function linkFinding(failed: string | undefined): Finding {
+  if (failed === undefined) return fine('Hard links and renames work, and the folder can be fsynced.');
+  return advice(
+    `The file system makes no hard links (${failed}): a message for several mailboxes is copied for each.`,
+    'Use a file system with hard links, such as ext4 or XFS.',
+  );
+}
+
+function todoFor(code: string): string {
+  if (code === 'ENOSPC' || code === 'EDQUOT') return 'Make room. Mail is refused with a temporary answer until then.';
+  if (code === 'EACCES' || code === 'EPERM')
+    return 'Run this as the user of the server, and let the folder belong to it.';
+  return code === 'EROFS' ? 'Mount it writable; see what made it read-only (dmesg).' : 'Look at the disk (dmesg).';
+}
+
+/** By the magic number of statfs(2), what speaks against having mail there, and what to do. */
+const kinds: Readonly<Record<number, readonly [name: string, warning?: string, todo?: string]>> = {
+  0x6969: ['NFS', 'where fsync, locks and links may promise more than they keep', 'Prefer a local disk.'],
+  0xff534d42: ['CIFS', 'where fsync and links may promise more than they keep', 'Prefer a local disk.'],
+  0xfe534d42: ['SMB', 'where fsync and links may promise more than they keep', 'Prefer a local disk.'],
+  0x65735546: ['FUSE', 'where fsync does what its program makes of it', 'Prefer a local disk.'],
+  0x1021997: ['9p', 'where fsync does what the host makes of it', 'Prefer a local disk.'],
+  0x1021994: ['tmpfs', 'which is memory: mail is gone with the next boot', 'Put the data folder on a disk.'],
+  0x858458f6: ['ramfs', 'which is memory: mail is gone with the next boot', 'Put the data folder on a disk.'],
+  0x794c7630: ['overlay', 'which goes with its container', 'Put the data folder on a volume.'],
+  0xef53: ['ext4'],
+  0x58465342: ['XFS'],
+  0x9123683e: ['Btrfs'],
+  0x2fc12fc1: ['ZFS'],
+  0xf2f52010: ['F2FS'],
+};
+
+/** @param type of statfs(2) */
+export function fileSystemFinding(data: string, type: number): Finding {
+  const [name, warning, todo] = kinds[type] ?? [`a file system of type 0x${type.toString(16)}`];
+  if (warning === undefined || todo === undefined) return fine(`The data folder ${data} is on ${name}.`);
+  return advice(`The data folder ${data} is on ${name}, ${warning}.`, todo);
 }

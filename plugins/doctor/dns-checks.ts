@@ -1,16 +1,15 @@
-import { advice, fine, skipped, trouble, type Finding } from '../../core/contracts/doctor-check.js';
+import { systemTimers } from '../../core/clock.js';
 import type { Dns } from '../../core/contracts/dns.js';
-import { DnsLookups } from '../../core/dns/plugin-dns.js';
+import { advice, type Finding, fine, skipped, trouble } from '../../core/contracts/doctor-check.js';
 import { ownAddresses } from '../../core/dns/mail-routes.js';
+import { DnsLookups } from '../../core/dns/plugin-dns.js';
 import { isPrivateAddress } from '../../core/dns/private-address.js';
 import { isLoopbackHost } from '../../core/http/host.js';
 import { normalAddress } from '../../core/net/ip-address.js';
-import { systemTimers } from '../../core/clock.js';
-import { domainFindings } from './domain-records.js';
-import type { CoreCheck, Patient } from './patient.js';
+import type { CoreCheck, DoctorContext } from './doctor-context.js';
 
 const answerMs = 5000;
-const mostDomains = 30;
+const maxDomains = 30;
 const maxAddresses = 4;
 /** RFC 6761, RFC 6762, RFC 8375, and what people use without asking. */
 const localNames =
@@ -21,14 +20,14 @@ export const dnsChecks: readonly CoreCheck[] = [{ group: 'DNS', name: 'dns', run
 /** A name that the DNS of the world may know. */
 const isPublicName = (name: string): boolean => name.includes('.') && !localNames.test(name);
 
-async function dns(patient: Patient): Promise<readonly Finding[]> {
+async function dns(patient: DoctorContext): Promise<readonly Finding[]> {
   const { configuration, resolver } = patient;
   const outside = configuration.settings.smtp.listeners.some(
     ({ host, fd, socket }) => fd !== undefined || socket !== undefined || !isLoopbackHost(host),
   );
   if (!outside) return [skipped('Every SMTP listener is for this machine only: the DNS does not matter yet.')];
   const { hostname } = configuration;
-  const domains = configuration.domains.filter(isPublicName).slice(0, mostDomains);
+  const domains = configuration.domains.filter(isPublicName).slice(0, maxDomains);
   const lookups: Dns = new DnsLookups({ resolver, timers: systemTimers, maxMs: answerMs });
   const broken = await resolverFinding(lookups, [...domains, hostname].find(isPublicName));
   if (broken?.state === 'problem') return [broken];
@@ -97,3 +96,114 @@ async function reverse(lookups: Dns, hostname: string, address: string): Promise
   }
   return advice(`${address} is called ${names.slice(0, 3).join(', ')}, not ${hostname}.`, todo);
 }
+
+const maxExchanges = 10;
+
+/** This server, as the world sees it. */
+interface Here {
+  readonly hostname: string;
+  /** What is known to lead here. */
+  readonly addresses: readonly string[];
+  /** Where mail comes from that it sends. */
+  readonly sends: readonly string[];
+}
+
+/** What the DNS says of a local domain: where its mail goes, and who may send it. */
+async function domainFindings(lookups: Dns, domain: string, here: Here): Promise<readonly Finding[]> {
+  const { status } = await lookups.lookup(domain, 'MX');
+  if (status === 'nxdomain') {
+    const is = `The domain ${domain} does not exist in the DNS: nobody can send mail to it.`;
+    return [trouble(is, `Register it, and add the record ${mxRecord(domain, here)}.`)];
+  }
+  return Promise.all([exchange(lookups, domain, here), spf(lookups, domain, here), dmarc(lookups, domain)]);
+}
+
+const mxRecord = (domain: string, { hostname }: Here): string => `${domain} MX 10 ${hostname}`;
+
+async function exchange(lookups: Dns, domain: string, here: Here): Promise<Finding> {
+  const { status, records } = await lookups.lookup(domain, 'MX');
+  const record = mxRecord(domain, here);
+  if (status === 'failed') return skipped(`Where mail for ${domain} goes could not be looked up.`);
+  const names = records.map((one) => one.exchange.toLowerCase());
+  if (names.length === 1 && names[0] === '') {
+    return trouble(`${domain} says that it takes no mail (null MX, RFC 7505).`, `Replace that record by ${record}.`);
+  }
+  if (names.length === 0) return implicit(lookups, domain, here, record);
+  const leads = await Promise.all(names.slice(0, maxExchanges).map((name) => leadsHere(lookups, name, here)));
+  const list = names.slice(0, 5).join(', ');
+  if (leads.some(Boolean)) return fine(`Mail for ${domain} comes here (MX ${list}).`);
+  return advice(
+    `Mail for ${domain} goes to ${list} (MX), and that is not this server.`,
+    `If it should come here, add the record ${record}; if those hand it on to here, all is well.`,
+  );
+}
+
+/** RFC 5321 §5.1: without an MX record, the address of the domain counts. */
+async function implicit(lookups: Dns, domain: string, here: Here, record: string): Promise<Finding> {
+  const todo = `Add the record ${record}.`;
+  if (await leadsHere(lookups, domain, here)) {
+    return advice(`${domain} has no MX record; its address leads here, which is enough for most.`, todo);
+  }
+  return trouble(`${domain} has no MX record, and its address does not lead here.`, todo);
+}
+
+async function leadsHere(lookups: Dns, name: string, { hostname, addresses }: Here): Promise<boolean> {
+  if (name === hostname.toLowerCase()) return true;
+  const [four, six] = await Promise.all([lookups.lookup(name, 'A'), lookups.lookup(name, 'AAAA')]);
+  return [...four.records, ...six.records].some((address) => addresses.includes(normalAddress(address)));
+}
+
+async function spf(lookups: Dns, domain: string, { hostname, sends }: Here): Promise<Finding> {
+  const todo = `Add the TXT record "v=spf1 mx -all" to ${domain}, if this server alone sends its mail.`;
+  const { status, records } = await lookups.lookup(domain, 'TXT');
+  if (status === 'failed') return skipped(`The SPF record of ${domain} could not be looked up.`);
+  const found = textsOf(records).filter((text) => /^v=spf1(?: |$)/i.test(text));
+  if (found.length === 0) return advice(`${domain} has no SPF record: others may send in its name unnoticed.`, todo);
+  if (found.length > 1) {
+    return trouble(
+      `${domain} has ${found.length} SPF records, which is an error (RFC 7208 §3.2).`,
+      'Make one of them.',
+    );
+  }
+  const open = sends.filter((address) => !isPrivateAddress(address));
+  const refused = await refusedAddresses(lookups, domain, hostname, open);
+  if (refused.length === 0) return fine(`The SPF record of ${domain} lets this server send.`);
+  const list = refused.map(({ ip, result }) => `${ip} (${result})`).join(', ');
+  return trouble(
+    `The SPF record of ${domain} does not name this server: ${list}.`,
+    `Add the address, or a:${hostname}, to the record; else mail that is sent from here may be refused.`,
+  );
+}
+
+async function refusedAddresses(lookups: Dns, domain: string, hostname: string, addresses: readonly string[]) {
+  if (addresses.length === 0) return [];
+  const { spf: verify } = await import('mailauth/lib/spf/index.js');
+  const results = await Promise.all(
+    addresses.map(async (ip) => {
+      const checked = await verify({
+        ip,
+        sender: `postmaster@${domain}`,
+        helo: hostname,
+        mta: hostname,
+        // It asks for nothing but A, AAAA, MX, TXT and PTR, whose answers are as node gives them.
+        resolver: lookups.resolve as (name: string, type: string) => Promise<string[] | string[][]>,
+      });
+      return { ip, result: checked.status.result };
+    }),
+  );
+  return results.filter(({ result }) => result !== 'pass');
+}
+
+async function dmarc(lookups: Dns, domain: string): Promise<Finding> {
+  const { status, records } = await lookups.lookup(`_dmarc.${domain}`, 'TXT');
+  if (status === 'failed') return skipped(`The DMARC record of ${domain} could not be looked up.`);
+  const found = textsOf(records).filter((text) => /^v=DMARC1\s*(?:;|$)/i.test(text));
+  const policy = /;\s*p\s*=\s*(none|quarantine|reject)\b/i.exec(found[0] ?? '')?.[1]?.toLowerCase();
+  if (found.length === 1 && policy !== undefined) return fine(`${domain} has a DMARC record (policy ${policy}).`);
+  const todo = `Add the TXT record "v=DMARC1; p=none; rua=mailto:postmaster@${domain}" to _dmarc.${domain}.`;
+  if (found.length === 0) return advice(`${domain} has no DMARC record, which large providers ask for.`, todo);
+  return trouble(`The DMARC record of ${domain} cannot be understood.`, `Let there be one: ${todo}`);
+}
+
+const textsOf = (records: readonly (readonly string[])[]): readonly string[] =>
+  records.map((pieces) => pieces.join('').trim());

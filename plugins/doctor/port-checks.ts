@@ -1,11 +1,11 @@
 import { lookup } from 'node:dns/promises';
+import { readdir, readFile, readlink } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import { z } from 'zod';
-import { fine, skipped, trouble, type Finding } from '../../core/contracts/doctor-check.js';
+import { type Finding, fine, skipped, trouble } from '../../core/contracts/doctor-check.js';
 import { normalAddress } from '../../core/net/ip-address.js';
 import { tryToListen } from '../../core/net/listening-place.js';
-import { listeningSockets, ownerOfSocket, type ListeningSocket } from './listening-sockets.js';
-import { ownerLock, type CoreCheck, type Patient } from './patient.js';
+import { type CoreCheck, ownerLock, type DoctorContext } from './doctor-context.js';
 
 export const portChecks: readonly CoreCheck[] = [{ group: 'Ports', name: 'ports', run: ports }];
 
@@ -20,7 +20,7 @@ interface Place {
   readonly handedOver: boolean;
 }
 
-async function placesOf(patient: Patient): Promise<readonly Place[]> {
+async function placesOf(patient: DoctorContext): Promise<readonly Place[]> {
   const { http, smtp } = patient.configuration.settings;
   const portsNow = await smtpPortsNow(patient);
   const pages: Place = {
@@ -41,7 +41,7 @@ async function placesOf(patient: Patient): Promise<readonly Place[]> {
 }
 
 /** Where they really are: the one who started the server may have named another port. */
-function pagesNow(patient: Patient): Partial<Place> {
+function pagesNow(patient: DoctorContext): Partial<Place> {
   const http = ownerLock(patient)?.http ?? null;
   if (http === null) return {};
   const { hostname, port } = new URL(http);
@@ -53,7 +53,7 @@ const CommandLine = z.object({
 });
 
 /** Ports of listeners, by their index, that were named on the command line of the server that runs. */
-async function smtpPortsNow({ owner }: Patient): Promise<ReadonlyMap<number, number>> {
+async function smtpPortsNow({ owner }: DoctorContext): Promise<ReadonlyMap<number, number>> {
   if (owner.state !== 'answers') return new Map();
   // Without the plugin that has the page, or without an answer, the configuration counts.
   const answer = await owner.call('GET', '/config?q=smtp.listeners&origin=command+line').catch(() => undefined);
@@ -67,7 +67,7 @@ async function smtpPortsNow({ owner }: Patient): Promise<ReadonlyMap<number, num
   return new Map(named);
 }
 
-async function ports(patient: Patient): Promise<readonly Finding[]> {
+async function ports(patient: DoctorContext): Promise<readonly Finding[]> {
   const sockets = await listeningSockets();
   const pid = ownerLock(patient)?.pid;
   const starting = patient.owner.state === 'starting';
@@ -152,4 +152,65 @@ async function addressesOf(host: string): Promise<readonly string[]> {
   if (isIP(host) !== 0) return [normalAddress(host)];
   const found = await lookup(host, { all: true }).catch(() => []);
   return found.map(({ address }) => normalAddress(address));
+}
+
+/** A socket that listens on this machine. */
+interface ListeningSocket {
+  /** `0.0.0.0`, `::`, `192.0.2.1`; IPv6 in full groups. */
+  readonly address: string;
+  readonly port: number;
+  readonly inode: string;
+}
+
+interface SocketOwner {
+  readonly pid: number;
+  /** As the process calls itself. */
+  readonly name: string;
+}
+
+const maxProcesses = 50_000;
+
+/** What listens, by proc(5); undefined where the system does not tell. */
+export async function listeningSockets(proc = '/proc'): Promise<readonly ListeningSocket[] | undefined> {
+  try {
+    const tables = await Promise.all(
+      ['tcp', 'tcp6'].map((name) => readFile(`${proc}/net/${name}`, 'latin1').catch(() => '')),
+    );
+    if (tables.every((table) => table === '')) return undefined;
+    return tables.flatMap((table) => table.split('\n').slice(1).flatMap(socketOf));
+  } catch {
+    return undefined;
+  }
+}
+
+const listening = '0A';
+
+function socketOf(line: string): readonly ListeningSocket[] {
+  const [, local = '', , state, , , , , , inode = ''] = line.trim().split(/\s+/);
+  const [hex = '', port = ''] = local.split(':');
+  if (state !== listening || !/^(?:[0-9A-F]{8}|[0-9A-F]{32})$/.test(hex) || !/^\d+$/.test(inode)) return [];
+  return [{ address: addressOf(hex), port: Number.parseInt(port, 16), inode }];
+}
+
+/** In words of four bytes, each in the order of the machine. */
+function addressOf(hex: string): string {
+  const words = (hex.match(/.{8}/g) ?? []).map((word) => (word.match(/../g) ?? []).toReversed().join(''));
+  const bytes = words.join('');
+  if (bytes.length === 8) return (bytes.match(/../g) ?? []).map((byte) => Number.parseInt(byte, 16)).join('.');
+  if (/^0+$/.test(bytes)) return '::';
+  return (bytes.match(/.{4}/g) ?? []).map((group) => Number.parseInt(group, 16).toString(16)).join(':');
+}
+
+/** The process that has that socket; undefined when it may not be seen. */
+export async function ownerOfSocket(inode: string, proc = '/proc'): Promise<SocketOwner | undefined> {
+  const wanted = `socket:[${inode}]`;
+  const pids = (await readdir(proc)).filter((name) => /^\d+$/.test(name)).slice(0, maxProcesses);
+  for (const pid of pids) {
+    const descriptors = await readdir(`${proc}/${pid}/fd`).catch(() => []);
+    const links = await Promise.all(descriptors.map((fd) => readlink(`${proc}/${pid}/fd/${fd}`).catch(() => '')));
+    if (!links.includes(wanted)) continue;
+    const name = await readFile(`${proc}/${pid}/comm`, 'utf8').catch(() => '');
+    return { pid: Number(pid), name: name.trim() };
+  }
+  return undefined;
 }

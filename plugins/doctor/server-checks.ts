@@ -4,12 +4,12 @@ import { join } from 'node:path';
 import { advice, fine, skipped, trouble, type Finding } from '../../core/contracts/doctor-check.js';
 import { faultCode, isMissing } from '../../core/disk/fault.js';
 import { stallCause, durationText, readStalls, type StallRecord } from '../../core/watchdog/stall-record.js';
-import { ownerLock, type CoreCheck, type OwnerState, type Patient } from './patient.js';
+import { type CoreCheck, ownerLock, type OwnerState, type DoctorContext } from './doctor-context.js';
 
 const longStartMs = 120_000;
 const slowAnswerMs = 1000;
 const rememberedMs = 7 * 86_400_000;
-const mostStallsShown = 3;
+const maxStallsShown = 3;
 
 export const serverChecks: readonly CoreCheck[] = [
   { group: 'Server', name: 'server', run: server },
@@ -18,7 +18,7 @@ export const serverChecks: readonly CoreCheck[] = [
   { group: 'Server', name: 'log', run: log },
 ];
 
-async function server(patient: Patient): Promise<readonly Finding[]> {
+async function server(patient: DoctorContext): Promise<readonly Finding[]> {
   const { owner } = patient;
   if (owner.state === 'none') return [skipped('No server runs on this data folder.')];
   if (owner.state === 'hidden') {
@@ -35,7 +35,10 @@ function answering({ ms, lock }: Owner<'answers'>): Finding {
   return advice(is, 'Look at /system/threads and at the load of the machine.');
 }
 
-async function withoutAnswer(owner: Owner<'starting' | 'silent'>, { clock, configuration }: Patient): Promise<Finding> {
+async function withoutAnswer(
+  owner: Owner<'starting' | 'silent'>,
+  { clock, configuration }: DoctorContext,
+): Promise<Finding> {
   const { pid, startedAt } = owner.lock;
   const stall = await presentStall(configuration.data, pid);
   if (stall !== undefined) return standstill(stall, pid, clock.now());
@@ -70,14 +73,14 @@ function standstill(stall: StallRecord, pid: number, now: number): Finding {
 }
 
 /** Those that are over, and how runs have ended. */
-async function stalls({ configuration, clock, owner }: Patient): Promise<readonly Finding[]> {
+async function stalls({ configuration, clock, owner }: DoctorContext): Promise<readonly Finding[]> {
   const found = await readStalls(configuration.data).catch(() => []);
   const present = ownerLock({ owner })?.pid;
   const recent = found.filter(
     (stall) => clock.now() - Date.parse(stall.since) < rememberedMs && !(stall.until === null && stall.pid === present),
   );
   if (recent.length === 0) return [];
-  return recent.slice(0, mostStallsShown).map((stall) => advice(pastStall(stall), adviceFor(stall)));
+  return recent.slice(0, maxStallsShown).map((stall) => advice(pastStall(stall), adviceFor(stall)));
 }
 
 function pastStall(stall: StallRecord): string {
@@ -94,7 +97,7 @@ const adviceFor = ({ plugin }: StallRecord): string =>
     ? 'Look at the stack in stalls.json in the data folder.'
     : `Mend the plugin ${plugin}; stalls.json in the data folder has the stack.`;
 
-function health({ owner }: Patient): readonly Finding[] {
+function health({ owner }: DoctorContext): readonly Finding[] {
   if (owner.state !== 'answers') return [];
   const entries = Object.entries(owner.health.components);
   const unwell = entries.filter(([, { status }]) => status !== 'up');
@@ -107,7 +110,7 @@ function health({ owner }: Patient): readonly Finding[] {
   });
 }
 
-async function log({ configuration }: Patient): Promise<readonly Finding[]> {
+async function log({ configuration }: DoctorContext): Promise<readonly Finding[]> {
   const folder = join(configuration.data, 'logs');
   try {
     await stat(folder);

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { advice, fine, skipped, trouble, type Finding } from '../../core/contracts/doctor-check.js';
 import { packageRoot } from '../../core/host/installation.js';
 import { processLimits } from '../../core/host/process-limits.js';
-import { ownerLock, type CoreCheck, type Patient } from './patient.js';
+import { type CoreCheck, ownerLock, type DoctorContext } from './doctor-context.js';
 
 /** Beside sessions: files of the mailboxes, connections to other servers, the server itself. */
 const otherFiles = 500;
@@ -55,7 +55,7 @@ async function user(data: string): Promise<readonly Finding[]> {
 }
 
 /** Node raises its soft limit to the hard one when it starts. */
-function openFiles({ configuration, owner }: Patient): readonly Finding[] {
+function openFiles({ configuration, owner }: DoctorContext): readonly Finding[] {
   const pid = ownerLock({ owner })?.pid;
   const limit = openFileLimit(pid);
   if (limit === undefined) return [skipped('This system does not tell how many files may be open.')];
@@ -83,7 +83,7 @@ function openFileLimit(pid: number | undefined): number | undefined {
 }
 
 /** No clock knows the time better; one that is before what has happened is wrong. */
-function clock({ clock, owner }: Patient): readonly Finding[] {
+function clock({ clock, owner }: DoctorContext): readonly Finding[] {
   const now = clock.now();
   const installed = statSync(join(packageRoot, 'package.json')).mtimeMs;
   const started = Date.parse(ownerLock({ owner })?.startedAt ?? '1970-01-01');

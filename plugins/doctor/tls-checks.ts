@@ -5,7 +5,7 @@ import { pluralize } from '../../core/text/format.js';
 import { certificateFacts, type CertificateFacts, isPem, readTlsMaterial } from '../../core/net/tls-material.js';
 import type { ListenerSettings } from '../../core/smtp/server/listener-options.js';
 import { isStartError } from '../../core/problem.js';
-import type { CoreCheck, Patient } from './patient.js';
+import type { CoreCheck, DoctorContext } from './doctor-context.js';
 
 const dayMs = 86_400_000;
 /** Let's Encrypt's last 30 of 90 days are for renewals; half of that without one is a sign. */
@@ -14,7 +14,7 @@ const urgentDays = 3;
 
 export const tlsChecks: readonly CoreCheck[] = [{ group: 'TLS', name: 'certificates', run: certificates }];
 
-function certificates({ configuration, clock }: Patient): readonly Finding[] {
+function certificates({ configuration, clock }: DoctorContext): readonly Finding[] {
   const listeners = configuration.settings.smtp.listeners.filter(({ tls }) => tls !== 'none');
   if (listeners.length === 0) return [skipped('No listener speaks TLS.')];
   const { folder, hostname } = configuration;

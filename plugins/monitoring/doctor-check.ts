@@ -1,7 +1,7 @@
 import { dirname } from 'node:path';
 import { advice, fine, trouble, type DoctorCheck } from '../../core/contracts/doctor-check.js';
 import { isMissing } from '../../core/disk/fault.js';
-import { DiskSpace, spaceOf } from './system/disk-space.js';
+import { DiskSpace, spaceOf } from './system/probes.js';
 import type { MonitoringSettings } from './options.js';
 
 /** The free space by the bounds that health goes by. */

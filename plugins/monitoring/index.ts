@@ -11,7 +11,7 @@ import { Activity } from './charts/activity.js';
 import { charts } from './charts/charts.js';
 import { diskSpaceCheck } from './doctor-check.js';
 import { Environment } from './system/environment.js';
-import { watchHealth } from './health-watch.js';
+import { watchHealth } from './health.js';
 import { Finder } from './finder.js';
 import { HeapDumps, isOwnDump } from './system/heap-dumps.js';
 import { MetricHistory, STEP_SECONDS } from './charts/history.js';
@@ -25,7 +25,7 @@ import { heapDumpEndpoints } from './http/heap-dumps.js';
 import { metricsEndpoints } from './http/metrics.js';
 import { systemEndpoints } from './http/system.js';
 import { gaugeServer } from './system/server-metrics.js';
-import { StallRecorder } from './system/stall-recorder.js';
+import { StallRecorder } from './system/stalls.js';
 import { ThreadDumps } from './system/thread-dump.js';
 
 /** Proxies close connections that are silent for a minute, some after half of it. */

@@ -21,7 +21,7 @@ export const pluginKitCommands: readonly BuiltInCommand[] = [
     flags: ['json'],
     summary: 'try a plugin, without starting the server',
     run: async ({ args: [path = ''], flags, options }, surroundings) => {
-      const { checkPlugin } = await import('./check-plugin.js');
+      const { checkPlugin } = await import('./trial.js');
       return checkPlugin({ path, options, json: flags.has('json') }, surroundings);
     },
   },

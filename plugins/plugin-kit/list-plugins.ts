@@ -1,11 +1,9 @@
 import { z } from 'zod';
-import type { OwnerCall } from '../../core/cli/command.js';
+import type { CommandEnvironment, OwnerCall } from '../../core/cli/command.js';
+import { ownerOf } from '../../core/cli/owner-call.js';
 import { dataFolderAt } from '../../core/config/load.js';
 import type { StartOptions } from '../../core/main.js';
-import type { CommandEnvironment } from '../../core/cli/command.js';
-import { ownerOf } from '../../core/cli/owner-call.js';
 import { startError } from '../../core/problem.js';
-import { listText, type PluginList } from './plugin-list.js';
 import { runTrial } from './trial.js';
 
 export interface ListInput {
@@ -61,4 +59,88 @@ function listOf(source: PluginList['source'], answer: unknown): PluginList {
   const read = Pipeline.safeParse(answer);
   if (read.success) return { source, ...read.data };
   throw startError('The server that runs is of another version than this command: restart it.', read.error);
+}
+
+/** One plugin as `postern plugin list` shows it. */
+export interface ListedPlugin {
+  readonly name: string;
+  /** The element of `sitePlugins` that brought it; null for one that comes with the server. */
+  readonly from: string | null;
+  readonly state: string;
+  /** Ids of services. */
+  readonly needs: readonly string[];
+  readonly uses: readonly string[];
+  readonly provides: readonly string[];
+  /** Names of its delivery targets. */
+  readonly targets: readonly string[];
+  /** How many. */
+  readonly endpoints: number;
+  /** Why only a restart brings its newest code or options into force. */
+  readonly waiting: string | null;
+  /** What it did not do as it should, last. */
+  readonly lastFault: { readonly at: string; readonly where: string; readonly message: string } | null;
+}
+
+export interface ListedHook {
+  readonly stage: string;
+  readonly phase: string;
+  readonly plugin: string;
+  readonly mode: 'enforce' | 'shadow';
+}
+
+export interface PluginList {
+  /** Whether a server was asked, or what the configuration names was started and stopped for this. */
+  readonly source: 'server' | 'configuration';
+  /** In the order of their start. */
+  readonly plugins: readonly ListedPlugin[];
+  /** In the order they are asked. */
+  readonly hooks: readonly ListedHook[];
+}
+
+/** The list for people: who there is, who needs whom, and who decides about mail in which order. */
+export function listText({ source, plugins, hooks }: PluginList): string {
+  const providers = new Map(plugins.flatMap(({ name, provides }) => provides.map((id) => [id, name] as const)));
+  const where = source === 'server' ? 'The server runs' : 'No server runs; the configuration names';
+  return [
+    `${where} these plugins, in the order of their start:`,
+    ...plugins.flatMap((plugin) => ['', ...pluginLines(plugin, providers)]),
+    '',
+    'Hooks, in the order they are asked:',
+    '',
+    ...(hooks.length === 0 ? ['  none'] : hookLines(hooks)),
+  ].join('\n');
+}
+
+function pluginLines(plugin: ListedPlugin, providers: ReadonlyMap<string, string>): readonly string[] {
+  const { name, from, state, needs, uses, provides, targets, endpoints, waiting, lastFault } = plugin;
+  const lent = (id: string) => `${providers.get(id) ?? 'nobody'} (${wordOf(id)})`;
+  const rows: readonly (readonly [string, readonly string[]])[] = [
+    ['needs', needs.filter((id) => providers.has(id) || !isOurs(id)).map(lent)],
+    ['uses', uses.filter((id) => providers.has(id)).map(lent)],
+    ['provides', provides.map(wordOf)],
+    ['targets', targets],
+    ['endpoints', endpoints === 0 ? [] : [String(endpoints)]],
+    ['waiting', waiting === null ? [] : [waiting]],
+    ['fault', lastFault === null ? [] : [`${lastFault.where}, ${lastFault.at}: ${lastFault.message}`]],
+  ];
+  const heading = [name, ...(from === null ? [] : [from]), ...(state === 'running' ? [] : [state])].join('  ');
+  return [heading, ...rows.filter(([, list]) => list.length > 0).map(([key, list]) => row(key, list))];
+}
+
+/** What no plugin provides of these, the server itself lends: nothing that an operator could change. */
+const isOurs = (id: string): boolean => id.startsWith('postern.');
+
+const wordOf = (id: string): string => id.replace(/^postern\./, '');
+
+const row = (key: string, list: readonly string[]): string => `  ${key.padEnd(10)} ${list.join(', ')}`;
+
+/** One line for each stage and phase. */
+function hookLines(hooks: readonly ListedHook[]): readonly string[] {
+  const places = new Map<string, string[]>();
+  for (const { stage, phase, plugin, mode } of hooks) {
+    const place = `  ${stage.padEnd(9)} ${phase.padEnd(8)}`;
+    const name = mode === 'shadow' ? `${plugin} (shadow)` : plugin;
+    places.set(place, [...(places.get(place) ?? []), name]);
+  }
+  return [...places].map(([place, names]) => `${place} ${names.join(', ')}`);
 }

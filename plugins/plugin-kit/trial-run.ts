@@ -18,9 +18,15 @@ import { PipelineExplaining } from '../../core/pipeline/explain.js';
 import { isStartError, startError } from '../../core/problem.js';
 import { HttpCaller, type HttpAnswer } from '../../test/kit/http-caller.js';
 import { locationBelow, rootCauseText } from '../../core/host/uncaught.js';
-import { outlineOfPlugin, type PluginOutline } from './plugin-outline.js';
+import {
+  type Finding,
+  outlineOfPlugin,
+  type PluginOutline,
+  type TrialReport,
+  type TrialRequest,
+  type TrialStep,
+} from './trial.js';
 import { syntaxErrorPlace } from './syntax-error.js';
-import type { Finding, TrialReport, TrialRequest, TrialStep } from './trial.js';
 
 const ownCommands = new Set(builtInCommands.flatMap(({ words }) => words.split(' ').slice(0, 1)));
 

@@ -3,9 +3,12 @@ import { rmSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { StartOptions } from '../../core/main.js';
+import type { App } from '../../core/app.js';
 import type { CommandEnvironment } from '../../core/cli/command.js';
-import type { PluginOutline } from './plugin-outline.js';
+import { tokenIds } from '../../core/host/plugin-set.js';
+import type { StartOptions } from '../../core/main.js';
+import type { HookDescription } from '../../core/pipeline/hook.js';
+import type { Plugin } from '../../core/plugin.js';
 
 /** What a trial does, in this order; each step needs the one before it. */
 export const trialSteps = {
@@ -49,7 +52,7 @@ export interface TrialRequest {
 /** What the process of a trial says. */
 export type TrialMessage = { readonly step: TrialStep } | { readonly report: TrialReport };
 
-const usualLimitMs = 60_000;
+const defaultLimitMs = 60_000;
 
 /**
  * Starts a server with the plugin in a process of its own, without listeners, without a network and with an empty data folder,
@@ -57,7 +60,7 @@ const usualLimitMs = 60_000;
  */
 export async function runTrial(
   request: Omit<TrialRequest, 'scratch'>,
-  limitMs: number = usualLimitMs,
+  limitMs: number = defaultLimitMs,
 ): Promise<TrialReport> {
   const scratch = await mkdtemp(join(tmpdir(), 'postern-check-'));
   try {
@@ -104,3 +107,79 @@ const failed = (step: TrialStep, message: string): TrialReport => ({
   plugins: [],
   findings: [{ severity: 'error', step, place: null, message: `${message}.` }],
 });
+
+export interface CheckInput {
+  /** File or folder of the plugin, or the name of a package. */
+  readonly path: string;
+  readonly options: StartOptions;
+  readonly json: boolean;
+}
+
+/** `postern plugin check PATH`: tries the plugin and says what is wrong. Resolves with the exit status: 1 for a mistake. */
+export async function checkPlugin({ path, options, json }: CheckInput, place: CommandEnvironment): Promise<number> {
+  const report = await runTrial({ path, options, cwd: place.cwd, env: place.env });
+  const ok = report.findings.every(({ severity }) => severity !== 'error');
+  place.print(json ? JSON.stringify({ path, ok, ...report }, null, 2) : reportText(path, report));
+  return ok ? 0 : 1;
+}
+
+/** The report for people. */
+export function reportText(path: string, { plugins, findings }: TrialReport): string {
+  const mistakes = findings.filter(({ severity }) => severity === 'error').length;
+  const verdict = mistakes === 0 ? 'no mistakes found.' : mistakes === 1 ? 'a mistake.' : `${mistakes} mistakes.`;
+  return [
+    `${path}: ${verdict}`,
+    ...findings.map(findingText),
+    ...(mistakes === 0 ? plugins.flatMap(outlineText) : []),
+  ].join('\n');
+}
+
+const findingText = ({ severity, place, message }: Finding): string =>
+  `  ${severity.padEnd(8)} ${place === null ? '' : `${place}  `}${message.replaceAll('\n', '\n           ')}`;
+
+function outlineText(plugin: PluginOutline): readonly string[] {
+  const { name, needs, uses, provides, commands, hooks, targets, endpoints } = plugin;
+  const lines: readonly (readonly [string, readonly string[]])[] = [
+    ['needs', needs],
+    ['uses', uses],
+    ['provides', provides],
+    ['commands', commands.map((command) => `postern ${command}`)],
+    ['hooks', hooks.map(({ stage, phase, mode }) => `${stage} (${phase}${mode === 'shadow' ? ', shadow' : ''})`)],
+    ['targets', targets],
+    ['endpoints', endpoints.map(({ method, path, access }) => `${method} ${path} (${access})`)],
+  ];
+  return [
+    `  ${name}`,
+    ...lines.filter(([, list]) => list.length > 0).map(([key, list]) => `    ${key.padEnd(10)} ${list.join(', ')}`),
+  ];
+}
+
+/** One plugin of a server, as `postern plugin check` and `list` show it. */
+export interface PluginOutline {
+  readonly name: string;
+  /** Ids of services. */
+  readonly needs: readonly string[];
+  readonly uses: readonly string[];
+  readonly provides: readonly string[];
+  readonly commands: readonly string[];
+  /** In the order they are asked. */
+  readonly hooks: readonly Pick<HookDescription, 'stage' | 'phase' | 'mode'>[];
+  /** Names of its delivery targets. */
+  readonly targets: readonly string[];
+  readonly endpoints: readonly { readonly method: string; readonly path: string; readonly access: string }[];
+}
+
+export function outlineOfPlugin(plugin: Plugin, { http, pipeline }: Pick<App, 'http' | 'pipeline'>): PluginOutline {
+  const { name, needs, uses, provides, commands } = plugin;
+  const own = <T extends { readonly plugin: string }>(list: readonly T[]) => list.filter((one) => one.plugin === name);
+  return {
+    name,
+    needs: tokenIds(needs),
+    uses: tokenIds(uses),
+    provides: tokenIds(provides),
+    commands: commands.map((command) => command.name),
+    hooks: own(pipeline.describe()).map(({ stage, phase, mode }) => ({ stage, phase, mode })),
+    targets: own(pipeline.targets()).map((target) => target.name),
+    endpoints: own(http.describe()).map(({ method, path, access }) => ({ method, path, access })),
+  };
+}

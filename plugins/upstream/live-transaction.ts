@@ -1,16 +1,15 @@
 import type { RecipientOutcome } from '../../core/contracts/delivery-target.js';
-import type { SpooledMessage } from '../../core/spool/spool.js';
 import type { Address } from '../../core/mime/address.js';
+import type { Recipient, RecipientDsn, SmtpSession, Transaction } from '../../core/pipeline/transaction.js';
 import type { ClientIdentity } from '../../core/smtp/client/destination.js';
-import { isClientFailure, timeoutFailure, type ClientFailure } from '../../core/smtp/client/failure.js';
+import { type ClientFailure, isClientFailure, timeoutFailure } from '../../core/smtp/client/failure.js';
 import type { OutgoingRecipient } from '../../core/smtp/client/message.js';
 import type { Lease } from '../../core/smtp/client/pool.js';
 import type { ClientSession } from '../../core/smtp/client/session.js';
 import type { Reply } from '../../core/smtp/protocol/replies.js';
-import type { Recipient, RecipientDsn, SmtpSession, Transaction } from '../../core/pipeline/transaction.js';
-import { outcomeOf, outcomesOf } from './answer.js';
+import type { SpooledMessage } from '../../core/spool/spool.js';
+import { type Begun, outcomeOf, outcomesOf, type Upstream } from './upstream.js';
 import { contentOf, lackingFor, messageOf, outlineAhead, recipientOf, senderOf } from './mirrored-message.js';
-import type { Begun, Upstream } from './upstream.js';
 import type { Call } from './upstream-host.js';
 
 /**
@@ -228,4 +227,41 @@ async function answerOf(reply: Promise<Reply>): Promise<Reply | ClientFailure> {
     if (!isClientFailure(error)) throw error;
     return error;
   }
+}
+
+/** What is open at upstreams for the transactions of clients. */
+export class LiveTransactions {
+  /** By destination. */
+  readonly #open = new WeakMap<Transaction['notes'], Map<string, LiveTransaction>>();
+  /** A hook may be asked still when its client has left: nothing is begun for it. */
+  readonly #over = new WeakSet<Transaction['notes']>();
+
+  find({ notes }: Transaction, destination: string): LiveTransaction | undefined {
+    return this.#open.get(notes)?.get(destination);
+  }
+
+  /** The open one, or a new one there; one that has ended when the client's transaction is over. */
+  at(transaction: Transaction, destination: string, upstream: Upstream): LiveTransaction {
+    const { notes } = transaction;
+    if (this.#over.has(notes)) return ended(upstream, transaction);
+    const open = this.#open.get(notes) ?? new Map<string, LiveTransaction>();
+    this.#open.set(notes, open);
+    const live = open.get(destination) ?? new LiveTransaction(upstream, transaction);
+    open.set(destination, live);
+    return live;
+  }
+
+  /** To be called when the client's transaction is over. */
+  end({ notes }: Transaction): void {
+    const open = this.#open.get(notes);
+    this.#open.delete(notes);
+    this.#over.add(notes);
+    for (const live of open?.values() ?? []) live.end();
+  }
+}
+
+function ended(upstream: Upstream, transaction: Transaction): LiveTransaction {
+  const live = new LiveTransaction(upstream, transaction);
+  live.end();
+  return live;
 }

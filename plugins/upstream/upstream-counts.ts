@@ -1,6 +1,5 @@
 import type { PluginContext } from '../../core/plugin.js';
-import type { Handed } from './upstream-target.js';
-import type { UpstreamShelf } from './upstream-shelf.js';
+import type { Handed, UpstreamRegistry } from './upstream-target.js';
 
 /** Since the start of the server. */
 export interface UpstreamCount {
@@ -39,7 +38,7 @@ export class UpstreamCounts {
   readonly #label: CountedAs['label'];
   readonly #metrics: ReturnType<typeof metricsOf>;
 
-  constructor(metrics: PluginContext['metrics'], shelf: UpstreamShelf, as: CountedAs) {
+  constructor(metrics: PluginContext['metrics'], shelf: UpstreamRegistry, as: CountedAs) {
     this.#label = as.label;
     this.#metrics = metricsOf(metrics, shelf, as);
   }
@@ -107,7 +106,7 @@ const bindInc =
   (by) =>
     series.inc(by);
 
-function metricsOf(metrics: PluginContext['metrics'], shelf: UpstreamShelf, { prefix, label, names }: CountedAs) {
+function metricsOf(metrics: PluginContext['metrics'], shelf: UpstreamRegistry, { prefix, label, names }: CountedAs) {
   metrics.gauge(
     `${prefix}_breaker_state`,
     `Servers of each ${label}: 0 is called, 1 is tried again, 2 is passed over.`,

@@ -1,22 +1,23 @@
 import { isIP } from 'node:net';
 import type { Clock } from '../../core/clock.js';
 import type { HopFinder, NextHop } from '../../core/dns/next-hop.js';
+import type { HealthReport } from '../../core/host/health.js';
+import type { SmtpSession } from '../../core/pipeline/transaction.js';
 import type { CallOptions, ClientIdentity, Destination } from '../../core/smtp/client/destination.js';
 import {
   clientFailure,
+  type ClientFailure,
+  type FailureKind,
   isAtMessage,
   isClientFailure,
   localFailure,
   timeoutFailure,
-  type ClientFailure,
-  type FailureKind,
 } from '../../core/smtp/client/failure.js';
 import { openSession } from '../../core/smtp/client/opening.js';
 import { ClientPool, type Lease } from '../../core/smtp/client/pool.js';
-import type { SmtpSession } from '../../core/pipeline/transaction.js';
-import { Breaker } from './breaker.js';
 import { IdentifiedSessions } from './identified-sessions.js';
 import type { UpstreamSettings } from './settings.js';
+import type { UpstreamRegistry } from './upstream-target.js';
 
 export interface UpstreamGround {
   readonly finder: Pick<HopFinder, 'forHosts'>;
@@ -140,3 +141,95 @@ const isOurs = ({ kind, step }: ClientFailure): boolean => kind === 'local' && s
 const temporary = (status: string): string => `4${status.slice(1)}`;
 
 const noAddress = (host: string): ClientFailure => localFailure('hello', `${host} has no address`);
+
+/** Degraded while a server is passed over: mail for it waits at its senders, or goes to the next host. */
+export function upstreamHealth(shelf: UpstreamRegistry, word: 'rule' | 'route'): HealthReport {
+  const broken = shelf.broken();
+  if (broken.length === 0) return { status: 'up' };
+  const named = broken.slice(0, 5).map(({ upstream, host, port, state, why, retryAfter }) => {
+    const then = state === 'open' ? `tried again in ${retryAfter} s` : 'tried again with the next mail';
+    return `${host}:${port} of ${word} ${upstream} (${why ?? 'no answer'}; ${then})`;
+  });
+  const more = broken.length > 5 ? ` and ${broken.length - 5} more` : '';
+  return { status: 'degraded', why: `Servers that do not answer: ${named.join(', ')}${more}.` };
+}
+
+const tlsWords = {
+  never: 'without TLS',
+  opportunistic: 'with TLS when it is offered',
+  require: 'with TLS or not at all',
+  implicit: 'with TLS from the first byte',
+} as const;
+
+/** What would be done with a recipient of that rule or route. */
+export function explainUpstream(name: string, shelf: UpstreamRegistry, word: 'rule' | 'route'): readonly string[] {
+  const upstream = shelf.get(name);
+  if (upstream === undefined) return [`There is no ${word} ${name} any more.`];
+  const { protocol, tls } = upstream.settings;
+  return upstream.states().map(({ host, port, state }, index) => {
+    const place = index === 0 ? 'It is handed to' : 'Else to';
+    const now = state === 'open' ? ', which is passed over now' : '';
+    return `${place} ${host} port ${port} by ${protocol.toUpperCase()}, ${tlsWords[tls.mode]}${now}, while the client waits.`;
+  });
+}
+
+/** `open`: nobody calls; `half-open`: the next one who wants to call may try. */
+export type BreakerState = 'closed' | 'open' | 'half-open';
+
+export interface BreakerOptions {
+  /** Failed calls in a row that open it. */
+  readonly failures: number;
+  /** How long it stays open, in milliseconds. */
+  readonly pauseMs: number;
+}
+
+/** Spares those who wait the call to a server that does not answer. */
+class Breaker {
+  readonly #options: BreakerOptions;
+  readonly #clock: Clock;
+  #failed = 0;
+  /** Monotonic time of the next try; undefined while it is closed. */
+  #until: number | undefined;
+  #failure: ClientFailure | undefined;
+
+  constructor(options: BreakerOptions, clock: Clock) {
+    this.#options = options;
+    this.#clock = clock;
+  }
+
+  get state(): BreakerState {
+    if (this.#until === undefined) return 'closed';
+    return this.#clock.monotonic() < this.#until ? 'open' : 'half-open';
+  }
+
+  /** What the last call came to, if it failed. */
+  get failure(): ClientFailure | undefined {
+    return this.#failure;
+  }
+
+  /** Milliseconds until it is tried again; 0 when it may be tried now. */
+  get waitMs(): number {
+    return this.#until === undefined ? 0 : Math.max(0, this.#until - this.#clock.monotonic());
+  }
+
+  /** True when the caller may call now: of a breaker that is half open one alone, the others after the next pause. */
+  admits(): boolean {
+    const { state } = this;
+    if (state === 'half-open') this.#until = this.#clock.monotonic() + this.#options.pauseMs;
+    return state !== 'open';
+  }
+
+  /** A server that hangs at each message may answer everything before it: that says nothing of its messages. */
+  succeeded(at: 'envelope' | 'message'): void {
+    if (at === 'envelope' && this.#failure !== undefined && isAtMessage(this.#failure)) return;
+    this.#failed = 0;
+    this.#until = undefined;
+    this.#failure = undefined;
+  }
+
+  failed(failure: ClientFailure): void {
+    this.#failed += 1;
+    this.#failure = failure;
+    if (this.#failed >= this.#options.failures) this.#until = this.#clock.monotonic() + this.#options.pauseMs;
+  }
+}

@@ -1,12 +1,15 @@
+import type { Clock } from '../../core/clock.js';
 import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../core/contracts/delivery-target.js';
-import type { SpooledMessage } from '../../core/spool/spool.js';
 import type { Log } from '../../core/log/log.js';
-import { replyToError } from '../../core/smtp/protocol/replies.js';
-import type { Recipient, Transaction } from '../../core/pipeline/transaction.js';
-import type { Hop } from '../../core/pipeline/verdict.js';
-import { outcomesOf } from './answer.js';
-import { sendAnew, type LiveTransaction } from './live-transaction.js';
-import type { Upstream } from './upstream.js';
+import type { Recipient, SmtpSession, Transaction } from '../../core/pipeline/transaction.js';
+import { defer, type Hop, reject, route, type Verdict } from '../../core/pipeline/verdict.js';
+import { type ClientFailure, isClientFailure } from '../../core/smtp/client/failure.js';
+import { type Reply, replyToError } from '../../core/smtp/protocol/replies.js';
+import type { SpooledMessage } from '../../core/spool/spool.js';
+import { type HostState, outcomesOf, refusalOf, Upstream } from './upstream.js';
+import { type LiveTransaction, sendAnew } from './live-transaction.js';
+import type { UpstreamSettings } from './settings.js';
+import type { UpstreamGround } from './upstream-host.js';
 
 /** What became of one message at one upstream. */
 export interface Handed {
@@ -17,7 +20,7 @@ export interface Handed {
   readonly ms: number;
 }
 
-export interface UpstreamTargetInput {
+interface UpstreamTargetInput {
   /** By the destination of a hop; undefined when there is none of that name any more. */
   readonly upstream: (destination: string) => Upstream | undefined;
   /** The transaction that is open there for this one. */
@@ -130,3 +133,73 @@ const gone = (recipient: Recipient): RecipientOutcome => ({
   status: '4.4.4',
   text: 'Nothing is configured for this recipient any more',
 });
+
+/** Upstreams by name. Those whose settings stay keep their connections and what is known of their hosts. */
+export class UpstreamRegistry {
+  readonly #ground: UpstreamGround;
+  #byName: ReadonlyMap<string, Upstream> = new Map();
+
+  constructor(ground: UpstreamGround) {
+    this.#ground = ground;
+  }
+
+  /** In place of those before; connections in use come to their end. */
+  use(settings: ReadonlyMap<string, UpstreamSettings>): void {
+    const before = this.#byName;
+    this.#byName = new Map([...settings].map(([name, one]) => [name, this.#kept(before.get(name), one)]));
+    const used = new Set(this.#byName.values());
+    for (const upstream of before.values()) if (!used.has(upstream)) void upstream.close();
+  }
+
+  get(name: string): Upstream | undefined {
+    return this.#byName.get(name);
+  }
+
+  /** Hosts that are not called now, with the name of their upstream. */
+  broken(): readonly (HostState & { readonly upstream: string })[] {
+    return [...this.#byName].flatMap(([upstream, one]) =>
+      one
+        .states()
+        .filter(({ state }) => state !== 'closed')
+        .map((state) => ({ upstream, ...state })),
+    );
+  }
+
+  /** The client is gone. */
+  forget(session: SmtpSession): void {
+    for (const upstream of this.#byName.values()) upstream.forget(session);
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#byName.values()].map((upstream) => upstream.close()));
+  }
+
+  #kept(before: Upstream | undefined, settings: UpstreamSettings): Upstream {
+    const isSame = before !== undefined && JSON.stringify(before.settings) === JSON.stringify(settings);
+    return isSame ? before : new Upstream(settings, this.#ground);
+  }
+}
+
+interface RcptGround {
+  readonly clock: Clock;
+  /** Told how it went, and how long it took. */
+  readonly answered: (answer: 'accepted' | 'refused' | 'deferred', ms: number) => void;
+}
+
+/** What a hook of `rcptTo` answers when a server was asked: that server's words, and the hop for a yes. */
+export async function rcptVerdict(
+  asked: Promise<Reply | ClientFailure>,
+  hop: Hop,
+  { clock, answered }: RcptGround,
+): Promise<Verdict> {
+  const began = clock.monotonic();
+  const said = await asked;
+  const ms = clock.monotonic() - began;
+  if (!isClientFailure(said) && said.code < 300) {
+    answered('accepted', ms);
+    return route(hop, said);
+  }
+  const { code, status, text } = refusalOf(said);
+  answered(code < 500 ? 'deferred' : 'refused', ms);
+  return code < 500 ? defer(code, status, text) : reject(code, status, text);
+}

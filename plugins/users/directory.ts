@@ -6,8 +6,7 @@ import type { Address } from '../../core/mime/address.js';
 import { verifyUnknownUser, verifyPassword } from '../../core/auth/password.js';
 import type { UsersSettings } from './options.js';
 import type { UserRecords } from './user-records.js';
-import { asMailUser, type UserRecord } from './user.js';
-import { canonicalUsername, lowerCase } from './username.js';
+import { asMailUser, canonicalUsername, lowerCase, type UserRecord } from './user.js';
 
 export type Destination = Pick<Address, 'local' | 'domain'>;
 

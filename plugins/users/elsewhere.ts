@@ -7,15 +7,21 @@ import type { Hook } from '../../core/pipeline/hook.js';
 import type { SmtpSession } from '../../core/pipeline/transaction.js';
 import { defer, next } from '../../core/pipeline/verdict.js';
 import { postmasterName, type Destination } from './directory.js';
-import { recipientHook, signInHook, type RecipientDirectory } from './hooks.js';
+import {
+  type RecipientDirectory,
+  recipientHook,
+  senderHook,
+  type SenderRule,
+  signInHook,
+  submittedMessageHook,
+} from './hooks.js';
 import { UsersOptions, type UsersSettings } from './options.js';
 import type { UserDetails } from './roster.js';
 import { lookingEndpoints } from './http/routes.js';
-import { senderHook, submittedMessageHook, type SenderRule } from './sender-policy.js';
 import { SignIns } from './sign-ins.js';
 import { userCommandElsewhere } from './user-command.js';
 import { usersMetrics } from './users-metrics.js';
-import { canonicalUsername, lowerCase, partsOf } from './username.js';
+import { canonicalUsername, lowerCase, partsOf } from './user.js';
 
 const signInLimitMs = 30_000;
 /** Whether somebody gets the mail for postmaster is looked at so often. */

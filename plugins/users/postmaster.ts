@@ -4,7 +4,7 @@ import { startError } from '../../core/problem.js';
 import { postmasterName } from './directory.js';
 import type { UsersSettings } from './options.js';
 import type { UserRecords } from './user-records.js';
-import { isUsername, partsOf } from './username.js';
+import { isUsername, partsOf } from './user.js';
 
 export interface PostmasterInput {
   readonly settings: Pick<UsersSettings, 'postmaster'>;

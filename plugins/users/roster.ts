@@ -2,10 +2,17 @@ import { createHash } from 'node:crypto';
 import type { Clock } from '../../core/clock.js';
 import { hashPassword, passwordComplaint } from '../../core/auth/password.js';
 import { problem } from '../../core/problem.js';
-import { quotaOf } from './quota.js';
+import {
+  allValid,
+  canonicalUsername,
+  invalid,
+  newAliases,
+  newUsername,
+  partsOf,
+  quotaOf,
+  type UserRecord,
+} from './user.js';
 import type { UserRecords } from './user-records.js';
-import type { UserRecord } from './user.js';
-import { allValid, canonicalUsername, invalid, newAliases, newUsername, partsOf } from './username.js';
 
 /** A user as operators see it; nothing of the password but whether there is one. */
 export interface UserDetails {

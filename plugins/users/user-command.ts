@@ -1,12 +1,13 @@
 import { join } from 'node:path';
-import type { Command, CommandInput, Terminal } from '../../core/cli/command.js';
+import { z } from 'zod';
+import type { Command, CommandInput, OwnerAnswer, OwnerCall, Terminal } from '../../core/cli/command.js';
 import { askNewPassword } from '../../core/cli/terminal.js';
 import { startError } from '../../core/problem.js';
 import { postmasterName } from './directory.js';
 import type { UsersSettings } from './options.js';
-import { RemoteRoster } from './remote-roster.js';
-import { LocalRoster, type Roster, type UserDetails } from './roster.js';
+import { LocalRoster, type NewUser, type Roster, type UserChange, type UserDetails } from './roster.js';
 import { openUserRecords } from './user-records.js';
+import { UserAnswer } from './user.js';
 
 const usage = [
   'postern user add NAME        add a mail user and ask for a password; an empty one: nobody can sign in',
@@ -102,4 +103,45 @@ function lineOf({ username, aliases, disabled, hasPassword }: UserDetails): stri
     ...(aliases.length > 0 ? [`aliases: ${aliases.join(', ')}`] : []),
   ];
   return notes.length === 0 ? username : `${username}  (${notes.join('; ')})`;
+}
+
+const ListAnswer = z.object({ details: z.array(UserAnswer) });
+const ProblemAnswer = z.object({ title: z.string().optional(), detail: z.string().optional() });
+
+/** The roster of a running server, reached over HTTP. What it refuses is thrown as a sentence. */
+class RemoteRoster implements Roster {
+  readonly #call: OwnerCall;
+
+  constructor(call: OwnerCall) {
+    this.#call = call;
+  }
+
+  async list(): Promise<readonly UserDetails[]> {
+    return answered(await this.#call('GET', '/users'), ListAnswer).details;
+  }
+
+  async add(user: NewUser): Promise<UserDetails> {
+    return answered(await this.#call('POST', '/users', user), UserAnswer);
+  }
+
+  async change(username: string, change: UserChange): Promise<UserDetails> {
+    return answered(await this.#call('PATCH', pathOf(username), change), UserAnswer);
+  }
+
+  async remove(username: string): Promise<void> {
+    answered(await this.#call('DELETE', pathOf(username)), z.unknown());
+  }
+}
+
+const pathOf = (username: string): string => `/users/${encodeURIComponent(username)}`;
+
+function answered<T>({ status, body }: OwnerAnswer, schema: z.ZodType<T>): T {
+  if (status >= 400) {
+    const told = ProblemAnswer.safeParse(body).data;
+    throw startError(told?.detail ?? told?.title ?? `The running server refused this with status ${status}.`);
+  }
+  const parsed = schema.safeParse(body);
+  if (!parsed.success)
+    throw startError('The running server gave an answer that cannot be understood: is it another version?');
+  return parsed.data;
 }

@@ -1,7 +1,6 @@
 import { openDocument, type Document } from '../../core/disk/document.js';
 import { problem } from '../../core/problem.js';
-import { UsersFile, type UserRecord } from './user.js';
-import { orderOf } from './username.js';
+import { orderOf, type UserRecord, UsersFile } from './user.js';
 
 type Draft = UsersFile['users'][number];
 

@@ -1,8 +1,8 @@
 import { z } from 'zod';
+import { isPasswordHash, maxPasswordCharacters, minPasswordCharacters } from '../../core/auth/password.js';
 import type { MailUser } from '../../core/contracts/directory.js';
-import { parseAddress } from '../../core/mime/address.js';
-import { isPasswordHash } from '../../core/auth/password.js';
-import { isAlias, isUsername } from './username.js';
+import { parseAddress, parseDomain } from '../../core/mime/address.js';
+import { type InvalidPlace, isProblem, problem, type Problem } from '../../core/problem.js';
 
 /** A user as `users.json` keeps it. */
 export const UserRecord = z.strictObject({
@@ -43,4 +43,178 @@ export function asMailUser(record: UserRecord): MailUser {
   const user = Object.freeze({ username, address: parseAddress(username), aliases, quota, disabled });
   shown.set(record, user);
   return user;
+}
+
+/**
+ * Names of users are `local@domain` in lower case.
+ *
+ * Letters of local parts count as equal in either case, for ASCII only: `Anna@example.org` is anna's mailbox. RFC 5321 §2.4
+ * leaves that to the host of the mailbox. The local part is a folder name too, so it is taken from an allow-list.
+ */
+const userShape = /^(?=.{1,64}$)[a-z0-9_+=-]+(?:\.[a-z0-9_+=-]+)*$/;
+/** An alias is no folder, so all of RFC 5321's dot-string will do, but for what old hosts took for a route. */
+const aliasShape = /^(?=.{1,64}$)[a-z0-9#$&'*+/=?^_`{|}~-]+(?:\.[a-z0-9#$&'*+/=?^_`{|}~-]+)*$/;
+
+interface Parts {
+  readonly local: string;
+  readonly domain: string;
+}
+
+/** The name with its letters as we keep them. Only ASCII is folded: a Kelvin sign must not become a `k`. */
+export function lowerCase(text: string): string {
+  return text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
+}
+
+export function partsOf(name: string): Parts {
+  const at = name.lastIndexOf('@');
+  return { local: name.slice(0, Math.max(at, 0)), domain: name.slice(at + 1) };
+}
+
+/** Users are listed by domain, then by local part; a blank sorts before every character of a name. */
+export function orderOf(username: string): string {
+  const { local, domain } = partsOf(username);
+  return `${domain} ${local}`;
+}
+
+export function isUsername(text: string): boolean {
+  const { local, domain } = partsOf(text);
+  return userShape.test(local) && isDomain(domain);
+}
+
+export function isAlias(text: string): boolean {
+  const { local, domain } = partsOf(text);
+  return aliasShape.test(local) && isDomain(domain);
+}
+
+function isDomain(text: string): boolean {
+  try {
+    return parseDomain(text) === text;
+  } catch {
+    return false;
+  }
+}
+
+/** What somebody typed as the name to sign in with or to look up; without a domain, the first one is meant. */
+export function canonicalUsername(typed: string, domains: readonly string[]): string {
+  const name = lowerCase(typed);
+  return name.includes('@') ? name : `${name}@${domains[0] ?? 'localhost'}`;
+}
+
+/** The name of a user to be made. Throws `invalid`. */
+export function newUsername(typed: string, domains: readonly string[]): string {
+  const name = canonicalUsername(typed, domains);
+  if (!isUsername(name)) {
+    throw invalid(
+      'username',
+      'A user is named local@domain; the local part is 1 to 64 letters, digits or . _ + = -, with no dot at an end or beside another.',
+    );
+  }
+  return inDomains(name, 'username', domains);
+}
+
+/** The aliases of a user in their order, each once. Throws `invalid`. */
+export function newAliases(typed: readonly string[], username: string, domains: readonly string[]): readonly string[] {
+  const { domain } = partsOf(username);
+  const names = typed.map((alias) => canonicalUsername(alias, [domain]));
+  const wrong = names.find((name) => !isAlias(name));
+  if (wrong !== undefined)
+    throw invalid('aliases', 'An alias is an address, local@domain, in ASCII and without quotes.');
+  return [...new Set(names)].filter((name) => name !== username).map((name) => inDomains(name, 'aliases', domains));
+}
+
+function inDomains(name: string, field: string, domains: readonly string[]): string {
+  if (domains.includes(partsOf(name).domain)) return name;
+  throw invalid(field, `The domain must be one of this server: ${domains.join(', ')}.`);
+}
+
+export function invalid(field: string, message: string): Problem {
+  return problem('invalid', { detail: message, errors: [{ pointer: `/${field}`, message }] });
+}
+
+/** What the checks make of their fields. Those that throw `invalid` become one problem, with all that is wrong. */
+export function allValid<T extends Readonly<Record<string, unknown>>>(checks: {
+  readonly [K in keyof T]: () => T[K];
+}): T {
+  const errors: InvalidPlace[] = [];
+  const entries = Object.entries<() => unknown>(checks).map(([name, check]): [string, unknown] => {
+    try {
+      return [name, check()];
+    } catch (error) {
+      if (!isProblem(error) || error.problem !== 'invalid') throw error;
+      errors.push(...(error.details.errors ?? []));
+      return [name, undefined];
+    }
+  });
+  const [first] = errors;
+  if (first !== undefined) throw problem('invalid', { detail: first.message, errors });
+  return Object.fromEntries(entries) as T;
+}
+
+/** What requests about users hold and what they are answered. */
+
+/** Far more than a password may have, so that the rule can say so; what is beyond costs nothing. */
+const Password = z
+  .string()
+  .max(4 * maxPasswordCharacters)
+  .describe(
+    `At least ${minPasswordCharacters} characters, at most ${maxPasswordCharacters}, and none of the common ones.`,
+  );
+
+const Aliases = z
+  .union([z.array(z.string().max(320)).max(200), z.string().max(20_000)])
+  .transform((given) => (typeof given === 'string' ? given.split(/[\s,;]+/).filter((alias) => alias !== '') : given))
+  .describe('Further addresses, as a list, or as text with one a line.');
+
+const Quota = z
+  .union([z.int().min(1).max(Number.MAX_SAFE_INTEGER), z.string().max(20)])
+  .nullable()
+  .describe('Bytes, or a size such as 500 MB; null means no limit.');
+
+const Disabled = z.boolean().describe('A disabled user cannot sign in, and mail to the mailbox is refused.');
+
+export const NewUserBody = z.strictObject({
+  username: z.string().min(1).max(320).describe('local@domain; without a domain the first one is meant.'),
+  password: Password.nullable().optional().describe('Without one nobody can sign in as this user.'),
+  aliases: Aliases.optional(),
+  quota: Quota.optional(),
+  disabled: Disabled.optional(),
+});
+
+export const UserChangeBody = z.strictObject({
+  password: Password.optional(),
+  aliases: Aliases.optional(),
+  quota: Quota.optional(),
+  disabled: Disabled.optional(),
+});
+
+export const CredentialsBody = z.strictObject({
+  username: z.string().max(320),
+  password: z.string().max(1024),
+});
+
+export const UserAnswer = z.object({
+  username: z.string(),
+  domain: z.string(),
+  aliases: z.array(z.string()),
+  quota: z.number().nullable().describe('Bytes.'),
+  disabled: z.boolean(),
+  hasPassword: z.boolean().nullable().describe('Null where the users come from another plugin.'),
+  createdAt: z.string().nullable().describe('ISO 8601; null where the users come from another plugin.'),
+});
+
+/** Bytes of a quota as somebody gave it: a number, or a size such as `1.5 GB`. Throws `invalid`. */
+export function quotaOf(given: number | string | null): number | null {
+  if (typeof given !== 'string') return given;
+  const bytes = bytesOf(given);
+  if (bytes === undefined) throw invalid('quota', 'The quota is a number of bytes, or a size such as 500 MB.');
+  return bytes;
+}
+
+const steps: Readonly<Record<string, number>> = { '': 1, k: 2 ** 10, m: 2 ** 20, g: 2 ** 30, t: 2 ** 40 };
+
+/** `1.5 GB` → bytes, in steps of 1024 as pages show them. */
+function bytesOf(text: string): number | undefined {
+  const [, count, unit = ''] = /^\s*(\d{1,9}(?:\.\d{1,3})?)\s*([kmgt]?)i?b?\s*$/i.exec(text) ?? [];
+  const bytes = Math.round(Number(count) * (steps[unit.toLowerCase()] ?? Number.NaN));
+  return Number.isSafeInteger(bytes) && bytes > 0 ? bytes : undefined;
 }

@@ -4,7 +4,7 @@ import { chmod, chown, mkdir, readdir, readFile, stat, writeFile } from 'node:fs
 import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import type { ReportedFinding } from '../../plugins/doctor/examination.js';
+import type { ReportedFinding } from '../../plugins/doctor/doctor.js';
 import { DnsServer } from '../support/dns-server.js';
 import { freePort } from '../support/free-port.js';
 import { projectRoot } from '../support/project.js';

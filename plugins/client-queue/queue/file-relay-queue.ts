@@ -49,7 +49,7 @@ export interface FileRelayQueueInput {
   readonly log: Log;
   /** Changed by `bound`. */
   readonly bounds: { -readonly [name in keyof QueueBounds]: QueueBounds[name] };
-  readonly mostFinished: number;
+  readonly maxFinished: number;
   readonly spreadMs: number;
   readonly random: (limit: number) => number;
   readonly ready?: Promise<void>;

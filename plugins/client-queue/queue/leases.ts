@@ -95,8 +95,8 @@ export function leaseChange(entry: QueuedEntry, { token, recipients }: Lease, at
 }
 
 /** So many processes may die one after the other while they have an entry in hand, the last with this entry alone. */
-const mostCrashes = suspectCrashes + 1;
-const crashHold = `The server has ended ${mostCrashes} times while this message was being sent.`;
+const maxCrashes = suspectCrashes + 1;
+const crashHold = `The server has ended ${maxCrashes} times while this message was being sent.`;
 
 interface LossMoment {
   readonly now: number;
@@ -118,8 +118,8 @@ export function loseLease(
   { now, due, crashed, alone = false }: LossMoment,
 ): Change {
   const draft = draftOf(entry);
-  const crashes = Math.min(entry.details.crashes + (crashed ? 1 : 0), alone ? mostCrashes : suspectCrashes);
-  const poisonous = crashes >= mostCrashes;
+  const crashes = Math.min(entry.details.crashes + (crashed ? 1 : 0), alone ? maxCrashes : suspectCrashes);
+  const poisonous = crashes >= maxCrashes;
   const recipients = lease.recipients.flatMap((index) => entry.recipients[index] ?? []);
   draft.ended = lease.token;
   draft.lastAttempt = lease.at;

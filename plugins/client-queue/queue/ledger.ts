@@ -354,7 +354,7 @@ export class OutcomeListeners {
 }
 
 /** Longer replies are cut. */
-const longestReply = 1000;
+const maxReply = 1000;
 
 /** What becomes of an entry when one of its leases ends. Results for others than the recipients of the lease do not count. */
 export function settleLease(entry: QueuedEntry, lease: EntryLease, settlement: Settlement, now: number): Change {
@@ -405,5 +405,5 @@ function recipientChange(
 }
 
 function shortened(reply: RecordedReply): RecordedReply {
-  return reply.text.length <= longestReply ? reply : { ...reply, text: `${reply.text.slice(0, longestReply)}…` };
+  return reply.text.length <= maxReply ? reply : { ...reply, text: `${reply.text.slice(0, maxReply)}…` };
 }

@@ -38,7 +38,7 @@ export interface RelayQueueOptions extends QueueBounds {
   readonly clock: Clock;
   readonly log: Log;
   /** No more finished entries than that are remembered. */
-  readonly mostFinished?: number;
+  readonly maxFinished?: number;
   /** Attempts whose process has died are made again within that time. */
   readonly spreadMs?: number;
   /** Name of the delivery target that lends `locate` as its finder. */
@@ -72,7 +72,7 @@ export interface OpenedRelayQueue extends RelayQueue {
 }
 
 const defaults = {
-  mostFinished: 20_000,
+  maxFinished: 20_000,
   spreadMs: 5000,
   segmentBytes: 8 * 1024 * 1024,
   mostSegments: 32,
@@ -106,8 +106,8 @@ export async function openRelayQueue(options: RelayQueueOptions): Promise<Opened
   }
   const aside = await journal.countAside();
   const whole = loaded.whole && aside === asideBefore;
-  const mostJournalBytes = Math.max(journalBytes, (segmentBytes * mostSegments) / 2);
-  const bounds = { journalBytes, mostJournalBytes };
+  const maxJournalBytes = Math.max(journalBytes, (segmentBytes * mostSegments) / 2);
+  const bounds = { journalBytes, maxJournalBytes };
   const snapshots = new Snapshots({ folder, files, journal, log, current: loaded.snapshot, ...bounds });
   const queue = new FileRelayQueue({
     ...settings,

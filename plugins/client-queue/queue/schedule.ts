@@ -13,10 +13,10 @@ export interface Picked {
 type PickOptions = Pick<ClaimOptions, 'now' | 'limit' | 'maxRecipients' | 'room' | 'sites'>;
 
 /** So many recipients may become ready in one go: more would hold up everybody else. */
-const mostRipened = 5000;
+const maxRipened = 5000;
 
 /** Of a site without room so many destinations are looked at so often: they may have other servers by now. Milliseconds. */
-const mostReseated = 64;
+const maxReseated = 64;
 const reseatedMs = 1000;
 
 /** Who waits for which destination until when. Nothing in it is ever searched from end to end. */
@@ -142,7 +142,7 @@ export class Schedule {
   #reseat(row: SiteRow, { now, sites }: Pass): void {
     if (Math.abs(now - row.lookedAt) < reseatedMs) return;
     row.lookedAt = now;
-    for (let looks = Math.min(row.size, mostReseated); looks > 0; looks -= 1) {
+    for (let looks = Math.min(row.size, maxReseated); looks > 0; looks -= 1) {
       const destination = row.take();
       if (destination === undefined) break;
       if (destination.ready === 0) this.#leave(destination);
@@ -198,7 +198,7 @@ export class Schedule {
   }
 
   #ripen(now: number): void {
-    let left = mostRipened;
+    let left = maxRipened;
     for (let first = this.#timers.first; first !== undefined && left > 0; first = this.#timers.first) {
       if (first.due > now) return;
       left -= first.ripen(now, left);

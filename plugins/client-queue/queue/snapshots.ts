@@ -23,7 +23,7 @@ export interface SnapshotsInput {
   /** A snapshot is due when the journal since the last one has so many bytes, and a quarter of that one. */
   readonly journalBytes: number;
   /** The journal never grows longer than that, however large the snapshot is. */
-  readonly mostJournalBytes: number;
+  readonly maxJournalBytes: number;
 }
 
 /** Keeps the journal short: what it says is brought into a snapshot from time to time. */
@@ -73,8 +73,8 @@ export class Snapshots {
   }
 
   get #threshold(): number {
-    const { journalBytes, mostJournalBytes } = this.#input;
-    const usual = Math.min(Math.max(journalBytes, (this.#current?.bytes ?? 0) / 4), mostJournalBytes);
+    const { journalBytes, maxJournalBytes } = this.#input;
+    const usual = Math.min(Math.max(journalBytes, (this.#current?.bytes ?? 0) / 4), maxJournalBytes);
     return Math.max(usual, this.#notBefore);
   }
 

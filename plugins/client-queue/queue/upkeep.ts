@@ -145,7 +145,7 @@ export class Upkeep {
   }
 
   async housekeep(now: number): Promise<void> {
-    const { ledger, leases, bounds, mostFinished, random, spreadMs } = this.#input;
+    const { ledger, leases, bounds, maxFinished, random, spreadMs } = this.#input;
     if (!this.#isBegun) await this.#tryToBegin();
     if (!this.#swept && this.#ready && this.#isBegun) await this.#sweep(now);
     for (const lease of leases.takeOverdue()) {
@@ -165,7 +165,7 @@ export class Upkeep {
     }
     if (steady) await this.#trim(now);
     await this.#input.journal.shrink();
-    await ledger.forgetFinished(now - bounds.keepFinishedMs, mostFinished);
+    await ledger.forgetFinished(now - bounds.keepFinishedMs, maxFinished);
   }
 
   async #tryToBegin(): Promise<void> {

@@ -5,8 +5,7 @@ import { defineEndpoint, respond, type AnyEndpoint } from '../../../core/http/en
 import type { ConfigSettings } from '../options.js';
 import { reloadEndpoint, shown } from './reload-endpoint.js';
 import { Summary, wordsOf } from './sync-endpoints.js';
-import type { Sync } from '../sync/sync.js';
-import type { SyncSummary } from '../sync/sync-status.js';
+import type { Sync, SyncSummary } from '../sync/sync.js';
 import { originFilters, viewer, type Viewer, type ViewerSection } from './viewer.js';
 
 const Item = z.object({

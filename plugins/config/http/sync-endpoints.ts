@@ -1,8 +1,7 @@
 import { z } from 'zod';
 import { defineEndpoint, respond, type AnyEndpoint } from '../../../core/http/endpoint.js';
 import { Differences, DryRun, Failed, questionOf, sentenceOf } from './reload-endpoint.js';
-import type { Sync, SyncOutcome } from '../sync/sync.js';
-import type { SyncStatus, SyncSummary } from '../sync/sync-status.js';
+import type { Sync, SyncOutcome, SyncStatus, SyncSummary } from '../sync/sync.js';
 
 const names = z.array(z.string());
 const Skipped = z.array(z.object({ file: z.string(), why: z.string() }));

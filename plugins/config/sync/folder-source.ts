@@ -12,7 +12,7 @@ import type {
 import { problem } from '../../../core/problem.js';
 
 const deepest = 3;
-const mostEntries = 1000;
+const maxEntries = 1000;
 
 /** What tells whether a file is still the same one. */
 interface Found {
@@ -65,8 +65,8 @@ export class FolderSource implements ConfigurationSource {
       for (const entry of entries.filter(({ name }) => !name.startsWith('.')).toSorted(byName)) {
         signal.throwIfAborted();
         const name = folder === '' ? entry.name : `${folder}/${entry.name}`;
-        if (found.length + skipped.length >= mostEntries)
-          throw problem('invalid', `There are more than ${mostEntries} files.`);
+        if (found.length + skipped.length >= maxEntries)
+          throw problem('invalid', `There are more than ${maxEntries} files.`);
         const file = await look(root, name);
         if (typeof file === 'string') skipped.push({ file: name, why: file });
         else if (file !== undefined) found.push(file);

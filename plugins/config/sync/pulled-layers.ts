@@ -1,13 +1,15 @@
-import { sha256Of, type LayerText, type StoredLayer } from '../../../core/config/layer-folder.js';
+import type { Clock } from '../../../core/clock.js';
+import { layerFileName, type LayerText, sha256Of, type StoredLayer } from '../../../core/config/layer-folder.js';
 import type {
   ConfigurationSource,
   LookBounds,
   SkippedFile,
+  SourceFile,
   SourceSnapshot,
 } from '../../../core/contracts/configuration-source.js';
-import { problem } from '../../../core/problem.js';
-import { selectLayers, type SelectedFile } from './layer-selection.js';
-import { decodeText } from '../http/text.js';
+import { redactText } from '../../../core/log/redact.js';
+import { isProblem, problem, type Problem } from '../../../core/problem.js';
+import { decodeText } from './web-source.js';
 
 /** A file as the source has it now. */
 export interface PulledFile extends LayerText {
@@ -20,7 +22,7 @@ export interface PulledLayers {
   readonly skipped: readonly SkippedFile[];
 }
 
-export interface PullInput {
+interface PullInput {
   readonly source: ConfigurationSource;
   /** The lowest first, as this server calls them. */
   readonly layers: readonly string[];
@@ -66,4 +68,122 @@ async function readAll(
     pulled.push({ name, layer, text, sha256: sha256Of(text) });
   }
   return pulled;
+}
+
+interface SelectedFile extends SourceFile {
+  readonly layer: string;
+}
+
+interface Selection {
+  /** The lowest layer first. */
+  readonly files: readonly SelectedFile[];
+  readonly skipped: readonly SkippedFile[];
+}
+
+/** What is told of what does not count; a source may have very many files. */
+const maxSkipped = 200;
+const maxFiles = 100;
+
+/** `servers/{server}` → `servers/mail1` */
+export const layersFor = (layers: readonly string[], server: string): readonly string[] =>
+  layers.map((layer) => layer.replaceAll('{server}', server));
+
+/** The files of these layers. @throws Problem `invalid` when the first layer has none */
+export function selectLayers(files: readonly SourceFile[], layers: readonly string[]): Selection {
+  const named = files.filter(({ name }) => layerFileName.test(name));
+  const selected = layers.flatMap((layer) =>
+    named
+      .filter(({ name }) => belongs(name, layer))
+      .toSorted((a, b) => order(a.name, b.name))
+      .map((file) => ({ ...file, layer })),
+  );
+  const [first = ''] = layers;
+  if (!selected.some(({ layer }) => layer === first)) {
+    throw problem(
+      'invalid',
+      `The source has nothing for the layer ${first}: neither ${first}.json5 nor a file in ${first}/.`,
+    );
+  }
+  if (selected.length > maxFiles) throw problem('invalid', `More than ${maxFiles} files count for this server.`);
+  const counted = new Set(selected.map(({ name }) => name));
+  const skipped = files
+    .filter(({ name }) => !counted.has(name))
+    .slice(0, maxSkipped)
+    .map(({ name }) => ({ file: name, why: whyNot(name) }));
+  return { files: distinct(selected), skipped };
+}
+
+/** The file of a layer, or one in its folder. */
+function belongs(name: string, layer: string): boolean {
+  if (!isConfiguration(name)) return false;
+  const stem = name.replace(/\.json5?$/, '');
+  return stem === layer || (name.startsWith(`${layer}/`) && !name.slice(layer.length + 1).includes('/'));
+}
+
+const isConfiguration = (name: string): boolean => /\.json5?$/.test(name);
+
+/** The same on every machine: by code units. */
+const order = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
+
+/** A file that two layers name counts where it stands first. */
+function distinct(files: readonly SelectedFile[]): readonly SelectedFile[] {
+  const seen = new Set<string>();
+  return files.filter(({ name }) => !seen.has(name) && seen.add(name));
+}
+
+function whyNot(name: string): string {
+  if (!layerFileName.test(name)) return 'has a name that is not taken';
+  return isConfiguration(name) ? 'belongs to no layer of this server' : 'is no .json5 file';
+}
+
+/** Until the same files are offered again by themselves, in milliseconds. */
+const againAfterMs = 600_000;
+
+interface Refusal {
+  readonly version: string;
+  readonly atMs: number;
+  readonly error: Problem;
+}
+
+/**
+ * Remembers which files the server has refused. They are offered again when somebody asks, or after a while, for then something
+ * else may have changed; not at every look, which would fill the logs.
+ */
+export class Offer {
+  readonly #clock: Pick<Clock, 'monotonic'>;
+  #refusal: Refusal | undefined;
+
+  constructor(clock: Pick<Clock, 'monotonic'>) {
+    this.#clock = clock;
+  }
+
+  forget(): void {
+    this.#refusal = undefined;
+  }
+
+  /** Rejects as `offer` does, or as it did when these files were refused a short time ago. */
+  async make<T>(files: readonly PulledFile[], unasked: boolean, offer: () => Promise<T>): Promise<T> {
+    const version = sha256Of(JSON.stringify(files.map(({ name, sha256 }) => [name, sha256])));
+    const nowMs = this.#clock.monotonic();
+    const last = this.#refusal;
+    if (unasked && last?.version === version && nowMs - last.atMs < againAfterMs) throw last.error;
+    try {
+      const outcome = await offer();
+      this.#refusal = undefined;
+      return outcome;
+    } catch (error) {
+      if (isProblem(error) && error.problem === 'invalid') this.#refusal = { version, atMs: nowMs, error };
+      throw error;
+    }
+  }
+
+  /** The files that are not in force because of that, each with its reason. */
+  refused(files: readonly PulledFile[]): readonly SkippedFile[] {
+    const errors = this.#refusal?.error.details.errors;
+    if (errors === undefined) return [];
+    return files.map(({ name }) => {
+      const message = errors.find((error) => error.message.startsWith(`sync:${name}:`))?.message;
+      return { file: name, why: redactText(message ?? 'waits, because the configuration is refused') };
+    });
+  }
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { secret } from '../../../core/config/outline.js';
-import { isClearText } from './web-reader.js';
+import { isClearText } from './web-source.js';
 
 const name = '[A-Za-z0-9][A-Za-z0-9._-]{0,127}';
 const layer = new RegExp(`^(${name}|\\{server\\})(/(${name}|\\{server\\})){0,1}$`);

@@ -1,28 +1,16 @@
 import { dirname } from 'node:path';
-import { abortAfter } from '../../../core/concurrency.js';
 import type { Clock } from '../../../core/clock.js';
-import { LayerFolder } from '../../../core/config/layer-folder.js';
+import { abortAfter } from '../../../core/concurrency.js';
+import { LayerFolder, sha256Of, type StoredLayer } from '../../../core/config/layer-folder.js';
 import type { ConfigurationSource, SkippedFile } from '../../../core/contracts/configuration-source.js';
 import type { Configuration, Difference, Reloading, ReloadOutcome } from '../../../core/contracts/server.js';
 import type { HealthReport } from '../../../core/host/health.js';
 import type { Log } from '../../../core/log/log.js';
-import { isProblem, problem } from '../../../core/problem.js';
 import { redactText } from '../../../core/log/redact.js';
-import { layersFor } from './layer-selection.js';
-import { Offer } from '../offer.js';
-import { pullLayers, type PulledFile, type PulledLayers } from './pulled-layers.js';
+import { isProblem, problem } from '../../../core/problem.js';
+import { layersFor, Offer, type PulledFile, type PulledLayers, pullLayers } from './pulled-layers.js';
 import type { SourceKinds } from './source-kinds.js';
 import type { SyncSettings } from './sync-options.js';
-import {
-  differingFiles,
-  syncIsOff,
-  touchedFiles,
-  type AppliedFile,
-  type Drift,
-  type SyncState,
-  type SyncStatus,
-  type SyncSummary,
-} from './sync-status.js';
 
 export interface SyncInput {
   readonly configuration: Configuration;
@@ -36,7 +24,7 @@ export interface SyncInput {
   readonly count: (result: 'applied' | 'unchanged' | 'waiting' | 'stale' | 'error') => void;
 }
 
-export interface PullRequest {
+interface PullRequest {
   readonly by: string;
   readonly dryRun?: boolean;
   /** By itself, at its interval. */
@@ -260,8 +248,8 @@ export class Sync {
     const { source: address, token, username, password } = settings;
     const { file } = this.#input.configuration;
     const folder = file === null ? '.' : dirname(file);
-    const usualName = `${this.#layers(settings)[0] ?? 'base'}.json5`;
-    const source = this.#input.kinds.open({ address, folder, token, username, password, usualName });
+    const defaultName = `${this.#layers(settings)[0] ?? 'base'}.json5`;
+    const source = this.#input.kinds.open({ address, folder, token, username, password, defaultName });
     this.#opened = { settings, source };
     return source;
   }
@@ -299,3 +287,78 @@ export class Sync {
     return new Date(this.#input.clock.now()).toISOString();
   }
 }
+
+type SyncState = 'off' | 'ok' | 'stale' | 'error';
+
+interface AppliedFile {
+  readonly file: string;
+  readonly layer: string;
+  readonly sha256: string;
+}
+
+/** What is not the same everywhere. */
+interface Drift {
+  /** Files that the source had otherwise at the last look than what is applied. */
+  readonly source: readonly string[];
+  /** Applied files that somebody has edited or removed in the data folder. */
+  readonly disk: readonly string[];
+  /** What a reload, or a restart, would change in the running server; `error` when the files on disk would be refused. */
+  readonly running: {
+    readonly changed: readonly string[];
+    readonly restartRequired: readonly string[];
+    readonly error: string | null;
+  };
+}
+
+export interface SyncSummary {
+  /** `stale`: what is in force may be old; it mends itself, or waits for POST /config/sync. `error`: somebody must mend it. */
+  readonly state: SyncState;
+  /** As it may be shown. */
+  readonly source: string | null;
+  readonly lastAttempt: string | null;
+  readonly lastSuccess: string | null;
+  readonly error: string | null;
+}
+
+export interface SyncStatus extends SyncSummary {
+  readonly layers: readonly string[];
+  readonly apply: 'automatic' | 'manual' | null;
+  readonly intervalSeconds: number | null;
+  readonly appliedAt: string | null;
+  readonly applied: readonly AppliedFile[];
+  readonly skipped: readonly SkippedFile[];
+  /** Null when there is no source. */
+  readonly drift: Drift | null;
+}
+
+const syncIsOff: SyncStatus = {
+  state: 'off',
+  source: null,
+  layers: [],
+  apply: null,
+  intervalSeconds: null,
+  lastAttempt: null,
+  lastSuccess: null,
+  appliedAt: null,
+  applied: [],
+  skipped: [],
+  drift: null,
+  error: null,
+};
+
+/** Files that one side has otherwise than the other, or not at all. */
+function differingFiles(
+  one: readonly { readonly name: string; readonly sha256: string }[],
+  other: readonly { readonly name: string; readonly sha256: string }[],
+): readonly string[] {
+  const hashes = new Map(other.map(({ name, sha256 }) => [name, sha256]));
+  const names = new Set(one.map(({ name }) => name));
+  return [
+    ...one.filter(({ name, sha256 }) => hashes.get(name) !== sha256).map(({ name }) => name),
+    ...other.filter(({ name }) => !names.has(name)).map(({ name }) => name),
+  ];
+}
+
+/** Applied files that are no longer what was applied. */
+const touchedFiles = (stored: readonly StoredLayer[]): readonly string[] =>
+  stored.filter(({ text, sha256 }) => text === undefined || sha256Of(text) !== sha256).map(({ name }) => name);

@@ -3,8 +3,8 @@ import type { Catalogue, Configuration, HealthOverview } from '../../../core/con
 import type { ComponentHealth } from '../../../core/host/health.js';
 import type { EndpointDescription } from '../../../core/http/endpoint.js';
 import type { Activity, ActivityFigures } from '../charts/activity.js';
-import type { DiskSpace, Space } from '../system/disk-space.js';
-import { fullHealth, type HealthWord } from '../health-report.js';
+import type { DiskSpace, Space } from '../system/probes.js';
+import { fullHealth, type HealthWord } from '../health.js';
 import { version } from '../system/own-package.js';
 
 export interface LandingListener {

@@ -2,10 +2,9 @@ import { z } from 'zod';
 import type { Clock } from '../../../core/clock.js';
 import type { HealthOverview, MetricsExposition } from '../../../core/contracts/server.js';
 import { defineEndpoint, respond, type AnyEndpoint } from '../../../core/http/endpoint.js';
-import { drawChart, formatValue, HEIGHT, WIDTH } from '../charts/chart-drawing.js';
-import { charts } from '../charts/charts.js';
+import { charts, drawChart, formatValue, HEIGHT, WIDTH } from '../charts/charts.js';
 import { graphiteLines, type GraphiteOptions } from '../graphite.js';
-import { fullHealth } from '../health-report.js';
+import { fullHealth } from '../health.js';
 import type { MetricHistory } from '../charts/history.js';
 
 const group = 'Service';

@@ -12,12 +12,12 @@ import { holds } from '../../../core/http/access.js';
 import type { Finder, Finding } from '../finder.js';
 import {
   extendedHealth,
-  fullHealth,
-  shortHealth,
   type ExtendedHealth,
+  fullHealth,
   type FullHealth,
+  shortHealth,
   type ShortHealth,
-} from '../health-report.js';
+} from '../health.js';
 import { landing, type Landing, type LandingParts } from './landing.js';
 import { favicon } from '../system/own-package.js';
 

@@ -3,7 +3,7 @@ import type { Configuration } from '../../../core/contracts/server.js';
 import { defineEndpoint, respond, type AnyEndpoint } from '../../../core/http/endpoint.js';
 import type { Environment, EnvironmentVariable } from '../system/environment.js';
 import { systemProperties, type PropertySection } from '../system/system-properties.js';
-import type { Stall, StallRecorder } from '../system/stall-recorder.js';
+import type { Stall, StallRecorder } from '../system/stalls.js';
 import { threadDumpText, type ThreadDump, type ThreadDumps } from '../system/thread-dump.js';
 
 const group = 'Service';

@@ -84,7 +84,7 @@ function stackOf(error: unknown): string | null {
 }
 
 /** Marks in one text; a peer may say a letter thousands of times. */
-const mostHits = 20;
+const maxHits = 20;
 
 /** Cuts text where one of the words begins and ends. */
 export function segments(text: string, words: readonly string[]): readonly Segment[] {
@@ -95,7 +95,7 @@ export function segments(text: string, words: readonly string[]): readonly Segme
   const cut: Segment[] = [];
   let from = 0;
   for (let hits = 0; from < text.length; hits += 1) {
-    const [start, length] = nextHit(lower, hits < mostHits ? needles : [], from);
+    const [start, length] = nextHit(lower, hits < maxHits ? needles : [], from);
     if (start > from) cut.push({ text: text.slice(from, start), hit: false });
     if (length > 0) cut.push({ text: text.slice(start, start + length), hit: true });
     from = start + length;

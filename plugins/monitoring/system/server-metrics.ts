@@ -1,10 +1,8 @@
 import type { HealthOverview } from '../../../core/contracts/server.js';
 import type { HealthState } from '../../../core/host/health.js';
 import type { PluginContext } from '../../../core/plugin.js';
-import type { DiskSpace } from './disk-space.js';
-import type { EventLoop } from './event-loop.js';
+import type { DiskSpace, EventLoop, WriteProbe } from './probes.js';
 import { version } from './own-package.js';
-import type { WriteProbe } from './write-probe.js';
 
 const states: readonly HealthState[] = ['up', 'degraded', 'down'];
 

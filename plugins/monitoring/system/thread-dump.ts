@@ -4,8 +4,7 @@ import { z } from 'zod';
 import type { Clock } from '../../../core/clock.js';
 import { pluralize, printable } from '../../../core/text/format.js';
 import { problem } from '../../../core/problem.js';
-import { grouped, type SeenStack } from './seen-stack.js';
-import type { Stall } from './stall-recorder.js';
+import { grouped, type SeenStack, type Stall } from './stalls.js';
 
 export interface Thread {
   readonly name: string;

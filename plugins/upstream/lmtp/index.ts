@@ -3,20 +3,17 @@ import { configuration } from '../../../core/contracts/server.js';
 import { hostRoutes } from '../../../core/dns/mail-routes.js';
 import { definePlugin } from '../../../core/plugin.js';
 import { problem } from '../../../core/problem.js';
-import { LiveTransactions } from '../live-transactions.js';
-import { upstreamSettings } from '../options.js';
-import type { UpstreamSettings } from '../settings.js';
+import { LiveTransactions } from '../live-transaction.js';
+import { upstreamSettings, type UpstreamSettings } from '../settings.js';
 import { UpstreamCounts } from '../upstream-counts.js';
-import { UpstreamShelf } from '../upstream-shelf.js';
-import { explainUpstream, upstreamHealth } from '../upstream-state.js';
-import { upstreamTarget } from '../upstream-target.js';
-import { asMailbox, lmtpHook, lmtpTarget } from './lmtp-hook.js';
+import { UpstreamRegistry, upstreamTarget } from '../upstream-target.js';
+import { explainUpstream, upstreamHealth } from '../upstream-host.js';
+import { asMailbox, lmtpHook, lmtpTarget, RouteTable } from './lmtp-hook.js';
 import { LmtpOptions, type LmtpSettings, type RouteSettings } from './options.js';
-import { RouteTable } from './route-table.js';
 import { lmtpEndpoints } from './routes.js';
 
 /** The longest that anything may be allowed to wait for an answer to RCPT. */
-const longestAnswerMs = 310_000;
+const maxAnswerMs = 310_000;
 
 /** Domains and users whose mailboxes are on an LMTP server. */
 export const lmtp = definePlugin({
@@ -25,7 +22,7 @@ export const lmtp = definePlugin({
   needs: { configuration },
   uses: { directory },
   setup({ smtp, http, metrics, health, clock, log, onClose }, { options, configuration, directory }) {
-    const shelf = new UpstreamShelf({ finder: hostRoutes(clock), helloName: configuration.hostname, clock });
+    const shelf = new UpstreamRegistry({ finder: hostRoutes(clock), helloName: configuration.hostname, clock });
     const live = new LiveTransactions();
     let table = new RouteTable({ routes: [] });
     const use = (settings: LmtpSettings): void => {
@@ -43,7 +40,7 @@ export const lmtp = definePlugin({
 
     smtp.on(
       'rcptTo',
-      { order: 'route', before: ['client-queue', 'users'], timeLimitMs: longestAnswerMs },
+      { order: 'route', before: ['client-queue', 'users'], timeLimitMs: maxAnswerMs },
       lmtpHook({ table: () => table, directory, shelf, live, counts, clock }),
     );
     smtp.deliverTo(

@@ -1,22 +1,21 @@
 import type { Clock } from '../../../core/clock.js';
 import type { Directory, MailUser } from '../../../core/contracts/directory.js';
-import { type Address, parseAddress } from '../../../core/mime/address.js';
-import { isProblem } from '../../../core/problem.js';
+import { type Address, parseAddress, parseDomain } from '../../../core/mime/address.js';
 import type { Hook, StageInput } from '../../../core/pipeline/hook.js';
 import type { Recipient } from '../../../core/pipeline/transaction.js';
-import type { LiveTransactions } from '../live-transactions.js';
-import { rcptVerdict } from '../rcpt-verdict.js';
-import type { UpstreamCounts } from '../upstream-counts.js';
-import type { UpstreamShelf } from '../upstream-shelf.js';
 import { defer, type Hop, next, reject, route, type Verdict } from '../../../core/pipeline/verdict.js';
-import type { LmtpRoute, RouteTable } from './route-table.js';
+import { isProblem } from '../../../core/problem.js';
+import type { LiveTransactions } from '../live-transaction.js';
+import type { UpstreamCounts } from '../upstream-counts.js';
+import { rcptVerdict, type UpstreamRegistry } from '../upstream-target.js';
+import { type LmtpSettings, nameOf, type RouteSettings } from './options.js';
 
 export const lmtpTarget = 'lmtp';
 
-export interface LmtpHookInput {
+interface LmtpHookInput {
   readonly table: () => RouteTable;
   readonly directory: Pick<Directory, 'resolve'> | undefined;
-  readonly shelf: UpstreamShelf;
+  readonly shelf: UpstreamRegistry;
   readonly live: LiveTransactions;
   readonly counts: UpstreamCounts;
   readonly clock: Clock;
@@ -87,4 +86,45 @@ export function asMailbox(recipient: Recipient): Recipient {
     if (!isProblem(error)) throw error;
     return recipient;
   }
+}
+
+export interface LmtpRoute {
+  readonly name: string;
+  readonly settings: RouteSettings;
+}
+
+/** Which route a recipient takes: that of the user, else that of the domain. */
+export class RouteTable {
+  readonly routes: readonly LmtpRoute[];
+  readonly #byUser = new Map<string, LmtpRoute>();
+  readonly #byDomain = new Map<string, LmtpRoute>();
+
+  constructor({ routes }: LmtpSettings) {
+    this.routes = routes.map((settings, index) => ({ name: nameOf(settings, index), settings }));
+    for (const route of this.routes) {
+      for (const user of route.settings.users) keep(this.#byUser, userKey(parseAddress(user)), route);
+      for (const domain of route.settings.domains) keep(this.#byDomain, parseDomain(domain), route);
+    }
+  }
+
+  find(address: Address): LmtpRoute | undefined {
+    return this.ofUser(address) ?? this.#byDomain.get(address.domain);
+  }
+
+  /** The route that names this user. */
+  ofUser(address: Address): LmtpRoute | undefined {
+    return this.#byUser.get(userKey(address));
+  }
+
+  /** True when a route names users: an alias may lead to one of them. */
+  get namesUsers(): boolean {
+    return this.#byUser.size > 0;
+  }
+}
+
+const userKey = ({ address }: Address): string => address.toLowerCase();
+
+/** The first one counts. */
+function keep(map: Map<string, LmtpRoute>, key: string, route: LmtpRoute): void {
+  if (!map.has(key)) map.set(key, route);
 }

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { isProblem } from '../../../core/problem.js';
 import { parseAddress, parseDomain } from '../../../core/mime/address.js';
-import { upstreamKeys } from '../options.js';
+import { upstreamKeys } from '../settings.js';
 
 const readable = (parse: (text: string) => unknown) => (text: string) => {
   try {

@@ -2,12 +2,12 @@ import { z } from 'zod';
 import { defineEndpoint, type AnyEndpoint } from '../../../core/http/endpoint.js';
 import type { HostState } from '../upstream.js';
 import type { UpstreamCounts } from '../upstream-counts.js';
-import type { UpstreamShelf } from '../upstream-shelf.js';
-import type { LmtpRoute, RouteTable } from './route-table.js';
+import type { UpstreamRegistry } from '../upstream-target.js';
+import type { LmtpRoute, RouteTable } from './lmtp-hook.js';
 
 export interface LmtpSite {
   readonly table: () => RouteTable;
-  readonly shelf: Pick<UpstreamShelf, 'get'>;
+  readonly shelf: Pick<UpstreamRegistry, 'get'>;
   readonly counts: Pick<UpstreamCounts, 'of'>;
 }
 

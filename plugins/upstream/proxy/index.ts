@@ -2,19 +2,18 @@ import { relayQueue } from '../../../core/contracts/relay-queue.js';
 import { configuration } from '../../../core/contracts/server.js';
 import { hostRoutes } from '../../../core/dns/mail-routes.js';
 import { definePlugin } from '../../../core/plugin.js';
-import { LiveTransactions } from '../live-transactions.js';
-import { upstreamSettings } from '../options.js';
+import { LiveTransactions } from '../live-transaction.js';
+import { upstreamSettings } from '../settings.js';
 import { UpstreamCounts } from '../upstream-counts.js';
-import { UpstreamShelf } from '../upstream-shelf.js';
-import { explainUpstream, upstreamHealth } from '../upstream-state.js';
-import { upstreamTarget } from '../upstream-target.js';
+import { UpstreamRegistry, upstreamTarget } from '../upstream-target.js';
+import { explainUpstream, upstreamHealth } from '../upstream-host.js';
 import { ProxyOptions, type ProxySettings } from './options.js';
 import { proxyHook, proxyTarget } from './proxy-hook.js';
 import { proxyEndpoints } from './routes.js';
-import { RuleBook } from './rule-book.js';
+import { RuleBook } from './rule.js';
 
 /** The longest that anything may be allowed to wait for an answer to RCPT. */
-const longestAnswerMs = 310_000;
+const maxAnswerMs = 310_000;
 
 /** Mail that is handed on to other servers while its client waits: their answers are its answers. */
 export const proxy = definePlugin({
@@ -23,7 +22,7 @@ export const proxy = definePlugin({
   needs: { configuration },
   uses: { relayQueue },
   setup({ smtp, http, metrics, health, clock, log, onClose }, { options, configuration, relayQueue }) {
-    const shelf = new UpstreamShelf({ finder: hostRoutes(clock), helloName: configuration.hostname, clock });
+    const shelf = new UpstreamRegistry({ finder: hostRoutes(clock), helloName: configuration.hostname, clock });
     const live = new LiveTransactions();
     let book = new RuleBook({ rules: [] });
     const use = (settings: ProxySettings): void => {
@@ -43,7 +42,7 @@ export const proxy = definePlugin({
 
     smtp.on(
       'rcptTo',
-      { order: 'route', before: ['client-queue', 'lmtp', 'users'], timeLimitMs: longestAnswerMs },
+      { order: 'route', before: ['client-queue', 'lmtp', 'users'], timeLimitMs: maxAnswerMs },
       proxyHook({ book: () => book, shelf, live, counts, hasQueue: relayQueue !== undefined, clock }),
     );
     smtp.deliverTo(

@@ -1,7 +1,7 @@
 import { normalAddress } from '../../../core/net/ip-address.js';
-import { compilePattern } from '../../../core/text/pattern.js';
-import { isProblem } from '../../../core/problem.js';
 import { parseNetworks } from '../../../core/net/networks.js';
+import { isProblem } from '../../../core/problem.js';
+import { compilePattern } from '../../../core/text/pattern.js';
 
 /** What is written of digits, dots, colons and one slash is an address or a network; everything else is a pattern. */
 export const isNetworkText = (text: string): boolean =>

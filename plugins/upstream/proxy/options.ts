@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { compilePattern } from '../../../core/text/pattern.js';
 import { isProblem } from '../../../core/problem.js';
-import { upstreamKeys } from '../options.js';
+import { upstreamKeys } from '../settings.js';
 import { isNetworkText, networkFault } from './ip-condition.js';
 
 const pattern = (of: string) => z.string().min(1).max(1000).exactOptional().describe(of);

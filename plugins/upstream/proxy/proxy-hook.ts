@@ -1,20 +1,17 @@
 import type { Clock } from '../../../core/clock.js';
 import type { Hook, StageInput } from '../../../core/pipeline/hook.js';
 import type { Transaction } from '../../../core/pipeline/transaction.js';
-import type { LiveTransactions } from '../live-transactions.js';
-import { rcptVerdict } from '../rcpt-verdict.js';
+import type { LiveTransactions } from '../live-transaction.js';
+import { rcptVerdict, type UpstreamRegistry } from '../upstream-target.js';
 import type { UpstreamCounts } from '../upstream-counts.js';
-import type { UpstreamShelf } from '../upstream-shelf.js';
 import { defer, type Hop, next, reject, route, type Verdict } from '../../../core/pipeline/verdict.js';
-import type { ProxyRule } from './rule.js';
-import { candidateOf } from './rule.js';
-import type { RuleBook } from './rule-book.js';
+import { candidateOf, type ProxyRule, type RuleBook } from './rule.js';
 
 export const proxyTarget = 'proxy';
 
 export interface ProxyHookInput {
   readonly book: () => RuleBook;
-  readonly shelf: UpstreamShelf;
+  readonly shelf: UpstreamRegistry;
   readonly live: LiveTransactions;
   readonly counts: UpstreamCounts;
   /** Whether there is a queue that takes what cannot be sent at once. */

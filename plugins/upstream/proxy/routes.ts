@@ -2,13 +2,12 @@ import { z } from 'zod';
 import { defineEndpoint, type AnyEndpoint } from '../../../core/http/endpoint.js';
 import type { HostState } from '../upstream.js';
 import type { UpstreamCounts } from '../upstream-counts.js';
-import type { UpstreamShelf } from '../upstream-shelf.js';
-import type { Candidate, ProxyRule } from './rule.js';
-import type { RuleBook } from './rule-book.js';
+import type { UpstreamRegistry } from '../upstream-target.js';
+import type { Candidate, ProxyRule, RuleBook } from './rule.js';
 
 export interface ProxySite {
   readonly book: () => RuleBook;
-  readonly shelf: Pick<UpstreamShelf, 'get'>;
+  readonly shelf: Pick<UpstreamRegistry, 'get'>;
   readonly counts: Pick<UpstreamCounts, 'of'>;
 }
 

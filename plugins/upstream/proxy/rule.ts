@@ -1,10 +1,10 @@
-import { compilePattern } from '../../../core/text/pattern.js';
 import type { Address } from '../../../core/mime/address.js';
 import type { SmtpSession, Transaction } from '../../../core/pipeline/transaction.js';
+import { compilePattern } from '../../../core/text/pattern.js';
 import { ipCondition } from './ip-condition.js';
-import { nameOf, type RuleSettings } from './options.js';
+import { nameOf, type ProxySettings, type RuleSettings } from './options.js';
 
-export type Direction = 'in' | 'out';
+type Direction = 'in' | 'out';
 
 /** What a rule looks at. */
 export interface Candidate {
@@ -71,11 +71,11 @@ function conditionsOf({ ip, ehlo, mail, rcpt, direction }: RuleSettings): readon
   return conditions;
 }
 
-const longestShown = 100;
+const maxShown = 100;
 
 function sentenceOf({ key, written }: Condition, candidate: Candidate): string {
   const value = candidate[key];
-  const shown = value.length > longestShown ? `${value.slice(0, longestShown)}…` : value;
+  const shown = value.length > maxShown ? `${value.slice(0, maxShown)}…` : value;
   if (key === 'direction') return `The mail goes ${shown}, and the rule is for ${written}.`;
   return `${key} is ${shown === '' ? 'empty' : shown}, and the rule wants ${written}.`;
 }
@@ -91,6 +91,40 @@ export function candidateOf({ session, reversePath }: Transaction, address: Addr
 }
 
 /** Mail of whoever has signed in, and of this server itself, goes out. */
-export function directionOf({ listener, user, internal }: SmtpSession): Direction {
+function directionOf({ listener, user, internal }: SmtpSession): Direction {
   return listener.mode === 'submission' || user !== undefined || internal === true ? 'out' : 'in';
+}
+
+/** What the rules say of a mail, one after the other up to the one that takes it. */
+interface RuleTest {
+  /** Name of the rule that takes it; null for none. */
+  readonly rule: string | null;
+  readonly steps: readonly { readonly rule: string; readonly matches: boolean; readonly why: readonly string[] }[];
+}
+
+/** The rules in their order: the first that matches counts. */
+export class RuleBook {
+  readonly rules: readonly ProxyRule[];
+
+  constructor({ rules }: ProxySettings) {
+    this.rules = rules.map((rule, index) => new ProxyRule(rule, index));
+  }
+
+  find(candidate: Candidate): ProxyRule | undefined {
+    return this.rules.find((rule) => rule.matches(candidate));
+  }
+
+  byName(name: string): ProxyRule | undefined {
+    return this.rules.find((rule) => rule.name === name);
+  }
+
+  test(candidate: Candidate): RuleTest {
+    const steps: { rule: string; matches: boolean; why: readonly string[] }[] = [];
+    for (const rule of this.rules) {
+      const why = rule.whyNot(candidate);
+      steps.push({ rule: rule.name, matches: why.length === 0, why });
+      if (why.length === 0) return { rule: rule.name, steps };
+    }
+    return { rule: null, steps };
+  }
 }

@@ -13,8 +13,7 @@ import { maxPasswordCharacters, minPasswordCharacters } from '../../../core/auth
 import { versionOf, type Expectation, type LocalRoster, type Roster, type UserDetails } from '../roster.js';
 import type { SignIns } from '../sign-ins.js';
 import { pageOf, type UserPage } from './user-list.js';
-import { CredentialsBody, NewUserBody, UserAnswer, UserChangeBody } from '../user-schema.js';
-import { partsOf } from '../username.js';
+import { CredentialsBody, NewUserBody, partsOf, UserAnswer, UserChangeBody } from '../user.js';
 import type { CountSignIn } from '../users-metrics.js';
 
 /** What is needed to look at users, wherever they come from. */

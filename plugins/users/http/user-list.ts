@@ -1,6 +1,6 @@
 import { problem } from '../../../core/problem.js';
 import type { UserDetails } from '../roster.js';
-import { lowerCase, orderOf } from '../username.js';
+import { lowerCase, orderOf } from '../user.js';
 
 export interface UserQuery {
   /** Part of a name or alias. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { isProblem } from '../../../core/problem.js';
-import { layersFor, selectLayers } from '../../../plugins/config/sync/layer-selection.js';
+import { layersFor, selectLayers } from '../../../plugins/config/sync/pulled-layers.js';
 
 const select = (names: readonly string[], layers: readonly string[]) => {
   const { files, skipped } = selectLayers(

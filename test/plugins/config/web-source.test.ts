@@ -41,7 +41,7 @@ const open = (address: string, more: Partial<SourceRequest> = {}): WebSource =>
     token: undefined,
     username: undefined,
     password: undefined,
-    usualName: 'base.json5',
+    defaultName: 'base.json5',
     ...more,
   });
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { type Clock, systemClock } from '../../../core/clock.js';
 import type { FindingState } from '../../../core/contracts/doctor-check.js';
 import { SystemResolver } from '../../../core/dns/system-resolver.js';
-import { examine, type ReportedFinding } from '../../../plugins/doctor/examination.js';
+import { examine, type ReportedFinding } from '../../../plugins/doctor/doctor.js';
 import { configure } from '../../../core/main.js';
 import { DnsServer, type Zone } from '../../support/dns-server.js';
 import { temporaryFolder, type Ending } from '../../support/temporary-folder.js';

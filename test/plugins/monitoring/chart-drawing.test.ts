@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { drawChart } from '../../../plugins/monitoring/charts/chart-drawing.js';
-import { charts } from '../../../plugins/monitoring/charts/charts.js';
+import { charts, drawChart } from '../../../plugins/monitoring/charts/charts.js';
 
 test('the upper edge of a chart of durations is a whole number of its unit', () => {
   const chart = charts.find(({ id }) => id === 'queueAge') ?? charts.find(({ unit }) => unit === 'seconds');

@@ -5,12 +5,14 @@ import { pino } from 'pino';
 import type { Clock } from '../../../core/clock.js';
 import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
 import { HealthRegistry, type HealthReport } from '../../../core/host/health.js';
-import { DiskSpace, type Space } from '../../../plugins/monitoring/system/disk-space.js';
-import { EventLoop } from '../../../plugins/monitoring/system/event-loop.js';
-import { HealthChanges } from '../../../plugins/monitoring/health-report.js';
-import { HookFailures } from '../../../plugins/monitoring/hook-failures.js';
-import { SessionRoom } from '../../../plugins/monitoring/system/session-room.js';
-import { WriteProbe } from '../../../plugins/monitoring/system/write-probe.js';
+import {
+  DiskSpace,
+  EventLoop,
+  SessionRoom,
+  type Space,
+  WriteProbe,
+} from '../../../plugins/monitoring/system/probes.js';
+import { HealthChanges, HookFailures } from '../../../plugins/monitoring/health.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 const clockOf = (time: { now: number }): Clock => ({ now: () => time.now, monotonic: () => time.now });

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { MetricFamily } from '../../../core/contracts/server.js';
-import { drawChart, formatValue } from '../../../plugins/monitoring/charts/chart-drawing.js';
-import { charts, type Chart } from '../../../plugins/monitoring/charts/charts.js';
+import { type Chart, charts, drawChart, formatValue } from '../../../plugins/monitoring/charts/charts.js';
 import { graphiteLines } from '../../../plugins/monitoring/graphite.js';
 import { MetricHistory } from '../../../plugins/monitoring/charts/history.js';
 import { monitoring } from '../../../plugins/monitoring/index.js';

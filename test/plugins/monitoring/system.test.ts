@@ -12,7 +12,7 @@ import { Environment } from '../../../plugins/monitoring/system/environment.js';
 import { HeapDumps, type HeapDumpsInput } from '../../../plugins/monitoring/system/heap-dumps.js';
 import { monitoring } from '../../../plugins/monitoring/index.js';
 import { argumentsOf } from '../../../plugins/monitoring/system/system-properties.js';
-import { StallRecorder } from '../../../plugins/monitoring/system/stall-recorder.js';
+import { StallRecorder } from '../../../plugins/monitoring/system/stalls.js';
 import { ThreadDumps, threadDumpText } from '../../../plugins/monitoring/system/thread-dump.js';
 import { plantedSecrets } from '../../core/log/planted-secrets.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import { reportText } from '../../../plugins/plugin-kit/check-plugin.js';
+import { reportText } from '../../../plugins/plugin-kit/trial.js';
 import { declarationComplaints } from '../../../core/host/declaration.js';
 import { locationBelow, rootCauseText } from '../../../core/host/uncaught.js';
 import { definePlugin } from '../../../core/plugin.js';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { dataFolderAt } from '../../../core/config/load.js';
-import { listText, type ListedPlugin } from '../../../plugins/plugin-kit/plugin-list.js';
+import { type ListedPlugin, listText } from '../../../plugins/plugin-kit/list-plugins.js';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { temporaryFolder } from '../../support/temporary-folder.js';

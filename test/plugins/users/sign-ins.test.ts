@@ -5,7 +5,7 @@ import { parseAddress } from '../../../core/mime/address.js';
 import { problem } from '../../../core/problem.js';
 import { AttemptLimiter } from '../../../core/auth/rate.js';
 import { SignIns, type Attempt } from '../../../plugins/users/sign-ins.js';
-import { canonicalUsername } from '../../../plugins/users/username.js';
+import { canonicalUsername } from '../../../plugins/users/user.js';
 import { isProblemNamed } from './users-site.js';
 
 const username = 'anna@example.org';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { canonicalUsername, isAlias, isUsername, newAliases, newUsername } from '../../../plugins/users/username.js';
+import { canonicalUsername, isAlias, isUsername, newAliases, newUsername } from '../../../plugins/users/user.js';
 import { isProblemNamed } from './users-site.js';
 
 const domains = ['example.org', 'example.net'];

@@ -309,7 +309,7 @@ test('a lease says whether an earlier attempt may have delivered it unseen', asy
 });
 
 test('no more finished entries are remembered than there may be, and the newest stay', async (t) => {
-  const ground = await fileQueueGround(t, { mostFinished: 2 });
+  const ground = await fileQueueGround(t, { maxFinished: 2 });
   const uids: string[] = [];
   for (let n = 0; n < 4; n += 1) {
     uids.push((await accept(ground)).uid);

@@ -6,7 +6,7 @@ import { createServer, type AddressInfo } from 'node:net';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import { listeningSockets, ownerOfSocket } from '../../../../plugins/doctor/listening-sockets.js';
+import { listeningSockets, ownerOfSocket } from '../../../../plugins/doctor/port-checks.js';
 import { outboundFindings } from '../../../../plugins/doctor/outbound-trial.js';
 import { systemClock } from '../../../../core/clock.js';
 import { lockFolder } from '../../../../core/disk/lock.js';

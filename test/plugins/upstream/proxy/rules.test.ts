@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { ProxyOptions } from '../../../../plugins/upstream/proxy/options.js';
-import type { Candidate } from '../../../../plugins/upstream/proxy/rule.js';
-import { RuleBook } from '../../../../plugins/upstream/proxy/rule-book.js';
+import { type Candidate, RuleBook } from '../../../../plugins/upstream/proxy/rule.js';
 
 const hosts = ['192.0.2.25'];
 const bookOf = (...rules: readonly object[]): RuleBook =>

@@ -1,5 +1,5 @@
 import type { SeenStall, StallWatch } from '../../../core/contracts/stall-watch.js';
-import { grouped, type SeenStack } from './seen-stack.js';
+import { printable } from '../../../core/text/format.js';
 
 /** A time in which the event loop did not turn: nobody was answered. */
 export interface Stall extends Omit<SeenStall, 'stacks'> {
@@ -9,7 +9,7 @@ export interface Stall extends Omit<SeenStall, 'stacks'> {
 
 const KEPT = 20;
 
-export interface StallRecorderInput {
+interface StallRecorderInput {
   readonly stallWatch: StallWatch;
   /** Called for each stall. */
   readonly count: () => void;
@@ -54,4 +54,23 @@ export class StallRecorder {
     this.#stalls = [{ ...seen, stacks: grouped(seen.stacks) }, ...this.#stalls].slice(0, KEPT);
     this.#input.count();
   }
+}
+
+/** A stack that was seen in some of the samples. */
+export interface SeenStack {
+  readonly seen: number;
+  /** The innermost first: `function (file:line:column)`. */
+  readonly frames: readonly string[];
+}
+
+/** Equal stacks together, the most frequent first. */
+export function grouped(stacks: readonly (readonly string[])[]): readonly SeenStack[] {
+  const seen = new Map<string, { seen: number; readonly frames: readonly string[] }>();
+  for (const frames of stacks) {
+    const key = frames.join('\n');
+    const known = seen.get(key) ?? { seen: 0, frames: frames.map(printable) };
+    known.seen += 1;
+    seen.set(key, known);
+  }
+  return [...seen.values()].toSorted((a, b) => b.seen - a.seen);
 }

@@ -1,0 +1,84 @@
+import { z } from 'zod';
+import type { OwnerCall } from '../../core/cli/command.js';
+import { ownerOf } from '../../core/cli/owner-call.js';
+import type { Clock } from '../../core/clock.js';
+import type { LoadedConfiguration } from '../../core/config/load.js';
+import type { Finding, FindingGroup } from '../../core/contracts/doctor-check.js';
+import { faultCode } from '../../core/disk/fault.js';
+import { type LockInfo, readLock } from '../../core/disk/lock.js';
+import type { Resolver } from '../../core/dns/resolver.js';
+import type { HealthState } from '../../core/host/health.js';
+
+/** Whoever owns the data folder. */
+export type OwnerState =
+  | { readonly state: 'none' }
+  /** The lock cannot be read. */
+  | { readonly state: 'hidden'; readonly code: string }
+  | { readonly state: 'starting'; readonly lock: LockInfo }
+  /** It listens, or did, and does not answer. */
+  | { readonly state: 'silent'; readonly lock: LockInfo; readonly why: string }
+  | {
+      readonly state: 'answers';
+      readonly lock: LockInfo;
+      readonly call: OwnerCall;
+      readonly ms: number;
+      readonly health: SeenHealth;
+    };
+
+interface SeenHealth {
+  readonly components: Readonly<
+    Record<string, { readonly status: HealthState; readonly why: string | null; readonly since: string }>
+  >;
+}
+
+/** Everything that is examined, and by what. */
+export interface DoctorContext {
+  readonly configuration: LoadedConfiguration;
+  readonly owner: OwnerState;
+  readonly resolver: Resolver;
+  readonly clock: Clock;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly signal: AbortSignal;
+}
+
+/** A check of the server itself. */
+export interface CoreCheck {
+  readonly group: FindingGroup;
+  readonly name: string;
+  run(patient: DoctorContext): Promise<readonly Finding[]> | readonly Finding[];
+}
+
+/** The process that runs the server; undefined when none does. */
+export const ownerLock = ({ owner }: Pick<DoctorContext, 'owner'>): LockInfo | undefined =>
+  'lock' in owner ? owner.lock : undefined;
+
+/** A server that turns at all answers within that time. */
+const patienceMs = 3000;
+
+const Health = z.object({
+  components: z.record(
+    z.string(),
+    z.object({ status: z.enum(['up', 'degraded', 'down']), why: z.string().nullable(), since: z.string() }),
+  ),
+});
+
+/** Who owns the data folder, and whether it answers. */
+export async function lookAtOwner(data: string, clock: Clock): Promise<OwnerState> {
+  const lock = await readLock(data).catch((error: unknown) => ({ code: faultCode(error) ?? 'unreadable' }));
+  if (lock === undefined) return { state: 'none' };
+  if ('code' in lock) return { state: 'hidden', code: lock.code };
+  if (lock.http === null || lock.token === null) return { state: 'starting', lock };
+  try {
+    const call = await ownerOf(data, patienceMs);
+    if (call === undefined) return { state: 'none' };
+    const began = clock.monotonic();
+    const { status, body } = await call('GET', '/health/extended');
+    const ms = Math.round(clock.monotonic() - began);
+    // Without the plugin that has the page it answers all the same.
+    const health = Health.safeParse(body).data ?? { components: {} };
+    if (status >= 500 && status !== 503) return { state: 'silent', lock, why: `its health page answers ${status}` };
+    return { state: 'answers', lock, call, ms, health };
+  } catch {
+    return { state: 'silent', lock, why: `it does not answer at ${lock.http} within ${patienceMs / 1000} s` };
+  }
+}

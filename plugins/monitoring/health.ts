@@ -1,0 +1,182 @@
+import { memoryUsage } from 'node:process';
+import type { Clock } from '../../core/clock.js';
+import type { Catalogue, Configuration, HealthOverview } from '../../core/contracts/server.js';
+import type { ComponentHealth, HealthReport, HealthState } from '../../core/host/health.js';
+import type { Log } from '../../core/log/log.js';
+import type { HookDescription } from '../../core/pipeline/hook.js';
+import type { PluginContext } from '../../core/plugin.js';
+import type { Activity } from './charts/activity.js';
+import type { MonitoringSettings } from './options.js';
+import { DiskSpace, EventLoop, SessionRoom, spaceOf, WriteProbe } from './system/probes.js';
+import { version } from './system/own-package.js';
+
+/** How often disk, event loop, hooks and health are looked at. */
+const SAMPLE_SECONDS = 10;
+/** How often it is tried whether the disk can be written. */
+const PROBE_SECONDS = 30;
+
+interface HealthGround {
+  readonly catalogue: Catalogue;
+  readonly configuration: Configuration;
+  readonly health: HealthOverview;
+  readonly activity: Activity;
+  readonly options: MonitoringSettings;
+}
+
+interface HealthWatch {
+  readonly disk: DiskSpace;
+  readonly probe: WriteProbe;
+  readonly eventLoop: EventLoop;
+}
+
+/** Registers the components that nobody else knows of, and looks at all of them from time to time. */
+export async function watchHealth(context: PluginContext, ground: HealthGround): Promise<HealthWatch> {
+  const { clock, health, log } = context;
+  const { catalogue, configuration, activity, options } = ground;
+  const disk = new DiskSpace(() => spaceOf(configuration.data), options.disk);
+  const probe = new WriteProbe({ folder: configuration.data, clock });
+  const eventLoop = new EventLoop(options.eventLoop);
+  context.onClose(() => eventLoop.close());
+  const hooks = new HookFailures(() => catalogue.hooks(), clock);
+  const room = new SessionRoom(() => activity.figures().sessions, configuration);
+  const changes = new HealthChanges(ground.health, log);
+  await disk.look();
+  await probe.look();
+
+  health.check('disk', () => disk.report());
+  health.check('disk writes', () => probe.report());
+  health.check('eventLoop', () => eventLoop.report());
+  health.check('memory', () => ({ status: 'up', figures: memoryFigures() }));
+  health.check('pipeline', () => hooks.report());
+  health.check('sessions', () => room.report());
+  context.every(PROBE_SECONDS, () => probe.look());
+  context.every(SAMPLE_SECONDS, async () => {
+    await disk.look();
+    eventLoop.look();
+    hooks.look();
+    changes.look();
+  });
+  return { disk, probe, eventLoop };
+}
+
+function memoryFigures(): Readonly<Record<string, number>> {
+  const { rss, heapUsed, heapTotal, external, arrayBuffers } = memoryUsage();
+  return {
+    residentBytes: rss,
+    heapUsedBytes: heapUsed,
+    heapTotalBytes: heapTotal,
+    externalBytes: external,
+    arrayBufferBytes: arrayBuffers,
+  };
+}
+
+export type HealthWord = 'UP' | 'DEGRADED' | 'DOWN';
+
+/** What everybody may know. */
+export interface ShortHealth {
+  readonly status: HealthWord;
+}
+
+export interface FullHealth extends ShortHealth {
+  /** Seconds. */
+  readonly uptime: number;
+  readonly components: Readonly<Record<string, Omit<ComponentHealth, 'figures'>>>;
+}
+
+/** With the statistics of the server. */
+export interface ExtendedHealth extends FullHealth {
+  readonly versions: Readonly<Record<'postern' | 'node' | 'v8' | 'openssl', string>>;
+  readonly components: Readonly<Record<string, ComponentHealth>>;
+}
+
+const { node, v8, openssl } = process.versions;
+const versions = { postern: version, node, v8, openssl };
+const words = { up: 'UP', degraded: 'DEGRADED', down: 'DOWN' } as const;
+
+export const shortHealth = (health: HealthOverview): ShortHealth => ({ status: words[health.status()] });
+
+export function fullHealth(health: HealthOverview): FullHealth {
+  const { status, uptime, components } = extendedHealth(health);
+  const states: Record<string, Omit<ComponentHealth, 'figures'>> = {};
+  for (const [name, component] of Object.entries(components)) {
+    states[name] = { status: component.status, since: component.since, why: component.why };
+  }
+  return { status, uptime, components: states };
+}
+
+/** The status is that of the components as listed, not of a second look. */
+export function extendedHealth(health: HealthOverview): ExtendedHealth {
+  const components = health.components();
+  const all = Object.values(components).map(({ status }) => status);
+  const worst = (['down', 'degraded'] as const).find((state) => all.includes(state)) ?? 'up';
+  return { status: words[worst], uptime: health.uptime(), versions, components };
+}
+
+/** Writes every change of state to the log, once. */
+export class HealthChanges {
+  readonly #health: HealthOverview;
+  readonly #log: Log;
+  #known: Readonly<Record<string, HealthState>> = {};
+
+  constructor(health: HealthOverview, log: Log) {
+    this.#health = health;
+    this.#log = log;
+  }
+
+  look(): void {
+    const entries = Object.entries(this.#health.components());
+    for (const [component, { status, why }] of entries) {
+      if (status === (this.#known[component] ?? 'up')) continue;
+      if (status === 'up') this.#log.info({ component, status }, 'a component is well again');
+      else this.#log[status === 'down' ? 'error' : 'warn']({ component, status, why }, 'a component is not well');
+    }
+    this.#known = Object.fromEntries(entries.map(([component, { status }]) => [component, status]));
+  }
+}
+
+/** How long a failure is remembered. */
+const MEMORY_MS = 5 * 60_000;
+
+/** Whether hooks have failed lately: mail that meets one is put off, and nobody else would say why. */
+export class HookFailures {
+  readonly #hooks: () => readonly HookDescription[];
+  readonly #clock: Clock;
+  #counts = new Map<string, number>();
+  #seen: { readonly at: number; readonly place: string; readonly count: number }[] = [];
+
+  constructor(hooks: () => readonly HookDescription[], clock: Clock) {
+    this.#hooks = hooks;
+    this.#clock = clock;
+  }
+
+  look(): void {
+    const now = this.#clock.monotonic();
+    const counts = countsOf(this.#hooks());
+    for (const [place, count] of counts) {
+      const known = this.#counts.get(place) ?? 0;
+      // A hook that was registered anew counts from zero.
+      const fresh = count >= known ? count - known : count;
+      if (fresh > 0) this.#seen.push({ at: now, place, count: fresh });
+    }
+    this.#counts = counts;
+    this.#seen = this.#seen.filter(({ at }) => now - at < MEMORY_MS);
+  }
+
+  report(): HealthReport {
+    const last = this.#seen.at(-1);
+    if (last === undefined) return { status: 'up' };
+    const total = this.#seen.reduce((all, { count }) => all + count, 0);
+    const times = total === 1 ? 'once' : `${total} times`;
+    const why = `Hooks failed ${times} in the last five minutes, the last one ${last.place}: their mail was put off.`;
+    return { status: 'degraded', why };
+  }
+}
+
+function countsOf(hooks: readonly HookDescription[]): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const { plugin, stage, failures } of hooks) {
+    const place = `of ${plugin} at ${stage}`;
+    counts.set(place, (counts.get(place) ?? 0) + failures);
+  }
+  return counts;
+}
