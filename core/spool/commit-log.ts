@@ -334,12 +334,12 @@ export class CommitLog {
   }
 
   #writeList(): Promise<void> {
-    const used = this.#active === undefined ? this.#sealed : [...this.#sealed, this.#active];
-    const lives = used.map(({ path, first }): UsedSegment => {
+    const segments = this.#active === undefined ? this.#sealed : [...this.#sealed, this.#active];
+    const used = segments.map(({ path, first }): UsedSegment => {
       const name = basename(path);
       return { name, first, at: this.#beganAt.get(name) ?? this.#clock.now() };
     });
-    return this.#folder.writeUsed(lives);
+    return this.#folder.writeUsed(used);
   }
 
   async #seal(segment: Segment): Promise<void> {

@@ -74,20 +74,80 @@ export class LogFolder {
     await makeFolder(this.#path, this.#files);
     const free: FreeSegment[] = [];
     const sealed: SealedSegment[] = [];
-    const lives = await readUsedSegments(this.#path, this.#files);
+    const used = await readUsedSegments(this.#path, this.#files);
     for (const name of (await this.#files.readdir(this.#path)).sort()) {
       const path = join(this.#path, name);
-      if (name === asideName || (name === usedSegmentsName && lives !== undefined)) continue;
+      if (name === asideName || (name === usedSegmentsName && used !== undefined)) continue;
       if (unfinishedName.test(name)) await this.#removeUnfinished(path);
       else {
-        const life = lives?.find((one) => one.name === name);
-        const found = segmentName.test(name) ? await this.#inspect(path, life, visit) : undefined;
+        const listed = used?.find((one) => one.name === name);
+        const found = segmentName.test(name) ? await this.#inspect(path, listed, visit) : undefined;
         if (found === undefined) await this.setAside(path);
         else if (isSealed(found)) sealed.push(found);
         else free.push(found);
       }
     }
-    return { free, sealed: sealed.sort((one, other) => one.first - other.first), used: lives ?? [] };
+    return { free, sealed: sealed.sort((one, other) => one.first - other.first), used: used ?? [] };
+  }
+
+  /** The readable records of a segment, in order. */
+  async records({ path, mark, first }: Pick<SealedSegment, 'path' | 'mark' | 'first'>): Promise<readonly LogRecord[]> {
+    const bytes = await this.#read(path, (await this.#files.lstat(path)).size);
+    return scanRecords(bytes, 0, mark, first).records;
+  }
+
+  /** A new durable segment file, filled with zeros. When it rejects, nothing is left. */
+  async create(): Promise<FreeSegment> {
+    const path = join(this.#path, `${uniqueId()}.segment`);
+    const unfinished = `${path}.tmp`;
+    try {
+      await preallocate(unfinished, this.#files, this.#segmentBytes);
+      await this.#files.rename(unfinished, path);
+      await folderSyncOf(this.#files).sync(this.#path);
+    } catch (error) {
+      await this.#files.unlink(unfinished).catch(() => undefined);
+      await this.#files.unlink(path).catch(() => undefined);
+      throw error;
+    }
+    return { path, capacity: this.#segmentBytes };
+  }
+
+  /** Lists the segments in use, so that the next start detects a missing one. */
+  writeUsed(used: readonly UsedSegment[]): Promise<void> {
+    return writeUsedSegments(this.#path, used, this.#files);
+  }
+
+  /** Moves any entry out of the way. Never rejects. */
+  async setAside(path: string): Promise<void> {
+    const aside = join(this.#path, asideName);
+    try {
+      await makeFolder(aside, this.#files);
+      await this.#files.rename(path, join(aside, `${uniqueId()}-${path.slice(this.#path.length + 1)}`));
+      this.#log.warn({ path }, 'a file in the folder of the commit log cannot be understood and was set aside');
+    } catch (error) {
+      this.#log.warn({ err: error, path }, 'a file in the folder of the commit log cannot be set aside');
+    }
+  }
+
+  /** Writes a note next to the files set aside, for an operator to remove. The same damage is noted once. */
+  async note(name: string, sentence: string): Promise<void> {
+    const aside = join(this.#path, asideName);
+    try {
+      await makeFolder(aside, this.#files);
+      if (await this.#files.exists(join(aside, name))) return;
+      await writeFileAtomic(join(aside, name), `${sentence}\n`, { files: this.#files });
+    } catch (error) {
+      this.#log.warn({ err: error, name }, 'damage of the commit log cannot be noted on the disk');
+    }
+  }
+
+  async countAside(): Promise<number> {
+    try {
+      return (await this.#files.readdir(join(this.#path, asideName))).filter((name) => !name.startsWith('.')).length;
+    } catch (error) {
+      if (isMissing(error)) return 0;
+      throw error;
+    }
   }
 
   /** Sets aside an entry that has such a name and is not a file. */
@@ -107,18 +167,18 @@ export class LogFolder {
    */
   async #inspect(
     path: string,
-    life: UsedSegment | undefined,
+    listed: UsedSegment | undefined,
     visit: (record: LogRecord) => void,
   ): Promise<FreeSegment | SealedSegment | undefined> {
     const stats = await this.#files.lstat(path);
     if (!stats.isFile()) return undefined;
     const header = readSegmentHeader(await this.#read(path, segmentHeaderBytes));
-    if (header === 'empty' && life === undefined) return { path, capacity: stats.size };
+    if (header === 'empty' && listed === undefined) return { path, capacity: stats.size };
     const bytes = await this.#read(path, stats.size);
     const isWhole = header !== undefined && header !== 'empty';
-    const mark = isWhole ? header.mark : markOfDamaged(bytes, life?.first ?? 1);
+    const mark = isWhole ? header.mark : markOfDamaged(bytes, listed?.first ?? 1);
     if (mark === undefined) return undefined;
-    const known = isWhole ? header.first : life?.first;
+    const known = isWhole ? header.first : listed?.first;
     const { records, gaps } = scanRecords(bytes, isWhole ? segmentHeaderBytes : 0, mark, known ?? 1);
     const first = known ?? records[0]?.number ?? 1;
     records.forEach(visit);
@@ -133,66 +193,6 @@ export class LogFolder {
       gaps: gaps.filter(({ from }) => from >= first),
       isDamaged: !isWhole || gaps.length > 0,
     };
-  }
-
-  /** The readable records of a segment, in order. */
-  async records({ path, mark, first }: Pick<SealedSegment, 'path' | 'mark' | 'first'>): Promise<readonly LogRecord[]> {
-    const bytes = await this.#read(path, (await this.#files.lstat(path)).size);
-    return scanRecords(bytes, 0, mark, first).records;
-  }
-
-  /** Lists the segments in use, so that the next start detects a missing one. */
-  writeUsed(used: readonly UsedSegment[]): Promise<void> {
-    return writeUsedSegments(this.#path, used, this.#files);
-  }
-
-  /** Writes a note next to the files set aside, for an operator to remove. The same damage is noted once. */
-  async note(name: string, sentence: string): Promise<void> {
-    const aside = join(this.#path, asideName);
-    try {
-      await makeFolder(aside, this.#files);
-      if (await this.#files.exists(join(aside, name))) return;
-      await writeFileAtomic(join(aside, name), `${sentence}\n`, { files: this.#files });
-    } catch (error) {
-      this.#log.warn({ err: error, name }, 'damage of the commit log cannot be noted on the disk');
-    }
-  }
-
-  /** A new durable segment file, filled with zeros. When it rejects, nothing is left. */
-  async create(): Promise<FreeSegment> {
-    const path = join(this.#path, `${uniqueId()}.segment`);
-    const unfinished = `${path}.tmp`;
-    try {
-      await preallocate(unfinished, this.#files, this.#segmentBytes);
-      await this.#files.rename(unfinished, path);
-      await folderSyncOf(this.#files).sync(this.#path);
-    } catch (error) {
-      await this.#files.unlink(unfinished).catch(() => undefined);
-      await this.#files.unlink(path).catch(() => undefined);
-      throw error;
-    }
-    return { path, capacity: this.#segmentBytes };
-  }
-
-  /** Moves any entry out of the way. Never rejects. */
-  async setAside(path: string): Promise<void> {
-    const aside = join(this.#path, asideName);
-    try {
-      await makeFolder(aside, this.#files);
-      await this.#files.rename(path, join(aside, `${uniqueId()}-${path.slice(this.#path.length + 1)}`));
-      this.#log.warn({ path }, 'a file in the folder of the commit log cannot be understood and was set aside');
-    } catch (error) {
-      this.#log.warn({ err: error, path }, 'a file in the folder of the commit log cannot be set aside');
-    }
-  }
-
-  async countAside(): Promise<number> {
-    try {
-      return (await this.#files.readdir(join(this.#path, asideName))).filter((name) => !name.startsWith('.')).length;
-    } catch (error) {
-      if (isMissing(error)) return 0;
-      throw error;
-    }
   }
 
   /** The first `size` bytes, or fewer when the file is shorter. */
@@ -265,10 +265,10 @@ function missingRanges(sealed: FoundSegments['sealed'], released: number): reado
   return missing;
 }
 
-function lossOf({ from, to }: NumberRange, lives: readonly UsedSegment[], now: number): LogDamage {
+function lossOf({ from, to }: NumberRange, used: readonly UsedSegment[], now: number): LogDamage {
   const records = to - from + 1;
-  const since = Math.max(-Infinity, ...lives.filter(({ first }) => first <= from).map(({ at }) => at));
-  const until = Math.min(now, ...lives.filter(({ first }) => first > to).map(({ at }) => at));
+  const since = Math.max(-Infinity, ...used.filter(({ first }) => first <= from).map(({ at }) => at));
+  const until = Math.min(now, ...used.filter(({ first }) => first > to).map(({ at }) => at));
   const time = Number.isFinite(since) ? `between ${timeOf(since)} and ${timeOf(until)}` : `before ${timeOf(until)}`;
   return {
     note: `damage-${from}-${to}.txt`,

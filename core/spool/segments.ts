@@ -276,7 +276,7 @@ const UsedSegment = z.object({
 /** A segment with unreleased records. */
 export type UsedSegment = z.output<typeof UsedSegment>;
 
-const Lives = z.object({ segments: z.array(UsedSegment) });
+const UsedSegments = z.object({ segments: z.array(UsedSegment) });
 
 /** Undefined when the list is missing or invalid: then a missing segment shows only as a gap in the numbers. */
 export async function readUsedSegments(folder: string, files: FileLayer): Promise<readonly UsedSegment[] | undefined> {
@@ -289,13 +289,13 @@ export async function readUsedSegments(folder: string, files: FileLayer): Promis
     } finally {
       await files.close(fd);
     }
-    return Lives.parse(JSON.parse(bytes.toString('utf8'))).segments;
+    return UsedSegments.parse(JSON.parse(bytes.toString('utf8'))).segments;
   } catch {
     return undefined;
   }
 }
 
-export function writeUsedSegments(folder: string, lives: readonly UsedSegment[], files: FileLayer): Promise<void> {
-  const list: z.input<typeof Lives> = { segments: [...lives] };
+export function writeUsedSegments(folder: string, used: readonly UsedSegment[], files: FileLayer): Promise<void> {
+  const list: z.input<typeof UsedSegments> = { segments: [...used] };
   return writeFileAtomic(join(folder, usedSegmentsName), `${JSON.stringify(list)}\n`, { files });
 }

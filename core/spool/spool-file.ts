@@ -68,6 +68,11 @@ export class SpoolFile {
     return this.#size;
   }
 
+  /** The whole message while it is in memory; undefined once some of it is written, or it was released. */
+  get memory(): readonly Buffer[] | undefined {
+    return this.#spilled || this.#released ? undefined : this.#blocks.all();
+  }
+
   write(chunk: Buffer): Promise<void> | void {
     if (this.#released) return Promise.reject(releasedError());
     if (this.#failure !== undefined) return Promise.reject(this.#failure);
@@ -85,6 +90,58 @@ export class SpoolFile {
     if (this.#spilled) this.#enqueue(this.#blocks.takeAll());
     await this.#pumping;
     if (this.#failure !== undefined) throw this.#failure;
+  }
+
+  /** Writes the bytes in memory to the file, not durably. */
+  store(): Promise<void> {
+    if (this.#released) return Promise.reject(releasedError());
+    this.#stored ??= this.#synced ?? this.#storeMemory();
+    return this.#stored;
+  }
+
+  /**
+   * Makes the spool file durable. Tried once: after a failed fsync the same descriptor would report success without
+   * having written anything.
+   */
+  sync(): Promise<void> {
+    if (this.#released) return Promise.reject(releasedError());
+    this.#synced ??= this.#spilled ? this.#syncSpilled() : this.#syncMemory();
+    return this.#synced;
+  }
+
+  /**
+   * Renames the spool file and gives it up: it is written again when it is needed again. False, without a rename, for a
+   * message that is not wholly in memory.
+   */
+  async moveTo(to: string, rename: (from: string, to: string) => Promise<void>): Promise<boolean> {
+    if (this.memory === undefined) return false;
+    await rename(this.path, to);
+    this.#path = undefined;
+    this.#stored = undefined;
+    this.#synced = undefined;
+    return true;
+  }
+
+  /** The bytes from `offset` on. The file is opened at the first read and closed with the stream. */
+  open(offset: number): Readable {
+    const source = this.#spilled ? this.#readFile(offset) : this.#readMemory(offset);
+    return Readable.from(source, { objectMode: false, highWaterMark: readBytes });
+  }
+
+  /** Frees the memory and the descriptor, and removes the spool file. Never rejects; idempotent. */
+  async release(): Promise<void> {
+    if (this.#released) return;
+    this.#released = true;
+    this.#queue = [];
+    await this.#pumping;
+    this.#backlog = 0;
+    this.#notifyDrained();
+    await this.#stored?.catch(() => undefined);
+    await this.#synced?.catch(() => undefined);
+    await this.#close().catch(() => undefined);
+    const onDisk = this.#spilled || this.#stored !== undefined || this.#synced !== undefined;
+    this.#blocks.takeAll();
+    if (onDisk) await this.#context.remover.add(this.path);
   }
 
   #enqueue(blocks: readonly Buffer[]): void {
@@ -137,35 +194,6 @@ export class SpoolFile {
     for (const resolve of this.#drained.splice(0)) resolve();
   }
 
-  /**
-   * Makes the spool file durable. Tried once: after a failed fsync the same descriptor would report success without
-   * having written anything.
-   */
-  sync(): Promise<void> {
-    if (this.#released) return Promise.reject(releasedError());
-    this.#synced ??= this.#spilled ? this.#syncSpilled() : this.#syncMemory();
-    return this.#synced;
-  }
-
-  /** The whole message while it is in memory; undefined once some of it is written, or it was released. */
-  get memory(): readonly Buffer[] | undefined {
-    return this.#spilled || this.#released ? undefined : this.#blocks.all();
-  }
-
-  /** Writes the bytes in memory to the file, not durably. */
-  store(): Promise<void> {
-    if (this.#released) return Promise.reject(releasedError());
-    this.#stored ??= this.#synced ?? this.#storeMemory();
-    return this.#stored;
-  }
-
-  /** Creates the file; a file from the pool brings its own path. */
-  async #create(kind: NewFileKind): Promise<number> {
-    const { path, fd } = await this.#context.pool.create(kind, this.#path);
-    this.#path = path;
-    return fd;
-  }
-
   async #storeMemory(): Promise<void> {
     const { files } = this.#context;
     const fd = await this.#create('plain');
@@ -199,6 +227,13 @@ export class SpoolFile {
     await files.close(fd);
   }
 
+  /** Creates the file; a file from the pool brings its own path. */
+  async #create(kind: NewFileKind): Promise<number> {
+    const { path, fd } = await this.#context.pool.create(kind, this.#path);
+    this.#path = path;
+    return fd;
+  }
+
   async #syncSpilled(): Promise<void> {
     try {
       if (this.#fd !== undefined) await this.#context.files.fsync(this.#fd);
@@ -215,12 +250,6 @@ export class SpoolFile {
     this.#fd = undefined;
     this.#context.receiving.release();
     await this.#context.files.close(fd);
-  }
-
-  /** The bytes from `offset` on. The file is opened at the first read and closed with the stream. */
-  open(offset: number): Readable {
-    const source = this.#spilled ? this.#readFile(offset) : this.#readMemory(offset);
-    return Readable.from(source, { objectMode: false, highWaterMark: readBytes });
   }
 
   *#readMemory(offset: number): Generator<Buffer> {
@@ -247,35 +276,6 @@ export class SpoolFile {
     } finally {
       await files.close(fd);
     }
-  }
-
-  /**
-   * Renames the spool file and gives it up: it is written again when it is needed again. False, without a rename, for a
-   * message that is not wholly in memory.
-   */
-  async moveTo(to: string, rename: (from: string, to: string) => Promise<void>): Promise<boolean> {
-    if (this.memory === undefined) return false;
-    await rename(this.path, to);
-    this.#path = undefined;
-    this.#stored = undefined;
-    this.#synced = undefined;
-    return true;
-  }
-
-  /** Frees the memory and the descriptor, and removes the spool file. Never rejects; idempotent. */
-  async release(): Promise<void> {
-    if (this.#released) return;
-    this.#released = true;
-    this.#queue = [];
-    await this.#pumping;
-    this.#backlog = 0;
-    this.#notifyDrained();
-    await this.#stored?.catch(() => undefined);
-    await this.#synced?.catch(() => undefined);
-    await this.#close().catch(() => undefined);
-    const onDisk = this.#spilled || this.#stored !== undefined || this.#synced !== undefined;
-    this.#blocks.takeAll();
-    if (onDisk) await this.#context.remover.add(this.path);
   }
 }
 

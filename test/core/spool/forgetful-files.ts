@@ -12,8 +12,7 @@ interface Image {
 
 /**
  * Files behind a page cache like that of Linux: a failed fsync marks the pages clean, so that the next one succeeds
- * without writing
- * them. Files are written sequentially, like segments.
+ * without writing them. Files are written sequentially, like segments.
  */
 export class ForgetfulFiles extends FaultyFiles {
   readonly #images = new Map<string, Image>();
