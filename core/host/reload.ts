@@ -12,10 +12,10 @@ import type {
   ReloadOutcome,
   ReloadRequest,
 } from '../contracts/server.js';
-import { AccessRules } from '../http/access-rules.js';
+import { AccessRules } from '../http/access.js';
 import type { Accounts, PreparedAccounts } from '../http/accounts.js';
 import type { AuditSink } from '../http/audit.js';
-import { refuseOpenDoor } from '../http/open-door.js';
+import { refuseOpenDoor } from '../http/host.js';
 import type { HttpShell } from '../http/shell.js';
 import type { Log } from '../log/log.js';
 import type { PluginTracker } from './plugin-states.js';

@@ -1,5 +1,5 @@
 import { heldBy } from '../http/endpoint-hold.js';
-import { asProblem } from '../http/failure.js';
+import { asProblem } from '../http/problem-boundary.js';
 import type { Log } from '../log/log.js';
 import type { Hook, HookOptions } from '../pipeline/hook.js';
 import type { Stage } from '../pipeline/verdict.js';

@@ -1,21 +1,21 @@
-import { printable, secondsText } from '../text/format.js';
-import { clientKey } from '../net/ip-address.js';
-import type { Log } from '../log/log.js';
+import koaBasicAuth from 'koa-basic-auth';
 import { canHashNow, forClient } from '../auth/password.js';
 import type { AttemptLimiter } from '../auth/rate.js';
-import { isProblem, problem, type Problem } from '../problem.js';
-import type { Gate } from './access-rules.js';
+import type { Log } from '../log/log.js';
+import { clientKey } from '../net/ip-address.js';
+import { isProblem, problem, type Problem, startError } from '../problem.js';
+import { printable, secondsText } from '../text/format.js';
 import type { Accounts } from './accounts.js';
-import { parseBasic, type Credentials } from './credentials.js';
-import type { Access, Account, Role } from './endpoint.js';
-import type { Context } from './exchange.js';
+import type { Access, Account, Endpoint, Method, Role } from './endpoint.js';
+import type { Context, Next } from './exchange.js';
+import type { AccessRule } from './options.js';
 
 const rank: Readonly<Record<Role, number>> = { read: 1, operate: 2, admin: 3 };
 
 export const holds = (account: Account | null, access: Access): boolean =>
   access === 'public' || (account !== null && rank[account.role] >= rank[access]);
 
-export interface AccessInput {
+interface AccessInput {
   readonly accounts: Pick<Accounts, 'verify' | 'isOwner' | 'remembers' | 'untilTakenAway'>;
   /** Failures by name and client. */
   readonly limiter: () => AttemptLimiter;
@@ -196,4 +196,91 @@ function tooMany(seconds: number): Problem {
   const wait = Math.max(1, Math.ceil(seconds));
   const detail = `Too many failed sign-ins. Try again in ${secondsText(wait)}.`;
   return problem('too-many-requests', { detail, headers: { 'Retry-After': String(wait) } });
+}
+
+/** How a request to an endpoint is let in. */
+export type Gate =
+  | { readonly kind: 'access'; readonly access: Access }
+  | { readonly kind: 'own'; readonly realm: string; readonly guard: (ctx: Context, next: Next) => unknown };
+
+interface CompiledRule {
+  readonly method: string | undefined;
+  readonly pattern: RegExp;
+  readonly gate: Gate;
+}
+
+/** The access rules of the configuration, in their order. */
+export class AccessRules {
+  readonly #rules: readonly CompiledRule[];
+
+  constructor(rules: readonly AccessRule[]) {
+    this.#rules = rules.map(compile);
+  }
+
+  /**
+   * The gate of the first rule that matches the path, else the access that the endpoint declares.
+   *
+   * @param encoded path as it came in; rules match what it means
+   */
+  gate(method: Method, encoded: string, endpoint: Pick<Endpoint, 'access'>): Gate {
+    if (this.#rules.length === 0) return { kind: 'access', access: endpoint.access };
+    const path = decodeURIComponent(encoded);
+    const rule = this.#rules.find((one) => (one.method ?? method) === method && one.pattern.test(path));
+    return rule?.gate ?? { kind: 'access', access: endpoint.access };
+  }
+}
+
+/** Letters match in any case: a rule that restricts a domain must also hold for its other spellings. */
+function compile(rule: AccessRule): CompiledRule {
+  const [first = '', second] = rule.match.split(' ');
+  const path = second ?? first;
+  const source = path
+    .split('*')
+    .map((literal) => literal.replace(/[.+?^${}()|[\]\\]/g, '\\$&'))
+    .join('.*');
+  return {
+    method: second === undefined ? undefined : first,
+    pattern: new RegExp(`^${source}$`, 'isu'),
+    gate: gateOf(rule),
+  };
+}
+
+function gateOf(rule: AccessRule): Gate {
+  if (rule.public === true) return { kind: 'access', access: 'public' };
+  if (rule.role !== undefined) return { kind: 'access', access: rule.role };
+  const { username, password, realm = 'Postern' } = rule;
+  // koa-basic-auth lets everybody in when one of them is empty.
+  if (username === undefined || username === '' || password === undefined || password === '') {
+    throw startError(`http.access: the rule for ${rule.match} needs a username and a password that are not empty.`);
+  }
+  const guard = koaBasicAuth({ name: username, pass: password }) as (ctx: Context, next: Next) => unknown;
+  return { kind: 'own', realm, guard };
+}
+
+/** Name and password of an `Authorization: Basic` field (RFC 7617). */
+interface Credentials {
+  readonly username: string;
+  readonly password: string;
+}
+
+const longest = 4096;
+const utf8 = new TextDecoder('utf-8', { fatal: true });
+
+/** `none` when the field is absent, `malformed` when it cannot be read: both are answered alike. */
+export function parseBasic(field: string | undefined): Credentials | 'none' | 'malformed' {
+  if (field === undefined || field === '') return 'none';
+  const token = /^basic +([A-Za-z0-9+/]+={0,2}) *$/i.exec(field)?.[1];
+  if (field.length > longest || token === undefined) return 'malformed';
+  const text = decode(token);
+  const colon = text?.indexOf(':') ?? -1;
+  if (text === undefined || colon < 1 || /\p{Cc}/u.test(text)) return 'malformed';
+  return { username: text.slice(0, colon), password: text.slice(colon + 1) };
+}
+
+function decode(token: string): string | undefined {
+  try {
+    return utf8.decode(Buffer.from(token, 'base64'));
+  } catch {
+    return undefined;
+  }
 }

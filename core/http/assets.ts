@@ -1,12 +1,21 @@
 import { createHash } from 'node:crypto';
-import { extname } from 'node:path';
+import {
+  closeSync,
+  constants as openFlags,
+  fstatSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+} from 'node:fs';
+import { extname, isAbsolute, join } from 'node:path';
 import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip } from 'node:zlib';
+import { unreadableFolder } from '../disk/fault.js';
 import type { Log } from '../log/log.js';
 import { problem, startError } from '../problem.js';
-import { readAssetFolder, type AssetFile } from './asset-folder.js';
-import { namesTag, strongTag } from './entity-tag.js';
 import type { Context, Next, Stage } from './exchange.js';
+import { namesTag, strongTag } from './response.js';
 
 const types: Readonly<Record<string, string>> = {
   '.css': 'text/css; charset=utf-8',
@@ -131,4 +140,83 @@ function send(ctx: Context, asset: Asset): void {
   }
   if (encoded !== undefined) ctx.set('Content-Encoding', String(encoding));
   ctx.body = encoded ?? asset.bytes;
+}
+
+interface AssetFile {
+  /** Below the folder, with `/`: `icons/logo.svg`. */
+  readonly name: string;
+  readonly bytes: Buffer;
+}
+
+/** What one folder may hold. */
+const mostEntries = 1000;
+const maxFileBytes = 4 * 1024 * 1024;
+const mostBytes = 32 * 1024 * 1024;
+
+/**
+ * Reads every file below the folder. No link is followed, and what begins with a dot is left out: nothing outside of the
+ * folder can be reached by it.
+ *
+ * @param owner whose folder it is, as in `Plugin greylist`
+ * @throws start error when it is no absolute folder, or holds more than assets are
+ */
+function readAssetFolder(folder: string, owner: string): readonly AssetFile[] {
+  const refuse = (sentence: string, cause?: unknown) => startError(`${owner}, assets: ${sentence}`, cause);
+  if (!isAbsolute(folder)) throw refuse(`${folder} is not an absolute path; join(import.meta.dirname, 'assets') is.`);
+  const files: AssetFile[] = [];
+  let entries = 0;
+  let bytes = 0;
+
+  function read(below: string): void {
+    for (const entry of readdirSync(join(root, below), { withFileTypes: true })) {
+      entries += 1;
+      if (entries > mostEntries) throw refuse(`${folder} holds more than ${mostEntries} files.`);
+      const name = below === '' ? entry.name : `${below}/${entry.name}`;
+      if (entry.name.startsWith('.')) continue;
+      if (entry.isDirectory()) read(name);
+      else if (entry.isFile()) take(name);
+    }
+  }
+
+  function take(name: string): void {
+    const content = readRegularFile(join(root, name));
+    if (content === undefined) return;
+    if (content === 'large') throw refuse(`${name} is larger than ${maxFileBytes / 1024 ** 2} MiB.`);
+    bytes += content.length;
+    if (bytes > mostBytes) throw refuse(`${folder} holds more than ${mostBytes / 1024 ** 2} MiB.`);
+    files.push({ name, bytes: content });
+  }
+
+  const root = realFolder(folder, refuse);
+  read('');
+  return files;
+}
+
+function realFolder(folder: string, refuse: (sentence: string, cause: unknown) => Error): string {
+  try {
+    const real = realpathSync(folder);
+    readdirSync(real);
+    return real;
+  } catch (cause) {
+    throw refuse(unreadableFolder(folder, cause), cause);
+  }
+}
+
+/** Undefined when a link or something else has taken its place since it was listed. */
+function readRegularFile(path: string): Buffer | 'large' | undefined {
+  let descriptor;
+  try {
+    descriptor = openSync(path, openFlags.O_RDONLY | openFlags.O_NOFOLLOW | openFlags.O_NONBLOCK);
+  } catch (error) {
+    const { code = '' } = error as NodeJS.ErrnoException;
+    if (['ELOOP', 'EMLINK', 'ENOENT', 'ENXIO'].includes(code)) return undefined;
+    throw error;
+  }
+  try {
+    const stat = fstatSync(descriptor);
+    if (!stat.isFile()) return undefined;
+    return stat.size > maxFileBytes ? 'large' : readFileSync(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
 }

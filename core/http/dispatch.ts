@@ -1,28 +1,21 @@
 import { classOf, isProblem, problem } from '../problem.js';
-import type { AccessRules } from './access-rules.js';
-import { unauthorized, type AccessControl } from './access.js';
-import { isPageForm, isResponse, writeAnswer } from './answer.js';
+import { type AccessControl, type AccessRules, unauthorized } from './access.js';
+import { isPageForm, isResponse, namesTag, writeAnswer } from './response.js';
 import { bodyType, isForm, readBody, readFields, refuseJsonAsForm, type ReadBody } from './body.js';
-import { askToConfirm } from './confirmation.js';
+import { askToConfirm, confirmationView, unconfirmed } from './confirmation.js';
 import type { HandlerInput, Method, RefusedForm, Representation, Response } from './endpoint.js';
 import { holdAll } from './endpoint-hold.js';
-import { namesTag } from './entity-tag.js';
 import { wantsFragment, type Context } from './exchange.js';
 import { negotiate, prefersHtml } from './negotiation.js';
-import type { Notices } from './notices.js';
+import { listPath, type Notices, type Pages } from './pages.js';
 import type { HttpSettings } from './options.js';
-import { listPath, type Pages } from './page.js';
 import { pageField, refillForm } from './refused-form.js';
-import { confirmationView, unconfirmed } from './question.js';
 import { parseFields, type Fields } from './request-target.js';
-import { schemaOf } from './route.js';
-import type { KeptAnswers } from './idempotency.js';
-import { onlyOnce } from './only-once.js';
-import { namesake, wrongMethod } from './other-ways.js';
-import type { Found, MatchedRoute, RouteTable } from './route-table.js';
+import { type Found, type MatchedRoute, namesake, type RouteTable, schemaOf, wrongMethod } from './routes.js';
+import { type KeptAnswers, onlyOnce } from './idempotency.js';
 import type { Uploads } from './uploads.js';
 import { validate } from './validation.js';
-import { wayBack, withParameter } from './way-back.js';
+import { wayBack, withParameter } from './referer.js';
 import { runAs } from '../watchdog/running-code.js';
 
 export interface DispatchParts {

@@ -1,7 +1,7 @@
 import type { DefaultState, ParameterizedContext } from 'koa';
 import type { Account } from './endpoint.js';
 import type { AuditNote } from '../problem.js';
-import type { Route } from './route.js';
+import type { Route } from './routes.js';
 
 /** What the stages of one request tell each other. */
 export interface Exchange {

@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import { problem } from '../problem.js';
+import { problem, startError } from '../problem.js';
 import type { Context, Next, Stage } from './exchange.js';
 import type { HttpSettings } from './options.js';
 
@@ -77,4 +77,14 @@ function isOurs(field: string, { host, publicUrls }: HttpSettings, localAddress:
   if (isLoopbackName(name) || name === host.toLowerCase().replace(/^\[|\]$/g, '')) return true;
   if (localAddress !== undefined && name === plainAddress(localAddress)) return true;
   return publicUrls.some((url) => hostName(new URL(url).host) === name);
+}
+
+/** Other machines may reach the pages only when somebody chose who may sign in. Throws a start error. */
+export function refuseOpenDoor({ host, socket }: Pick<HttpSettings, 'host' | 'socket'>, chosen: boolean): void {
+  if (chosen || (socket === undefined && isLoopbackHost(host))) return;
+  const place = socket === undefined ? `http.host ${host}` : `http.socket ${socket}`;
+  throw startError(
+    `${place} can be reached from other machines, but no account was chosen: ` +
+      'add one to http.accounts, or set POSTERN_ADMIN_PASSWORD, or listen on http.host 127.0.0.1.',
+  );
 }

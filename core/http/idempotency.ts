@@ -1,14 +1,135 @@
-import { createHash } from 'node:crypto';
+import { createHash, type Hash } from 'node:crypto';
 import { mkdirSync, readdirSync, statSync } from 'node:fs';
 import { readFile, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
+import { pipeline, type Readable, Transform, type TransformCallback } from 'node:stream';
 import type { Clock } from '../clock.js';
 import { writeFileAtomic } from '../disk/atomic.js';
 import type { Log } from '../log/log.js';
 import { problem } from '../problem.js';
+import type { ReadBody } from './body.js';
+import type { Context } from './exchange.js';
+import type { MatchedRoute } from './routes.js';
+
+const keptHeaders = ['Content-Type', 'Location', 'ETag', 'Cache-Control'];
+
+/**
+ * For endpoints that say `idempotent`: work whose `Idempotency-Key` has an answer already is not done again. Keys of different
+ * accounts, methods and paths have nothing to do with each other.
+ */
+export async function onlyOnce(
+  ctx: Context,
+  { route }: MatchedRoute,
+  body: ReadBody,
+  answers: KeptAnswers,
+  work: (body: ReadBody, once?: string) => Promise<void>,
+): Promise<void> {
+  const key = ctx.get('Idempotency-Key');
+  if (route.endpoint.idempotent !== true || key === '') return work(body);
+  if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
+    throw problem('bad-request', 'The Idempotency-Key must be 1 to 255 printable ASCII characters without blanks.');
+  }
+  const scope = [ctx.state.exchange.account?.username ?? '', route.endpoint.method, ctx.path, key];
+  await answers.alone(JSON.stringify(scope), async (name) => {
+    const fingerprint = new Fingerprint(body, ctx.querystring);
+    const kept = await answers.find(name);
+    if (kept !== undefined) return replay(ctx, kept, await fingerprint.digest());
+    await work(fingerprint.body, name.slice(0, 32));
+    if (isDone(ctx)) await answers.keep(name, { ...answerOf(ctx), fingerprint: await fingerprint.digest() });
+  });
+}
+
+/** A confirmation page or a refusal is not what was asked for. */
+function isDone(ctx: Context): boolean {
+  const { body, status } = ctx;
+  if (body !== null && body !== undefined && typeof body !== 'string') return false;
+  return (
+    status === 201 || status === 202 || status === 303 || (status >= 200 && status < 300 && ctx.type !== 'text/html')
+  );
+}
+
+function answerOf(ctx: Context): Omit<KeptAnswer, 'fingerprint'> {
+  const headers = keptHeaders
+    .map((name) => [name, ctx.response.get(name)] as const)
+    .filter(([, value]) => value !== '');
+  return {
+    status: ctx.status,
+    headers: Object.fromEntries(headers),
+    body: typeof ctx.body === 'string' ? ctx.body : '',
+  };
+}
+
+function replay(ctx: Context, kept: KeptAnswer, fingerprint: string): void {
+  if (kept.fingerprint !== fingerprint) {
+    throw problem('invalid', 'This Idempotency-Key was used with another payload. Take a new key for a new request.');
+  }
+  ctx.status = kept.status;
+  ctx.set(kept.headers);
+  ctx.body = kept.body;
+  // Koa takes a body for 200 or for text, unless told again.
+  ctx.status = kept.status;
+  ctx.set({ ...kept.headers, 'Idempotency-Replayed': 'true' });
+}
+
+/** Tells one payload from another. A streamed body is looked at while its reader takes it. */
+class Fingerprint {
+  /** To be read in place of the body that was given. */
+  readonly body: ReadBody;
+  readonly #hash = createHash('sha256');
+  readonly #tap: Tap | undefined;
+
+  /** @param about what the answer depends on beside the body: the query, say */
+  constructor(body: ReadBody, about: string) {
+    this.#hash.update(`${about.length}:${about}\n${body.kind}\n`);
+    this.#tap = body.kind === 'raw' && body.stream !== undefined ? tapped(body.stream, this.#hash) : undefined;
+    this.body = body.kind === 'raw' ? { ...body, stream: this.#tap } : body;
+  }
+
+  /** Once the body was read; reads what is left of it. */
+  async digest(): Promise<string> {
+    const { body } = this;
+    if (this.#tap !== undefined && !this.#tap.readableEnded) await drained(this.#tap);
+    if (body.kind === 'json') this.#hash.update(JSON.stringify(body.value));
+    if (body.kind === 'form') this.#hash.update(JSON.stringify(body.fields));
+    if (body.kind === 'raw') {
+      this.#hash.update(JSON.stringify(body.fields));
+      for (const file of body.files) {
+        this.#hash.update(JSON.stringify([file.field, file.filename, file.contentType]));
+        for await (const chunk of file.open()) this.#hash.update(chunk as Buffer);
+      }
+    }
+    return this.#hash.digest('hex');
+  }
+}
+
+class Tap extends Transform {
+  readonly #hash: Hash;
+
+  constructor(hash: Hash) {
+    super();
+    this.#hash = hash;
+  }
+
+  override _transform(chunk: Buffer, _encoding: string, done: TransformCallback): void {
+    this.#hash.update(chunk);
+    done(null, chunk);
+  }
+}
+
+function tapped(stream: Readable, hash: Hash): Tap {
+  const tap = new Tap(hash);
+  // A failure reaches whoever reads the tap.
+  pipeline(stream, tap, () => undefined);
+  tap.on('error', () => undefined);
+  return tap;
+}
+
+async function drained(stream: Readable): Promise<void> {
+  for await (const chunk of stream) void chunk;
+}
 
 /** An answer as it went out. */
-export interface KeptAnswer {
+interface KeptAnswer {
   /** Of what was asked: the same key with another payload is a mistake. */
   readonly fingerprint: string;
   readonly status: number;
@@ -16,7 +137,7 @@ export interface KeptAnswer {
   readonly body: string;
 }
 
-export interface KeptAnswersInput {
+interface KeptAnswersInput {
   readonly folder: string;
   readonly clock: Clock;
   readonly log: Log;

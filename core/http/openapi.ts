@@ -7,12 +7,12 @@ import {
   type ZodOpenApiResponsesObject,
 } from 'zod-openapi';
 import { type ProblemName, problems } from '../problem.js';
-import type { Gate } from './access-rules.js';
-import type { BodyDeclaration, Representation } from './endpoint.js';
+import type { AccessRules, Gate } from './access.js';
+import type { BodyDeclaration, EndpointDescription, Representation } from './endpoint.js';
 import { mediaTypes } from './negotiation.js';
-import { schemaOf, type OpenEndpoint, type Route } from './route.js';
+import { type OpenEndpoint, type Route, schemaOf } from './routes.js';
 
-export interface OpenApiInput {
+interface OpenApiInput {
   readonly routes: readonly Route[];
   readonly gateOf: (route: Route) => Gate;
   readonly version: string;
@@ -32,10 +32,10 @@ const ProblemSchema = z
 
 const free = { type: 'string', format: 'binary' } as const;
 
-export const operationId = ({ method, path }: Pick<OpenEndpoint, 'method' | 'path'>): string =>
+const operationId = ({ method, path }: Pick<OpenEndpoint, 'method' | 'path'>): string =>
   `${method.toLowerCase()}${path.replaceAll(/[^A-Za-z0-9]+/g, '-').replace(/-$/, '')}`;
 
-export const accessLabel = (gate: Gate): string => (gate.kind === 'own' ? 'own account' : gate.access);
+const accessLabel = (gate: Gate): string => (gate.kind === 'own' ? 'own account' : gate.access);
 
 /** OpenAPI 3.1 of everything that is mounted. */
 export function openApiDocument({ routes, gateOf, version }: OpenApiInput): object {
@@ -208,4 +208,38 @@ function answers({ endpoint, produces }: Route) {
       { schema: representation === 'json' ? (endpoint.answer ?? {}) : { type: 'string' as const } },
     ]),
   );
+}
+
+/** The gate as far as it can be told without a request: rules that name a value of a parameter are left out. */
+export const declaredGate = (rules: AccessRules, { endpoint }: Route): Gate =>
+  rules.gate(endpoint.method, endpoint.path, endpoint);
+
+export function describeRoute(route: Route, rules: AccessRules, base: string): EndpointDescription {
+  const { endpoint, plugin, produces } = route;
+  const gate = declaredGate(rules, route);
+  return {
+    plugin,
+    method: endpoint.method,
+    path: endpoint.path,
+    summary: endpoint.summary,
+    group: endpoint.group,
+    access: accessLabel(gate),
+    formats: produces,
+    curl: curlOf(route, gate, base),
+    anchor: operationId(endpoint),
+    hidden: endpoint.hidden ?? false,
+  };
+}
+
+/** A call that works when it is pasted, once the braces are filled in; it asks for JSON where curl would be given a page. */
+function curlOf({ endpoint, produces, fallback }: Route, gate: Gate, base: string): string {
+  const words = ['curl'];
+  if (gate.kind === 'own') words.push("-u 'USER:PASSWORD'");
+  else if (gate.access !== 'public') words.push("-u 'admin:PASSWORD'");
+  if (fallback === 'html' && produces.includes('json')) words.push("-H 'Accept: application/json'");
+  if (endpoint.method !== 'GET') words.push(`-X ${endpoint.method}`);
+  if (schemaOf(endpoint.body) !== undefined) words.push("-H 'Content-Type: application/json' -d '{…}'");
+  else if (endpoint.body?.kind === 'raw')
+    words.push(`-H 'Content-Type: ${endpoint.body.types[0] ?? ''}' --data-binary @FILE`);
+  return `${words.join(' ')} '${base}${endpoint.path}'`;
 }

@@ -1,11 +1,18 @@
-import { classOf, problem, type Problem } from '../problem.js';
+import { STATUS_CODES } from 'node:http';
 import type { Log } from '../log/log.js';
-import { wantsFragment, type Context, type Next, type Stage } from './exchange.js';
-import { asProblem } from './failure.js';
+import {
+  classOf,
+  type InvalidPlace,
+  isProblem,
+  type Page,
+  problem,
+  type Problem,
+  type ProblemName,
+} from '../problem.js';
+import { type Context, type Next, type Stage, wantsFragment } from './exchange.js';
 import { prefersHtml } from './negotiation.js';
-import type { Pages } from './page.js';
-import { problemDocument } from './problem-document.js';
-import { wayBack } from './way-back.js';
+import type { Pages } from './pages.js';
+import { wayBack } from './referer.js';
 
 /** Everything that is thrown becomes an answer here, as JSON, page or toast. */
 export function problemBoundary(pages: Pages, log: Log): Stage {
@@ -91,3 +98,63 @@ function backOf(ctx: Context, pages: Pages): string | null {
 }
 
 const parentOf = (path: string): string => path.slice(0, path.lastIndexOf('/'));
+
+/**
+ * What libraries throw, as a problem. Only 4xx of the body parsers and of Koa are taken over, by their status: their
+ * messages may quote the body, so they are neither shown nor logged.
+ */
+export function asProblem(thrown: unknown): Problem {
+  if (isProblem(thrown)) return thrown;
+  const name = byStatus.get(statusOf(thrown));
+  if (name !== undefined) return problem(name, sentences[name] ?? {});
+  return problem('internal', { cause: thrown, detail: 'The server could not do this. Nothing more is known here.' });
+}
+
+const byStatus: ReadonlyMap<number | undefined, ProblemName> = new Map<number, ProblemName>([
+  [400, 'bad-request'],
+  [408, 'timeout'],
+  [413, 'too-large'],
+  [415, 'unsupported-media-type'],
+  // formidable: a transfer encoding that it does not know.
+  [501, 'bad-request'],
+]);
+
+const sentences: Partial<Record<ProblemName, string>> = {
+  'bad-request': 'The body cannot be read.',
+  'too-large': 'The body is larger than this endpoint takes.',
+};
+
+/** formidable says `httpCode`, http-errors `status`; a connection that broke is the peer's doing. */
+function statusOf(thrown: unknown): number | undefined {
+  if (typeof thrown !== 'object' || thrown === null) return undefined;
+  const { status, statusCode, httpCode, code } = thrown as Readonly<Record<string, unknown>>;
+  if (code === 'ECONNABORTED' || code === 'ECONNRESET') return 400;
+  return [status, statusCode, httpCode].find((value) => typeof value === 'number');
+}
+
+/** RFC 9457, with the request id. The error page and the toast are made from it as well, under a title of our own. */
+interface ProblemDocument {
+  readonly type: string;
+  readonly title: string;
+  readonly status: number;
+  readonly detail: string;
+  readonly requestId: string;
+  readonly errors?: readonly InvalidPlace[];
+  /** Pages that may have been meant. */
+  readonly instead?: readonly Page[];
+}
+
+export function problemDocument(problem: Problem, requestId: string): ProblemDocument {
+  const { title: sentence, http } = classOf(problem);
+  const { detail = `${sentence}.`, errors, instead } = problem.details;
+  return {
+    type: 'about:blank',
+    // For this type, the status phrase (RFC 9457 §4.2.1).
+    title: STATUS_CODES[http] ?? sentence,
+    status: http,
+    detail,
+    requestId,
+    ...(errors === undefined || errors.length === 0 ? {} : { errors }),
+    ...(instead === undefined ? {} : { instead }),
+  };
+}

@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import { type EndpointRequest, type RefusedForm, respond, type Response } from '../../../core/http/endpoint.js';
-import { namesTag } from '../../../core/http/entity-tag.js';
+import { namesTag } from '../../../core/http/response.js';
 import { isProblem } from '../../../core/problem.js';
 import type { DraftSending } from '../drafts/draft-sending.js';
 import type { DraftStore } from '../drafts/draft-store.js';

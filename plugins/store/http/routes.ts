@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { type AnyEndpoint, type ByteSource, defineEndpoint, respond } from '../../../core/http/endpoint.js';
-import { namesTag } from '../../../core/http/entity-tag.js';
+import { namesTag } from '../../../core/http/response.js';
 import { parseFolderName } from '../folders/folder-name.js';
 import { folderPage, mailboxPage, messagePage, defaultView } from './view-model.js';
 import type { MailboxNames } from '../maildir/mailbox-names.js';

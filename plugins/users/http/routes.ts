@@ -7,7 +7,7 @@ import {
   type AnyEndpoint,
   type EndpointRequest,
 } from '../../../core/http/endpoint.js';
-import { namesTag } from '../../../core/http/entity-tag.js';
+import { namesTag } from '../../../core/http/response.js';
 import { problem } from '../../../core/problem.js';
 import { maxPasswordCharacters, minPasswordCharacters } from '../../../core/auth/password.js';
 import { versionOf, type Expectation, type LocalRoster, type Roster, type UserDetails } from '../roster.js';

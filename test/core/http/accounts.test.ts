@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { systemClock } from '../../../core/clock.js';
 import { openAccounts, ownerUsername, readablePassword } from '../../../core/http/accounts.js';
-import { parseBasic } from '../../../core/http/credentials.js';
+import { parseBasic } from '../../../core/http/access.js';
 import { accounts, passwords } from './opened-shell.js';
 
 let folder: string;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { safeBytes } from '../../../core/http/byte-range.js';
+import { safeBytes } from '../../../core/http/response.js';
 import { until } from '../../support/until.js';
 import { openShell, type OpenedShell } from './opened-shell.js';
 

@@ -1,12 +1,13 @@
+import { randomBytes } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
 import type { Account, Method } from './endpoint.js';
-import { wantsFragment, type Context } from './exchange.js';
+import { type Context, wantsFragment } from './exchange.js';
 import type { Navigation, ShownLink } from './navigation.js';
-import type { Notices } from './notices.js';
-import { withParameter } from './way-back.js';
 import type { Views } from './views.js';
+import { withParameter } from './referer.js';
 
 /** What every view finds as `page`. */
-export interface PageModel {
+interface PageModel {
   readonly title: string;
   readonly nav: readonly ShownLink[];
   readonly account: Account | null;
@@ -90,4 +91,26 @@ export class Pages {
 
 export function listPath(ctx: Context): string {
   return ['cursor', 'page', 'format', 'notice'].reduce((path, name) => withParameter(path, name, undefined), ctx.url);
+}
+
+/**
+ * Sentences on their way from a form to the page it is sent to. The URL carries only a random key, so a link can neither
+ * bring a sentence of its own nor show one to somebody else.
+ */
+export class Notices {
+  readonly #kept = new LRUCache<string, { readonly text: string; readonly username: string | undefined }>({
+    max: 1000,
+    ttl: 120_000,
+  });
+
+  keep(text: string, username: string | undefined): string {
+    const key = randomBytes(9).toString('base64url');
+    this.#kept.set(key, { text, username });
+    return key;
+  }
+
+  take(key: string | undefined, username: string | undefined): string | null {
+    const kept = key === undefined ? undefined : this.#kept.get(key);
+    return kept?.username === username ? (kept?.text ?? null) : null;
+  }
 }

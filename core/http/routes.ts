@@ -1,8 +1,55 @@
 import { Router } from '@koa/router';
 import { LRUCache } from 'lru-cache';
-import { startError } from '../problem.js';
-import type { Method } from './endpoint.js';
-import type { Route } from './route.js';
+import type { z } from 'zod';
+import { problem, type Problem, startError } from '../problem.js';
+import { type Mark, markOf } from '../watchdog/running-code.js';
+import { refuseBadEndpoint } from './endpoint-check.js';
+import type { AnyEndpoint, BodyDeclaration, Endpoint, Method, Representation } from './endpoint.js';
+import { FieldShape } from './validation.js';
+import type { Views } from './views.js';
+
+/** The handler's side of an endpoint, its types forgotten: what was validated is what it takes. */
+export type OpenEndpoint = Endpoint;
+
+/** An endpoint with everything that can be worked out before a request comes. */
+export interface Route {
+  readonly plugin: string;
+  readonly endpoint: OpenEndpoint;
+  readonly mark: Mark;
+  readonly template: string | undefined;
+  readonly produces: readonly Representation[];
+  readonly fallback: Representation;
+  /** What was agreed for an `Accept` that has been seen: clients say the same again and again. */
+  readonly agreed: LRUCache<string, Representation>;
+  readonly query: FieldShape;
+  readonly form: FieldShape;
+  /** In the order of preference for this path: literal segments before parameters. */
+  readonly specificity: string;
+}
+
+export function compileRoute(plugin: string, declared: AnyEndpoint, views: Views): Route {
+  const endpoint = declared as unknown as OpenEndpoint;
+  refuseBadEndpoint(plugin, endpoint);
+  const { view, path } = endpoint;
+  const produces: readonly Representation[] = endpoint.produces ?? (view === undefined ? ['json'] : ['html', 'json']);
+  const usual = produces.includes('json') ? 'json' : (produces[0] ?? 'json');
+  return {
+    plugin,
+    endpoint,
+    mark: markOf(plugin, `${endpoint.method} ${path}`),
+    template: view === undefined ? undefined : views.resolve(plugin, view),
+    produces,
+    fallback: endpoint.fallback ?? usual,
+    agreed: new LRUCache({ max: 20 }),
+    query: new FieldShape(endpoint.query),
+    form: new FieldShape(schemaOf(endpoint.body)),
+    specificity: path.replaceAll(/\{[^}]*\}/g, '~'),
+  };
+}
+
+export function schemaOf(body: BodyDeclaration<z.ZodType> | undefined): z.ZodType | undefined {
+  return body === undefined || body.kind === 'raw' ? undefined : body.schema;
+}
 
 /** What a path leads to: its route for each method. */
 export interface Found {
@@ -111,7 +158,30 @@ function toRouterPath(path: string): string {
     .join('');
 }
 
-export function allowed(methods: readonly Method[]): string {
+function allowed(methods: readonly Method[]): string {
   const all = methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]));
   return [...all, 'OPTIONS'].join(', ');
 }
+
+/** What is said to a method that an address is not for: what the others do there, and a page that may be meant. */
+export function wrongMethod(method: Method, path: string, found: Found, table: RouteTable): Problem {
+  const { allow, routes } = found;
+  const ways = [...routes].map(([other, { route }]) => `${other}: ${sentence(route.endpoint.summary)}`);
+  const page = table.pageNear(path)?.endpoint;
+  return problem('method-not-allowed', {
+    detail: `This address is not for ${method}. ${ways.join(' ')}`,
+    headers: { Allow: allow },
+    ...(page !== undefined && { instead: [{ href: page.path, title: page.summary }] }),
+  });
+}
+
+/**
+ * The routes of that very path, where another one with a parameter in it has found nothing by its name: `/queue/retry` is for POST, and no
+ * entry called retry.
+ */
+export function namesake(path: string, method: Method, found: Found): Found | undefined {
+  const routes = new Map([...found.routes].filter(([, { route }]) => route.endpoint.path === path));
+  return routes.size === 0 || routes.has(method) ? undefined : { routes, allow: allowed([...routes.keys()]) };
+}
+
+const sentence = (summary: string): string => (/[.!?]$/.test(summary) ? summary : `${summary}.`);
