@@ -30,7 +30,7 @@ import { packageRoot, version } from './host/installation.js';
 import { contextFactory } from './host/plugin-context.js';
 import { PluginFaults } from './host/plugin-faults.js';
 import { PluginHost } from './host/plugin-host.js';
-import { type PluginTrackerOptions, PluginTracker } from './host/plugin-states.js';
+import { type PluginTrackerDeps, PluginTracker } from './host/plugin-states.js';
 import { Reload } from './host/reload.js';
 import type { FaultSink } from './host/running-plugin.js';
 import { provide, type Service } from './host/service.js';
@@ -266,7 +266,7 @@ function explainingOf(live: LiveConfiguration, pipeline: Pipeline, clock: Clock)
  */
 function openPipeline(
   { configuration, log: { log }, clock, overrides }: AppInput,
-  parts: Pick<PluginTrackerOptions, 'live' | 'health' | 'host'>,
+  parts: Pick<PluginTrackerDeps, 'live' | 'health' | 'host'>,
 ) {
   const faults = new PluginFaults(clock);
   const failed: FaultSink = (plugin, where, error) => faults.record(plugin, where, error);

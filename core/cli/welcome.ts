@@ -2,7 +2,7 @@ import { isIPv6 } from 'node:net';
 import type { LoadedConfiguration } from '../config/load.js';
 import { takesNoMail, type ListenerSettings } from '../smtp/server/listener-options.js';
 
-export interface WelcomeInput {
+export interface WelcomeContext {
   readonly http: string;
   readonly listeners: readonly { readonly name: string; readonly host: string; readonly port: number }[];
   readonly configuration: LoadedConfiguration;
@@ -16,7 +16,7 @@ export interface WelcomeInput {
 }
 
 /** Text after the start: addresses, folders and next steps. */
-export function welcome(input: WelcomeInput): string {
+export function welcome(input: WelcomeContext): string {
   const { http, listeners, configuration, generatedPassword, version } = input;
   const places: readonly (readonly [label: string, value: string])[] = [
     ['Pages', `${http}/`],
@@ -36,7 +36,7 @@ export function welcome(input: WelcomeInput): string {
   ].join('\n');
 }
 
-function leftOut({ failed, http }: WelcomeInput): readonly string[] {
+function leftOut({ failed, http }: WelcomeContext): readonly string[] {
   if (failed.length === 0) return [];
   return [
     '',
@@ -56,7 +56,7 @@ function signIn(password: string | undefined): readonly string[] {
 }
 
 /** Prefers a listener that needs no sign-in. */
-function tryIt({ http, listeners, configuration, commandFor }: WelcomeInput): readonly string[] {
+function tryIt({ http, listeners, configuration, commandFor }: WelcomeContext): readonly string[] {
   const [domain = 'localhost'] = configuration.domains;
   const doors = configuration.settings.smtp.listeners.flatMap((settings, index) => {
     const { host, port } = listeners[index] ?? {};

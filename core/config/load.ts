@@ -28,7 +28,7 @@ export interface Overrides {
   readonly smtpPort?: number;
 }
 
-export interface LoadInput {
+export interface LoadOptions {
   readonly overrides: Overrides;
   /** Base of relative arguments and of the default configuration file. */
   readonly cwd: string;
@@ -55,7 +55,7 @@ export interface LoadedConfiguration extends Configuration, PluginSet {
  *
  * @throws one start error with all issues
  */
-export async function loadConfiguration(input: LoadInput): Promise<LoadedConfiguration> {
+export async function loadConfiguration(input: LoadOptions): Promise<LoadedConfiguration> {
   const file = findFile(input);
   const folder = file === undefined ? input.cwd : dirname(file.path);
   const layers = layersBelow(file, input);
@@ -126,7 +126,7 @@ export async function loadConfiguration(input: LoadInput): Promise<LoadedConfigu
   });
 }
 
-type Places = Pick<LoadInput, 'overrides' | 'cwd' | 'env'>;
+type Places = Pick<LoadOptions, 'overrides' | 'cwd' | 'env'>;
 
 /** Installed by packages of a distribution. */
 const systemFile = '/etc/postern/postern.json5';
@@ -151,7 +151,7 @@ const dataFolder = (data: string, folder: string, { overrides, cwd }: Places): s
   overrides.data === undefined ? resolve(folder, data) : resolve(cwd, overrides.data);
 
 /** Synced layers apply only when the operator's own file enables them. */
-function layersBelow(file: ConfigFile | undefined, input: LoadInput): readonly ConfigFile[] {
+function layersBelow(file: ConfigFile | undefined, input: LoadOptions): readonly ConfigFile[] {
   if (file === undefined || !enablesLayers(file.content)) return [];
   const layers = input.layers ?? new LayerFolder(dataFolderAt(input)).load();
   return layers.map(({ name, text }) => parseConfigFile(`sync:${name}`, text));

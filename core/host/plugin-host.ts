@@ -29,7 +29,10 @@ import { type ContextFactory, type FaultSink, RunningPlugin } from './running-pl
 import { withTimeout } from '../concurrency.js';
 import type { UncaughtError } from './uncaught.js';
 
-export interface PluginHostOptions extends SetupInput {
+export interface PluginHostOptions {
+  readonly contextOf: ContextFactory;
+  readonly log: Log;
+  readonly failed?: FaultSink;
   readonly wanted: PluginSet;
   readonly provided: readonly ProvidedService[];
   readonly clock: Clock;
@@ -48,15 +51,15 @@ interface PluginChange {
 
 /** The plugins of a running server. */
 export class PluginHost {
-  readonly #input: PluginHostOptions;
+  readonly #options: PluginHostOptions;
   #current: CurrentPlugins;
-  readonly #settling: DrainingPlugins;
+  readonly #draining: DrainingPlugins;
   #stopped = false;
 
-  constructor(input: PluginHostOptions) {
-    this.#input = input;
-    const { wanted, provided, log, settled = () => Promise.resolve() } = input;
-    this.#settling = new DrainingPlugins({ log, settled });
+  constructor(options: PluginHostOptions) {
+    this.#options = options;
+    const { wanted, provided, log, settled = () => Promise.resolve() } = options;
+    this.#draining = new DrainingPlugins(log, settled);
     this.#current = {
       wanted,
       running: [],
@@ -93,11 +96,11 @@ export class PluginHost {
   /** Stops all plugins, the last started first. */
   async stop(): Promise<void> {
     this.#stopped = true;
-    await this.#settling.stop();
+    await this.#draining.stop();
     const { running, site } = this.#current;
     this.#current = { ...this.#current, running: [] };
     for (const one of running.toReversed()) {
-      if (site.has(one.plugin.name)) await this.#settling.discard(one);
+      if (site.has(one.plugin.name)) await this.#draining.discard(one);
       else await one.stop();
     }
   }
@@ -130,24 +133,24 @@ export class PluginHost {
     const undo: (() => void | Promise<void>)[] = [];
     const takeBack = async () => {
       for (const step of undo.toReversed()) await this.#takeBack(step);
-      for (const running of fresh.toReversed()) await this.#settling.discard(running);
+      for (const running of fresh.toReversed()) await this.#draining.discard(running);
     };
     try {
-      for (const running of plan.reconfigured) undo.push(await reconfigurePlugin(running, next, this.#input.log));
+      for (const running of plan.reconfigured) undo.push(await reconfigurePlugin(running, next, this.#options.log));
       this.#refuseWhenStopped();
       undo.push(this.#swap(plan.leaving, fresh, { wanted: next, failed }));
     } catch (error) {
       beforeTakingBack();
-      this.#input.onSwap?.();
+      this.#options.onSwap?.();
       await takeBack();
       throw error;
     }
-    return { commit: () => void this.#settling.drain(plan.leaving), undo: takeBack };
+    return { commit: () => void this.#draining.drain(plan.leaving), undo: takeBack };
   }
 
   /** Counts an uncaught error as a fault of the plugin that it came from, and logs it. */
   reportUncaught({ error, origin, from }: UncaughtError): void {
-    const { log, failed } = this.#input;
+    const { log, failed } = this.#options;
     const { wanted, failed: missing } = this.#current;
     const known = [...wanted.site].find(([, { entry }]) => entry.from === from)?.[0];
     const plugin = known ?? missing.find(({ entry }) => entry.from === from)?.name;
@@ -162,11 +165,11 @@ export class PluginHost {
   }
 
   get #core(): readonly Service<unknown>[] {
-    return this.#input.provided.map(({ token }) => token);
+    return this.#options.provided.map(({ token }) => token);
   }
 
   #now(): string {
-    return new Date(this.#input.clock.now()).toISOString();
+    return new Date(this.#options.clock.now()).toISOString();
   }
 
   /** All plugins except those of the site whose needs are unmet. */
@@ -181,7 +184,7 @@ export class PluginHost {
 
   async #startOne(plugin: Plugin): Promise<void> {
     const { wanted, services } = this.#current;
-    const running = await setUpPlugin(plugin, wanted, services, this.#input);
+    const running = await setUpPlugin(plugin, wanted, services, this.#options);
     try {
       running.activate();
     } catch (error) {
@@ -208,7 +211,7 @@ export class PluginHost {
       at: this.#now(),
     });
     this.#current = { ...this.#current, failed: [...failed, failure] };
-    this.#input.log.error({ plugin: name, err: error }, 'a site plugin could not start and is left out');
+    this.#options.log.error({ plugin: name, err: error }, 'a site plugin could not start and is left out');
   }
 
   async #setUpAll({ coming }: PluginPlan, next: PluginSet) {
@@ -228,7 +231,7 @@ export class PluginHost {
       const able = this.#startable(next, refuse);
       for (const plugin of startOrder(able, this.#core).filter((one) => coming.includes(one))) {
         try {
-          const running = await setUpPlugin(plugin, next, services, this.#input);
+          const running = await setUpPlugin(plugin, next, services, this.#options);
           fresh.push(running);
           for (const [key, { id }] of Object.entries(plugin.provides)) services.set(id, running.service(key));
         } catch (error) {
@@ -236,7 +239,7 @@ export class PluginHost {
         }
       }
     } catch (error) {
-      for (const running of fresh.toReversed()) await this.#settling.discard(running);
+      for (const running of fresh.toReversed()) await this.#draining.discard(running);
       throw error;
     }
     return { fresh, failed };
@@ -279,7 +282,7 @@ export class PluginHost {
     next: Pick<CurrentPlugins, 'wanted' | 'failed'>,
   ) {
     const before = this.#current;
-    const { onSwap = () => undefined } = this.#input;
+    const { onSwap = () => undefined } = this.#options;
     const back = (): void => {
       for (const running of fresh) running.deactivate();
       if (this.#stopped) return;
@@ -312,15 +315,9 @@ export class PluginHost {
     try {
       await step();
     } catch (error) {
-      this.#input.log.error({ err: error }, 'a plugin could not be rolled back');
+      this.#options.log.error({ err: error }, 'a plugin could not be rolled back');
     }
   }
-}
-
-interface SetupInput {
-  readonly contextOf: ContextFactory;
-  readonly log: Log;
-  readonly failed?: FaultSink;
 }
 
 /**
@@ -331,7 +328,7 @@ async function setUpPlugin(
   plugin: Plugin,
   { options, site }: Pick<PluginSet, 'options' | 'site'>,
   services: ReadonlyMap<string, unknown>,
-  { contextOf, log, failed }: SetupInput,
+  { contextOf, log, failed }: Pick<PluginHostOptions, 'contextOf' | 'log' | 'failed'>,
 ): Promise<RunningPlugin> {
   const { name, needs, uses } = plugin;
   const lacking = tokenIds(needs).find((id) => !services.has(id));
@@ -396,37 +393,34 @@ const drainTimeoutMs = 10 * 60_000;
 /** How long a plugin may take to release its resources. */
 const releaseTimeoutMs = 10_000;
 
-interface SettlingInput {
-  readonly log: Log;
-  /** Resolves when all work that began before the call has ended. */
-  readonly settled: () => Promise<void>;
-}
-
 /** Replaced plugins that sessions may still use. */
 class DrainingPlugins {
-  readonly #input: SettlingInput;
-  readonly #settling = new Set<RunningPlugin>();
+  readonly #log: Log;
+  readonly #settled: () => Promise<void>;
+  readonly #draining = new Set<RunningPlugin>();
   #end: () => void = () => undefined;
   readonly #ended = new Promise<void>((resolve) => (this.#end = resolve));
 
-  constructor(input: SettlingInput) {
-    this.#input = input;
+  /** @param settled resolves when all work that began before the call has ended */
+  constructor(log: Log, settled: () => Promise<void>) {
+    this.#log = log;
+    this.#settled = settled;
   }
 
   /** Stops them after all work that began with them. */
   async drain(leaving: readonly RunningPlugin[]): Promise<void> {
     if (leaving.length === 0) return;
-    for (const running of leaving) this.#settling.add(running);
+    for (const running of leaving) this.#draining.add(running);
     try {
       const idle = Promise.race([this.#idle(leaving), this.#ended]);
       await withTimeout(drainTimeoutMs, idle, 'something that began with them still runs');
     } catch (error) {
       const plugins = leaving.map(({ plugin }) => plugin.name);
-      this.#input.log.warn({ plugins, err: error }, 'replaced plugins are stopped although their work still runs');
+      this.#log.warn({ plugins, err: error }, 'replaced plugins are stopped although their work still runs');
     }
     for (const running of leaving.toReversed()) {
       await this.discard(running);
-      this.#settling.delete(running);
+      this.#draining.delete(running);
     }
   }
 
@@ -435,18 +429,18 @@ class DrainingPlugins {
     try {
       await withTimeout(releaseTimeoutMs, running.stop(), 'it has not released its resources');
     } catch (error) {
-      this.#input.log.error({ plugin: running.plugin.name, err: error }, 'a plugin does not stop');
+      this.#log.error({ plugin: running.plugin.name, err: error }, 'a plugin does not stop');
     }
   }
 
   /** The server stops: no session uses them any more. */
   async stop(): Promise<void> {
     this.#end();
-    for (const running of [...this.#settling].toReversed()) await this.discard(running);
+    for (const running of [...this.#draining].toReversed()) await this.discard(running);
   }
 
   async #idle(leaving: readonly RunningPlugin[]): Promise<void> {
-    await this.#input.settled();
+    await this.#settled();
     for (const running of leaving) await running.idle();
     // Watchers run one turn later.
     await setImmediate();

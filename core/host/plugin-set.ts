@@ -32,17 +32,23 @@ export const tokenIds = (services: Services): readonly string[] => Object.values
 /** Ids of the services that a plugin needs or uses. */
 export const consumedTokens = ({ needs, uses }: Plugin): readonly string[] => [...tokenIds(needs), ...tokenIds(uses)];
 
-interface RequirementInput {
-  readonly name: string;
-  readonly required: boolean;
-  readonly replaces: boolean;
-  /** Ids of the services that it provides. */
-  readonly provides: readonly string[];
-}
-
-/** Why the server must not run without the plugin, as the end of a sentence; undefined when it may be left out. */
+/**
+ * Why the server must not run without the plugin, as the end of a sentence; undefined when it may be left out.
+ *
+ * @param plugin its `provides` are ids of services
+ */
 export function whyRequired(
-  { name, required, replaces, provides }: RequirementInput,
+  {
+    name,
+    required,
+    replaces,
+    provides,
+  }: {
+    readonly name: string;
+    readonly required: boolean;
+    readonly replaces: boolean;
+    readonly provides: readonly string[];
+  },
   { plugins, site }: Pick<PluginSet, 'plugins' | 'site'>,
 ): string | undefined {
   if (required) return 'it is marked as required';

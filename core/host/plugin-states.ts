@@ -11,8 +11,9 @@ import type { RunningPlugin } from './running-plugin.js';
 import { type SiteMemory, FallbackHooks } from './site-memory.js';
 import { versionsOf } from './site-modules.js';
 
-export interface PluginTrackerOptions {
+export interface PluginTrackerDeps {
   readonly live: LiveConfiguration;
+  /** The host is created after the overview, which one of its plugins shows. */
   readonly host: () => PluginHost;
   readonly pipeline: Pipeline;
   readonly health: HealthRegistry;
@@ -24,21 +25,21 @@ export interface PluginTrackerOptions {
 /** Updates what depends on the running plugins: shadow mode, fallback hooks, states, and the memory of site plugins. */
 export class PluginTracker {
   readonly states: PluginStates;
-  readonly #standIns: FallbackHooks;
+  readonly #fallbackHooks: FallbackHooks;
   readonly #deprecations: Deprecations;
-  readonly #input: PluginTrackerOptions;
+  readonly #deps: PluginTrackerDeps;
 
-  constructor(input: PluginTrackerOptions) {
-    const { pipeline, memory, log } = input;
-    this.#input = input;
+  constructor(deps: PluginTrackerDeps) {
+    const { pipeline, memory, log } = deps;
+    this.#deps = deps;
     this.#deprecations = new Deprecations(log);
-    this.#standIns = new FallbackHooks(pipeline, memory);
-    this.states = new PluginStates({ ...input, deprecations: this.#deprecations });
+    this.#fallbackHooks = new FallbackHooks(pipeline, memory);
+    this.states = new PluginStates(deps, this.#deprecations);
   }
 
   /** Hooks of plugins in shadow mode are only logged. */
   applyShadow(): void {
-    const { live, pipeline } = this.#input;
+    const { live, pipeline } = this.#deps;
     const { settings, site } = live.current;
     const whole = [...site].filter(([, { entry }]) => entry.mode === 'shadow').map(([name]) => name);
     pipeline.shadow([...settings.smtp.shadow, ...whole]);
@@ -46,9 +47,9 @@ export class PluginTracker {
 
   /** Call within the swap. */
   update(): void {
-    const { failed, running, site } = this.#input.host().current;
+    const { failed, running, site } = this.#deps.host().current;
     this.applyShadow();
-    this.#standIns.update(
+    this.#fallbackHooks.update(
       failed,
       running.map(({ plugin }) => plugin.name),
     );
@@ -60,7 +61,7 @@ export class PluginTracker {
 
   /** Saves what the running site plugins are; failed ones keep their old record. */
   remember(): Promise<void> {
-    const { host, memory, pipeline } = this.#input;
+    const { host, memory, pipeline } = this.#deps;
     const { running, site, failed } = host().current;
     const now = running.flatMap(({ plugin: { name, provides } }) => {
       const origin = site.get(name);
@@ -74,29 +75,22 @@ export class PluginTracker {
   }
 }
 
-interface StatesInput {
-  /** The host is created after the overview, which one of its plugins shows. */
-  readonly host: () => PluginHost;
-  readonly pipeline: Pipeline;
-  readonly health: HealthRegistry;
-  readonly faults: PluginFaults;
-  readonly deprecations: Deprecations;
-}
-
 /** States of the plugins: on `/pipeline`, and in `/health` for site plugins. */
 class PluginStates implements PluginsOverview {
-  readonly #input: StatesInput;
+  readonly #deps: PluginTrackerDeps;
+  readonly #deprecations: Deprecations;
   #checks = new Map<string, () => void>();
   #known: ReadonlyMap<string, RunningPlugin> = new Map();
 
-  constructor(input: StatesInput) {
-    this.#input = input;
+  constructor(deps: PluginTrackerDeps, deprecations: Deprecations) {
+    this.#deps = deps;
+    this.#deprecations = deprecations;
   }
 
   plugins(): readonly PluginState[] {
     const { running, failed, wanted } = this.#host.current;
     const waiting = this.#host.waiting(wanted);
-    const hooks = this.#input.pipeline.describe();
+    const hooks = this.#deps.pipeline.describe();
     return [
       ...running.map((one) =>
         this.#running(one, hooks.filter(({ plugin }) => plugin === one.plugin.name).length, waiting),
@@ -109,7 +103,7 @@ class PluginStates implements PluginsOverview {
   /** Call after a change of plugins: registers site plugins in health and resets faults of new ones. */
   update(): void {
     const { running, failed, wanted } = this.#host.current;
-    const { faults, health } = this.#input;
+    const { faults, health } = this.#deps;
     const now = new Map(running.map((one) => [one.plugin.name, one]));
     for (const [name, one] of now) if (this.#known.get(name) !== one) faults.forget(name);
     this.#known = now;
@@ -128,18 +122,18 @@ class PluginStates implements PluginsOverview {
 
   #report(name: string) {
     const failure = this.#host.current.failed.find((one) => one.name === name);
-    if (failure === undefined) return this.#input.faults.report(name);
+    if (failure === undefined) return this.#deps.faults.report(name);
     return { status: 'degraded', why: `It is left out. ${failure.why}` } as const;
   }
 
   get #host(): PluginHost {
-    return this.#input.host();
+    return this.#deps.host();
   }
 
   #running(one: RunningPlugin, hooks: number, waiting: ReadonlyMap<string, string>): PluginState {
     const { name, kit, needs, uses, provides } = one.plugin;
     const { site, since } = this.#host.current;
-    const { faults, deprecations, pipeline } = this.#input;
+    const { faults, pipeline } = this.#deps;
     const origin = site.get(name);
     return {
       name,
@@ -159,7 +153,7 @@ class PluginStates implements PluginsOverview {
       faults: faults.count(name),
       lastFault: faults.last(name),
       waiting: waiting.get(name) ?? null,
-      deprecated: deprecations.of(name),
+      deprecated: this.#deprecations.of(name),
     };
   }
 

@@ -56,12 +56,12 @@ interface Plan {
 
 /** Activates a changed configuration: checks everything, then swaps, and rolls back when a part refuses. */
 export class Reload implements Reloading {
-  readonly #parts: ReloadDeps;
+  readonly #deps: ReloadDeps;
   #running = false;
   #last: LastReload | null = null;
 
-  constructor(parts: ReloadDeps) {
-    this.#parts = parts;
+  constructor(deps: ReloadDeps) {
+    this.#deps = deps;
   }
 
   last(): LastReload | null {
@@ -76,8 +76,8 @@ export class Reload implements Reloading {
     try {
       const plan = await this.#plan(layers?.files);
       await this.#swap(plan, layers);
-      await this.#parts.tracker.remember();
-      const failed = this.#parts
+      await this.#deps.tracker.remember();
+      const failed = this.#deps
         .plugins()
         .current.failed.map(({ name, why }) => ({ plugin: name, why: redactText(why) }));
       const differences = plan.differences.filter(
@@ -99,19 +99,19 @@ export class Reload implements Reloading {
   }
 
   async #plan(layers: readonly LayerFile[] | undefined): Promise<Plan> {
-    const { live } = this.#parts;
-    const next = await this.#parts.load(layers).catch((error: unknown) => {
+    const { live } = this.#deps;
+    const next = await this.#deps.load(layers).catch((error: unknown) => {
       throw asInvalid(error, '');
     });
     const http = effectiveHttpSettings(live.started, next);
     checked('http.access', () => new AccessRules(http.access));
-    const views = checked('http.viewOverrides', () => this.#parts.http.viewOverrides(http.viewOverrides));
-    const accounts = await this.#parts.accounts.prepare(http.accounts).catch((error: unknown) => {
+    const views = checked('http.viewOverrides', () => this.#deps.http.viewOverrides(http.viewOverrides));
+    const accounts = await this.#deps.accounts.prepare(http.accounts).catch((error: unknown) => {
       throw asInvalid(error, 'http.accounts');
     });
     checked('http.accounts', () => refuseOpenDoor(http, accounts.chosen));
-    const smtp = checked('smtp.listeners', () => this.#parts.smtp.prepare(next.settings.smtp, next.domains));
-    const plugins = this.#parts.plugins().differences(next);
+    const smtp = checked('smtp.listeners', () => this.#deps.smtp.prepare(next.settings.smtp, next.domains));
+    const plugins = this.#deps.plugins().differences(next);
     const differences = live.differences(next);
     return {
       next,
@@ -124,8 +124,8 @@ export class Reload implements Reloading {
 
   /** Steps that cannot fail come last, synchronously. */
   async #swap({ next, smtp, accounts, views }: Plan, layers: ReloadRequest['layers']): Promise<void> {
-    const { live, http } = this.#parts;
-    const plugins = this.#parts.plugins();
+    const { live, http } = this.#deps;
+    const plugins = this.#deps.plugins();
     const old = live.current;
     const undo: Undo[] = [];
     try {
@@ -158,7 +158,7 @@ export class Reload implements Reloading {
       try {
         await step();
       } catch (error) {
-        this.#parts.log.error({ err: error }, 'a part of the server could not be rolled back');
+        this.#deps.log.error({ err: error }, 'a part of the server could not be rolled back');
       }
     }
   }
@@ -167,7 +167,7 @@ export class Reload implements Reloading {
     const { by } = request;
     this.#last = { at: this.#now(), by, refused: null };
     const requestId = this.#note(request, 200, { changed, restartRequired });
-    this.#parts.log.info({ by, changed, restartRequired, failed, requestId }, 'the configuration was reloaded');
+    this.#deps.log.info({ by, changed, restartRequired, failed, requestId }, 'the configuration was reloaded');
   }
 
   #refused(request: ReloadRequest, error: unknown): void {
@@ -175,7 +175,7 @@ export class Reload implements Reloading {
     const why = redactText(isProblem(error) ? error.message : 'It failed; the log says why.');
     this.#last = { at: this.#now(), by, refused: why };
     const requestId = this.#note(request, isProblem(error) ? classOf(error).http : 500, { refused: why });
-    this.#parts.log.warn({ by, err: error, requestId }, 'a reload was refused; nothing has changed');
+    this.#deps.log.warn({ by, err: error, requestId }, 'a reload was refused; nothing has changed');
   }
 
   /** Writes the audit line of a reload that did not come over HTTP; the log has the same id. */
@@ -184,12 +184,12 @@ export class Reload implements Reloading {
     const requestId = randomUUID();
     const at = this.#now();
     const what = { method: 'LOCAL', route: '/config/reload', params: {}, status, action: 'config.reload', selector };
-    this.#parts.audit.write(JSON.stringify({ at, by, from: 'this server', requestId, ...what }));
+    this.#deps.audit.write(JSON.stringify({ at, by, from: 'this server', requestId, ...what }));
     return requestId;
   }
 
   #now(): string {
-    return new Date(this.#parts.clock.now()).toISOString();
+    return new Date(this.#deps.clock.now()).toISOString();
   }
 }
 

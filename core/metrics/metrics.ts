@@ -81,7 +81,7 @@ export class Metrics {
       const known = this.#known(declaration);
       if (known !== undefined && !(known.metric instanceof type)) throw taken(declaration, known);
       const metric = known === undefined ? this.#make(declaration, make) : known.metric;
-      if (!held.has(declaration.name)) this.#hold(declaration.name);
+      if (!held.has(declaration.name)) this.#acquire(declaration.name);
       held.add(declaration.name);
       return metric as M;
     };
@@ -105,7 +105,7 @@ export class Metrics {
           (common) => new Histogram({ ...common, buckets: [...buckets] }),
         ),
       undo: () => {
-        for (const name of held) this.#letGo(name, held);
+        for (const name of held) this.#release(name, held);
         held.clear();
       },
     };
@@ -132,12 +132,12 @@ export class Metrics {
     return metric;
   }
 
-  #hold(name: string): void {
+  #acquire(name: string): void {
     const registered = this.#registered.get(name);
     if (registered !== undefined) registered.holders += 1;
   }
 
-  #letGo(name: string, scope: object): void {
+  #release(name: string, scope: object): void {
     const registered = this.#registered.get(name);
     if (registered === undefined) return;
     registered.collectors.delete(scope);

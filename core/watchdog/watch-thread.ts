@@ -6,7 +6,7 @@ import type { Mark, CodeLocation, RunningCode } from './running-code.js';
 import type { StallRecord } from './stall-record.js';
 import type { Thresholds } from './options.js';
 
-export interface ThreadInput extends Pick<WatchContext, 'beat' | 'running' | 'file'> {
+export interface WorkerData extends Pick<WatchContext, 'beat' | 'running' | 'file'> {
   readonly thresholds: Thresholds;
   /** Recorded so far, newest first. */
   readonly stalls: readonly StallRecord[];
@@ -20,7 +20,7 @@ export type ToThread =
   | { readonly places: readonly CodeLocation[] }
   | { readonly mark: Mark; readonly code: RunningCode };
 
-const { beat, running, file, thresholds, stalls } = workerData as ThreadInput;
+const { beat, running, file, thresholds, stalls } = workerData as WorkerData;
 const codes = new Map<Mark, RunningCode>();
 let places: readonly CodeLocation[] = [];
 const context: WatchContext = {

@@ -13,7 +13,7 @@ import { closeOpenStalls, stallCause, durationText, readStalls, stallFile, type 
 import type { FromThread } from './main-watch.js';
 import { type Thresholds, thresholdsOf, type WatchdogSettings } from './options.js';
 import { followMarks, type CodeLocation, running } from './running-code.js';
-import type { ThreadInput, ToThread } from './watch-thread.js';
+import type { WorkerData, ToThread } from './watch-thread.js';
 
 const thread = new URL('./watch-thread.js', import.meta.url);
 /** How long health reports a stall that is over, and one that ended the previous run. */
@@ -22,7 +22,7 @@ const endRememberedMs = 24 * rememberedMs;
 /** How long `close` waits for the thread to write its record. */
 const closeTimeoutMs = 2000;
 
-interface WatchdogInput {
+interface WatchdogDeps {
   /** Absolute path of the data folder. */
   readonly data: string;
   readonly settings: WatchdogSettings;
@@ -55,7 +55,7 @@ export class Watchdog implements StallWatch {
   readonly #endedIn: StallRecord | undefined;
 
   /** Starts to watch. Closes and logs a stall that the previous run left open. */
-  static async open(input: WatchdogInput): Promise<Watchdog> {
+  static async open(input: WatchdogDeps): Promise<Watchdog> {
     const { data, log, clock } = input;
     try {
       const before = await readStalls(data);
@@ -71,7 +71,7 @@ export class Watchdog implements StallWatch {
     }
   }
 
-  private constructor(input: WatchdogInput, stalls: readonly StallRecord[], endedIn: StallRecord | undefined) {
+  private constructor(input: WatchdogDeps, stalls: readonly StallRecord[], endedIn: StallRecord | undefined) {
     const { data, settings, log, clock } = input;
     this.#log = log;
     this.#clock = clock;
@@ -81,7 +81,7 @@ export class Watchdog implements StallWatch {
     this.#beat = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
     const thresholds = this.#thresholds();
     const file = join(data, stallFile);
-    const workerData: ThreadInput = { beat: this.#beat, running, file, thresholds, stalls };
+    const workerData: WorkerData = { beat: this.#beat, running, file, thresholds, stalls };
     this.#worker = new Worker(thread, { env: {}, execArgv: [], name: 'watchdog', workerData });
     this.#worker.unref();
     this.#worker.on('message', (message: FromThread) => this.#receive(message));

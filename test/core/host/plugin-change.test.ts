@@ -3,7 +3,7 @@ import { suite, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { z } from 'zod';
 import { definePlugin, service, type Plugin } from '../../../core/plugin.js';
-import { hostOf, link, siteProgram } from './host-ground.js';
+import { createHost, link, sitePluginSet } from './plugin-host-harness.js';
 
 const sized = z.strictObject({ size: z.number().default(1) });
 
@@ -14,12 +14,12 @@ const named = (word: string, more: Partial<Plugin> = {}): Plugin => ({
 
 suite('a change of the plugins', () => {
   test('leaves nothing of those that have left, however many there were', async () => {
-    const { host, inForce } = hostOf([], { wanted: siteProgram([named('1')], '1') });
+    const { host, inForce } = createHost([], { wanted: sitePluginSet([named('1')], '1') });
     await host.start();
-    for (const version of ['2', '3', '4']) (await host.reload(siteProgram([named(version)], version))).commit();
+    for (const version of ['2', '3', '4']) (await host.reload(sitePluginSet([named(version)], version))).commit();
     assert.deepEqual(inForce, ['4']);
     assert.deepEqual([...host.current.since.keys()], host.current.running);
-    (await host.reload(siteProgram([], '5'))).commit();
+    (await host.reload(sitePluginSet([], '5'))).commit();
     assert.equal(host.current.since.size, 0);
   });
 
@@ -34,16 +34,16 @@ suite('a change of the plugins', () => {
         http.navigate(link('slow'));
       },
     });
-    const { host, inForce } = hostOf([], { wanted: siteProgram([named('one')], '1') });
+    const { host, inForce } = createHost([], { wanted: sitePluginSet([named('one')], '1') });
     await host.start();
-    const bringing = host.reload(siteProgram([slow], '2'));
+    const bringing = host.reload(sitePluginSet([slow], '2'));
     const refused = assert.rejects(bringing, /The server is stopping/);
     await host.stop();
     assert.deepEqual(inForce, []);
     begin();
     await refused;
     assert.deepEqual([inForce, events], [[], ['released']]);
-    await assert.rejects(host.reload(siteProgram([named('three')], '3')), /The server is stopping/);
+    await assert.rejects(host.reload(sitePluginSet([named('three')], '3')), /The server is stopping/);
     assert.deepEqual(inForce, []);
   });
 
@@ -60,8 +60,8 @@ suite('a change of the plugins', () => {
         },
       }),
     });
-    const program = (size: number) => siteProgram([hesitant], '1', { hesitant: { size } });
-    const { host } = hostOf([], { wanted: program(1) });
+    const program = (size: number) => sitePluginSet([hesitant], '1', { hesitant: { size } });
+    const { host } = createHost([], { wanted: program(1) });
     await host.start();
     await assert.rejects(
       host.reload(program(2)),
@@ -88,8 +88,8 @@ suite('a change of the plugins', () => {
       });
     const plugins = [picky('one'), picky('other')];
     const program = (sizes: readonly [number, number]) =>
-      siteProgram(plugins, '1', { one: { size: sizes[0] }, other: { size: sizes[1] } });
-    const { host, inForce } = hostOf([], { wanted: program([2, 1]) });
+      sitePluginSet(plugins, '1', { one: { size: sizes[0] }, other: { size: sizes[1] } });
+    const { host, inForce } = createHost([], { wanted: program([2, 1]) });
     await host.start();
     assert.deepEqual(inForce, ['other 1']);
     await assert.rejects(host.reload(program([2, 2])), /The plugin other refuses its options: two/);
@@ -102,10 +102,10 @@ suite('a change of the plugins', () => {
     const spring = service<string>('test.spring');
     const lender = definePlugin({ name: 'lender', provides: { spring }, setup: () => ({ spring: 'a spring' }) });
     const holder = definePlugin({ name: 'holder', needs: { spring }, setup: () => {} });
-    const { host } = hostOf([], { wanted: siteProgram([lender, holder], '1') });
+    const { host } = createHost([], { wanted: sitePluginSet([lender, holder], '1') });
     await host.start();
     await assert.rejects(
-      host.reload(siteProgram([holder], '1')),
+      host.reload(sitePluginSet([holder], '1')),
       /^Problem: The plugin holder \(\.\/site\) is refused: it needs test\.spring, and no plugin that is switched on provides it\. The running version continues\.$/,
     );
     assert.equal(host.current.running.length, 2);
@@ -120,10 +120,10 @@ suite('a change of the plugins', () => {
         ask = () => http.navigate(link('one'));
       },
     });
-    const { host, inForce } = hostOf([], { wanted: siteProgram([greedy], '1') });
+    const { host, inForce } = createHost([], { wanted: sitePluginSet([greedy], '1') });
     await host.start();
     assert.throws(ask, /one twice/);
-    const change = await host.reload(siteProgram([named('two')], '2'));
+    const change = await host.reload(sitePluginSet([named('two')], '2'));
     await change.undo();
     assert.deepEqual(inForce, ['one']);
   });

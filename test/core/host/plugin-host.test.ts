@@ -6,7 +6,7 @@ import type { PluginHost } from '../../../core/host/plugin-host.js';
 import { provide } from '../../../core/host/service.js';
 import { definePlugin, service, type Plugin } from '../../../core/plugin.js';
 import { isStartError } from '../../../core/problem.js';
-import { hostOf, lines, link, programOf, siteProgram } from './host-ground.js';
+import { createHost, lines, link, pluginSetOf, sitePluginSet } from './plugin-host-harness.js';
 
 const spring = service<string>('test.spring');
 const wheel = service<string>('test.wheel');
@@ -43,7 +43,7 @@ suite('plugin host', () => {
         return { spring: 'a spring' };
       },
     });
-    const { host } = hostOf([needy, provider]);
+    const { host } = createHost([needy, provider]);
     await host.start();
     await host.stop();
     assert.deepEqual(events, ['needy got a spring', 'needy stops', 'provider stops']);
@@ -57,7 +57,7 @@ suite('plugin host', () => {
       needs: { spring },
       setup: (_context, given) => void (got = given.spring),
     });
-    await hostOf([needy], { provided: [provide(spring, 'from core')] }).host.start();
+    await createHost([needy], { provided: [provide(spring, 'from core')] }).host.start();
     assert.equal(got, 'from core');
   });
 
@@ -69,7 +69,7 @@ suite('plugin host', () => {
       uses: { spring },
       setup: (_context, services) => void (given = services),
     });
-    await hostOf([user]).host.start();
+    await createHost([user]).host.start();
     assert.ok(given !== undefined && given['spring'] === undefined);
   });
 
@@ -88,19 +88,19 @@ suite('plugin host', () => {
       provides: { spring },
       setup: () => ({ spring: '' }),
     });
-    assert.match(await refusalOf(hostOf([left, right]).host), /left → right → left/);
+    assert.match(await refusalOf(createHost([left, right]).host), /left → right → left/);
   });
 
   test('a missing service is refused and names plugin and service', async () => {
     const needy = definePlugin({ name: 'needy', options: none, needs: { spring }, setup: () => {} });
-    assert.match(await refusalOf(hostOf([needy]).host), /needy needs test\.spring/);
+    assert.match(await refusalOf(createHost([needy]).host), /needy needs test\.spring/);
   });
 
   test('two plugins of one name, and two providers of one service, are refused', async () => {
     const one = definePlugin({ name: 'one', options: none, provides: { spring }, setup: () => ({ spring: '' }) });
     const two = definePlugin({ name: 'two', options: none, provides: { spring }, setup: () => ({ spring: '' }) });
-    assert.match(await refusalOf(hostOf([one, one]).host), /Two plugins are called one/);
-    assert.match(await refusalOf(hostOf([one, two]).host), /two provides test\.spring, which plugin one provides/);
+    assert.match(await refusalOf(createHost([one, one]).host), /Two plugins are called one/);
+    assert.match(await refusalOf(createHost([one, two]).host), /two provides test\.spring, which plugin one provides/);
   });
 
   test('a service that setup forgot to return is refused at boot', async () => {
@@ -110,7 +110,7 @@ suite('plugin host', () => {
       provides: { spring },
       setup: (() => ({})) as unknown as () => { spring: string },
     });
-    assert.match(await refusalOf(hostOf([liar]).host), /liar could not start: setup returned nothing for spring/);
+    assert.match(await refusalOf(createHost([liar]).host), /liar could not start: setup returned nothing for spring/);
   });
 
   test('when one fails, everything that had started is closed in reverse and nothing stays registered', async () => {
@@ -133,7 +133,7 @@ suite('plugin host', () => {
         throw new Error('no luck');
       },
     });
-    const { host, inForce } = hostOf([open('first'), open('second'), broken]);
+    const { host, inForce } = createHost([open('first'), open('second'), broken]);
     assert.match(await refusalOf(host), /broken could not start: no luck/);
     assert.deepEqual(events, ['broken', 'second', 'first']);
     assert.deepEqual(inForce, []);
@@ -148,7 +148,7 @@ suite('plugin host', () => {
         http.navigate(link('one'));
       },
     });
-    const { host, inForce } = hostOf([greedy]);
+    const { host, inForce } = createHost([greedy]);
     assert.match(await refusalOf(host), /greedy could not start: one twice/);
     assert.deepEqual(inForce, []);
   });
@@ -163,7 +163,7 @@ suite('plugin host', () => {
         onClose(() => Promise.reject(new Error('stuck')));
       },
     });
-    const { host } = hostOf([plugin]);
+    const { host } = createHost([plugin]);
     await host.start();
     await host.stop();
     assert.deepEqual(events, ['last']);
@@ -188,7 +188,7 @@ suite('reconfiguration', () => {
   /** Brings other sizes into force for good. */
   async function resize(host: PluginHost, plugins: readonly Plugin[], sizes: Readonly<Record<string, number>>) {
     const options = Object.fromEntries(Object.entries(sizes).map(([name, size]) => [name, { size }]));
-    const program = programOf(plugins, options);
+    const program = pluginSetOf(plugins, options);
     const waiting = [...host.waiting(program).keys()];
     const change = await host.reload(program);
     change.commit();
@@ -198,7 +198,7 @@ suite('reconfiguration', () => {
   test('only the plugins whose options changed are asked', async () => {
     const seen: string[] = [];
     const plugins = [changeable('one', seen), changeable('two', seen)];
-    const { host } = hostOf(plugins);
+    const { host } = createHost(plugins);
     await host.start();
     assert.deepEqual(await resize(host, plugins, { one: 1, two: 2 }), []);
     assert.deepEqual(seen, ['two 2']);
@@ -206,7 +206,7 @@ suite('reconfiguration', () => {
 
   test('a plugin that cannot change while running asks for a restart', async () => {
     const plugins = [definePlugin({ name: 'fixed', options: sized, setup: () => {} })];
-    const { host } = hostOf(plugins);
+    const { host } = createHost(plugins);
     await host.start();
     assert.deepEqual(await resize(host, plugins, { fixed: 2 }), ['fixed']);
   });
@@ -214,7 +214,7 @@ suite('reconfiguration', () => {
   test('when one refuses, those before it get their old options back', async () => {
     const seen: string[] = [];
     const plugins = [changeable('one', seen), changeable('two', seen, 5)];
-    const { host } = hostOf(plugins);
+    const { host } = createHost(plugins);
     await host.start();
     await assert.rejects(resize(host, plugins, { one: 5, two: 5 }), /two refuses 5/);
     assert.deepEqual(seen, ['one 5', 'one 1']);
@@ -225,9 +225,9 @@ suite('reconfiguration', () => {
   test('a change that is taken back leaves the old options', async () => {
     const seen: string[] = [];
     const plugins = [changeable('one', seen)];
-    const { host } = hostOf(plugins);
+    const { host } = createHost(plugins);
     await host.start();
-    const change = await host.reload(programOf(plugins, { one: { size: 2 } }));
+    const change = await host.reload(pluginSetOf(plugins, { one: { size: 2 } }));
     await change.undo();
     assert.deepEqual(seen, ['one 2', 'one 1']);
   });
@@ -246,7 +246,7 @@ suite('reconfiguration', () => {
         },
       }),
     ];
-    const { host, inForce } = hostOf(plugins);
+    const { host, inForce } = createHost(plugins);
     await host.start();
     await resize(host, plugins, { swapped: 2 });
     await setImmediate();
@@ -274,9 +274,9 @@ suite('plugins of the site', () => {
     events.length = 0;
     let settle = (): void => undefined;
     const settled = new Promise<void>((resolve) => (settle = resolve));
-    const { host, inForce } = hostOf([], { wanted: siteProgram([version('one')], '1'), settled: () => settled });
+    const { host, inForce } = createHost([], { wanted: sitePluginSet([version('one')], '1'), settled: () => settled });
     await host.start();
-    const next = siteProgram([version('two')], '2');
+    const next = sitePluginSet([version('two')], '2');
     assert.deepEqual(
       host.differences(next).map(({ key, restart }) => [key, restart]),
       [['sitePlugins.site', false]],
@@ -293,12 +293,12 @@ suite('plugins of the site', () => {
 
   test('a change that is taken back leaves the old one as it was, not set up again', async () => {
     events.length = 0;
-    const { host, inForce } = hostOf([], { wanted: siteProgram([version('one')], '1') });
+    const { host, inForce } = createHost([], { wanted: sitePluginSet([version('one')], '1') });
     await host.start();
-    const change = await host.reload(siteProgram([version('two')], '2'));
+    const change = await host.reload(sitePluginSet([version('two')], '2'));
     await change.undo();
     assert.deepEqual([inForce, events], [['one'], ['two closed']]);
-    assert.deepEqual(host.differences(siteProgram([version('two')], '2')).length, 1);
+    assert.deepEqual(host.differences(sitePluginSet([version('two')], '2')).length, 1);
   });
 
   test('who lends a service to one that stays waits for a restart, and leaves together with it', async () => {
@@ -308,11 +308,11 @@ suite('plugins of the site', () => {
     const holder = () =>
       definePlugin({ name: 'holder', needs: { spring }, setup: (_, given) => void got.push(given.spring) });
     const [first, held] = [lender(), holder()];
-    const { host } = hostOf([], { wanted: siteProgram([first, held], '1') });
+    const { host } = createHost([], { wanted: sitePluginSet([first, held], '1') });
     await host.start();
-    const alone = siteProgram([lender(), held], '2');
+    const alone = sitePluginSet([lender(), held], '2');
     assert.match(host.waiting(alone).get('lender') ?? '', /The plugin holder holds a service/);
-    const both = siteProgram([lender({ setup: () => ({ spring: 'another' }) }), holder()], '3');
+    const both = sitePluginSet([lender({ setup: () => ({ spring: 'another' }) }), holder()], '3');
     assert.equal(host.waiting(both).size, 0);
     (await host.reload(both)).commit();
     assert.deepEqual(got, ['a spring', 'another']);
@@ -328,7 +328,7 @@ suite('plugins of the site', () => {
           open = () => onClose(() => void events.push('released'));
         }),
     });
-    const { host } = hostOf([], { wanted: siteProgram([hanging], '1') });
+    const { host } = createHost([], { wanted: sitePluginSet([hanging], '1') });
     await host.start();
     assert.match(host.current.failed[0]?.why ?? '', /site could not start: it has not started after 1 s/);
     open();

@@ -6,7 +6,7 @@ import { test, type TestContext } from 'node:test';
 import { setTimeout as wait } from 'node:timers/promises';
 import { Worker, type WorkerOptions } from 'node:worker_threads';
 import type { FromThread } from '../../../core/watchdog/main-watch.js';
-import type { ThreadInput } from '../../../core/watchdog/watch-thread.js';
+import type { WorkerData } from '../../../core/watchdog/watch-thread.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { until } from '../../support/until.js';
 
@@ -36,7 +36,7 @@ test('the thread of a thread dump is there until the main thread ends it', async
 test('the thread that watches is there until the main thread ends it, also when a stall is open', async (t) => {
   const cells = () => new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
   const file = join(await temporaryFolder(t), 'stalls.json');
-  const workerData: ThreadInput = {
+  const workerData: WorkerData = {
     beat: cells(),
     running: cells(),
     file,

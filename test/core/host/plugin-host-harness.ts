@@ -9,7 +9,7 @@ const note = (_fields: unknown, text?: string) => void lines.push(text ?? '');
 const log: Log = { trace: note, debug: note, info: note, warn: note, error: note, fatal: note, child: () => log };
 
 /** Plugins that come with the server, unless `site` says otherwise; with their usual options or those given. */
-export function programOf(
+export function pluginSetOf(
   plugins: readonly Plugin[],
   options: Readonly<Record<string, unknown>> = {},
   site: PluginSet['site'] = new Map(),
@@ -19,10 +19,10 @@ export function programOf(
 }
 
 /** What is registered is a word in `inForce`, put there by `http.navigate`. */
-export function hostOf(plugins: readonly Plugin[], more: Partial<PluginHostOptions> = {}) {
+export function createHost(plugins: readonly Plugin[], more: Partial<PluginHostOptions> = {}) {
   const inForce: string[] = [];
   const host = new PluginHost({
-    wanted: programOf(plugins),
+    wanted: pluginSetOf(plugins),
     provided: [],
     log,
     clock: systemClock,
@@ -54,8 +54,8 @@ const origin = (fingerprint: string): SiteOrigin => ({
 });
 
 /** All of them are the site's, loaded from code of that version. */
-export const siteProgram = (
+export const sitePluginSet = (
   plugins: readonly Plugin[],
   version: string,
   options: Readonly<Record<string, unknown>> = {},
-): PluginSet => programOf(plugins, options, new Map(plugins.map(({ name }) => [name, origin(version)])));
+): PluginSet => pluginSetOf(plugins, options, new Map(plugins.map(({ name }) => [name, origin(version)])));
