@@ -1,3 +1,4 @@
+import { folderOwners } from '../contracts/data-folders.js';
 import { join } from 'node:path';
 import { type Clock, repeat, type Timers } from '../clock.js';
 import { makeFolder, requireFolder } from '../disk/folder.js';
@@ -74,22 +75,6 @@ export function contextFactory(parts: ContextDeps): ContextFactory {
   };
 }
 
-/** Owners of the built-in folders in the data folder, also while their plugin is switched off. */
-const owners: Readonly<Record<string, string>> = {
-  cache: 'store',
-  'client-uploads': 'client-queue',
-  config: 'the server',
-  drafts: 'store',
-  heapdumps: 'monitoring',
-  idempotency: 'the server',
-  logs: 'the server',
-  mail: 'store',
-  queue: 'client-queue',
-  spool: 'the server',
-  'spool-log': 'the server',
-  uploads: 'the server',
-};
-
 interface Claim {
   readonly plugin: string;
   /** Two while a plugin is replaced: the old one and its successor. */
@@ -120,7 +105,8 @@ export class PluginFolders {
         `folder(${JSON.stringify(name)}): letters, digits, "-", "_" and "." make a name, such as "${plugin}"`,
       );
     }
-    const owner = this.#claims.get(first)?.plugin ?? (Object.hasOwn(owners, first) ? owners[first] : undefined);
+    const owner =
+      this.#claims.get(first)?.plugin ?? (Object.hasOwn(folderOwners, first) ? folderOwners[first] : undefined);
     if (owner !== undefined && owner !== plugin) {
       throw new Error(
         `folder("${name}"): ${first} in the data folder belongs to ${owner}; choose another, such as "${plugin}"`,

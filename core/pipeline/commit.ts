@@ -1,3 +1,4 @@
+import { targets } from '../contracts/targets.js';
 import type { Delivery, DeliveryTarget, RecipientOutcome } from '../contracts/delivery-target.js';
 import type { Log } from '../log/log.js';
 import { type Reply, replyToError } from '../smtp/protocol/replies.js';
@@ -5,7 +6,7 @@ import type { SpooledMessage } from '../spool/spool.js';
 import type { DraftRecipient, Transaction } from './transaction.js';
 
 /** Targets that may own what a recipient's own target does not take, so that the client can still get its 250. */
-const ownerTargets = { deferred: 'retry', refused: 'bounce' } as const;
+const ownerTargets = { deferred: targets.retry, refused: targets.bounce } as const;
 
 interface CommitContext extends GroupContext {
   /** False for a stranger: what mailboxes here do not take is the client's to try again, for a notice may go to a forged sender. */

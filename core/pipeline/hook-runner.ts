@@ -1,3 +1,4 @@
+import { targets } from '../contracts/targets.js';
 import type { Clock } from '../clock.js';
 import type { Log } from '../log/log.js';
 import { classOf, isProblem } from '../problem.js';
@@ -18,7 +19,6 @@ import type { Decision, PlacedHook } from './hook-list.js';
 import type { SmtpSession } from './transaction.js';
 
 /** Name of the target that keeps messages for an operator. */
-const holdTarget = 'hold';
 
 export interface RunContext<S extends Stage> {
   readonly log: Log;
@@ -146,11 +146,11 @@ export class HookRunner<S extends Stage> {
 
   /** Of a recipient: routing ends, and `last` may still object. Of a message: its stage ends. */
   #hold(hook: RegisteredHook<S>, reason: string): Decision | undefined {
-    if (!this.#context.hasTarget(holdTarget)) {
+    if (!this.#context.hasTarget(targets.hold)) {
       return failure(hook, 'hold needs a target named hold, and no plugin has one', this.#input);
     }
     this.#context.log.info({ ...this.#subject(hook), reason }, 'held by a hook');
-    this.#hop = { target: holdTarget, destination: '', data: { reason, plugin: hook.plugin } };
+    this.#hop = { target: targets.hold, destination: '', data: { reason, plugin: hook.plugin } };
     this.#reply = undefined;
     return this.#stage === 'rcptTo' ? undefined : { outcome: 'pass', hop: this.#hop };
   }

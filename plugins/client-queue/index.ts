@@ -1,3 +1,4 @@
+import { targets } from '../../core/contracts/targets.js';
 import { dirname, join } from 'node:path';
 import type { DeliveryTarget } from '../../core/contracts/delivery-target.js';
 import { lifecycle } from '../../core/contracts/lifecycle.js';
@@ -134,9 +135,9 @@ function registerTargets(
   ofRelay: Pick<DeliveryTarget, 'finder' | 'explain'>,
 ): void {
   smtp.deliverTo(relayTarget, { ...relay, ...ofRelay });
-  smtp.deliverTo('retry', retry);
-  smtp.deliverTo('bounce', bounce);
-  smtp.deliverTo('hold', hold);
+  smtp.deliverTo(targets.retry, retry);
+  smtp.deliverTo(targets.bounce, bounce);
+  smtp.deliverTo(targets.hold, hold);
 }
 
 async function openQueue(

@@ -1,10 +1,11 @@
+import { targets } from '../../core/contracts/targets.js';
 import { configuration } from '../../core/contracts/server.js';
 import { directory } from '../../core/contracts/directory.js';
 import { type MailboxName, mailboxes } from '../../core/contracts/mailboxes.js';
 import { submission } from '../../core/contracts/submission.js';
 import { WriteHealth } from '../../core/spool/health.js';
 import { definePlugin } from '../../core/plugin.js';
-import { mailboxTarget, maildirTarget } from './delivery/delivery.js';
+import { maildirTarget } from './delivery/delivery.js';
 import { mailFolderCheck } from './doctor-check.js';
 import { openDraftService } from './drafts/draft-sending.js';
 import { emptyingEndpoints } from './http/emptying-endpoints.js';
@@ -63,7 +64,7 @@ export const store = definePlugin({
     void editor.mailboxes.resume();
     smtp.on('rcptTo', { order: 'last' }, quotaHook(directory, editor.quotas));
     smtp.deliverTo(
-      mailboxTarget,
+      targets.mailbox,
       maildirTarget({
         maildirs,
         names: unique,

@@ -1,3 +1,4 @@
+import { targets } from '../../core/contracts/targets.js';
 import type { Clock } from '../../core/clock.js';
 import type { MailUser } from '../../core/contracts/directory.js';
 import { uniqueId } from '../../core/disk/id.js';
@@ -54,7 +55,7 @@ export function recipientHook(directory: RecipientDirectory): Hook<'rcptTo'> {
       }
       // For good: mail to a mailbox that somebody switched off shall not wait in the sender's queue for days.
       if (user.disabled && !isOwnNotice(transaction)) return reject(550, '5.2.1', 'This mailbox is disabled');
-      return route({ target: 'mailbox', destination: user.username });
+      return route({ target: targets.mailbox, destination: user.username });
     };
     const user = directory.lookup(address);
     return user instanceof Promise ? user.then(decide) : decide(user);

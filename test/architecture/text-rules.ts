@@ -74,6 +74,15 @@ export const textRules: readonly Rule[] = [
     allowed: { path: 'core/http/media-type.ts', text: '' },
   },
   {
+    title: 'core names no plugin and no delivery target outside of its contracts',
+    faults: ({ path, text }) =>
+      path.startsWith('core/') && !path.startsWith('core/contracts/')
+        ? matches(text, /'(?:retry|bounce|mailbox|relay|client-queue|store|users|monitoring)'/g)
+        : [],
+    breach: { path: 'core/pipeline/commit.ts', text: "const fallback = 'bounce';" },
+    allowed: { path: 'core/pipeline/commit.ts', text: 'const fallback = targets.bounce;' },
+  },
+  {
     title: 'exports have names',
     faults: find(/^export default\b|\bas default\b/gm),
     breach: { path: 'core/app.ts', text: 'export default function app() {}' },

@@ -1,3 +1,4 @@
+import { targets } from '../../../core/contracts/targets.js';
 import type { Clock } from '../../../core/clock.js';
 import type { Entry, Notice, QueuedRecipient } from '../../../core/contracts/queue-entry.js';
 import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
@@ -168,7 +169,7 @@ export class NoticeSender {
       if (!isProblem(error) || error.problem !== 'invalid') throw error;
       // Nobody takes it, for good: an operator shall see it.
       const hop = { target: relayTarget, destination: this.#input.destinationOf(sender) };
-      await hand({ target: 'hold', destination: '', data: { reason: `Double bounce: ${error.message}`, hop } });
+      await hand({ target: targets.hold, destination: '', data: { reason: `Double bounce: ${error.message}`, hop } });
       metrics.notice(kind, 'undeliverable');
       log.warn({ uid: entry.uid, notice: id, kind, err: error }, 'a notice is refused, and held for an operator');
     }

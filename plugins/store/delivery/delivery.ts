@@ -1,3 +1,4 @@
+import { targets } from '../../../core/contracts/targets.js';
 import type { Clock } from '../../../core/clock.js';
 import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../../core/contracts/delivery-target.js';
 import { asStorageProblem, isMissing, isTaken } from '../../../core/disk/fault.js';
@@ -28,9 +29,6 @@ export interface DeliveryGround {
   readonly clock: Clock;
   readonly log: Log;
 }
-
-/** The name of the target. */
-export const mailboxTarget = 'mailbox';
 
 /** Puts messages into the `new` folder of mailboxes; the destination of a hop is the user's name, `local@domain`. */
 export function maildirTarget(ground: DeliveryGround): DeliveryTarget {
@@ -146,7 +144,7 @@ class MaildirDelivery implements Delivery {
   #placement(folder: string, size: number): LinkTarget {
     const { names } = this.#ground;
     // A repeated delivery has its mark in place of chance.
-    return { folder, name: names.next(size, this.#mark), isUnique: this.#mark === undefined, owner: mailboxTarget };
+    return { folder, name: names.next(size, this.#mark), isUnique: this.#mark === undefined, owner: targets.mailbox };
   }
 
   async #unlessAborted(): Promise<void> {

@@ -1,3 +1,4 @@
+import { targets } from '../../../core/contracts/targets.js';
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
@@ -52,7 +53,7 @@ interface Outgoing {
 }
 
 /** The targets that keep a queue: the id of the transaction is then the entry's. */
-const queueTargets = new Set(['relay', 'hold']);
+const queueTargets = new Set<string>([targets.relay, targets.hold]);
 /** What the way of an earlier message may have left, and what is written anew. */
 const removed = ['date', 'return-path', 'received', 'delivered-to', 'x-postern-draft'];
 

@@ -1,3 +1,4 @@
+import { targets } from '../../../core/contracts/targets.js';
 import type { Clock } from '../../../core/clock.js';
 import type { Hook, StageInput } from '../../../core/pipeline/hook.js';
 import type { Transaction } from '../../../core/pipeline/transaction.js';
@@ -51,7 +52,7 @@ function forOthers(input: ProxyHookInput, first: ProxyRule, asked: Asked): Verdi
 function ask(input: ProxyHookInput, rule: ProxyRule, asked: Asked, isSecond: boolean): Verdict | Promise<Verdict> {
   const { transaction } = asked;
   const hop: Hop = { target: proxyTarget, destination: rule.name };
-  const way: Hop = isSecond ? { target: 'relay', destination: `target:${proxyTarget}`, data: { hop } } : hop;
+  const way: Hop = isSecond ? { target: targets.relay, destination: `target:${proxyTarget}`, data: { hop } } : hop;
   const upstream = input.shelf.get(rule.name);
   if (upstream === undefined) return defer(451, '4.4.4', 'This rule has no servers');
   if (transaction.session.dryRun === true) return route(way);

@@ -1,0 +1,15 @@
+/** Owners of the built-in folders in the data folder, also while their plugin is switched off. */
+export const folderOwners: Readonly<Record<string, string>> = {
+  cache: 'store',
+  'client-uploads': 'client-queue',
+  config: 'the server',
+  drafts: 'store',
+  heapdumps: 'monitoring',
+  idempotency: 'the server',
+  logs: 'the server',
+  mail: 'store',
+  queue: 'client-queue',
+  spool: 'the server',
+  'spool-log': 'the server',
+  uploads: 'the server',
+};

@@ -1,0 +1,16 @@
+/**
+ * Names of the delivery targets that plugins and the pipeline know of each other by: a hook routes to them, and the pipeline falls
+ * back to them. Plugins of a site may provide others.
+ */
+export const targets = {
+  /** Mailboxes of this server. */
+  mailbox: 'mailbox',
+  /** Sends to other servers, with attempts until it expires. */
+  relay: 'relay',
+  /** Takes recipients that another target has deferred, to try them again. */
+  retry: 'retry',
+  /** Takes recipients that another target has refused after the message was accepted, to tell its sender. */
+  bounce: 'bounce',
+  /** Keeps mail until an operator decides. */
+  hold: 'hold',
+} as const;
