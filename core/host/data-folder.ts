@@ -87,7 +87,10 @@ async function inFolder<T>(data: string, open: () => Promise<T>): Promise<T> {
       const why = code === 'EROFS' ? 'its file system is read-only' : 'its disk is full';
       throw startError(`The data folder ${data} cannot be written: ${why} (${code}).`, cause);
     }
-    throw startError(`The data folder ${data} cannot be made or written (${code}): choose another with --data.`, cause);
+    throw startError(
+      `The data folder ${data} cannot be created or written (${code}): choose another with --data.`,
+      cause,
+    );
   }
 }
 

@@ -12,7 +12,7 @@ import {
   type SealedSegment,
 } from './log-folder.js';
 import {
-  bytesOf,
+  totalBytes,
   clearSegment,
   type LogRecord,
   recordHeader,
@@ -169,7 +169,7 @@ export class CommitLog {
    * @param kind 1 to 255, defined by the owner
    */
   append(kind: number, payload: readonly Buffer[]): Promise<number> {
-    const bytes = recordHeaderBytes + bytesOf(payload);
+    const bytes = recordHeaderBytes + totalBytes(payload);
     if (bytes > this.#maxPayload + recordHeaderBytes) return Promise.reject(new LogFull('too large, or closed'));
     this.#appendedAt = this.#clock.monotonic();
     const appended = new Promise<number>((resolve, reject) => {

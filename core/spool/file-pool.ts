@@ -19,7 +19,7 @@ interface FilePoolOptions {
   /** Several messages are being made durable. */
   readonly isConcurrent: () => boolean;
   /** A new path in the spool. */
-  readonly freshPath: () => string;
+  readonly newPath: () => string;
 }
 
 interface OpenFile {
@@ -39,18 +39,18 @@ export class FilePool {
   }
 
   /** An empty file, open for writing; a file created ahead has its own path. Throws system errors. */
-  async create(kind: NewFileKind, path?: string): Promise<OpenFile> {
-    const { files, isConcurrent, freshPath } = this.#options;
+  async create(kind: NewFileKind, wantedPath?: string): Promise<OpenFile> {
+    const { files, isConcurrent, newPath } = this.#options;
     const isSlow = this.#cost.isSlow();
     const isBusy = isConcurrent();
-    const mayBePrecreated = path === undefined && kind === this.#options.kind;
+    const mayBePrecreated = wantedPath === undefined && kind === this.#options.kind;
     const precreated = mayBePrecreated && (isBusy || isSlow) ? this.#precreated.take() : undefined;
     if (precreated !== undefined) return precreated;
-    const newPath = path ?? freshPath();
+    const path = wantedPath ?? newPath();
     // Creating a durable file waits for the fsyncs of others.
     const mayBlock = !isSlow && (kind === 'plain' || !isBusy);
-    const open = (): Promise<number> => files[mayBlock ? 'openNow' : 'open'](newPath, flags[kind], 0o600);
-    return { path: newPath, fd: await (mayBlock ? this.#cost.measure(open) : open()) };
+    const open = (): Promise<number> => files[mayBlock ? 'openNow' : 'open'](path, flags[kind], 0o600);
+    return { path, fd: await (mayBlock ? this.#cost.measure(open) : open()) };
   }
 
   close(): Promise<void> {
@@ -60,7 +60,7 @@ export class FilePool {
 
 interface PrecreatedFilesOptions {
   readonly files: FileLayer;
-  readonly freshPath: () => string;
+  readonly newPath: () => string;
   /** Flags of open(2). */
   readonly flags: number;
   readonly maxFiles?: number;
@@ -126,8 +126,8 @@ export class PrecreatedFiles {
 
   /** After a failure nothing is created before the next `take`. */
   async #create(): Promise<void> {
-    const { files, freshPath, flags } = this.#options;
-    const path = freshPath();
+    const { files, newPath, flags } = this.#options;
+    const path = newPath();
     try {
       const file = { path, fd: await files.open(path, flags, 0o600) };
       this.#creating -= 1;

@@ -83,19 +83,19 @@ export class FileSpool implements Spool {
     const { log, memoryBytes, backlogBytes, checkpointBytes, checkpointMs, idleMs } = settings;
     const { clock = systemClock, flush = coreutilsFlush } = settings;
     const isLogUsed = options.durability === 'log';
-    const freshPath = (): string => join(folder, uniqueId());
+    const newPath = (): string => join(folder, uniqueId());
     this.#settings = settings;
     this.#freeSpace = new FreeSpace(folder, files, clock);
     this.#health = new WriteHealth(folder, { files, clock });
     this.#isLogUnopened = commits === 'unopened';
     if (commits !== undefined && commits !== 'unopened') {
-      const shared = { files, folders, log, flush, find: findAtTarget(files), freshPath };
+      const shared = { files, folders, log, flush, find: findAtTarget(files), newPath };
       const sizes = { checkpointBytes, checkpointMs, idleMs };
       this.#messages = new MessageLog({ ...shared, ...sizes, commits, root: dirname(folder), isUsed: isLogUsed });
     }
     const syncing = new Semaphore(settings.openWhileSyncing);
     const isConcurrent = (): boolean => syncing.taken + (this.#messages?.pending.count ?? 0) > maxBlocking;
-    this.#pool = new FilePool({ files, kind: isLogUsed ? 'plain' : 'durable', isConcurrent, freshPath });
+    this.#pool = new FilePool({ files, kind: isLogUsed ? 'plain' : 'durable', isConcurrent, newPath });
     this.#context = {
       files,
       folders,
@@ -108,7 +108,7 @@ export class FileSpool implements Spool {
       isConcurrent,
       memoryBytes,
       backlogBytes,
-      freshPath,
+      newPath,
       create: (returnPath, trace) => this.create(returnPath, trace),
       failed: (error) => this.#health.failed(error),
     };
@@ -139,7 +139,7 @@ export class FileSpool implements Spool {
     if (health.status !== 'up') return health;
     if (this.#isLogUnopened) {
       const why =
-        'The commit log cannot be opened; the log file says why. Each message is a durable file, and those that may be in it come with a start that can.';
+        'The commit log cannot be opened; the log file says why. Each message is a durable file; messages in the log are restored by a start that can open it.';
       return { status: 'degraded', why };
     }
     return this.#messages?.report() ?? health;

@@ -245,12 +245,12 @@ export class MessageLog {
 
   /** Writes the files of messages that are still needed before their records are released. */
   async #linkLogOnly(newest: number): Promise<void> {
-    const { files, freshPath } = this.#options;
+    const { files, newPath } = this.#options;
     let count = 0;
     for (const message of this.#logOnly) {
       if (message.number > newest) continue;
       this.#newestFile = Math.max(this.#newestFile, message.number);
-      await message.link(files, freshPath());
+      await message.link(files, newPath());
       count += 1;
       if (count % filesPerTurn === 0) await setImmediate();
     }
@@ -383,16 +383,16 @@ export class LogOnlyMessage implements LoggedMessage {
    * Writes and links the file by blocking calls, not durably. When it rejects with a system error, the message is
    * unchanged.
    */
-  async link(files: FileLayer, freshPath: string): Promise<void> {
+  async link(files: FileLayer, newPath: string): Promise<void> {
     const content = this.#content;
     if (content === undefined || this.#state !== 'logged') return;
     this.#state = 'linking';
     const path = targetPath(this.#options.target);
     try {
-      await files.createNow(freshPath, [content]);
-      await files.renameNow(freshPath, path);
+      await files.createNow(newPath, [content]);
+      await files.renameNow(newPath, path);
     } catch (error) {
-      await files.unlink(freshPath).catch(() => undefined);
+      await files.unlink(newPath).catch(() => undefined);
       if (this.#isDropped()) return this.#options.onSettled(this);
       this.#state = 'logged';
       throw error;

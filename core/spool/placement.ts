@@ -161,8 +161,8 @@ export class Placement {
 
   /** Without hard links: renames a durable copy. */
   async #renameCopy(path: string): Promise<void> {
-    const { files, freshPath } = this.#context;
-    const copy = freshPath();
+    const { files, newPath } = this.#context;
+    const copy = newPath();
     try {
       await writeDurable(files, copy, this.#file.open(0));
       if (await files.exists(path)) throw nameTaken();

@@ -17,7 +17,7 @@ export interface RestoreContext {
   readonly folders: FolderSync;
   readonly find: FindLinked;
   /** A new path on the same file system. */
-  readonly freshPath: () => string;
+  readonly newPath: () => string;
 }
 
 type Restored = 'there' | 'written' | 'gone';
@@ -58,8 +58,8 @@ export async function removeLinked(record: MessageRecord, { files }: RestoreCont
 }
 
 /** A message file is never changed in place: a new file is renamed over it. */
-async function rewrite(path: string, content: Buffer, { files, folders, freshPath }: RestoreContext): Promise<void> {
-  const fresh = freshPath();
+async function rewrite(path: string, content: Buffer, { files, folders, newPath }: RestoreContext): Promise<void> {
+  const fresh = newPath();
   try {
     await writeDurable(files, fresh, [content]);
     await files.rename(fresh, path);

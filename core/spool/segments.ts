@@ -166,7 +166,7 @@ interface RecordInput {
 export function recordHeader({ mark, number, kind, acknowledged, payload }: RecordInput): Buffer {
   const header = Buffer.allocUnsafe(recordHeaderBytes).fill(0);
   mark.copy(header, 0, 0, markBytes);
-  header.writeUInt32LE(bytesOf(payload), 12);
+  header.writeUInt32LE(totalBytes(payload), 12);
   header[16] = kind;
   header.writeUIntLE(number, 18, numberBytes);
   header.writeUIntLE(acknowledged, 24, numberBytes);
@@ -176,7 +176,7 @@ export function recordHeader({ mark, number, kind, acknowledged, payload }: Reco
   return header;
 }
 
-export function bytesOf(parts: readonly Buffer[]): number {
+export function totalBytes(parts: readonly Buffer[]): number {
   let bytes = 0;
   for (const part of parts) bytes += part.length;
   return bytes;

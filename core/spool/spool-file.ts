@@ -27,7 +27,7 @@ export interface SpoolContext {
   /** With more bytes waiting for the disk, the writer has to wait. */
   readonly backlogBytes: number;
   /** A new path in the spool. */
-  readonly freshPath: () => string;
+  readonly newPath: () => string;
   readonly create: Spool['create'];
   /** Reports a fault of the disk to health. */
   readonly failed: (error: unknown) => void;
@@ -60,7 +60,7 @@ export class SpoolFile {
 
   /** Chosen when first needed: many messages never become a spool file. */
   get path(): string {
-    this.#path ??= this.#context.freshPath();
+    this.#path ??= this.#context.newPath();
     return this.#path;
   }
 

@@ -18,7 +18,7 @@ import { begin, data, mail, rcpt, type Client, type RecipientQuestion, type Send
 import { SmtpTestSession } from './smtp-session.js';
 import type { TestServer } from './test-server.js';
 import { eventOf, type EventDraft } from './transaction-draft.js';
-import { turns } from './turns.js';
+import { nextTurns } from './turns.js';
 
 export interface SessionOptions {
   readonly ip?: string;
@@ -168,7 +168,7 @@ export class DrivenSite {
   /** Tells the watchers, and waits until they were told. Sender, recipients and the like may be given in short. */
   async emit<E extends WatchedEvent>(event: E, about: EventDraft<E> = {}): Promise<void> {
     this.#parts.server.app.pipeline.snapshot().emit(event, eventOf(event, about, this.clock));
-    await turns();
+    await nextTurns();
   }
 
   /**

@@ -8,7 +8,7 @@ import type { HookRecord } from './hook-record.js';
 import type { MemorySocket } from './memory-socket.js';
 import { withCrlf } from './message.js';
 import { ReplyStream } from './reply-stream.js';
-import { turns } from './turns.js';
+import { nextTurns } from './turns.js';
 
 export interface SessionGround {
   /** The client's end. */
@@ -119,7 +119,7 @@ export class SmtpTestSession {
     await this.greeting.catch(() => undefined);
     this.#socket.end();
     await this.#replies.untilEnded();
-    await turns();
+    await nextTurns();
   }
 
   async #answer(line: string): Promise<ClientAnswer> {

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../../core/clock.js';
-import { cacheSize } from '../../../core/disk/cache-room.js';
+import { cacheSize } from '../../../core/disk/cache-size.js';
 import type { FoundHops, HopFinder, HopSearch, NextHop, NoRoute } from '../../../core/dns/next-hop.js';
 import { isProblem } from '../../../core/problem.js';
 import type { ClientCredentials, Destination as Server, TlsPolicy } from '../../../core/smtp/client/destination.js';

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../../core/clock.js';
-import { cacheSize } from '../../../core/disk/cache-room.js';
+import { cacheSize } from '../../../core/disk/cache-size.js';
 import type { NoRoute } from '../../../core/dns/next-hop.js';
 import type { ClientQueueSettings } from '../options.js';
 import { readDestination, siteKey, siteOfRoute } from './destination.js';

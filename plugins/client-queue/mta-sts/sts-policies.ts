@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../../core/clock.js';
-import { cacheSize } from '../../../core/disk/cache-room.js';
+import { cacheSize } from '../../../core/disk/cache-size.js';
 import type { HopFinder, HopSearch, SearchOptions } from '../../../core/dns/next-hop.js';
 import { isDnsFailure, type Resolver } from '../../../core/dns/resolver.js';
 import type { Log } from '../../../core/log/log.js';

@@ -2,7 +2,7 @@ import { constants } from 'node:fs';
 import { lstat, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { LRUCache } from 'lru-cache';
-import { cacheSize } from '../../../core/disk/cache-room.js';
+import { cacheSize } from '../../../core/disk/cache-size.js';
 import type { Clock } from '../../../core/clock.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import { isMissing } from '../../../core/disk/fault.js';

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { LRUCache } from 'lru-cache';
-import { cacheSize } from '../../../core/disk/cache-room.js';
+import { cacheSize } from '../../../core/disk/cache-size.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import { isMissing, isTaken } from '../../../core/disk/fault.js';
 import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';

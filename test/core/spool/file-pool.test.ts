@@ -21,7 +21,7 @@ async function open(t: TestContext, kind: NewFileKind = 'plain') {
   const folder = await temporaryFolder(t);
   const files = new SlowFiles();
   const state = { isConcurrent: false };
-  const input = { files, kind, isConcurrent: () => state.isConcurrent, freshPath: () => join(folder, uniqueId()) };
+  const input = { files, kind, isConcurrent: () => state.isConcurrent, newPath: () => join(folder, uniqueId()) };
   const fresh = new FilePool(input);
   t.after(() => fresh.close());
   /** How many of that number of files a blocking call created. */

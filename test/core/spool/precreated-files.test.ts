@@ -17,7 +17,7 @@ const flags = constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY;
 async function open(t: TestContext) {
   const folder = await temporaryFolder(t);
   const files = new FaultyFiles();
-  const ready = new PrecreatedFiles({ files, freshPath: () => join(folder, uniqueId()), flags, maxFiles: 8, windowMs });
+  const ready = new PrecreatedFiles({ files, newPath: () => join(folder, uniqueId()), flags, maxFiles: 8, windowMs });
   t.after(() => ready.close());
   const present = async () => (await readdir(folder)).length;
   return { folder, files, ready, present };
