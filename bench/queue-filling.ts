@@ -94,7 +94,7 @@ const message: SpooledMessage = {
   messageOffset: 0,
   head: content,
   open: () => Readable.from([content]),
-  sync: () => Promise.resolve(),
+  prepare: () => Promise.resolve(),
   link: async (placements) => {
     for (const { folder, name } of placements) await nodeFiles.createNow(`${folder}/${name}`, [content]);
   },

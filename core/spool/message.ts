@@ -14,10 +14,60 @@ export interface Prologue {
   readonly trace: Buffer;
 }
 
+/** Receives one message. Disk faults become problems: temporary, without a path. */
+export class FileSpoolWriter implements SpoolWriter {
+  readonly #file: SpoolFile;
+  readonly #prologue: Prologue;
+  readonly #head: HeadCollector;
+  readonly #context: SpoolContext;
+  #checksum: number;
+
+  constructor(file: SpoolFile, prologue: Prologue, head: HeadCollector, context: SpoolContext) {
+    this.#file = file;
+    this.#prologue = prologue;
+    this.#head = head;
+    this.#context = context;
+    this.#checksum = crc32(prologue.trace);
+    // Far below `memoryBytes`, so there is nothing to wait for.
+    void file.write(prologue.returnPath);
+    void file.write(prologue.trace);
+  }
+
+  get size(): number {
+    return this.#file.size;
+  }
+
+  write(chunk: Buffer): Promise<void> | void {
+    this.#head.add(chunk);
+    this.#checksum = crc32(chunk, this.#checksum);
+    const drained = this.#file.write(chunk);
+    if (drained !== undefined) return drained.catch((error: unknown) => this.#fail(error));
+  }
+
+  async finish(): Promise<SpooledMessage> {
+    try {
+      await this.#file.finish();
+    } catch (error) {
+      return this.#fail(error);
+    }
+    return new FileMessage(this.#file, this.#prologue, this.#head.head, this.#checksum, this.#context);
+  }
+
+  discard(): Promise<void> {
+    return this.#file.release();
+  }
+
+  #fail(error: unknown): never {
+    this.#context.failed(error);
+    throw asStorageProblem(error);
+  }
+}
+
 const fieldName = /^[!-9;-~]+$/;
 /** Text whose line breaks, if any, are folds. */
 const fieldValue = /^(?:[^\r\n\0]|\r\n[ \t])*$/;
 
+/** A received message with its spool file. Disk faults become problems. */
 class FileMessage implements SpooledMessage {
   readonly head: Buffer;
   readonly checksum: number;
@@ -57,7 +107,7 @@ class FileMessage implements SpooledMessage {
     return Buffer.concat(blocks, this.size).subarray(offset);
   }
 
-  async sync(): Promise<void> {
+  async prepare(): Promise<void> {
     try {
       await this.#placement.prepare();
     } catch (error) {
@@ -120,55 +170,6 @@ function fieldLine([name, value]: readonly [string, string]): string {
     throw problem('internal', { cause: new TypeError(`header field ${JSON.stringify(name)} would break the message`) });
   }
   return `${name}: ${value}\r\n`;
-}
-
-/** Receives one message. Disk faults become problems: temporary, without a path. */
-export class FileSpoolWriter implements SpoolWriter {
-  readonly #file: SpoolFile;
-  readonly #prologue: Prologue;
-  readonly #head: HeadCollector;
-  readonly #context: SpoolContext;
-  #checksum: number;
-
-  constructor(file: SpoolFile, prologue: Prologue, head: HeadCollector, context: SpoolContext) {
-    this.#file = file;
-    this.#prologue = prologue;
-    this.#head = head;
-    this.#context = context;
-    this.#checksum = crc32(prologue.trace);
-    // Far below `memoryBytes`, so there is nothing to wait for.
-    void file.write(prologue.returnPath);
-    void file.write(prologue.trace);
-  }
-
-  get size(): number {
-    return this.#file.size;
-  }
-
-  write(chunk: Buffer): Promise<void> | void {
-    this.#head.add(chunk);
-    this.#checksum = crc32(chunk, this.#checksum);
-    const drained = this.#file.write(chunk);
-    if (drained !== undefined) return drained.catch((error: unknown) => this.#fail(error));
-  }
-
-  async finish(): Promise<SpooledMessage> {
-    try {
-      await this.#file.finish();
-    } catch (error) {
-      return this.#fail(error);
-    }
-    return new FileMessage(this.#file, this.#prologue, this.#head.head, this.#checksum, this.#context);
-  }
-
-  discard(): Promise<void> {
-    return this.#file.release();
-  }
-
-  #fail(error: unknown): never {
-    this.#context.failed(error);
-    throw asStorageProblem(error);
-  }
 }
 
 /** Field names are far shorter: a line without a colon in its first bytes is no field to remove. */

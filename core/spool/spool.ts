@@ -44,7 +44,7 @@ export interface SpooledMessage {
   /** The same bytes when the whole message is in memory; undefined when it must be read from the disk. */
   memory?(offset?: number): Buffer | undefined;
   /** Prepares `link` as far as possible without making anything visible. Idempotent; shared by all targets. */
-  sync(): Promise<void>;
+  prepare(): Promise<void>;
   /**
    * Makes the message visible at all targets or at none. Resolves when it is visible and durable. Throws EEXIST (unless
    * the name is unique) and ENOENT as system errors, every other fault as a problem; then it is at none of them, now or

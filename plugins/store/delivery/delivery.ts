@@ -68,7 +68,7 @@ class MaildirDelivery implements Delivery {
     this.#message = message;
     const prepared = [...this.#places.values()].map((place) => place.prepare(message.size));
     try {
-      await allSettledOrThrow([message.sync(), ...prepared]);
+      await allSettledOrThrow([message.prepare(), ...prepared]);
     } catch (error) {
       throw this.#fault(error);
     }

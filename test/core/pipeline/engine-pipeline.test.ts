@@ -14,7 +14,7 @@ function memoryTarget(kept: string[]): DeliveryTarget {
       let text = '';
       const delivery: Delivery = {
         body: async (message) => {
-          await message.sync();
+          await message.prepare();
           text = (await buffer(message.open(message.messageOffset))).toString('latin1');
         },
         commit: () => {

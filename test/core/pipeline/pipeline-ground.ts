@@ -94,7 +94,7 @@ export class MemoryMessage implements SpooledMessage {
     return Readable.from([Buffer.from(this.#text.slice(offset))]);
   }
 
-  sync(): Promise<void> {
+  prepare(): Promise<void> {
     return Promise.resolve();
   }
 

@@ -13,7 +13,7 @@ async function deliver(fixture: SpoolFixture, name: string, body = message): Pro
   try {
     for (let at = 0; at < body.length; at += 10_000) await writer.write(body.subarray(at, at + 10_000));
     const spooled = await writer.finish();
-    await spooled.sync();
+    await spooled.prepare();
     await spooled.link([{ folder: fixture.inbox, name }]);
   } finally {
     await writer.discard();

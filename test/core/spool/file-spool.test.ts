@@ -39,7 +39,7 @@ for (const [kind, body] of bodies) {
     const { spool, files } = await openFixture(t);
     const spooled = await received(spool, body);
     assert.ok((await buffer(spooled.open())).equals(expected));
-    await spooled.sync();
+    await spooled.prepare();
     assert.ok((await buffer(spooled.open(spooled.traceOffset))).equals(Buffer.concat([trace, body])));
     assert.ok((await buffer(spooled.open(spooled.messageOffset))).equals(body));
     assert.equal(files.opened.size, 0);
@@ -58,7 +58,7 @@ for (const [kind, body] of bodies) {
     const { spool, files, inbox } = await openFixture(t);
     const spooled = await received(spool, body);
     files.calls.length = 0;
-    await Promise.all([spooled.sync(), spooled.sync()]);
+    await Promise.all([spooled.prepare(), spooled.prepare()]);
     await spooled.link([{ folder: inbox, name: 'a' }]);
     const steps = files.calls
       .map((line) => line.split(' ', 1)[0])
@@ -157,7 +157,7 @@ for (const arrivals of [1, 8]) {
 test('a small message whose file was moved to a mailbox can be linked again, also twice at once', async (t) => {
   const fixture = await openFixture(t);
   const spooled = await received(fixture.spool);
-  await spooled.sync();
+  await spooled.prepare();
   await Promise.all(['a', 'b'].map((name) => spooled.link([{ folder: fixture.inbox, name }])));
   await spooled.link([{ folder: fixture.inbox, name: 'c' }]);
   for (const name of ['a', 'b', 'c']) assert.ok((await contentOf(fixture, name)).equals(whole));

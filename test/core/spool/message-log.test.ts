@@ -28,7 +28,7 @@ async function nextLife(fixture: SpoolFixture, options: Partial<SpoolOptions> = 
 
 async function delivered(fixture: SpoolFixture, name: string, spool = fixture.spool, body?: Buffer): Promise<void> {
   const message = await received(spool, body);
-  await message.sync();
+  await message.prepare();
   await message.link([{ folder: fixture.inbox, name }]);
   await message.release();
   await spool.settled();

@@ -60,7 +60,7 @@ async function deliver(created: Promise<SpoolWriter>, body: Buffer, folder: stri
   try {
     for (let at = 0; at < body.length; at += 10_000) await writer.write(body.subarray(at, at + 10_000));
     const spooled = await writer.finish();
-    await spooled.sync();
+    await spooled.prepare();
     await spooled.link([{ folder, name: 'a' }]);
   } finally {
     await writer.discard();
@@ -71,8 +71,8 @@ test('a failed fsync is not tried again on the same file', async (t) => {
   const { spool, files } = await openFixture(t);
   files.order({ call: 'fsync', code: 'EIO', nth: 1 });
   const spooled = await received(spool);
-  await assert.rejects(spooled.sync());
-  await assert.rejects(spooled.sync());
+  await assert.rejects(spooled.prepare());
+  await assert.rejects(spooled.prepare());
   assert.equal(files.count('fsync', 'spool/'), 1);
 });
 
@@ -87,7 +87,7 @@ test('a message that is neither durable nor removable is logged as a possible du
 test('all messages that share a failed fsync of a folder are unlinked', async (t) => {
   const { spool, files, inbox } = await openFixture(t);
   const spooled = await Promise.all(Array.from({ length: 8 }, () => received(spool)));
-  await Promise.all(spooled.map((one) => one.sync()));
+  await Promise.all(spooled.map((one) => one.prepare()));
   files.order({ call: 'fsync', code: 'EIO', path: 'new' });
   const placed = await Promise.allSettled(spooled.map((one, n) => one.link([{ folder: inbox, name: `m${n}` }])));
   assert.ok(placed.every(({ status }) => status === 'rejected'));
@@ -111,7 +111,7 @@ test('after a fault of the disk the spool is degraded, and recovers by itself', 
   const { spool, files } = await openFixture(t);
   assert.equal(spool.report().status, 'up');
   files.order({ call: 'fsync', code: 'ENOSPC', nth: 1 });
-  await assert.rejects((await received(spool)).sync());
+  await assert.rejects((await received(spool)).prepare());
   assert.equal(spool.report().status, 'degraded');
   while (spool.report().status !== 'up') await new Promise(setImmediate);
 });
@@ -119,7 +119,7 @@ test('after a fault of the disk the spool is degraded, and recovers by itself', 
 test('a degraded spool recovers by its own probe', async (t) => {
   const { spool, files } = await openFixture(t);
   files.order({ call: 'fsync', code: 'EIO', nth: 1 });
-  await assert.rejects((await received(spool)).sync());
+  await assert.rejects((await received(spool)).prepare());
   files.order({ call: 'write', code: 'ENOSPC' });
   await spool.probe();
   assert.equal(spool.report().status, 'degraded');
