@@ -36,7 +36,7 @@ test('a task runs again and again, never two at once, and what it throws is logg
   );
 });
 
-test('a pause that is longer than a timer can wait is no pause of a millisecond', async () => {
+test('an interval longer than a timer allows does not fire at once', async () => {
   let runs = 0;
   const stop = repeat(90 * 86_400, () => void (runs += 1), { timers, log: recordingLog([]) });
   await pause(20);

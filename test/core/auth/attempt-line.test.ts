@@ -25,8 +25,8 @@ function lineOf(limit: number) {
   return { clock, line, make, end, ends, made };
 }
 
-describe('the line of attempts', () => {
-  it('makes no more at once than may fail, and none once they have', async () => {
+describe('concurrent attempts', () => {
+  it('runs no more at once than may fail, and none after these failed', async () => {
     const { make, end, ends, made } = lineOf(3);
     const all = Promise.all(Array.from({ length: 10 }, () => make()));
     assert.equal(ends.length, 3);
@@ -38,7 +38,7 @@ describe('the line of attempts', () => {
     assert.deepEqual(made, [...Array<boolean>(3).fill(false), ...Array<undefined>(7).fill(undefined)]);
   });
 
-  it('lets the next one go on when one was right', async () => {
+  it('runs the next one after a success', async () => {
     const { make, end, ends, made } = lineOf(2);
     const all = Promise.all(Array.from({ length: 4 }, () => make()));
     assert.equal(ends.length, 2);
@@ -52,7 +52,7 @@ describe('the line of attempts', () => {
     assert.deepEqual(made, [true, false, true, true]);
   });
 
-  it('keeps no key waiting for another', async () => {
+  it('does not let keys wait for each other', async () => {
     const { make, end, ends } = lineOf(1);
     const all = Promise.all([make(), make(), make('other')]);
     assert.equal(ends.length, 2);
@@ -60,7 +60,7 @@ describe('the line of attempts', () => {
     await all;
   });
 
-  it('lets the next one go on when one was not to be decided', async () => {
+  it('runs the next one after one without a result', async () => {
     const { line, make, end, made } = lineOf(1);
     const broken = line.run('key', () => Promise.reject(new Error('busy')));
     const behind = make();
@@ -71,7 +71,7 @@ describe('the line of attempts', () => {
     assert.deepEqual(made, [true]);
   });
 
-  it('makes one again when the key has waited', async () => {
+  it('runs again after the waiting time', async () => {
     const { clock, make, end, made } = lineOf(1);
     const wrong = make();
     await end(false);

@@ -16,7 +16,7 @@ describe('the credential cache', () => {
     assert.equal(cache.get('berta', 'secret'), undefined);
   });
 
-  it('never says that a password is wrong, and a wrong one does not displace the right one', () => {
+  it('never says that a password is wrong, and a wrong one does not evict the right one', () => {
     const { cache } = cacheAt();
     cache.remember('anna', 'secret');
     assert.equal(cache.get('anna', 'guess'), undefined);
@@ -48,7 +48,7 @@ describe('the credential cache', () => {
     assert.equal(cache.get('carla', 'secret'), true);
   });
 
-  it('is not fooled by where the name ends and the password begins', () => {
+  it('separates name and password unambiguously', () => {
     const { cache } = cacheAt();
     cache.remember('anna', 'b:c');
     assert.equal(cache.get('anna', 'c'), undefined);

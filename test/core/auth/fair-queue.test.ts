@@ -29,7 +29,7 @@ function noted(given = options) {
   return { queue, order, add, finish };
 }
 
-test('a client with many tasks delays another by no more than the one that runs', async () => {
+test('a client with many tasks delays another by no more than its running one', async () => {
   const { queue, order, add, finish } = noted();
   const all = [add('http', 'a', 'a1'), add('http', 'a', 'a2'), add('http', 'a', 'a3'), add('http', 'b', 'b1')];
   await new Promise(setImmediate);
@@ -63,7 +63,7 @@ test('a client with too many tasks is refused; a full queue makes room for a new
   assert.ok(order.includes('c1'));
 });
 
-test('a task that fails gives its place on', async () => {
+test('a failed task hands over its place', async () => {
   const queue = new FairQueue(options);
   await assert.rejects(
     queue.run(['http', 'a'], () => Promise.reject(new Error('no'))),
@@ -93,7 +93,7 @@ test('clients of one network fill the queue with one task each, and a newcomer o
   assert.ok(order.includes('b1') && order.includes('a6'));
 });
 
-test('a full protocol leaves the places of the other', async () => {
+test('a full protocol does not affect the other', async () => {
   const { order, add, finish } = noted();
   const all = Array.from({ length: 7 }, (_, at) => add('http', `${at}`, `h${at}`));
   all.push(...Array.from({ length: 6 }, (_, at) => add('smtp', `${at}`, `s${at}`)));

@@ -55,11 +55,11 @@ describe('passwords', () => {
     assert.equal(await verifyPassword('x', 'x'), false);
   });
 
-  it('of nobody never verify', async () => {
+  it('of unknown users never verify', async () => {
     assert.equal(await verifyUnknownUser('anything'), false);
   });
 
-  it('of one client beyond those that may wait are refused for now, and those that wait are still answered', async () => {
+  it('of one client beyond its limit are refused temporarily, and the waiting ones complete', async () => {
     const stored = cheapHash('x');
     const answers = await Promise.allSettled(Array.from({ length: 400 }, () => verifyPassword('x', stored)));
     const refused = answers.filter((answer) => answer.status === 'rejected').map(({ reason }) => reason as unknown);

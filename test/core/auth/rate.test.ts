@@ -9,8 +9,8 @@ function limiterOf({ limit = 3, windowSeconds = 60, maxKeys = 100 } = {}) {
   return { clock, limiter: new AttemptLimiter({ limit, windowSeconds, maxKeys, clock }) };
 }
 
-describe('the limiter of attempts', () => {
-  test('lets a key pass that has recorded nothing', () => {
+describe('the attempt limiter', () => {
+  test('lets an unknown key pass', () => {
     assert.equal(limiterOf().limiter.retryAfter('key'), 0);
   });
 
@@ -24,7 +24,7 @@ describe('the limiter of attempts', () => {
     assert.equal(limiter.retryAfter('other'), 0);
   });
 
-  test('lets a key pass when it has waited as long as it was told, and not a second earlier', () => {
+  test('lets a key pass after exactly the announced time', () => {
     const { clock, limiter } = limiterOf();
     for (let n = 0; n < 3; n++) limiter.record('key');
     const wait = limiter.retryAfter('key');
@@ -34,7 +34,7 @@ describe('the limiter of attempts', () => {
     assert.equal(limiter.retryAfter('key'), 0);
   });
 
-  test('does not start afresh with a new window', () => {
+  test('does not reset at a new window', () => {
     const { clock, limiter } = limiterOf({ limit: 10 });
     limiter.record('key');
     clock.advance(59);
@@ -52,7 +52,7 @@ describe('the limiter of attempts', () => {
     assert.equal(limiter.size, 1);
   });
 
-  test('says of one attempt in each window that the key has come over the limit by it', () => {
+  test('reports once in each window that a key is over the limit', () => {
     const { clock, limiter } = limiterOf();
     const record = () => limiter.record('key');
     assert.deepEqual([record(), record(), record(), record()], [false, false, true, false]);
@@ -65,7 +65,7 @@ describe('the limiter of attempts', () => {
     assert.deepEqual([record(), record(), record(), record()], [false, false, true, false]);
   });
 
-  test('forgets a key that has shown that it is honest', () => {
+  test('forgets a key after a success', () => {
     const { limiter } = limiterOf({ limit: 1 });
     limiter.record('key');
     assert.ok(limiter.retryAfter('key') > 0);
@@ -73,7 +73,7 @@ describe('the limiter of attempts', () => {
     assert.equal(limiter.retryAfter('key'), 0);
   });
 
-  test('remembers no more keys than it may, those that were quiet longest go', () => {
+  test('bounds the number of keys and evicts the oldest', () => {
     const { limiter } = limiterOf({ limit: 1, maxKeys: 2 });
     limiter.record('one');
     limiter.record('two');
@@ -85,7 +85,7 @@ describe('the limiter of attempts', () => {
     assert.ok(limiter.retryAfter('three') > 0);
   });
 
-  test('grants a client that does as it is told no more than twice the limit in any window', () => {
+  test('never grants more than twice the limit in any window', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1, max: 8 }),

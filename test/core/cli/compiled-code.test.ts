@@ -56,7 +56,7 @@ class Ground {
 }
 
 describe('compiled code', { skip }, () => {
-  test('is written once, for its owner alone, and taken by the next start', async (t) => {
+  test('is written once, for its owner only, and used by the next start', async (t) => {
     const ground = await Ground.make(t);
     assert.equal(ground.run(), 'one');
     const path = await ground.kept();
@@ -66,7 +66,7 @@ describe('compiled code', { skip }, () => {
     assert.equal((await stat(path)).mtimeMs, mtimeMs);
   });
 
-  test('of a program that has changed is not run, though the new one is as long', async (t) => {
+  test('of changed source of the same length is not used', async (t) => {
     const ground = await Ground.make(t);
     ground.run();
     const before = await ground.kept();
@@ -75,7 +75,7 @@ describe('compiled code', { skip }, () => {
     assert.notEqual(await ground.kept(), before);
   });
 
-  test('that is damaged is not run, and written anew', async (t) => {
+  test('that is damaged is not used, and written anew', async (t) => {
     const ground = await Ground.make(t);
     ground.run();
     const path = await ground.kept();
@@ -88,7 +88,7 @@ describe('compiled code', { skip }, () => {
     }
   });
 
-  test('of other flags of V8 is compiled again', async (t) => {
+  test('of other V8 flags is compiled again', async (t) => {
     const ground = await Ground.make(t);
     ground.run();
     const before = await readFile(await ground.kept());
@@ -96,7 +96,7 @@ describe('compiled code', { skip }, () => {
     assert.notDeepEqual(await readFile(await ground.kept()), before);
   });
 
-  test('is kept by a server alone, and where it cannot be kept nothing is wrong', async (t) => {
+  test('is written by a server only, and a failed write does no harm', async (t) => {
     const ground = await Ground.make(t);
     assert.equal(ground.run('version'), 'one');
     assert.ok(!existsSync(ground.cache));

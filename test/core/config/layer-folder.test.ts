@@ -11,7 +11,7 @@ const at = '2026-11-21T12:00:00.000Z';
 const layer = (name: string, text: string) => ({ name, layer: 'base', text });
 
 suite('the folder of the layers', () => {
-  test('holds what was put there last, for this user only, and the way back brings what was there before', async (t) => {
+  test('holds the last files, for this user only, and the undo restores the previous ones', async (t) => {
     const data = await temporaryFolder(t);
     const folder = new LayerFolder(data);
     assert.deepEqual([folder.applied(), folder.load()], [undefined, []]);
@@ -27,7 +27,7 @@ suite('the folder of the layers', () => {
     assert.equal((await readdir(join(data, 'config'))).length, 2);
   });
 
-  test('the way back from the first state is none', async (t) => {
+  test('the undo of the first state leaves none', async (t) => {
     const data = await temporaryFolder(t);
     const folder = new LayerFolder(data);
     const back = await folder.replace('/src', at, [layer('base.json5', '{}')]);
@@ -36,7 +36,7 @@ suite('the folder of the layers', () => {
     assert.deepEqual(await readdir(join(data, 'config')), []);
   });
 
-  test('what a crash left behind is swept, and does not count', async (t) => {
+  test('leftovers of a crash are ignored and swept', async (t) => {
     const data = await temporaryFolder(t);
     const folder = new LayerFolder(data);
     await folder.replace('/src', at, [layer('base.json5', '{}')]);
@@ -54,7 +54,7 @@ suite('the folder of the layers', () => {
     assert.equal(folder.load().length, 1);
   });
 
-  test('what is of nobody here stays when it is swept', async (t) => {
+  test('unknown entries survive a sweep', async (t) => {
     const data = await temporaryFolder(t);
     const folder = new LayerFolder(data);
     await folder.replace('/src', at, [layer('base.json5', '{}')]);
@@ -71,7 +71,7 @@ suite('the folder of the layers', () => {
     assert.equal(left.length, odd.length + 2);
   });
 
-  test('half of what was applied is refused with a sentence that says what to do', async (t) => {
+  test('missing files are refused with advice', async (t) => {
     const data = await temporaryFolder(t);
     const folder = new LayerFolder(data);
     await folder.replace('/src', at, [layer('base.json5', '{}'), layer('mail1.json5', '{}')]);

@@ -6,7 +6,7 @@ import { availablePlugins } from '../../../core/host/plugin-set.js';
 import { recordingLog, type LogLine } from '../smtp/server/test-engine.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
-test('a watcher that never ends refuses a reload in its time, and does not hold up the way back', async (t) => {
+test('a watcher that never finishes fails a reload after a time limit, and does not block the rollback', async (t) => {
   const plugins = () => Promise.resolve(availablePlugins([], { modules: [], unloaded: [] }));
   const loaded = await loadConfiguration({ overrides: {}, cwd: await temporaryFolder(t), env: {}, plugins });
   const lines: LogLine[] = [];

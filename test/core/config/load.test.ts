@@ -151,13 +151,13 @@ suite('a configuration that is refused says where and what', () => {
     test(title, async () => assert.match(await refusal(text), expected));
   }
 
-  test('everything that is wrong is told at once', async () => {
+  test('all mistakes are reported at once', async () => {
     const told = await refusal('{ hostnane: "x", domains: [], plugins: { clockwork: { size: "big" } } }');
     assert.match(told, /hostnane/);
     assert.match(told, /domains/);
   });
 
-  test('a secret that is not there is one mistake', async () => {
+  test('a missing secret is one mistake', async () => {
     writeFileSync(join(folder, 'empty.txt'), '\n');
     const accounts = (given: string) => `{ http: { accounts: [{ username: 'ops', role: 'admin', ${given} }] } }`;
     const single: readonly (readonly [text: string, told: string])[] = [
@@ -173,7 +173,7 @@ suite('a configuration that is refused says where and what', () => {
     }
   });
 
-  test('who would listen where another does is told, however the address is written', async () => {
+  test('two listeners on one address are refused, however it is written', async () => {
     const shared: readonly (readonly [listeners: string, told: string])[] = [
       [
         `{ port: 25 }, { port: 25 }`,
@@ -198,20 +198,20 @@ suite('a configuration that is refused says where and what', () => {
     for (const listeners of apart) await load(`{ smtp: { listeners: [${listeners}] } }`);
   });
 
-  test('ports of the command line count', async () => {
+  test('ports of the command line apply', async () => {
     const text = `{ smtp: { listeners: [{ port: 25 }, { port: 26 }] } }`;
     await assert.rejects(load(text, { smtpPort: 26 }), /smtp\.listeners\.1: cannot listen on 127\.0\.0\.1 port 26/);
     await assert.rejects(load(text, { httpPort: 26 }), /smtp\.listeners\.1: .*: http does/);
     await load(`{ smtp: { listeners: [{ port: 26 }, { port: 26 }] } }`, { smtpPort: 25 });
   });
 
-  test('a key that stands twice in a layer is refused, whatever the own file says of it', async () => {
+  test('a repeated key in a layer is refused, even when the own file overrides it', async () => {
     const own = `{ hostname: 'own.example', plugins: { config: { sync: {} } } }`;
     const layer = { name: 'base.json5', text: `{ hostname: 'a.example',\n "hostname": 'b.example' }` };
     await assert.rejects(load(own, {}, {}, [layer]), /sync:base\.json5:2:2: hostname: .* line 1;/);
   });
 
-  test('a file that was named and is not there is a sentence', async () => {
+  test('a named file that is missing is refused with a sentence', async () => {
     await assert.rejects(
       load(undefined, { config: 'other.json5' }),
       /other\.json5: there is no such configuration file/,
@@ -238,7 +238,7 @@ suite('the effective configuration', () => {
     assert.equal(of('smtp.listeners.0.port')?.value, 2525);
   });
 
-  test('a secret is never in it, wherever it came from', async () => {
+  test('secrets never show, wherever they came from', async () => {
     const text = `{ plugins: { clockwork: { key: 'planted-secret' } } }`;
     const values = (await load(text)).effective();
     const key = values.find((value) => value.key === 'plugins.clockwork.key');

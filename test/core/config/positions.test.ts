@@ -5,7 +5,7 @@ import JSON5 from 'json5';
 import { positionsOf, repeatedKeys } from '../../../core/config/positions.js';
 
 suite('positions of keys in JSON5', () => {
-  test('keys, elements and nested keys stand where they are written', () => {
+  test('positions of keys, elements and nested keys', () => {
     const found = positionsOf(`// a comment with { braces }
 {
   hostname: 'mail', /* another: { */ "data": "x",
@@ -54,7 +54,7 @@ suite('positions of keys in JSON5', () => {
     );
   });
 
-  test('a key that an object has twice is found, however it is written, and nothing else is', () => {
+  test('repeated keys are found in every spelling, and nothing else is', () => {
     const told = (text: string) =>
       repeatedKeys(text).map(
         ({ path, position, first }) =>
@@ -91,7 +91,7 @@ suite('positions of keys in JSON5', () => {
     }
   });
 
-  test('a megabyte is looked through for repeated keys in about the time in which it is parsed', () => {
+  test('a megabyte is searched for repeated keys in about the time of parsing', () => {
     for (const text of [`[${'{},'.repeat(300_000)}]`, `[${'0,'.repeat(500_000)}]`, `{a:"${'x'.repeat(1_000_000)}"}`]) {
       const parsing = timeOf(() => JSON5.parse(text));
       const looking = timeOf(() => assert.deepEqual(repeatedKeys(text), []));
@@ -99,7 +99,7 @@ suite('positions of keys in JSON5', () => {
     }
   });
 
-  test('a long key that has many values is said at once', () => {
+  test('a long key with many values is refused quickly', () => {
     const under = (key: string) => `{\n ${key}: [${'0,'.repeat(20_000)}] }`;
     assert.equal(positionsOf(under('k'.repeat(900))).size, 20_001);
     for (const text of [

@@ -4,11 +4,11 @@ import { kitComplaint } from '../../../core/host/declaration.js';
 
 const range = { oldest: '1.2', newest: '2.3' };
 
-test('a plugin of a kit that the server speaks has nothing to complain of', () => {
+test('a plugin for a supported kit is accepted', () => {
   for (const kit of ['1.2', '1.10', '2.0', '2.3', 2]) assert.equal(kitComplaint(kit, range), undefined, String(kit));
 });
 
-test('an older or a newer kit is refused with a sentence that says what to do', () => {
+test('an older or newer kit is refused with advice', () => {
   for (const kit of ['2.4', '3.0', 3]) {
     assert.match(
       kitComplaint(kit, range) ?? '',
@@ -21,7 +21,7 @@ test('an older or a newer kit is refused with a sentence that says what to do', 
   }
 });
 
-test('what is no version is told how to write one', () => {
+test('an invalid version is refused with an example', () => {
   for (const kit of ['', '1', '1.2.3', '1.x', ' 1.2', -1, 1.5, null, undefined, {}, '9'.repeat(100)]) {
     assert.match(kitComplaint(kit, range) ?? '', /write kit: '2\.3'\.$/, JSON.stringify(kit));
   }

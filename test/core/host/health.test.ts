@@ -21,7 +21,7 @@ test('the worst component decides', () => {
   assert.equal(health.status(), 'degraded');
 });
 
-test('since is the time of the last change of state, not of the last look', () => {
+test('since is the time of the last change of state, not of the last check', () => {
   const { health, turn } = registry();
   let report: HealthReport = { status: 'up' };
   health.check('a', 'disk', () => report);
@@ -38,7 +38,7 @@ test('since is the time of the last change of state, not of the last look', () =
   assert.equal(health.uptime(), 2);
 });
 
-test('a check that throws or answers nonsense is degraded, and the others are still asked', () => {
+test('a check that throws or returns nonsense is degraded, and the others still run', () => {
   const { health } = registry();
   health.check('a', 'broken', () => {
     throw new Error('/secret/path');
@@ -50,7 +50,7 @@ test('a check that throws or answers nonsense is degraded, and the others are st
   assert.doesNotMatch(broken?.why ?? '', /secret/);
 });
 
-test('a name is taken once, and free again afterwards', () => {
+test('a name belongs to one check until its removal', () => {
   const { health } = registry();
   const undo = health.check('a', 'disk', () => ({ status: 'up' }));
   assert.throws(() => health.check('b', 'disk', () => ({ status: 'up' })), /plugin b is already checked by a/);

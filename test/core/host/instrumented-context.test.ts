@@ -19,7 +19,7 @@ function stateOfSubject(): readonly [faults: number, where: string | undefined, 
 }
 
 suite('what a plugin does wrong is counted', () => {
-  test('in an endpoint, unless it is the doing of who asks', async (t) => {
+  test('in an endpoint, unless the client caused it', async (t) => {
     const answers: Readonly<Record<string, () => object | Promise<object>>> = {
       '/throws': () => {
         throw new Error('no luck');
@@ -46,7 +46,7 @@ suite('what a plugin does wrong is counted', () => {
     assert.deepEqual(stateOfSubject(), [2, 'GET /rejects', 'no luck either']);
   });
 
-  test('in what collects a gauge', async (t) => {
+  test('in the collect function of a gauge', async (t) => {
     const site = await drive(
       pluginThat(({ metrics }) => {
         metrics.gauge('subject_things', 'Things.', [], () => {

@@ -13,7 +13,7 @@ const named = (word: string, more: Partial<Plugin> = {}): Plugin => ({
 });
 
 suite('a change of the plugins', () => {
-  test('leaves nothing of those that have left, however many there were', async () => {
+  test('keeps nothing of replaced plugins, however many there were', async () => {
     const { host, inForce } = createHost([], { wanted: sitePluginSet([named('1')], '1') });
     await host.start();
     for (const version of ['2', '3', '4']) (await host.reload(sitePluginSet([named(version)], version))).commit();
@@ -23,7 +23,7 @@ suite('a change of the plugins', () => {
     assert.equal(host.current.since.size, 0);
   });
 
-  test('that a stop of the server overtakes brings nothing into force, and releases what it had set up', async () => {
+  test('that a stop of the server overtakes activates nothing and releases what it had set up', async () => {
     const events: string[] = [];
     let begin = (): void => undefined;
     const slow = definePlugin({
@@ -47,7 +47,7 @@ suite('a change of the plugins', () => {
     assert.deepEqual(inForce, []);
   });
 
-  test('does not wait for ever for a plugin that takes its options, and gives it the old ones back when it is late', async () => {
+  test('limits the time of a reconfigure, and restores the old options of a late plugin', async () => {
     const seen: number[] = [];
     const late: (() => void)[] = [];
     const hesitant = definePlugin({
@@ -76,7 +76,7 @@ suite('a change of the plugins', () => {
     assert.deepEqual(seen, [2, 1, 3]);
   });
 
-  test('that fails as another plugin of the same module did is refused, and the one that runs goes on', async () => {
+  test('that fails as another plugin of the same module did is refused, and the running version continues', async () => {
     const picky = (name: string) =>
       definePlugin({
         name,
@@ -98,7 +98,7 @@ suite('a change of the plugins', () => {
     assert.deepEqual(inForce, ['other 3']);
   });
 
-  test('that takes away what one needs that stays is refused, and says so', async () => {
+  test('that removes a service which a staying plugin needs is refused', async () => {
     const spring = service<string>('test.spring');
     const lender = definePlugin({ name: 'lender', provides: { spring }, setup: () => ({ spring: 'a spring' }) });
     const holder = definePlugin({ name: 'holder', needs: { spring }, setup: () => {} });
@@ -111,7 +111,7 @@ suite('a change of the plugins', () => {
     assert.equal(host.current.running.length, 2);
   });
 
-  test('that is taken back brings all of the old one back, also when it had asked for what it could not have', async () => {
+  test('that is undone restores the old plugin, also after a conflicting registration', async () => {
     let ask = (): void => undefined;
     const greedy = definePlugin({
       name: 'site',

@@ -8,7 +8,7 @@ import { temporaryFolder } from '../../support/temporary-folder.js';
 
 const never = (): void => undefined;
 
-test('a plugin gets a folder of its own, and nobody else gets it until it has stopped', async (t) => {
+test('a plugin has its folder to itself until it has stopped', async (t) => {
   const data = await temporaryFolder(t);
   const folders = new PluginFolders(data);
   const releases: (() => void)[] = [];
@@ -27,7 +27,7 @@ test('a plugin gets a folder of its own, and nobody else gets it until it has st
   assert.equal(await folders.open('other', 'lists', never), join(data, 'lists'));
 });
 
-test('names that lead elsewhere are refused', async (t) => {
+test('names that lead outside are refused', async (t) => {
   const folders = new PluginFolders(await temporaryFolder(t));
   for (const name of [
     '',
@@ -46,7 +46,7 @@ test('names that lead elsewhere are refused', async (t) => {
   }
 });
 
-test('what the server and its plugins keep is theirs, also before they have asked', async (t) => {
+test('folders of the server and the built-in plugins are reserved from the beginning', async (t) => {
   const { folder } = await startInProcess(t);
   const folders = new PluginFolders(join(folder, 'data'));
   const entries = await readdir(join(folder, 'data'), { withFileTypes: true });

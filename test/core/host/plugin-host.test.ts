@@ -23,7 +23,7 @@ async function refusalOf(host: PluginHost): Promise<string> {
 }
 
 suite('plugin host', () => {
-  test('a plugin starts behind the one that provides what it needs, and stops before it', async () => {
+  test('a plugin starts after the provider of its needs, and stops before it', async () => {
     const events: string[] = [];
     const needy = definePlugin({
       name: 'needy',
@@ -49,7 +49,7 @@ suite('plugin host', () => {
     assert.deepEqual(events, ['needy got a spring', 'needy stops', 'provider stops']);
   });
 
-  test('a service that core lends satisfies a need', async () => {
+  test('a service of core satisfies a need', async () => {
     let got: string | undefined;
     const needy = definePlugin({
       name: 'needy',
@@ -61,7 +61,7 @@ suite('plugin host', () => {
     assert.equal(got, 'from core');
   });
 
-  test('a service in uses is undefined when nobody provides it', async () => {
+  test('a service in uses is undefined without a provider', async () => {
     let given: Readonly<Record<string, unknown>> | undefined;
     const user = definePlugin({
       name: 'user',
@@ -73,7 +73,7 @@ suite('plugin host', () => {
     assert.ok(given !== undefined && given['spring'] === undefined);
   });
 
-  test('a circle of needs is refused and names the plugins in it', async () => {
+  test('circular needs are refused with the names of the plugins', async () => {
     const left = definePlugin({
       name: 'left',
       options: none,
@@ -91,7 +91,7 @@ suite('plugin host', () => {
     assert.match(await refusalOf(createHost([left, right]).host), /left → right → left/);
   });
 
-  test('a missing service is refused and names plugin and service', async () => {
+  test('a missing service is refused with plugin and service', async () => {
     const needy = definePlugin({ name: 'needy', options: none, needs: { spring }, setup: () => {} });
     assert.match(await refusalOf(createHost([needy]).host), /needy needs test\.spring/);
   });
@@ -103,7 +103,7 @@ suite('plugin host', () => {
     assert.match(await refusalOf(createHost([one, two]).host), /two provides test\.spring, which plugin one provides/);
   });
 
-  test('a service that setup forgot to return is refused at boot', async () => {
+  test('a service that setup does not return is refused at the start', async () => {
     const liar = definePlugin({
       name: 'liar',
       options: none,
@@ -113,7 +113,7 @@ suite('plugin host', () => {
     assert.match(await refusalOf(createHost([liar]).host), /liar could not start: setup returned nothing for spring/);
   });
 
-  test('when one fails, everything that had started is closed in reverse and nothing stays registered', async () => {
+  test('when one fails, the started plugins stop in reverse order and nothing stays registered', async () => {
     const events: string[] = [];
     const open = (name: string) =>
       definePlugin({
@@ -139,7 +139,7 @@ suite('plugin host', () => {
     assert.deepEqual(inForce, []);
   });
 
-  test('a registration that is refused takes back the others of the plugin', async () => {
+  test("a refused registration undoes the plugin's others", async () => {
     const greedy = definePlugin({
       name: 'greedy',
       options: none,
@@ -153,7 +153,7 @@ suite('plugin host', () => {
     assert.deepEqual(inForce, []);
   });
 
-  test('a release that throws is logged and does not keep the others from closing', async () => {
+  test('a release that throws is logged and the others still run', async () => {
     const events: string[] = [];
     const plugin = definePlugin({
       name: 'stubborn',
@@ -195,7 +195,7 @@ suite('reconfiguration', () => {
     return waiting;
   }
 
-  test('only the plugins whose options changed are asked', async () => {
+  test('only plugins with changed options are reconfigured', async () => {
     const seen: string[] = [];
     const plugins = [changeable('one', seen), changeable('two', seen)];
     const { host } = createHost(plugins);
@@ -204,14 +204,14 @@ suite('reconfiguration', () => {
     assert.deepEqual(seen, ['two 2']);
   });
 
-  test('a plugin that cannot change while running asks for a restart', async () => {
+  test('a plugin that cannot change at run time waits for a restart', async () => {
     const plugins = [definePlugin({ name: 'fixed', options: sized, setup: () => {} })];
     const { host } = createHost(plugins);
     await host.start();
     assert.deepEqual(await resize(host, plugins, { fixed: 2 }), ['fixed']);
   });
 
-  test('when one refuses, those before it get their old options back', async () => {
+  test('when one refuses, earlier ones get their old options back', async () => {
     const seen: string[] = [];
     const plugins = [changeable('one', seen), changeable('two', seen, 5)];
     const { host } = createHost(plugins);
@@ -222,7 +222,7 @@ suite('reconfiguration', () => {
     assert.deepEqual(seen, ['one 5', 'one 1']);
   });
 
-  test('a change that is taken back leaves the old options', async () => {
+  test('an undone change restores the old options', async () => {
     const seen: string[] = [];
     const plugins = [changeable('one', seen)];
     const { host } = createHost(plugins);
@@ -232,7 +232,7 @@ suite('reconfiguration', () => {
     assert.deepEqual(seen, ['one 2', 'one 1']);
   });
 
-  test('a plugin that declares replace is set up anew and swapped, and the old one is closed', async () => {
+  test('a plugin that declares replace is set up anew and swapped, and the old one stops', async () => {
     const events: string[] = [];
     const plugins = [
       definePlugin({
@@ -270,7 +270,7 @@ suite('plugins of the site', () => {
     ...more,
   });
 
-  test('a successor takes the place in one step, and the old one is released behind what began with it', async () => {
+  test('a successor replaces a plugin in one step, and the old one is released when its work has ended', async () => {
     events.length = 0;
     let settle = (): void => undefined;
     const settled = new Promise<void>((resolve) => (settle = resolve));
@@ -291,7 +291,7 @@ suite('plugins of the site', () => {
     assert.deepEqual(events, ['one closed', 'two closed']);
   });
 
-  test('a change that is taken back leaves the old one as it was, not set up again', async () => {
+  test('an undone change keeps the old plugin without a new setup', async () => {
     events.length = 0;
     const { host, inForce } = createHost([], { wanted: sitePluginSet([version('one')], '1') });
     await host.start();
@@ -301,7 +301,7 @@ suite('plugins of the site', () => {
     assert.deepEqual(host.differences(sitePluginSet([version('two')], '2')).length, 1);
   });
 
-  test('who lends a service to one that stays waits for a restart, and leaves together with it', async () => {
+  test('a provider for a plugin that stays waits for a restart, and is replaced together with it', async () => {
     const lender = (more: object = {}) =>
       definePlugin({ name: 'lender', provides: { spring }, setup: () => ({ spring: 'a spring' }), ...more });
     const got: unknown[] = [];
@@ -318,7 +318,7 @@ suite('plugins of the site', () => {
     assert.deepEqual(got, ['a spring', 'another']);
   });
 
-  test('a setup that never ends is given up, and what it opens later is released at once', async () => {
+  test('a setup that never finishes is abandoned, and what it opens later is released at once', async () => {
     events.length = 0;
     let open = (): void => undefined;
     const hanging = definePlugin({

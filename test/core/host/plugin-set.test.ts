@@ -15,7 +15,7 @@ const module = (option: Parameters<typeof siteEntry>[0], ...names: readonly stri
 const supply = (...modules: readonly ReturnType<typeof module>[]) =>
   availablePlugins(builtIns, { modules, unloaded: [] });
 
-test('a plugin of the site takes the place of the built-in one of its name', () => {
+test('a site plugin replaces the built-in one of the same name', () => {
   const { plugins, site } = supply(module('./mine', 'users', 'other'));
   assert.deepEqual(
     plugins.map(({ name }) => name),
@@ -24,7 +24,7 @@ test('a plugin of the site takes the place of the built-in one of its name', () 
   assert.deepEqual([site.get('users')?.replaces, site.get('other')?.replaces], [true, false]);
 });
 
-test('two of one name are refused, and the message says where they come from', () => {
+test('two plugins of one name are refused, with their origins', () => {
   assert.throws(
     () => supply(module('./one', 'site'), module('./two', 'site')),
     /\.\/one and \.\/two both bring a plugin called site/,
@@ -33,7 +33,7 @@ test('two of one name are refused, and the message says where they come from', (
   assert.throws(() => supply(module('./one', 'site', 'site')), /brings two plugins called site/);
 });
 
-test('nobody takes the place of a built-in one in shadow: its work would be nobody’s', () => {
+test('a plugin in shadow mode cannot replace a built-in one', () => {
   const shadowed = { from: './mine', mode: 'shadow', required: false, startSeconds: 30 } as const;
   assert.throws(
     () => supply(module(shadowed, 'users')),

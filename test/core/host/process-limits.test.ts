@@ -10,7 +10,7 @@ const table = [
   '',
 ].join('\n');
 
-test('limits of the system are read by their columns', () => {
+test('limits are read by column', () => {
   assert.deepEqual(processLimits(table), {
     'stack.size.soft': '8388608 bytes',
     'stack.size.hard': 'unlimited',
@@ -21,7 +21,7 @@ test('limits of the system are read by their columns', () => {
   });
 });
 
-test('where the system does not tell them, there are none', () => {
+test('without the table there are no limits', () => {
   assert.deepEqual(processLimits(''), {});
   assert.deepEqual(processLimits('something else\nentirely'), {});
 });

@@ -62,7 +62,7 @@ suite('a reload', () => {
     }
   });
 
-  test('brings limits, access rules, domains and options into force, and names the keys', async (t) => {
+  test('applies limits, access rules, domains and options, and names the keys', async (t) => {
     const server = await startInProcess(t, usual);
     await write(
       server,
@@ -119,7 +119,7 @@ suite('a reload', () => {
     assert.equal((await valueOf(server, 'hostname'))?.['pending'], undefined);
   });
 
-  test('that is a dry run tells the same and changes nothing', async (t) => {
+  test('as a dry run reports the same and changes nothing', async (t) => {
     const server = await startInProcess(t, usual);
     await write(server, `{ smtp: { ${listeners}, limits: { messageBytes: 123456 } } }`);
     const dry = await reload(server, 200, { dryRun: true });
@@ -129,7 +129,7 @@ suite('a reload', () => {
     assert.deepEqual((await reload(server)).changed, dry.changed);
   });
 
-  test('refuses every broken file with 422 and a place, and what was in force stays', async (t) => {
+  test('refuses every broken file with 422 and its position, and keeps the old configuration', async (t) => {
     const server = await startInProcess(t, usual);
     const before = JSON.stringify(((await server.admin.json('/config')) as Viewed).sections);
     const broken: readonly (readonly [string | Buffer, RegExp])[] = [
@@ -169,7 +169,7 @@ suite('a reload', () => {
     await reload(server);
   });
 
-  test('is taken back wholly when a plugin refuses its options', async (t) => {
+  test('is rolled back as a whole when a plugin refuses its options', async (t) => {
     const folder = await temporaryFolder(t);
     const plugin = join(folder, 'stubborn.mjs');
     await writeFile(plugin, stubborn);
@@ -192,7 +192,7 @@ suite('a reload', () => {
     assert.match(await helloLines(server), /SIZE 222222\r\n/);
   });
 
-  test('opens and closes listeners, and a port that cannot be had is a 422 that changes nothing', async (t) => {
+  test('opens and closes listeners, and refuses a port in use with 422', async (t) => {
     const server = await startInProcess(t, usual);
     const sitting = await SmtpClient.greeted({ port: server.portOf('submission') });
     await write(server, `{ smtp: { listeners: [{ port: 0 }, { name: 'inside', mode: 'lmtp', port: 0 }] } }`);
@@ -215,7 +215,7 @@ suite('a reload', () => {
     }
   });
 
-  test('changes accounts, and a password that was remembered opens nothing any more', async (t) => {
+  test('changes accounts and forgets cached passwords', async (t) => {
     const account = (name: string, password: string, role: string) =>
       `{ username: '${name}', password: '${password}', role: '${role}' }`;
     const text = (...accounts: string[]) => `{ smtp: { ${listeners} }, http: { accounts: [${accounts.join()}] } }`;
@@ -235,7 +235,7 @@ suite('a reload', () => {
     for (const password of ['first', 'second', 'own', 'new']) assert.ok(!audit.includes(`"${password}"`), password);
   });
 
-  test('ends what goes on for an account that is taken away or changed, and for no other', async (t) => {
+  test('ends the requests of removed and changed accounts only', async (t) => {
     const account = (name: string, role: string) => `{ username: '${name}', password: 'own', role: '${role}' }`;
     const text = (...accounts: string[]) => `{ smtp: { ${listeners} }, http: { accounts: [${accounts.join()}] } }`;
     const names = ['anna', 'boss', 'carl'];
@@ -274,7 +274,7 @@ suite('a reload', () => {
     );
   });
 
-  test('asks on a page that shows what would change, and then goes back to the viewer', async (t) => {
+  test('asks for confirmation on a page with the changes, then returns to the viewer', async (t) => {
     const server = await startInProcess(t, usual);
     await write(server, `{ hostname: 'later.example', smtp: { ${listeners}, limits: { messageBytes: 123456 } } }`);
     const asked = await server.admin.request('/config/reload', { accept: 'text/html', form: { dryRun: '' } });

@@ -68,7 +68,7 @@ const statesOf = async (admin: HttpClient): Promise<readonly PluginState[]> =>
   ((await admin.json('/pipeline')) as { plugins: readonly PluginState[] }).plugins;
 
 suite('a start without a plugin of the site', () => {
-  test('says so, and serves', async (t) => {
+  test('is reported, and the server runs', async (t) => {
     const folder = await site(t, `sitePlugins: ['./a.mjs', './b.mjs', './c.mjs']`, {
       'a.mjs': broken,
       'b.mjs': `${kit} export const b = definePlugin({ name: 'b', setup() { throw new Error('no luck'); } });`,
@@ -91,7 +91,7 @@ suite('a start without a plugin of the site', () => {
     }
   });
 
-  test('because Node reads it as CommonJS says what to change', async (t) => {
+  test('because Node reads it as CommonJS is refused with advice', async (t) => {
     const folder = await site(t, `sitePlugins: [{ from: './blocklist', required: true }]`, {
       'blocklist/package.json': '{ "name": "blocklist", "version": "1.0.0", "main": "index.js", "type": "commonjs" }',
       'blocklist/index.js': `${kit}\nexport const blocklist = definePlugin({ name: 'blocklist', setup() {} });`,
@@ -102,7 +102,7 @@ suite('a start without a plugin of the site', () => {
     );
   });
 
-  test('that is required, takes the place of a built-in one or lends it a service is refused', async (t) => {
+  test('that is required, replaces a built-in one or provides it a service stops the start', async (t) => {
     const people = (setup: string) =>
       `${kit} export const people = definePlugin({ name: 'people', provides: { directory }, setup() { ${setup} } });`;
     const cases: readonly (readonly [config: string, code: string, why: RegExp])[] = [
@@ -148,7 +148,7 @@ suite('a start without a plugin of the site', () => {
     }
   });
 
-  test('is refused when the code is broken that took the place of a built-in one before', async (t) => {
+  test('is refused when a broken plugin used to replace a built-in one', async (t) => {
     const folder = await site(t, `sitePlugins: ['./p.mjs']`, {
       'p.mjs': `${kit} export const p = definePlugin({ name: 'lmtp', setup() {} });`,
     });
@@ -164,7 +164,7 @@ suite('a start without a plugin of the site', () => {
     assert.ok(await during(folder, () => Promise.resolve()), 'nothing is known of it any more');
   });
 
-  test('that routed mail defers, and nothing is refused for good or brought elsewhere', async (t) => {
+  test('that routed mail leads to deferral, not to rejection or other delivery', async (t) => {
     const routing = `${kit} export const archive = definePlugin({ name: 'archive', setup({ smtp }) {
       smtp.on('rcptTo', { order: 'route', before: 'users' }, ({ address }) => address.domain === 'old.example' ? route({ target: 'archive', destination: '' }) : next());
       smtp.deliverTo('archive', { start: () => Promise.reject(new Error('never')) });
@@ -179,13 +179,13 @@ suite('a start without a plugin of the site', () => {
     assert.match(after.seen.join(), /250.*,451 4\.3\.0.*,451 4\.3\.0.*,451 4\.3\.0/);
   });
 
-  test('that never ran here defers what nobody else takes', async (t) => {
+  test('that never ran here leads to deferral of recipients that no other plugin accepts', async (t) => {
     const folder = await site(t, `sitePlugins: ['./archive.mjs']`, { 'archive.mjs': broken });
     const { seen } = await during(folder, ({ mail }) => mail('postmaster@localhost', 'x@elsewhere.example'));
     assert.match(seen.join(), /250.*,250.*,451 4\.3\.0/);
   });
 
-  test('whose verdicts are only looked at is not stood in for', async (t) => {
+  test('in shadow mode needs no fallback', async (t) => {
     const routing = `${kit} export const archive = definePlugin({ name: 'archive', setup({ smtp }) { smtp.on('rcptTo', { order: 'route' }, () => next()); } });`;
     const folder = await site(t, `sitePlugins: ['./archive.mjs']`, { 'archive.mjs': routing });
     await during(folder, () => Promise.resolve());
@@ -197,7 +197,7 @@ suite('a start without a plugin of the site', () => {
     assert.match(seen.join(), /250.*,250.*,550 5\.7\.1/);
   });
 
-  test('that had no part in where mail goes is just left out', async (t) => {
+  test('that did not route mail is left out', async (t) => {
     const policy = `${kit} export const policy = definePlugin({ name: 'policy', setup({ smtp }) { smtp.on('rcptTo', () => next()); } });`;
     const folder = await site(t, `sitePlugins: ['./policy.mjs']`, { 'policy.mjs': policy });
     await during(folder, () => Promise.resolve());
@@ -209,7 +209,7 @@ suite('a start without a plugin of the site', () => {
   });
 });
 
-test('a declaration with its kit as a whole number runs, and its state says that this will end', async (t) => {
+test('a declaration with its kit as a whole number works and is marked as deprecated', async (t) => {
   const folder = await site(t, `sitePlugins: ['./old.mjs']`, {
     'old.mjs': `import { z } from 'postern/plugin';
       export const old = { postern: 'plugin', kit: 1, name: 'old', options: z.strictObject({}), needs: {}, uses: {}, provides: {}, commands: [], setup() {} };`,

@@ -72,7 +72,7 @@ interface AuditLine {
 }
 
 suite('a reload of a plugin of the site', () => {
-  test('brings any changed file of it into force, and a session that is open goes on with what it began with', async (t) => {
+  test('loads every changed file, and an open session keeps the old version', async (t) => {
     const server = await start(t, configOf(`'./site'`), {
       'site/index.js': refusing('one'),
       'site/words.js': words('alpha'),
@@ -97,7 +97,7 @@ suite('a reload of a plugin of the site', () => {
     assert.match(audit, /sitePlugins\.site/);
   });
 
-  test('that does not load, does not start or never ends is refused, and the one that runs goes on', async (t) => {
+  test('that does not load, does not start or never finishes is refused, and the running version continues', async (t) => {
     const files = { 'site/index.js': refusing('one'), 'site/words.js': words('alpha') };
     const server = await start(t, configOf(`{ from: './site', startSeconds: 1 }`), files);
     const broken: readonly (readonly [Files, RegExp])[] = [
@@ -147,7 +147,7 @@ suite('a reload of a plugin of the site', () => {
     assert.equal(page.text.split('cannot be loaded').length, 2, 'a page says it once');
   });
 
-  test('keeps the old one for a request whose body is still on its way', async (t) => {
+  test('keeps the old version for a request whose body is still arriving', async (t) => {
     const taking = (word: string) => `import { defineEndpoint, definePlugin, z } from 'postern/plugin';
       export const site = definePlugin({ name: 'site', setup({ http, onClose }) {
         let open = true;
@@ -193,7 +193,7 @@ suite('a reload of a plugin of the site', () => {
     assert.equal(await stateOf(server, 'site'), undefined);
   });
 
-  test('waits for a restart, with the reason, where two of it cannot be', async (t) => {
+  test('waits for a restart, with the reason, where two versions cannot run side by side', async (t) => {
     const owner = (word: string, more = '') => `
       import { definePlugin, reject, service } from 'postern/plugin';
       export const owner = definePlugin({ name: 'owner', ${more}
@@ -210,7 +210,7 @@ suite('a reload of a plugin of the site', () => {
     assert.deepEqual((await reload(server)).restartRequired, ['sitePlugins.owner']);
   });
 
-  test('is refused wholly when its name in health is taken, again and again', async (t) => {
+  test('is refused as a whole while its name in health is taken', async (t) => {
     const taking = `import { definePlugin } from 'postern/plugin';
       export const taking = definePlugin({ name: 'taking', setup({ health }) { health.check('plugin site', () => ({ status: 'up' })); } });`;
     const files = { 'site/index.js': refusing('one'), 'site/words.js': words('alpha'), 'taking.mjs': taking };
@@ -225,7 +225,7 @@ suite('a reload of a plugin of the site', () => {
     }
   });
 
-  test('is refused wholly when something later refuses', async (t) => {
+  test('is rolled back as a whole when a later part refuses', async (t) => {
     const files = { 'site/index.js': refusing('one'), 'site/words.js': words('alpha') };
     const server = await start(t, configOf(`'./site'`), files);
     const { port } = server.server.app.http.address();
@@ -241,7 +241,7 @@ suite('a reload of a plugin of the site', () => {
     assert.equal(await mail(server), '550 5.7.1 one beta');
   });
 
-  test('shadows it, and the configuration and the pipeline say so', async (t) => {
+  test('switches it to shadow mode, as the configuration and the pipeline show', async (t) => {
     const files = { 'site/index.js': refusing('one'), 'site/words.js': words('alpha') };
     const server = await start(t, configOf(`{ from: './site', mode: 'shadow' }`), files);
     assert.match(await mail(server), /^250/);
@@ -262,7 +262,7 @@ suite('a reload of a plugin of the site', () => {
     assert.equal(mode?.value, 'shadow');
   });
 
-  test('takes the place of a built-in plugin, and is changed itself', async (t) => {
+  test('replaces a plugin that replaces a built-in one', async (t) => {
     const own = (answer: string) => `
       import { definePlugin, reject, z } from 'postern/plugin';
       export const lmtp = definePlugin({ name: 'lmtp', options: z.strictObject({ word: z.string() }),
@@ -298,7 +298,7 @@ suite('a reload of a plugin of the site', () => {
 });
 
 suite('a plugin of the site that fails', () => {
-  test('at the start is left out, health and pipeline say why, and a reload repairs it', async (t) => {
+  test('at the start is left out; health and the pipeline say why, and a reload repairs it', async (t) => {
     const files = { 'site/index.js': 'export const = 1;', 'site/words.js': words('alpha') };
     const server = await start(t, configOf(`'./site'`, 'site: { any: 1 }'), files);
     assert.match(await mail(server), /^250/);
@@ -318,7 +318,7 @@ suite('a plugin of the site that fails', () => {
     assert.equal((await stateOf(server, 'site'))?.state, 'running');
   });
 
-  test('in its hooks again and again is degraded, with its last error', async (t) => {
+  test('whose hooks fail repeatedly is degraded, with its last error', async (t) => {
     const server = await start(t, configOf(`'./site'`), {
       'site/index.js': refusing('one').replace(
         '() => reject(',

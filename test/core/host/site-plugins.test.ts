@@ -66,7 +66,7 @@ suite('site plugins', () => {
     );
   });
 
-  test('everything that the package exports is the running server’s own, whoever asks', async (t) => {
+  test('every export of the package is the running server’s own, for every importer', async (t) => {
     const manifest = JSON.parse(readFileSync(join(projectRoot, 'package.json'), 'utf8')) as {
       exports: Record<string, string | { default: string }>;
     };
@@ -82,14 +82,14 @@ suite('site plugins', () => {
     }
   });
 
-  test('a plugin that declares no options takes none', async (t) => {
+  test('a plugin without declared options accepts none', async (t) => {
     const text = `import { definePlugin } from 'postern/plugin'; export const p = definePlugin({ name: 'plain', setup() {} });`;
     const [plugin] = await load(['plain.mjs'], await site(t, { 'plain.mjs': text }));
     assert.deepEqual(plugin?.options.parse({}), {});
     assert.equal(plugin.options.safeParse({ size: 1 }).success, false);
   });
 
-  test('what cannot be loaded is named, with the reason', async (t) => {
+  test('a plugin that cannot be loaded is named with the reason', async (t) => {
     const folder = await site(t, {
       'empty.mjs': 'export const nothing = 1;',
       'broken.mjs': 'export const = ;',
@@ -119,7 +119,7 @@ suite('site plugins', () => {
     for (const [name, expected] of cases) assert.match(await refusal(name, folder), expected, name);
   });
 
-  test('what is declared wrong is named, with the reason', async (t) => {
+  test('a wrong declaration is named with the reason', async (t) => {
     const folder = await site(t, {
       'no-setup.mjs': `import { definePlugin } from 'postern/plugin'; export const p = definePlugin({ name: 'no-setup' });`,
       'of-server.mjs': source('smtp'),
@@ -134,7 +134,7 @@ suite('site plugins', () => {
     );
   });
 
-  test('a folder that cannot be read is no reason to load none', async (t) => {
+  test('an unreadable folder does not keep other plugins from loading', async (t) => {
     const folder = await site(t, { 'good.mjs': source('good'), 'bad/index.js': source('bad') });
     // A folder in the place of a file that must be read.
     mkdirSync(join(folder, 'bad', 'package.json'));

@@ -16,13 +16,13 @@ function passing(...files: readonly string[]): Error {
   return error;
 }
 
-test('without a plugin of the site an error that nobody catches ends the process', () => {
+test('without site plugins an uncaught error ends the process', () => {
   const strays = new UncaughtErrors();
   assert.equal(strays.handle(passing(ours), 'unhandledRejection'), false);
   assert.equal(strays.handle(passing(), 'uncaughtException'), false);
 });
 
-test('with one the server goes on, unless code of ours was cut short', () => {
+test('with a site plugin the server continues, unless our own code was interrupted', () => {
   registerSiteLocation({ folder: join(theirs, '..'), entry: theirs, kit: undefined }, './doorman');
   // A plugin in the folder of the installation, as in a checkout.
   const within = `${packageRoot}examples${sep}within.js`;

@@ -116,7 +116,7 @@ test('a restart continues the newest file of the day', async (t) => {
   assert.equal(read(folder, 'postern-2026-11-21.10.log'), 'before\nafter\n');
 });
 
-test('a restart behind a full file begins the next, and one behind a torn line begins a new line', async (t) => {
+test('a restart after a full file begins the next one, and after a partial line a new line', async (t) => {
   const folder = await temporary(t);
   writeFileSync(join(folder, 'postern-2026-11-21.log'), 'x'.repeat(120));
   const first = open(t, folder);
@@ -188,14 +188,14 @@ test('a write that stops in the middle of a line leaves every whole line once', 
   assert.equal(read(folder, 'postern-2026-11-21.log'), 'aaaa\nbb\nbbbb\ncccc\n');
 });
 
-test('one line that was dropped is told as one', async (t) => {
+test('a single dropped line is reported in the singular', async (t) => {
   const file = open(t, await temporary(t), { maxPendingBytes: 10, write: () => Promise.reject(failure('EIO')) });
   for (const line of ['aaaa\n', 'bbbb\n', 'cccc\n']) file.append(line);
   await file.flush();
   assert.match(file.health().why ?? '', /, 1 line was dropped;/);
 });
 
-test('beyond the bound lines are dropped, and their number is written down', async (t) => {
+test('beyond the bound lines are dropped, and their number is logged', async (t) => {
   const folder = await temporary(t);
   let full = true;
   const file = open(t, folder, {
@@ -213,7 +213,7 @@ test('beyond the bound lines are dropped, and their number is written down', asy
   assert.match(third ?? '', /"dropped":2/);
 });
 
-test('a folder that cannot be made never throws into the caller', async (t) => {
+test('a folder that cannot be created never throws into the caller', async (t) => {
   const folder = await temporary(t);
   writeFileSync(join(folder, 'logs'), 'a file stands in the way');
   const file = open(t, join(folder, 'logs', 'deeper'));
@@ -226,7 +226,7 @@ test('a folder that cannot be made never throws into the caller', async (t) => {
   assert.equal(read(join(folder, 'logs', 'deeper'), 'postern-2026-11-21.log'), 'line\n');
 });
 
-test('what has the name of a log file and is none is stepped over, never read and never removed', async (t) => {
+test('other entries with the name of a log file are skipped, never read and never removed', async (t) => {
   const folder = await temporary(t);
   for (const name of ['postern-2026-01-02.log', 'postern-2026-11-21.3.log']) mkdirSync(join(folder, name));
   writeFileSync(join(folder, 'postern-2026-11-20.log'), 'yesterday\n');

@@ -46,7 +46,7 @@ async function open(t: TestContext, settings: Partial<LogSettings> = {}): Promis
 const parsed = (text: string): Record<string, unknown>[] =>
   text.split('\n').flatMap((line) => (line === '' ? [] : [JSON.parse(line) as Record<string, unknown>]));
 
-test('a line says level, time, fields and sentence, in a file that only its owner reads', async (t) => {
+test('a line has level, time, fields and sentence, in a file that only its owner can read', async (t) => {
   const log = await open(t);
   log.log.child({ plugin: 'store' }).info({ session: 's1' }, 'opened');
   await log.flush();
@@ -100,7 +100,7 @@ for (const hostile of injections) {
   });
 }
 
-test('fields that are named as the parts of a line cannot stand in for them', async (t) => {
+test('fields cannot override level, time and sentence', async (t) => {
   const log = await open(t);
   log.log.info({ level: 'fatal', time: 'never', msg: 'forged' }, 'true');
   await log.flush();
@@ -128,7 +128,7 @@ test('a line of a megabyte is cut to 8 KB with a mark, whatever it is made of', 
   );
 });
 
-test('a secret at the place where a long line is cut is not told in part', async (t) => {
+test('a secret at the cut of a long line does not show in part', async (t) => {
   const log = await open(t, { maxFileBytes: 10_000_000 });
   for (let before = 16_300; before < 16_384; before += 7) {
     log.log.info(
@@ -140,7 +140,7 @@ test('a secret at the place where a long line is cut is not told in part', async
   assert.doesNotMatch(log.text(), /dbuser/);
 });
 
-test('an error is told with its code and causes, without its fields', async (t) => {
+test('an error is logged with its code and causes, without its other fields', async (t) => {
   const log = await open(t);
   const cause = Object.assign(new Error('no space'), { code: 'ENOSPC' });
   log.log.error({ err: Object.assign(new Error('cannot store', { cause }), { message_: 'body' }) }, 'failed');
@@ -150,7 +150,7 @@ test('an error is told with its code and causes, without its fields', async (t) 
   assert.equal(err['message_'], undefined);
 });
 
-test('the ring keeps the newest lines and tells them as they come', async (t) => {
+test('the ring keeps the newest lines and passes on new ones', async (t) => {
   const log = await open(t, { ringLines: 3 });
   const seen: string[] = [];
   const stop = log.ring.subscribe((line) => seen.push(line));

@@ -11,7 +11,7 @@ for (const { plain, fields, text } of plantedSecrets) {
   });
 }
 
-test('what is no secret stays as it is', () => {
+test('other text stays as it is', () => {
   const value = {
     msg: 'accepted <anna@example.org> from http://127.0.0.1:8080/store/example.org/anna?q=a@b basic facts',
     tokenCount: 3,
@@ -63,7 +63,7 @@ test('hostile text is redacted in linear time', () => {
   for (const piece of long) assert.ok(redactText(piece.repeat(20_000 / piece.length)).length <= 40_000);
 });
 
-test('a value that nests without end is cut', () => {
+test('a circular value is cut', () => {
   const nested: Record<string, unknown> = {};
   nested['again'] = nested;
   assert.match(JSON.stringify(redact(nested)), /too deep/);

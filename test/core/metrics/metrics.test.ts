@@ -60,7 +60,7 @@ test('hostile label values are escaped and add no line', async () => {
   assert.ok(lines.every((line) => line.length < 300));
 });
 
-test('above the cap every new set of label values is counted as other, by every way in', async () => {
+test('above the cap every new label set is counted as other, by every method', async () => {
   const metrics = own(3);
   const scope = metrics.scope('a');
   const counter = scope.counter('visits_total', 'Visits.', ['who']);
@@ -78,7 +78,7 @@ test('above the cap every new set of label values is counted as other, by every 
   assert.equal(text.split('\n').filter((line) => line.startsWith('postern_size_bytes{')).length, 4);
 });
 
-test('a name belongs to one plugin and one form; the same plugin gets the same metric', () => {
+test('a name belongs to one plugin and one shape; the same plugin gets the same metric', () => {
   const metrics = own();
   const first = metrics.scope('a').counter('x_total', 'X.', ['l']);
   assert.equal(metrics.scope('a').counter('x_total', 'X.', ['l']), first);
@@ -86,7 +86,7 @@ test('a name belongs to one plugin and one form; the same plugin gets the same m
   assert.throws(() => metrics.scope('a').counter('x_total', 'X.', ['m']), /with labels \[l\]/);
 });
 
-test('a gauge that is collected asks the newest scope that has it', async () => {
+test('a gauge is collected by the newest scope that has it', async () => {
   const metrics = own();
   const old = metrics.scope('store');
   old.gauge('queue_entries', 'Entries.', [], (gauge) => gauge.set(1));
@@ -97,7 +97,7 @@ test('a gauge that is collected asks the newest scope that has it', async () => 
   assert.match(await textOf(metrics), /^postern_queue_entries 1$/m);
 });
 
-test('undo takes the metrics of a scope away, unless its successor holds them', async () => {
+test('undo removes the metrics of a scope, unless its successor has them', async () => {
   const metrics = own();
   const old = metrics.scope('a');
   old.counter('kept_total', 'Kept.').inc();
@@ -167,7 +167,7 @@ test(
   },
 );
 
-test('what a child of a counter counts is in its series at the next look, beside what is counted by labels', async () => {
+test("increments of a counter's child are in its series at the next collect", async () => {
   const metrics = own();
   const counter = metrics.scope('a').counter('mails_total', 'Mails.', ['kind']);
   const child = counter.labels({ kind: 'new' });
@@ -182,7 +182,7 @@ test('what a child of a counter counts is in its series at the next look, beside
   for (const wrong of [-1, Number.NaN, Infinity]) assert.throws(() => child.inc(wrong), TypeError);
 });
 
-test('children that are made for each count are added up, however many there are', async () => {
+test('children made for each increment are summed, however many there are', async () => {
   const metrics = own(5);
   const counter = metrics.scope('a').counter('mails_total', 'Mails.', ['kind']);
   for (let n = 0; n < 5000; n += 1) counter.labels({ kind: `k${n % 3}` }).inc();
@@ -195,7 +195,7 @@ test('children that are made for each count are added up, however many there are
     assert.ok(text.includes(`postern_mails_total{kind="${kind}"} ${count}\n`), text);
 });
 
-test('a gauge whose collect never ends is left out in its time', async (t) => {
+test('a gauge whose collect never finishes is left out after a time limit', async (t) => {
   const metrics = own();
   metrics.scope('hanging').gauge('hanging_entries', 'Entries.', [], () => new Promise<void>(() => undefined));
   metrics.scope('well').gauge('well_entries', 'Entries.', [], (gauge) => gauge.set(3));

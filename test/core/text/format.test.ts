@@ -9,7 +9,7 @@ describe('what is counted', () => {
     assert.equal(pluralize(1200, 'entry waits', 'entries wait'), '1,200 entries wait');
   });
 
-  it('has digits alone when it says how long to wait', () => {
+  it('has no digit grouping in seconds', () => {
     assert.equal(secondsText(1), '1 second');
     assert.equal(secondsText(1200), '1200 seconds');
   });

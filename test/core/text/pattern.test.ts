@@ -11,7 +11,7 @@ test('a pattern matches a text as a whole, or a part of it', () => {
   assert.equal(pattern.occursIn('carl'), false);
 });
 
-test('case matters unless it is told not to', () => {
+test('case matters unless it is ignored', () => {
   assert.equal(compilePattern('ann').matches('Ann'), false);
   assert.equal(compilePattern('ann', { ignoreCase: true }).matches('Ann'), true);
 });
@@ -26,7 +26,7 @@ test('patterns that take exponential time elsewhere are answered at once', () =>
   }
 });
 
-test('what cannot be read, is too long or too large is refused with a sentence', () => {
+test('an invalid, too long or too large pattern is refused with a sentence', () => {
   for (const text of ['(', '(?=a)', '(a)\\1', '[z-a]', 'a{2000}', '((a{100}){100}){100}', 'a'.repeat(1001)]) {
     assert.throws(
       () => compilePattern(text),

@@ -27,13 +27,13 @@ async function outlivesItsLastWord(worker: Worker): Promise<void> {
   assert.equal(isGone, false);
 }
 
-test('the thread of a thread dump is there until the main thread ends it', async (t) => {
+test('the thread of a thread dump stays until the main thread ends it', async (t) => {
   const worker = startThread(t, '../../../plugins/monitoring/system/stack-probe.js');
   await once(worker, 'message');
   await outlivesItsLastWord(worker);
 });
 
-test('the thread that watches is there until the main thread ends it, also when a stall is open', async (t) => {
+test('the watching thread stays until the main thread ends it, also during a stall', async (t) => {
   const cells = () => new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
   const file = join(await temporaryFolder(t), 'stalls.json');
   const workerData: WorkerData = {

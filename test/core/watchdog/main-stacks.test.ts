@@ -15,7 +15,7 @@ const script = `
   });
 `;
 
-test('a look at a stall that is over meanwhile ends without one, and the thread lives on', async () => {
+test('a sample of a stall that is over ends without a stack, and the thread survives', async () => {
   const worker = new Worker(script, { eval: true });
   const [message] = (await once(worker, 'message')) as [string];
   assert.equal(message, 'ended');

@@ -80,7 +80,7 @@ async function watched(t: TestContext, options: object, seen: readonly string[] 
   };
 }
 
-test('a stall is on record while it lasts, with the plugin whose hook runs, and closed when it is over', async (t) => {
+test('a stall is recorded while it lasts, with the plugin whose hook runs, and closed when it is over', async (t) => {
   const { clock, running, told, stand, turn, written } = await watched(t, { stallSeconds: 2 });
   turn();
   const began = clock.now();
@@ -105,7 +105,7 @@ test('a stall is on record while it lasts, with the plugin whose hook runs, and 
   assert.deepEqual(heard, [[3330, 'looper', 'over']]);
 });
 
-test('behind an await the files of the stack say whose code it is', async (t) => {
+test('after an await the files in the stack name the plugin', async (t) => {
   const { stand, turn, written } = await watched(t, { stallSeconds: 1 });
   turn();
   stand(4);
@@ -113,7 +113,7 @@ test('behind an await the files of the stack say whose code it is', async (t) =>
   assert.deepEqual([plugin, doing], ['sleeper', null]);
 });
 
-test('a thread that shows no stack is on record all the same', async (t) => {
+test('a stall without a stack is recorded, too', async (t) => {
   const { running, stand, turn, written } = await watched(t, { stallSeconds: 1 }, []);
   turn();
   running[0] = 7;
@@ -122,7 +122,7 @@ test('a thread that shows no stack is on record all the same', async (t) => {
   assert.deepEqual([plugin, frames], ['looper', []]);
 });
 
-test('time in which the machine slept does not count', async (t) => {
+test('time in which the machine slept is no stall', async (t) => {
   const { watch, clock, told, kills, stand, turn } = await watched(t, { stallSeconds: 5, restartAfterSeconds: 10 });
   turn();
   clock.advance(3600);
@@ -132,7 +132,7 @@ test('time in which the machine slept does not count', async (t) => {
   assert.deepEqual([told, kills], [[], []]);
 });
 
-test('the process is ended when it was asked for, and not before it is on record', async (t) => {
+test('the process is killed when configured, after the cause is recorded', async (t) => {
   const { running, kills, stand, turn, written } = await watched(t, { stallSeconds: 2, restartAfterSeconds: 4 });
   turn();
   running[0] = 7;
@@ -146,7 +146,7 @@ test('the process is ended when it was asked for, and not before it is on record
   assert.equal(kills.length, 1);
 });
 
-test('a loop that turns again in the last moment is not ended', async (t) => {
+test('a loop that turns again in the last moment is not killed', async (t) => {
   const { beat, kills, stand, turn, written } = await watched(t, { stallSeconds: 1, restartAfterSeconds: 2 });
   turn();
   stand(7);
@@ -156,7 +156,7 @@ test('a loop that turns again in the last moment is not ended', async (t) => {
   assert.deepEqual(kills, []);
 });
 
-test('a stop behind a stall waits until its end is on record', async (t) => {
+test('a stop after a stall waits until its end is recorded', async (t) => {
   const { watch, folder, clock, running, told, stand, turn, written } = await watched(t, { stallSeconds: 2 });
   turn();
   running[0] = 7;
@@ -168,7 +168,7 @@ test('a stop behind a stall waits until its end is on record', async (t) => {
   assert.equal(told.length, 1);
 });
 
-test('what holds everything up on purpose is no stall, ends nothing, and what comes behind it is one', async (t) => {
+test('deliberate blocking is no stall; a stall right after it is one', async (t) => {
   const { watch, told, kills, stand, turn, written } = await watched(t, { stallSeconds: 2, restartAfterSeconds: 4 });
   turn();
   watch.setDeliberate(true);
@@ -185,7 +185,7 @@ test('what holds everything up on purpose is no stall, ends nothing, and what co
   );
 });
 
-test('a disk that refuses the record is told, and the process is ended all the same', async (t) => {
+test('a failed write of the record is reported, and the process is still killed', async (t) => {
   const { folder, told, kills, stand, turn } = await watched(t, { stallSeconds: 1, restartAfterSeconds: 2 });
   await mkdir(join(folder, stallFile));
   turn();
@@ -208,7 +208,7 @@ test('the file holds a bounded number of stalls, the newest first', async (t) =>
   assert.deepEqual(times, times.toSorted().toReversed());
 });
 
-test('a file that cannot be understood is as good as none, and one of another run is closed', async (t) => {
+test('an invalid file counts as none, and open stalls of an earlier run are closed', async (t) => {
   const folder = await temporaryFolder(t);
   assert.deepEqual(await readStalls(folder), []);
   for (const text of ['', '{', '[]', '{"stalls":[{"pid":0}]}', `{"stalls":[${' '.repeat(600_000)}]}`]) {

@@ -9,7 +9,7 @@ import {
   type RunningCode,
 } from '../../../core/watchdog/running-code.js';
 
-test('code has one mark however often it comes and goes, and who follows hears of all', () => {
+test('code keeps one mark, and followers receive all marks', () => {
   const early = markOf('early', 'timer');
   const heard = new Map<number, RunningCode>();
   const unfollow = followMarks((mark, code) => heard.set(mark, code));
@@ -22,7 +22,7 @@ test('code has one mark however often it comes and goes, and who follows hears o
   assert.equal(heard.has(markOf('later', 'timer')), false);
 });
 
-test('the innermost code is the one that runs, whatever it throws', async () => {
+test('the mark is that of the innermost code, also after errors', async () => {
   const [outer, inner] = [markOf('outer', 'hook rcptTo'), markOf('inner', 'hook rcptTo')];
   const seen: (number | undefined)[] = [];
   const look = (): void => void seen.push(running[0]);
@@ -51,7 +51,7 @@ test('the innermost code is the one that runs, whatever it throws', async () => 
   assert.equal(await late, 0);
 });
 
-test('a file belongs to the plugin below whose folder it lies, or whose file it is', () => {
+test('a file belongs to the plugin whose folder contains it, or whose file it is', () => {
   const places = [
     { plugin: 'greylist', url: 'file:///srv/greylist/' },
     { plugin: 'single', url: 'file:///srv/single.js' },
