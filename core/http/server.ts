@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { clientKey } from '../net/ip-address.js';
 import type { Log } from '../log/log.js';
-import { connectionShares } from '../host/process-limits.js';
+import { connectionShares } from '../net/process-limits.js';
 import { startError } from '../problem.js';
 import type { HttpLimits } from './options.js';
 

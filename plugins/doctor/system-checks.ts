@@ -3,7 +3,7 @@ import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { advice, fine, skipped, trouble, type Finding } from '../../core/contracts/doctor-check.js';
 import { packageRoot } from '../../core/host/installation.js';
-import { processLimits } from '../../core/host/process-limits.js';
+import { processLimits } from '../../core/net/process-limits.js';
 import { type CoreCheck, ownerLock, type DoctorContext } from './doctor-context.js';
 
 /** Beside sessions: files of the mailboxes, connections to other servers, the server itself. */

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { before, describe, test } from 'node:test';
-import { processLimits } from '../../core/host/process-limits.js';
+import { processLimits } from '../../core/net/process-limits.js';
 import { basic } from '../core/http/opened-shell.js';
 import { rawExchange, statusOf } from '../core/http/raw-exchange.js';
 import { suiteEnding } from '../support/ending.js';

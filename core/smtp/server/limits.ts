@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { AttemptLimiter, ConcurrentAttempts } from '../../auth/rate.js';
 import { forClient } from '../../auth/password.js';
 import type { Clock } from '../../clock.js';
-import { connectionShares } from '../../host/process-limits.js';
+import { connectionShares } from '../../net/process-limits.js';
 import { clientKey, isLoopbackAddress } from '../../net/ip-address.js';
 
 type ClientLimitSettings = Pick<

@@ -3,7 +3,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { DEFAULT_CIPHERS, type TLSSocketOptions } from 'node:tls';
 import { SMTPServer } from 'smtp-server';
 import * as library from 'smtp-server/lib/smtp-connection.js';
-import { connectionShares } from '../../host/process-limits.js';
+import { connectionShares } from '../../net/process-limits.js';
 import type { InheritedSockets } from '../../net/inherited-sockets.js';
 import { normalAddress } from '../../net/ip-address.js';
 import { type NetworkSet, parseNetworks } from '../../net/networks.js';

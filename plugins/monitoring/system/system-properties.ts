@@ -15,7 +15,7 @@ import { join } from 'node:path';
 import { getHeapSpaceStatistics, getHeapStatistics } from 'node:v8';
 import type { Configuration } from '../../../core/contracts/server.js';
 import { printable } from '../../../core/text/format.js';
-import { processLimits } from '../../../core/host/process-limits.js';
+import { processLimits } from '../../../core/net/process-limits.js';
 import { MASK, redactText } from '../../../core/log/redact.js';
 import { packageFolder, version } from './own-package.js';
 

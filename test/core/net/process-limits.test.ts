@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { processLimits } from '../../../core/host/process-limits.js';
+import { processLimits } from '../../../core/net/process-limits.js';
 
 const table = [
   'Limit                     Soft Limit           Hard Limit           Units     ',
