@@ -11,13 +11,7 @@ import { isUnwritable } from '../disk/fault.js';
 import { makeFolder, requireFolder } from '../disk/folder.js';
 import { uniqueIdPattern } from '../disk/id.js';
 import { type FolderLock, lockFolder, lockFolderSoon } from '../disk/lock.js';
-import {
-  filesNamed,
-  type OwnFolders,
-  UnknownEntries,
-  unknownEntriesOf,
-  unknownInFolders,
-} from '../disk/unknown-entries.js';
+import { filesNamed, type OwnFolders, UnknownEntries, unknownEntriesOf, unknownInFolders } from './unknown-entries.js';
 import { keptAnswerNames } from '../http/idempotency.js';
 import { auditName, logFileName } from '../log/file.js';
 import type { Log } from '../log/log.js';

@@ -7,7 +7,7 @@ import { relayQueue } from '../../core/contracts/relay-queue.js';
 import { configuration, type Configuration } from '../../core/contracts/server.js';
 import { submission } from '../../core/contracts/submission.js';
 import type { Resolver } from '../../core/dns/resolver.js';
-import { watchFolder } from '../../core/disk/unknown-entries.js';
+import { watchFolder } from '../../core/host/unknown-entries.js';
 import { definePlugin, type PluginContext } from '../../core/plugin.js';
 import { parseNetworks } from '../../core/net/networks.js';
 import { isOwnUpload } from './case/upload-shelf.js';

@@ -4,7 +4,7 @@ import { relayQueue } from '../../core/contracts/relay-queue.js';
 import { serverLog, type ServerLog } from '../../core/contracts/server-log.js';
 import { catalogue, configuration, healthOverview, metricsExposition } from '../../core/contracts/server.js';
 import type { Configuration } from '../../core/contracts/server.js';
-import { watchFolder } from '../../core/disk/unknown-entries.js';
+import { watchFolder } from '../../core/host/unknown-entries.js';
 import { stallWatch, type StallWatch } from '../../core/contracts/stall-watch.js';
 import { definePlugin, next, type PluginContext } from '../../core/plugin.js';
 import { Activity } from './charts/activity.js';

@@ -3,7 +3,7 @@ import { type FileHandle, open, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { asStorageProblem } from '../../../core/disk/fault.js';
-import { filesNamed, type OwnEntry } from '../../../core/disk/unknown-entries.js';
+import { filesNamed, type OwnEntry } from '../../../core/host/unknown-entries.js';
 import { isProblem, problem } from '../../../core/problem.js';
 
 /** A message that was handed in, readable as often as it is needed. */

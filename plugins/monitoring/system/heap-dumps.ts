@@ -5,7 +5,7 @@ import { getHeapStatistics, writeHeapSnapshot } from 'node:v8';
 import type { Clock } from '../../../core/clock.js';
 import type { StallWatch } from '../../../core/contracts/stall-watch.js';
 import { uniqueId } from '../../../core/disk/id.js';
-import { filesNamed, type OwnEntry } from '../../../core/disk/unknown-entries.js';
+import { filesNamed, type OwnEntry } from '../../../core/host/unknown-entries.js';
 import type { ByteSource } from '../../../core/http/endpoint.js';
 import type { Log } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';

@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { filesNamed, type OwnEntry } from '../../../core/disk/unknown-entries.js';
+import { filesNamed, type OwnEntry } from '../../../core/host/unknown-entries.js';
 import { folderOfIndex } from './index-file.js';
 
 export interface SweepLimits {

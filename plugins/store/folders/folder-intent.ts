@@ -6,7 +6,7 @@ import { faultCode, isMissing } from '../../../core/disk/fault.js';
 import { type FolderSync, makeFolder } from '../../../core/disk/folder.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import { uniqueId, uniqueIdPattern } from '../../../core/disk/id.js';
-import { filesNamed, type OwnEntry } from '../../../core/disk/unknown-entries.js';
+import { filesNamed, type OwnEntry } from '../../../core/host/unknown-entries.js';
 import type { Clock } from '../../../core/clock.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import type { Log } from '../../../core/log/log.js';

@@ -1,7 +1,7 @@
 import type { Dirent } from 'node:fs';
 import { lstat, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { UnknownEntries, unknownInFolders } from '../../../core/disk/unknown-entries.js';
+import { UnknownEntries, unknownInFolders } from '../../../core/host/unknown-entries.js';
 import type { PluginContext } from '../../../core/plugin.js';
 import { mapBounded } from '../../../core/concurrency.js';
 import { isOwnIntent } from '../folders/folder-intent.js';

@@ -1,5 +1,5 @@
 import { uniqueIdPattern } from '../../../core/disk/id.js';
-import { filesNamed, type OwnEntry, watchFolder } from '../../../core/disk/unknown-entries.js';
+import { filesNamed, type OwnEntry, watchFolder } from '../../../core/host/unknown-entries.js';
 import type { PluginContext } from '../../../core/plugin.js';
 import { isOwnCacheFile } from '../cache/file-sweep.js';
 import { sentNoteNames } from '../drafts/draft-sending.js';

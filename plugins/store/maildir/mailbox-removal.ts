@@ -5,7 +5,7 @@ import { isMissing } from '../../../core/disk/fault.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import { type FolderSync, makeFolder } from '../../../core/disk/folder.js';
 import { uniqueId, uniqueIdPattern } from '../../../core/disk/id.js';
-import type { OwnEntry } from '../../../core/disk/unknown-entries.js';
+import type { OwnEntry } from '../../../core/host/unknown-entries.js';
 import type { Log } from '../../../core/log/log.js';
 import { lockKey, type MailboxFolders } from './mailbox-folder.js';
 import { removeFolder } from '../folders/folder-removal.js';

@@ -2,11 +2,11 @@ import type { Dirent } from 'node:fs';
 import { opendir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../clock.js';
-import type { HealthReport } from '../host/health.js';
+import type { HealthReport } from './health.js';
 import type { Log } from '../log/log.js';
 import type { PluginContext } from '../plugin.js';
 import { pluralize } from '../text/format.js';
-import { faultCode } from './fault.js';
+import { faultCode } from '../disk/fault.js';
 
 /** While there are some, health looks again, at most this often. */
 const lookEveryMs = 10_000;

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { describe, test, type TestContext } from 'node:test';
 import { pino } from 'pino';
 import { watchDataFolder } from '../../../core/host/data-folder.js';
-import { UnknownEntries, unknownInFolders } from '../../../core/disk/unknown-entries.js';
+import { UnknownEntries, unknownInFolders } from '../../../core/host/unknown-entries.js';
 import { HealthRegistry } from '../../../core/host/health.js';
 import { HandClock } from '../../support/hand-clock.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
