@@ -126,13 +126,13 @@ export class PluginHost {
    *
    * @throws Problem `invalid` that names the plugin; `unavailable` when the server stops
    */
-  async reload(next: PluginSet, beforeTakingBack: () => void = () => undefined): Promise<PluginChange> {
+  async reload(next: PluginSet, beforeRollback: () => void = () => undefined): Promise<PluginChange> {
     this.#refuseWhenStopped();
     const plan = planPlugins(this.#current, next);
     const { fresh, failed } = await this.#setUpAll(plan, next);
     const undo: (() => void | Promise<void>)[] = [];
-    const takeBack = async () => {
-      for (const step of undo.toReversed()) await this.#takeBack(step);
+    const rollback = async () => {
+      for (const step of undo.toReversed()) await this.#rollback(step);
       for (const running of fresh.toReversed()) await this.#draining.discard(running);
     };
     try {
@@ -140,12 +140,12 @@ export class PluginHost {
       this.#refuseWhenStopped();
       undo.push(this.#swap(plan.leaving, fresh, { wanted: next, failed }));
     } catch (error) {
-      beforeTakingBack();
+      beforeRollback();
       this.#options.onSwap?.();
-      await takeBack();
+      await rollback();
       throw error;
     }
-    return { commit: () => void this.#draining.drain(plan.leaving), undo: takeBack };
+    return { commit: () => void this.#draining.drain(plan.leaving), undo: rollback };
   }
 
   /** Counts an uncaught error as a fault of the plugin that it came from, and logs it. */
@@ -311,7 +311,7 @@ export class PluginHost {
     if (this.#stopped) throw problem('unavailable', 'The server is stopping.');
   }
 
-  async #takeBack(step: () => void | Promise<void>): Promise<void> {
+  async #rollback(step: () => void | Promise<void>): Promise<void> {
     try {
       await step();
     } catch (error) {

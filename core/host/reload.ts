@@ -88,10 +88,10 @@ export class Reload implements Reloading {
         differences,
         failed,
       );
-      this.#took(request, outcome);
+      this.#recordSuccess(request, outcome);
       return outcome;
     } catch (error) {
-      this.#refused(request, error);
+      this.#recordRefusal(request, error);
       throw error;
     } finally {
       this.#running = false;
@@ -101,13 +101,13 @@ export class Reload implements Reloading {
   async #plan(layers: readonly LayerFile[] | undefined): Promise<Plan> {
     const { live } = this.#deps;
     const next = await this.#deps.load(layers).catch((error: unknown) => {
-      throw asInvalid(error, '');
+      throw asInvalidProblem(error, '');
     });
     const http = effectiveHttpSettings(live.started, next);
     checked('http.access', () => new AccessRules(http.access));
     const views = checked('http.viewOverrides', () => this.#deps.http.viewOverrides(http.viewOverrides));
     const accounts = await this.#deps.accounts.prepare(http.accounts).catch((error: unknown) => {
-      throw asInvalid(error, 'http.accounts');
+      throw asInvalidProblem(error, 'http.accounts');
     });
     checked('http.accounts', () => refuseOpenDoor(http, accounts.chosen));
     const smtp = checked('smtp.listeners', () => this.#deps.smtp.prepare(next.settings.smtp, next.domains));
@@ -147,13 +147,13 @@ export class Reload implements Reloading {
       smtp.commit();
       change.commit();
     } catch (error) {
-      await this.#takeBack(undo);
-      throw isProblem(error) && error.problem === 'invalid' ? error : refusedBy(error);
+      await this.#rollback(undo);
+      throw isProblem(error) && error.problem === 'invalid' ? error : swapRefusal(error);
     }
   }
 
   /** Rolls back in forward order: the old values first, since the other steps read them. */
-  async #takeBack(undo: readonly Undo[]): Promise<void> {
+  async #rollback(undo: readonly Undo[]): Promise<void> {
     for (const step of undo) {
       try {
         await step();
@@ -163,23 +163,23 @@ export class Reload implements Reloading {
     }
   }
 
-  #took(request: ReloadRequest, { changed, restartRequired, failed }: ReloadOutcome): void {
+  #recordSuccess(request: ReloadRequest, { changed, restartRequired, failed }: ReloadOutcome): void {
     const { by } = request;
     this.#last = { at: this.#now(), by, refused: null };
-    const requestId = this.#note(request, 200, { changed, restartRequired });
+    const requestId = this.#writeAudit(request, 200, { changed, restartRequired });
     this.#deps.log.info({ by, changed, restartRequired, failed, requestId }, 'the configuration was reloaded');
   }
 
-  #refused(request: ReloadRequest, error: unknown): void {
+  #recordRefusal(request: ReloadRequest, error: unknown): void {
     const { by } = request;
     const why = redactText(isProblem(error) ? error.message : 'It failed; the log says why.');
     this.#last = { at: this.#now(), by, refused: why };
-    const requestId = this.#note(request, isProblem(error) ? classOf(error).http : 500, { refused: why });
+    const requestId = this.#writeAudit(request, isProblem(error) ? classOf(error).http : 500, { refused: why });
     this.#deps.log.warn({ by, err: error, requestId }, 'a reload was refused; nothing has changed');
   }
 
   /** Writes the audit line of a reload that did not come over HTTP; the log has the same id. */
-  #note({ by, unasked }: ReloadRequest, status: number, selector: object): string | undefined {
+  #writeAudit({ by, unasked }: ReloadRequest, status: number, selector: object): string | undefined {
     if (unasked !== true) return undefined;
     const requestId = randomUUID();
     const at = this.#now();
@@ -220,12 +220,12 @@ function checked<T>(key: string, check: () => T): T {
   try {
     return check();
   } catch (error) {
-    throw asInvalid(error, key);
+    throw asInvalidProblem(error, key);
   }
 }
 
 /** What stops a start stops a reload, with the same sentences. */
-function asInvalid(error: unknown, key: string): unknown {
+function asInvalidProblem(error: unknown, key: string): unknown {
   if (!isStartError(error)) return error;
   const errors = invalidPlacesOf(error, key).map(({ pointer, message }) => ({ pointer, message: redactText(message) }));
   const [first] = errors;
@@ -234,7 +234,7 @@ function asInvalid(error: unknown, key: string): unknown {
 }
 
 /** A part that passed the check and failed in the swap. */
-function refusedBy(cause: unknown): unknown {
+function swapRefusal(cause: unknown): unknown {
   if (!isProblem(cause) && !isStartError(cause)) return cause;
   return problem('invalid', { detail: cause.message, errors: [{ pointer: '', message: cause.message }], cause });
 }
