@@ -1,26 +1,13 @@
 import { PassThrough, type Readable, Transform, type TransformCallback } from 'node:stream';
 import type { z } from 'zod';
 import { problem } from '../problem.js';
-import type { BodyDeclaration, UploadedFile } from './endpoint.js';
-import type { Context } from './exchange.js';
+import type { BodyDeclaration } from './endpoint.js';
+import type { Context, ReadBody } from './exchange.js';
 import { parseFields, type Fields } from './request-target.js';
 import type { Uploads } from './uploads.js';
 
 const deepest = 64;
 const parsedMethods = ['POST', 'PUT', 'PATCH', 'DELETE'] as const;
-
-/** A body as it was read; `form` fields are still text. */
-export type ReadBody =
-  | { readonly kind: 'none' }
-  | { readonly kind: 'json'; readonly value: unknown }
-  | { readonly kind: 'form'; readonly fields: Fields }
-  | {
-      readonly kind: 'raw';
-      readonly stream: Readable | undefined;
-      readonly files: readonly UploadedFile[];
-      /** Text fields beside the files. */
-      readonly fields: Fields;
-    };
 
 export interface BodyLimits {
   readonly jsonBytes: number;

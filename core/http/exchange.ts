@@ -1,7 +1,9 @@
 import type { DefaultState, ParameterizedContext } from 'koa';
-import type { Account } from './endpoint.js';
+import type { Readable } from 'node:stream';
+import type { Account, HandlerInput, Representation, UploadedFile } from './endpoint.js';
+import type { Fields } from './request-target.js';
 import type { AuditNote } from '../problem.js';
-import type { Route } from './routes.js';
+import type { Found, MatchedRoute, Route } from './routes.js';
 
 /** What the stages of one request tell each other. */
 export interface Exchange {
@@ -24,9 +26,35 @@ export interface Exchange {
   audit: AuditNote | undefined;
 }
 
+/** State of a request; below `exchange`, each field is set by one middleware for those after it. */
 export interface ExchangeState extends DefaultState {
   exchange: Exchange;
+  /** Set by `findPath`. */
+  found: Found;
+  /** Set by `matchMethod`. */
+  matched: MatchedRoute;
+  /** Set by `negotiation`. */
+  representation: Representation;
+  /** Set by `bodyParser`; a form with `_method` earlier, by `matchMethod`. */
+  body: ReadBody;
+  /** Set by `idempotency`: the `once` of the handler's request. */
+  once?: string;
+  /** Set by `inputReader`; its body by `bodyValidator`. */
+  input: HandlerInput<unknown, unknown, unknown>;
 }
+
+/** A body as it was read; `form` fields are still text. */
+export type ReadBody =
+  | { readonly kind: 'none' }
+  | { readonly kind: 'json'; readonly value: unknown }
+  | { readonly kind: 'form'; readonly fields: Fields }
+  | {
+      readonly kind: 'raw';
+      readonly stream: Readable | undefined;
+      readonly files: readonly UploadedFile[];
+      /** Text fields beside the files. */
+      readonly fields: Fields;
+    };
 
 export type Context = ParameterizedContext<ExchangeState, { compress?: boolean }>;
 export type Next = () => Promise<unknown>;

@@ -7,9 +7,7 @@ import type { Clock } from '../clock.js';
 import { writeFileAtomic } from '../disk/atomic.js';
 import type { Log } from '../log/log.js';
 import { problem } from '../problem.js';
-import type { ReadBody } from './body.js';
-import type { Context } from './exchange.js';
-import type { MatchedRoute } from './routes.js';
+import type { Context, Next, ReadBody, Stage } from './exchange.js';
 
 const keptHeaders = ['Content-Type', 'Location', 'ETag', 'Cache-Control'];
 
@@ -17,26 +15,25 @@ const keptHeaders = ['Content-Type', 'Location', 'ETag', 'Cache-Control'];
  * For endpoints that say `idempotent`: work whose `Idempotency-Key` has an answer already is not done again. Keys of different
  * accounts, methods and paths have nothing to do with each other.
  */
-export async function onlyOnce(
-  ctx: Context,
-  { route }: MatchedRoute,
-  body: ReadBody,
-  answers: KeptAnswers,
-  work: (body: ReadBody, once?: string) => Promise<void>,
-): Promise<void> {
-  const key = ctx.get('Idempotency-Key');
-  if (route.endpoint.idempotent !== true || key === '') return work(body);
-  if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
-    throw problem('bad-request', 'The Idempotency-Key must be 1 to 255 printable ASCII characters without blanks.');
-  }
-  const scope = [ctx.state.exchange.account?.username ?? '', route.endpoint.method, ctx.path, key];
-  await answers.alone(JSON.stringify(scope), async (name) => {
-    const fingerprint = new Fingerprint(body, ctx.querystring);
-    const kept = await answers.find(name);
-    if (kept !== undefined) return replay(ctx, kept, await fingerprint.digest());
-    await work(fingerprint.body, name.slice(0, 32));
-    if (isDone(ctx)) await answers.keep(name, { ...answerOf(ctx), fingerprint: await fingerprint.digest() });
-  });
+export function idempotency(answers: KeptAnswers): Stage {
+  return function answerOnce(ctx: Context, next: Next) {
+    const key = ctx.get('Idempotency-Key');
+    const { idempotent, method } = ctx.state.matched.route.endpoint;
+    if (idempotent !== true || key === '') return next();
+    if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
+      throw problem('bad-request', 'The Idempotency-Key must be 1 to 255 printable ASCII characters without blanks.');
+    }
+    const scope = [ctx.state.exchange.account?.username ?? '', method, ctx.path, key];
+    return answers.alone(JSON.stringify(scope), async (name) => {
+      const fingerprint = new Fingerprint(ctx.state.body, ctx.querystring);
+      const kept = await answers.find(name);
+      if (kept !== undefined) return replay(ctx, kept, await fingerprint.digest());
+      ctx.state.body = fingerprint.body;
+      ctx.state.once = name.slice(0, 32);
+      await next();
+      if (isDone(ctx)) await answers.keep(name, { ...answerOf(ctx), fingerprint: await fingerprint.digest() });
+    });
+  };
 }
 
 /** A confirmation page or a refusal is not what was asked for. */

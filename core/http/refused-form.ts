@@ -1,196 +1,118 @@
-import type * as htmlparser2 from 'htmlparser2';
-import type { InvalidPlace, ProblemDetails } from '../problem.js';
+import { classOf, isProblem } from '../problem.js';
+import { runAs } from '../watchdog/running-code.js';
+import type { AccessControl } from './access.js';
+import { bodyType, isForm } from './body.js';
+import { holdAll } from './endpoint-hold.js';
+import type { RefusedForm, Response } from './endpoint.js';
+import { wantsFragment, type Context, type Next, type ReadBody } from './exchange.js';
+import { refillForm } from './form-refill.js';
+import { readInput } from './input.js';
+import type { Notices, Pages } from './pages.js';
+import { wayBack, withParameter } from './referer.js';
 import type { Fields } from './request-target.js';
+import { asObject, isResponse, writeResponse } from './response.js';
+import type { RouteTable } from './routes.js';
 
-/** Hidden field of the forms on such a page: where it came from, as the answer to a form has another address. */
-export const pageField = '_page';
-
-export interface RefusedFields {
-  /** Path and query that the form was sent to. */
-  readonly action: string;
-  readonly fields: Fields;
-  readonly details: ProblemDetails;
-  /** Path and query of the page. */
-  readonly page: string;
+interface RefusedFormsDeps {
+  readonly table: () => RouteTable;
+  readonly access: AccessControl;
+  readonly pages: Pages;
+  readonly notices: Notices;
 }
 
-type Library = typeof htmlparser2;
-type Element = ReturnType<Library['DomUtils']['getElementsByTagName']>[number];
+/** Shows a form that is refused again, with what was written and what is wrong with it. */
+export class RefusedForms {
+  readonly #deps: RefusedFormsDeps;
 
-/**
- * The page with its form as it was sent: what was written is in the fields (but for passwords and files, which no page repeats), and each
- * message is beside its field, or on top of the form. Undefined when the page has no such form.
- */
-export async function refillForm(html: string, refused: RefusedFields): Promise<string | undefined> {
-  // Loaded when it is wanted: most starts see no form that is refused.
-  const library = await import('htmlparser2');
-  const { DomUtils } = library;
-  const document = library.parseDocument(html);
-  const forms = DomUtils.getElementsByTagName('form', document)
-    .filter(({ attribs }) => attribs['method']?.toLowerCase() === 'post')
-    .map((element) => new Form(element, library));
-  const form = forms
-    .filter((one) => one.takes(refused))
-    .toSorted((a, b) => b.known(refused.fields) - a.known(refused.fields))[0];
-  if (form === undefined) return undefined;
-  form.fill(refused.fields);
-  form.explain(refused.details);
-  for (const one of forms) one.keepPage(refused.page);
-  return DomUtils.getOuterHTML(document, { encodeEntities: 'utf8' });
-}
-
-class Form {
-  readonly #form: Element;
-  readonly #library: Library;
-  readonly #controls: readonly Element[];
-
-  constructor(form: Element, library: Library) {
-    this.#form = form;
-    this.#library = library;
-    this.#controls = library.DomUtils.getElementsByTagName(
-      (tag) => ['input', 'select', 'textarea'].includes(tag),
-      form,
-    );
+  constructor(deps: RefusedFormsDeps) {
+    this.#deps = deps;
   }
 
-  /** Whether the fields were sent by a form like this one: to the same address, by the same method. */
-  takes({ action, fields }: RefusedFields): boolean {
-    const path = (address: string) => address.split(/[?#]/, 1)[0];
-    const method = this.#named('_method')[0]?.attribs['value'];
-    return (
-      path(this.#form.attribs['action'] ?? '') === path(action) &&
-      (method === undefined || method === fields['_method'])
-    );
+  readonly showAgain = async (ctx: Context, next: Next): Promise<void> => {
+    try {
+      await next();
+    } catch (error) {
+      if (!isProblem(error)) throw error;
+      const { exchange, matched, representation, input, body } = ctx.state;
+      exchange.audit = error.details.audit;
+      if (representation !== 'html') throw error;
+      const { params, query, request } = input;
+      const refused = { params, query, request, fields: fieldsOf(body), problem: error };
+      const { again } = matched.route.endpoint;
+      if (again !== undefined && error.problem === 'invalid') {
+        const response = await again(refused);
+        swapWholePage(ctx);
+        await writeResponse(ctx, { ...response, status: 422 }, () => asObject(response.model), this.#deps);
+      } else if (!(await this.#showFormAgain(ctx, refused))) throw error;
+    }
+  };
+
+  /**
+   * The page of the form, with what was written and what is wrong with it: the one it came from, else the one at the address of the form or
+   * near it. False when this account may see no such page.
+   */
+  async #showFormAgain(ctx: Context, refused: RefusedForm<unknown, unknown>): Promise<boolean> {
+    if (!['invalid', 'conflict'].includes(refused.problem.problem) || !isForm(bodyType(ctx))) return false;
+    const near = this.#deps.table().pageNear(ctx.path)?.endpoint.path;
+    const pages = new Set([wayBack(ctx), ctx.url, near].filter((page) => page !== undefined));
+    for (const page of pages) {
+      const html = await this.#refilledPage(ctx, withParameter(page, 'notice', undefined), refused);
+      if (html === undefined) continue;
+      swapWholePage(ctx);
+      ctx.status = classOf(refused.problem).http;
+      ctx.set({ 'Cache-Control': 'no-store', 'Content-Type': 'text/html; charset=utf-8' });
+      ctx.body = html;
+      return true;
+    }
+    return false;
   }
 
-  /** How many of the fields it has. */
-  known(fields: Fields): number {
-    return Object.keys(fields).filter((name) => this.#named(name).length > 0).length;
-  }
-
-  fill(fields: Fields): void {
-    for (const control of this.#controls) {
-      const { name = '', type = 'text' } = control.attribs;
-      const written = [fields[name] ?? []].flat();
-      if (type === 'checkbox' || type === 'radio') {
-        setFlag(control, 'checked', written.includes(control.attribs['value'] ?? 'on'));
-      } else if (written[0] !== undefined && !['hidden', 'password', 'file'].includes(type)) {
-        this.#write(control, written[0]);
-      }
+  async #refilledPage(
+    ctx: Context,
+    page: string,
+    { fields, problem: { details } }: RefusedForm<unknown, unknown>,
+  ): Promise<string | undefined> {
+    const { access, pages, table } = this.#deps;
+    const [path = ''] = page.split('?', 1);
+    const matched = table().find(path)?.routes.get('GET');
+    if (matched?.route.template === undefined || !pages.may(ctx, path)) return undefined;
+    const { endpoint, mark, plugin, template } = matched.route;
+    const action = ctx.url;
+    const release = holdAll([endpoint]);
+    try {
+      // A view shows links and filters of the address that it is asked for.
+      ctx.url = page;
+      const input = readInput(ctx, matched, {
+        representation: 'html',
+        body: { kind: 'none' },
+        once: undefined,
+        access,
+      });
+      const result = await runAs(mark, () => endpoint.handle(input));
+      const { model, view }: Partial<Response> = isResponse(result) ? result : { model: result };
+      const html = pages.render(
+        ctx,
+        view === undefined ? template : pages.resolve(plugin, view),
+        endpoint.summary,
+        endpoint.page?.(model, input) ?? asObject(model),
+      );
+      return await refillForm(html, { action, fields, details, page });
+    } catch (error) {
+      // What keeps the page from being shown is not what was wrong with the form.
+      if (isProblem(error)) return undefined;
+      throw error;
+    } finally {
+      ctx.url = action;
+      release();
     }
   }
-
-  #write(control: Element, text: string): void {
-    const { DomUtils } = this.#library;
-    if (control.name === 'input') control.attribs['value'] = text;
-    else if (control.name === 'textarea') {
-      // Browsers leave the first line end out.
-      this.#setText(control, `\n${text}`);
-    } else {
-      for (const option of DomUtils.getElementsByTagName('option', control)) {
-        setFlag(option, 'selected', (option.attribs['value'] ?? DomUtils.textContent(option)) === text);
-      }
-    }
-  }
-
-  /** Messages beside their fields. What belongs to no field, or to a list of ticks, is said on top. */
-  explain({ detail, errors = [] }: ProblemDetails): void {
-    const others: InvalidPlace[] = [];
-    const wrong = new Map<Element, string[]>();
-    for (const place of errors) {
-      const control = this.#named(fieldOf(place)).find(({ attribs }) => attribs['type'] !== 'hidden');
-      if (control === undefined || isTick(control)) others.push(place);
-      else wrong.set(control, [...(wrong.get(control) ?? []), messageOf(place)]);
-    }
-    for (const [control, messages] of wrong) this.#blame(control, messages.join(' '));
-    const note = wrong.size === 0 || others.length > 0 ? this.#note(detail, others) : undefined;
-    const first = note ?? [...wrong.keys()][0] ?? this.#form;
-    setFlag(first, 'autofocus', true);
-    for (const around of ancestorsOf(first)) if (around.name === 'details') setFlag(around, 'open', true);
-  }
-
-  #blame(control: Element, message: string): void {
-    const { DomUtils } = this.#library;
-    const id = `${control.attribs['id'] ?? `refused-${control.attribs['name'] ?? ''}`}-error`;
-    const described = (control.attribs['aria-describedby'] ?? '').split(' ').filter((one) => one !== '' && one !== id);
-    control.attribs['aria-invalid'] = 'true';
-    control.attribs['aria-describedby'] = [id, ...described].join(' ');
-    const before = DomUtils.getElementById(id, this.#form);
-    if (before !== null) DomUtils.removeElement(before);
-    const error = this.#element('<p class="error"></p>', message);
-    error.attribs['id'] = id;
-    const frame = frameOf(control);
-    if (frame === undefined) DomUtils.append(control, error);
-    else DomUtils.appendChild(frame, error);
-  }
-
-  /** What is wrong with the form as a whole. */
-  #note(detail: string | undefined, others: readonly InvalidPlace[]): Element {
-    const { DomUtils } = this.#library;
-    const note = this.#element('<div class="note" data-tone="bad" role="alert" tabindex="-1"></div>');
-    const texts = others.length === 0 ? [sentence(detail ?? 'This cannot be done')] : others.map(messageOf);
-    for (const text of texts) DomUtils.appendChild(note, this.#element('<p></p>', text));
-    DomUtils.prependChild(this.#form, note);
-    return note;
-  }
-
-  keepPage(page: string): void {
-    for (const before of this.#named(pageField)) this.#library.DomUtils.removeElement(before);
-    const field = this.#element(`<input type="hidden" name="${pageField}">`);
-    field.attribs['value'] = page;
-    this.#library.DomUtils.prependChild(this.#form, field);
-  }
-
-  #named(name: string): readonly Element[] {
-    return this.#controls.filter(({ attribs }) => attribs['name'] === name);
-  }
-
-  #element(markup: string, text?: string): Element {
-    const { DomUtils, parseDocument } = this.#library;
-    const [element] = DomUtils.getElementsByTagName(() => true, parseDocument(markup));
-    if (element === undefined) throw new Error('The markup has no element.');
-    if (text !== undefined) this.#setText(element, text);
-    return element;
-  }
-
-  #setText(element: Element, text: string): void {
-    const { DomUtils, parseDocument } = this.#library;
-    element.children = [];
-    const [node] = parseDocument('-').children;
-    if (node === undefined || !('data' in node)) return;
-    node.data = text;
-    DomUtils.appendChild(element, node);
-  }
 }
 
-function ancestorsOf(element: Element): readonly Element[] {
-  const ancestors: Element[] = [];
-  for (let node = element.parent; node !== null; node = node.parent) if ('attribs' in node) ancestors.push(node);
-  return ancestors;
+/** Wherever htmx would have put the answer of a form that succeeds: the page with what is wrong takes the place of the page. */
+function swapWholePage(ctx: Context): void {
+  if (ctx.get('HX-Request') !== 'true') return;
+  const target = wantsFragment(ctx) ? '#content' : 'body';
+  ctx.set({ 'HX-Retarget': target, 'HX-Reswap': 'innerHTML', 'HX-Reselect': 'unset' });
 }
 
-const frameOf = (control: Element): Element | undefined =>
-  ancestorsOf(control).find(({ attribs }) => attribs['class']?.split(' ').includes('field'));
-
-/** One of a list, with no place beside it. */
-const isTick = (control: Element): boolean => control.attribs['type'] === 'checkbox' && frameOf(control) === undefined;
-
-function setFlag({ attribs }: Element, name: string, on: boolean): void {
-  if (on) attribs[name] = '';
-  else delete attribs[name];
-}
-
-/** `/aliases/0` → `aliases`: the field that a place of the body is written in. */
-const fieldOf = ({ pointer }: InvalidPlace): string =>
-  (pointer.replace(/^\//, '').split('/')[0] ?? '').replaceAll('~1', '/').replaceAll('~0', '~');
-
-/** What is wrong in a field, with the place in it when what was written is a structure. */
-function messageOf({ pointer, message }: InvalidPlace): string {
-  const inside = pointer.replace(/^\/?[^/]*(?:\/\d+$)?/, '');
-  return sentence(inside === '' ? message : `${inside}: ${message}`);
-}
-
-const sentence = (text: string): string => {
-  const begun = text.charAt(0).toUpperCase() + text.slice(1);
-  return /[.!?]$/.test(begun) ? begun : `${begun}.`;
-};
+const fieldsOf = (body: ReadBody): Fields => (body.kind === 'form' || body.kind === 'raw' ? body.fields : {});

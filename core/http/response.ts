@@ -11,30 +11,33 @@ import { isOwnPath, wayBack, withParameter } from './referer.js';
 
 const cacheControl = { 'no-store': 'no-store', private: 'private, no-cache', public: 'public, max-age=86400' } as const;
 
-interface AnswerParts {
+interface ResponseDeps {
   readonly pages: Pages;
   readonly notices: Notices;
-}
-
-interface AnswerInput {
-  readonly matched: MatchedRoute;
-  readonly representation: Representation;
-  readonly response: Response;
-  /** The model as the view needs it. */
-  readonly pageModel: () => object;
 }
 
 export const isResponse = (value: unknown): value is Response =>
   typeof value === 'object' && value !== null && (value as Partial<Response>).postern === 'response';
 
-/** Writes what a handler returned in the representation that was agreed. */
-export async function writeAnswer(ctx: Context, input: AnswerInput, parts: AnswerParts): Promise<void> {
-  const { matched, representation, response } = input;
+export const asObject = (model: unknown): object => (typeof model === 'object' && model !== null ? model : {});
+
+/**
+ * Writes what a handler returned in the representation that was agreed.
+ *
+ * @param pageModel the model as the view needs it
+ */
+export async function writeResponse(
+  ctx: Context,
+  response: Response,
+  pageModel: () => object,
+  { pages, notices }: ResponseDeps,
+): Promise<void> {
+  const { matched, representation } = ctx.state;
   const { endpoint, template } = matched.route;
   ctx.set('Cache-Control', cacheControl[endpoint.cache ?? 'private']);
-  const view = response.view === undefined ? template : viewOf(matched, response.view, parts);
+  const view = response.view === undefined ? template : viewOf(matched, response.view, pages);
   if (representation === 'html' && endpoint.method !== 'GET' && view === undefined) {
-    redirect(ctx, response, parts.notices);
+    redirect(ctx, response, notices);
     return;
   }
   ctx.status = response.status ?? usualStatus(endpoint.method, response);
@@ -49,13 +52,13 @@ export async function writeAnswer(ctx: Context, input: AnswerInput, parts: Answe
   else if (response.stream !== undefined) sendStream(ctx, response.stream.source, response.stream.contentType);
   else if (response.text !== undefined) sendText(ctx, response.text.body, response.text.contentType);
   else if (representation === 'html' && view !== undefined) {
-    sendText(ctx, parts.pages.render(ctx, view, endpoint.summary, input.pageModel()), 'text/html; charset=utf-8');
+    sendText(ctx, pages.render(ctx, view, endpoint.summary, pageModel()), 'text/html; charset=utf-8');
   } else sendJson(ctx, response.model);
   override(ctx, response.headers ?? {});
 }
 
 /** As the `view` of the endpoint itself: first among the views of its plugin. The confirmation page is always the server's. */
-const viewOf = ({ route }: MatchedRoute, view: string, { pages }: AnswerParts): string =>
+const viewOf = ({ route }: MatchedRoute, view: string, pages: Pages): string =>
   view === confirmationView ? view : pages.resolve(route.plugin, view);
 
 const usualStatus = (method: Method, { location }: Response): number =>

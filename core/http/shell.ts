@@ -15,12 +15,11 @@ import { AuditFile, auditTrail, type AuditSink } from './audit.js';
 import { compression } from './compression.js';
 import { crossSiteCheck } from './cross-site.js';
 import { declaredGate, describeRoute, openApiDocument } from './openapi.js';
-import { Dispatcher } from './dispatch.js';
 import { docsEndpoints } from './docs-page.js';
 import type { Account, AnyEndpoint, EndpointDescription, Method } from './endpoint.js';
-import type { ExchangeState } from './exchange.js';
+import type { ExchangeState, Stage } from './exchange.js';
 import { hostCheck, isLoopback, refuseOpenDoor } from './host.js';
-import { KeptAnswers } from './idempotency.js';
+import { idempotency, KeptAnswers } from './idempotency.js';
 import { Navigation, type NavigationLink, type Side } from './navigation.js';
 import { Notices, Pages, type PagesInput } from './pages.js';
 import { compileRoute, namesake, type Route, RouteTable } from './routes.js';
@@ -28,6 +27,10 @@ import type { HttpSettings } from './options.js';
 import { problemBoundary } from './problem-boundary.js';
 import { targetCheck } from './request-target.js';
 import { securityHeaders } from './security-headers.js';
+import { confirmation, handler } from './handler.js';
+import { bodyParser, bodyValidator, inputReader, negotiation } from './input.js';
+import { RefusedForms } from './refused-form.js';
+import { Routing } from './routing.js';
 import { HttpServer, type HttpPlace } from './server.js';
 import { Uploads } from './uploads.js';
 import { Views } from './views.js';
@@ -142,7 +145,7 @@ class Shell implements HttpShell {
     this.#uploads = new Uploads(join(input.dataRoot, 'uploads'));
     this.#answers = new KeptAnswers({ folder: join(input.dataRoot, 'idempotency'), clock, log });
     this.#audit = input.audit ?? new AuditFile(join(input.dataRoot, 'logs'), log);
-    this.#buildStages(notices);
+    this.#useMiddleware(notices);
     this.#trustedProxies = parseNetworks(settings.trustedProxies);
     this.#server = new HttpServer({
       listener: this.callback(),
@@ -258,7 +261,7 @@ class Shell implements HttpShell {
     return (request, response) => void handle(request, response);
   }
 
-  #buildStages(notices: Notices): void {
+  #useMiddleware(notices: Notices): void {
     const { log, clock, metrics, accounts } = this.#input;
     const settings = () => this.#settings;
     const access = new AccessControl({
@@ -268,32 +271,36 @@ class Shell implements HttpShell {
       exemptLoopback: () => settings().limits.exemptLoopback,
       log,
     });
-    const dispatcher = new Dispatcher({
-      table: () => this.#table,
-      rules: () => this.#rules,
-      access,
-      settings,
-      pages: this.#pages,
-      notices,
-      uploads: this.#uploads,
-      answers: this.#answers,
-      uploadLimit: () => this.#uploadLimit,
-    });
-    const stages = [
-      beginExchange(clock, () => this.#trustedProxies),
-      accessLog(log, clock, metrics),
-      compression(),
-      securityHeaders(settings),
-      auditTrail(this.#audit, clock, metrics),
-      problemBoundary(this.#pages, log),
-      hostCheck(settings),
-      targetCheck(() => settings().limits.targetBytes),
-      this.#assets.serve,
-      crossSiteCheck(settings),
-      this.#uploads.releaseAfter,
-      dispatcher.run,
-    ];
-    for (const stage of stages) this.#koa.use(stage as Koa.Middleware<ExchangeState>);
+    const table = () => this.#table;
+    const pages = this.#pages;
+    const routing = new Routing({ table, rules: () => this.#rules, access, settings, pages });
+    const refusedForms = new RefusedForms({ table, access, pages, notices });
+    const app = { use: (stage: Stage) => this.#koa.use(stage as Koa.Middleware<ExchangeState>) };
+
+    app.use(beginExchange(clock, () => this.#trustedProxies));
+    app.use(accessLog(log, clock, metrics));
+    app.use(compression());
+    app.use(securityHeaders(settings));
+    app.use(auditTrail(this.#audit, clock, metrics));
+    app.use(problemBoundary(pages, log));
+    app.use(hostCheck(settings));
+    app.use(targetCheck(() => settings().limits.targetBytes));
+    app.use(this.#assets.serve);
+    app.use(crossSiteCheck(settings));
+    app.use(this.#uploads.releaseAfter);
+
+    app.use(routing.findPath);
+    app.use(routing.matchMethod);
+    app.use(routing.checkAccess);
+    app.use(routing.explainNotFound);
+    app.use(negotiation());
+    app.use(bodyParser(settings, () => this.#uploadLimit, this.#uploads));
+    app.use(idempotency(this.#answers));
+    app.use(inputReader(access));
+    app.use(refusedForms.showAgain);
+    app.use(bodyValidator());
+    app.use(confirmation(pages));
+    app.use(handler(pages, notices));
     this.#koa.on('error', (error: unknown) => logTransport(log, error));
   }
 

@@ -1,0 +1,43 @@
+import { problem } from '../problem.js';
+import { runAs } from '../watchdog/running-code.js';
+import { askToConfirm, confirmationView, unconfirmed } from './confirmation.js';
+import type { Response } from './endpoint.js';
+import type { Context, ExchangeState, Next, Stage } from './exchange.js';
+import type { Notices, Pages } from './pages.js';
+import { asObject, isResponse, namesTag, writeResponse } from './response.js';
+
+/** A form of an endpoint with a question gets the confirmation page first. */
+export function confirmation(pages: Pages): Stage {
+  return function confirm(ctx: Context, next: Next) {
+    const { matched, input, representation, body } = ctx.state;
+    const question = matched.route.endpoint.confirm;
+    if (question === undefined || input.request.confirmed) return next();
+    if (representation !== 'html') throw unconfirmed(question);
+    askToConfirm(ctx, question, body.kind === 'form' ? body.fields : {}, pages);
+    return Promise.resolve();
+  };
+}
+
+/** Calls the handler of the endpoint and writes what it returns. */
+export function handler(pages: Pages, notices: Notices): Stage {
+  return async function handle(ctx: Context) {
+    const { exchange, matched, input } = ctx.state;
+    const { endpoint, mark } = matched.route;
+    await refuseOldTag(ctx.state);
+    const result = await runAs(mark, () => endpoint.handle(input));
+    const response: Response = isResponse(result) ? result : { postern: 'response', model: result };
+    exchange.audit = response.audit;
+    exchange.asked = response.view === confirmationView;
+    const pageModel = () => endpoint.page?.(response.model, input) ?? asObject(response.model);
+    await writeResponse(ctx, response, pageModel, { pages, notices });
+  };
+}
+
+/** RFC 9110 §13.1.1, for endpoints that can tell their tag beforehand. */
+async function refuseOldTag({ matched: { route }, input }: ExchangeState): Promise<void> {
+  const { ifMatch } = input.request;
+  if (ifMatch === undefined || route.endpoint.etag === undefined) return;
+  const tag = await route.endpoint.etag(input);
+  if (tag !== undefined && namesTag(ifMatch, tag)) return;
+  throw problem('precondition-failed', 'It has changed since you read it. Read it again, then repeat your change.');
+}

@@ -1,0 +1,159 @@
+import { isProblem, problem } from '../problem.js';
+import { unauthorized, type AccessControl, type AccessRules } from './access.js';
+import { bodyType, readFields } from './body.js';
+import type { Method } from './endpoint.js';
+import type { Context, Next } from './exchange.js';
+import { prefersHtml } from './negotiation.js';
+import type { HttpSettings } from './options.js';
+import type { Pages } from './pages.js';
+import type { Fields } from './request-target.js';
+import { namesake, wrongMethod, type Found, type MatchedRoute, type RouteTable } from './routes.js';
+import { holdAll } from './endpoint-hold.js';
+
+interface RoutingDeps {
+  readonly table: () => RouteTable;
+  readonly rules: () => AccessRules;
+  readonly access: AccessControl;
+  readonly settings: () => HttpSettings;
+  readonly pages: Pages;
+}
+
+/** Middleware that leads a request to its route, and lets it in there. */
+export class Routing {
+  readonly #deps: RoutingDeps;
+
+  constructor(deps: RoutingDeps) {
+    this.#deps = deps;
+  }
+
+  /** Finds the routes of the path, and holds their plugins until the request is answered. */
+  readonly findPath = async (ctx: Context, next: Next): Promise<void> => {
+    const found = this.#deps.table().find(ctx.path);
+    if (found === undefined) {
+      await this.#leadOn(ctx);
+      return;
+    }
+    const release = holdAll([...found.routes.values()].map(({ route }) => route.endpoint));
+    try {
+      // The compression middleware has set its own name there.
+      ctx.res.setHeader('Vary', 'Accept-Encoding, Accept, HX-Request');
+      ctx.state.found = found;
+      await next();
+    } finally {
+      release();
+    }
+  };
+
+  /** Finds the route of the method; answers OPTIONS, and a method that the path does not have. */
+  readonly matchMethod = async (ctx: Context, next: Next): Promise<void> => {
+    const { exchange, found } = ctx.state;
+    if (ctx.method === 'OPTIONS') {
+      await this.#admitToAny(ctx, found);
+      ctx.set('Allow', found.allow);
+      ctx.status = 204;
+      return;
+    }
+    exchange.route = found.routes.get(methodOf(ctx, undefined))?.route;
+    const form = await this.#overridingForm(ctx, found);
+    const method = methodOf(ctx, form);
+    const matched = found.routes.get(method);
+    if (matched === undefined) {
+      await this.#deps.access.identify(ctx);
+      const page = this.#pageBelow(ctx);
+      if (page !== undefined) return sendOn(ctx, 303, page);
+      await this.#admitToAny(ctx, found);
+      throw wrongMethod(method, ctx.path, found, this.#deps.table());
+    }
+    exchange.route = matched.route;
+    exchange.params = matched.params;
+    ctx.state.matched = matched;
+    ctx.state.body = form === undefined ? { kind: 'none' } : { kind: 'form', fields: form };
+    await next();
+  };
+
+  readonly checkAccess = async (ctx: Context, next: Next): Promise<void> => {
+    const { matched } = ctx.state;
+    await this.#deps.access.admit(ctx, this.#gate(ctx, matched.route.endpoint.method, matched));
+    await next();
+  };
+
+  /** `GET /queue/retry` may match `/queue/{id}` and find nothing there: then the answer names the methods of `/queue/retry`. */
+  readonly explainNotFound = async (ctx: Context, next: Next): Promise<void> => {
+    try {
+      await next();
+    } catch (error) {
+      const { found, matched } = ctx.state;
+      const { method } = matched.route.endpoint;
+      const meant = isProblem(error) && error.problem === 'not-found' ? namesake(ctx.path, method, found) : undefined;
+      throw meant === undefined ? error : wrongMethod(method, ctx.path, meant, this.#deps.table());
+    }
+  };
+
+  /** An address with nothing at it may be one with a slash too many, or have pages below it. */
+  async #leadOn(ctx: Context): Promise<void> {
+    const account = await this.#deps.access.identify(ctx);
+    const bare = bareOf(ctx.path);
+    const found = bare === ctx.path || bare === '' ? undefined : this.#deps.table().find(bare);
+    // Who has not signed in is not told what exists.
+    if (account === null && !(found !== undefined && this.#deps.pages.may(ctx, bare))) throw unauthorized('Postern');
+    if (found !== undefined) return sendOn(ctx, 308, `${bare}${ctx.search}`);
+    const page = this.#pageBelow(ctx);
+    if (page === undefined) throw problem('not-found', 'There is nothing at this address.');
+    sendOn(ctx, 303, page);
+  }
+
+  /** For people: scripts are told that there is nothing for them to get. */
+  #pageBelow(ctx: Context): string | undefined {
+    const asksForPage = (ctx.method === 'GET' || ctx.method === 'HEAD') && prefersHtml(ctx.get('Accept'));
+    return asksForPage ? this.#deps.pages.below(ctx, bareOf(ctx.path)) : undefined;
+  }
+
+  #gate(ctx: Context, method: Method, { route }: MatchedRoute) {
+    return this.#deps.rules().gate(method, ctx.path, route.endpoint);
+  }
+
+  /** Lets in whoever may use one of the methods here. */
+  async #admitToAny(ctx: Context, found: Found): Promise<void> {
+    let refused: unknown;
+    for (const [method, matched] of found.routes) {
+      const gate = this.#gate(ctx, method, matched);
+      try {
+        await this.#deps.access.admit(ctx, gate);
+        // An account that opens one method alone opens no other.
+        if (gate.kind === 'own') ctx.state.exchange.account = null;
+        return;
+      } catch (error) {
+        refused ??= error;
+      }
+    }
+    throw refused;
+  }
+
+  /** A form may name its method in `_method`; so it is read before the route is known, but only for somebody who may do something here. */
+  async #overridingForm(ctx: Context, found: Found): Promise<Fields | undefined> {
+    if (ctx.method !== 'POST' || bodyType(ctx) !== 'application/x-www-form-urlencoded') return undefined;
+    await this.#admitToAny(ctx, found);
+    const limits = [...found.routes.values()].map(({ route: { endpoint } }) =>
+      endpoint.body !== undefined && endpoint.body.kind !== 'raw' ? (endpoint.body.limit ?? 0) : 0,
+    );
+    const limit = Math.max(this.#deps.settings().limits.jsonBytes, ...limits);
+    const body = await readFields(ctx, bodyType(ctx), limit);
+    return body.kind === 'form' ? body.fields : undefined;
+  }
+}
+
+const bareOf = (path: string): string => path.replace(/\/+$/, '');
+
+function sendOn(ctx: Context, status: 303 | 308, target: string): void {
+  ctx.status = status;
+  ctx.set({ Location: target, 'Cache-Control': 'no-store' });
+  ctx.body = '';
+}
+
+function methodOf(ctx: Context, form: Fields | undefined): Method {
+  const method = ctx.method === 'HEAD' ? 'GET' : ctx.method;
+  const override = form?.['_method'];
+  if (override === undefined) return method as Method;
+  if (override === 'PUT' || override === 'PATCH' || override === 'DELETE' || override === 'POST') return override;
+  throw problem('bad-request', { errors: [{ pointer: '_method', message: 'must be PUT, PATCH or DELETE' }] });
+}
