@@ -15,7 +15,7 @@ import type {
 import { AccessRules } from '../http/access.js';
 import type { Accounts, PreparedAccounts } from '../http/accounts.js';
 import type { AuditSink } from '../http/audit.js';
-import { refuseOpenDoor } from '../http/host.js';
+import { requireAccountForRemoteBind } from '../http/host.js';
 import type { HttpShell } from '../http/shell.js';
 import type { Log } from '../log/log.js';
 import type { PluginTracker } from './plugin-states.js';
@@ -109,7 +109,7 @@ export class Reload implements Reloading {
     const accounts = await this.#deps.accounts.prepare(http.accounts).catch((error: unknown) => {
       throw asInvalidProblem(error, 'http.accounts');
     });
-    checked('http.accounts', () => refuseOpenDoor(http, accounts.chosen));
+    checked('http.accounts', () => requireAccountForRemoteBind(http, accounts.chosen));
     const smtp = checked('smtp.listeners', () => this.#deps.smtp.prepare(next.settings.smtp, next.domains));
     const plugins = this.#deps.plugins().differences(next);
     const differences = live.differences(next);

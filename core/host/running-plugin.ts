@@ -1,4 +1,4 @@
-import { heldBy } from '../http/endpoint-hold.js';
+import { trackInUse } from '../http/endpoint-hold.js';
 import { asProblem } from '../http/problem-boundary.js';
 import type { Log } from '../log/log.js';
 import type { Hook, HookOptions } from '../pipeline/hook.js';
@@ -217,7 +217,7 @@ function instrumentedContext(context: PluginContext, instrumentation: PluginInst
         http.mount(
           endpoints.map((endpoint) => {
             const { method, path, handle } = endpoint;
-            return heldBy({ ...endpoint, handle: wrap(`${method} ${path}`, handle, isOurFault) }, () => {
+            return trackInUse({ ...endpoint, handle: wrap(`${method} ${path}`, handle, isOurFault) }, () => {
               pending.begin();
               return () => pending.end();
             });

@@ -3,7 +3,7 @@ import { type EndpointRequest, respond, type Response } from './endpoint.js';
 import type { Context } from './exchange.js';
 import type { Pages } from './pages.js';
 import type { Fields } from './request-target.js';
-import { wayBack } from './referer.js';
+import { ownReferer } from './referer.js';
 
 /** The one confirmation page; always the server's own view. */
 export const confirmationView = 'confirm.njk';
@@ -15,7 +15,7 @@ export function askToConfirm(ctx: Context, question: string, fields: Fields, pag
     action: ctx.url,
     fields: hiddenFields(fields),
     label: 'Yes, do it',
-    back: wayBack(ctx) ?? null,
+    back: ownReferer(ctx) ?? null,
   };
   ctx.state.exchange.asked = true;
   ctx.set('Cache-Control', 'no-store');

@@ -6,7 +6,7 @@ export type Hold = () => () => void;
 const holds = new WeakMap<object, Hold>();
 
 /** The endpoint, held from the moment that a request is found to be for it until that is answered, its body included. */
-export function heldBy(endpoint: AnyEndpoint, hold: Hold): AnyEndpoint {
+export function trackInUse(endpoint: AnyEndpoint, hold: Hold): AnyEndpoint {
   holds.set(endpoint, hold);
   return endpoint;
 }

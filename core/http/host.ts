@@ -80,7 +80,10 @@ function isOurs(field: string, { host, publicUrls }: HttpSettings, localAddress:
 }
 
 /** Other machines may reach the pages only when somebody chose who may sign in. Throws a start error. */
-export function refuseOpenDoor({ host, socket }: Pick<HttpSettings, 'host' | 'socket'>, chosen: boolean): void {
+export function requireAccountForRemoteBind(
+  { host, socket }: Pick<HttpSettings, 'host' | 'socket'>,
+  chosen: boolean,
+): void {
   if (chosen || (socket === undefined && isLoopbackHost(host))) return;
   const place = socket === undefined ? `http.host ${host}` : `http.socket ${socket}`;
   throw startError(

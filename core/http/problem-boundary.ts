@@ -12,7 +12,7 @@ import {
 import { type Context, type Next, type Stage, wantsFragment } from './exchange.js';
 import { prefersHtml } from './negotiation.js';
 import type { Pages } from './pages.js';
-import { wayBack } from './referer.js';
+import { ownReferer } from './referer.js';
 
 /** Everything that is thrown becomes an answer here, as JSON, page or toast. */
 export function problemBoundary(pages: Pages, log: Log): Stage {
@@ -88,7 +88,7 @@ function tryRender(ctx: Context, model: object, pages: Pages, log: Log): string 
 
 /** The page that one came from, else the nearest one on the way up; never an address that is no page for this account. */
 function backOf(ctx: Context, pages: Pages): string | null {
-  const back = wayBack(ctx);
+  const back = ownReferer(ctx);
   if (back !== undefined && back !== ctx.url && pages.may(ctx, back)) return back;
   for (let above = parentOf(ctx.path); above !== ''; above = parentOf(above)) {
     const page = pages.may(ctx, above) ? above : pages.below(ctx, above);

@@ -4,7 +4,7 @@ import type { Context } from './exchange.js';
 export const isOwnPath = (target: string): boolean => /^\/(?![/\\])[^\\\p{Cc}]*$/u.test(target);
 
 /** Path and query of the page that the request came from, when that page is ours. */
-export function wayBack(ctx: Context): string | undefined {
+export function ownReferer(ctx: Context): string | undefined {
   const { page } = ctx.state.exchange;
   if (page !== undefined && isOwnPath(page)) return page;
   const referer = ctx.get('Referer');

@@ -8,7 +8,7 @@ import { wantsFragment, type Context, type Next, type ReadBody } from './exchang
 import { refillForm } from './form-refill.js';
 import { readInput } from './input.js';
 import type { Notices, Pages } from './pages.js';
-import { wayBack, withParameter } from './referer.js';
+import { ownReferer, withParameter } from './referer.js';
 import type { Fields } from './request-target.js';
 import { asObject, isResponse, writeResponse } from './response.js';
 import type { RouteTable } from './routes.js';
@@ -54,7 +54,7 @@ export class RefusedForms {
   async #showFormAgain(ctx: Context, refused: RefusedForm<unknown, unknown>): Promise<boolean> {
     if (!['invalid', 'conflict'].includes(refused.problem.problem) || !isForm(bodyType(ctx))) return false;
     const near = this.#deps.table().pageNear(ctx.path)?.endpoint.path;
-    const pages = new Set([wayBack(ctx), ctx.url, near].filter((page) => page !== undefined));
+    const pages = new Set([ownReferer(ctx), ctx.url, near].filter((page) => page !== undefined));
     for (const page of pages) {
       const html = await this.#refilledPage(ctx, withParameter(page, 'notice', undefined), refused);
       if (html === undefined) continue;

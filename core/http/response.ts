@@ -7,7 +7,7 @@ import { listPath, type Notices, type Pages } from './pages.js';
 import { confirmationView } from './confirmation.js';
 import type { MatchedRoute } from './routes.js';
 import { bytesPolicy } from './security-headers.js';
-import { isOwnPath, wayBack, withParameter } from './referer.js';
+import { isOwnPath, ownReferer, withParameter } from './referer.js';
 
 const cacheControl = { 'no-store': 'no-store', private: 'private, no-cache', public: 'public, max-age=86400' } as const;
 
@@ -70,7 +70,7 @@ const encodePath = (path: string): string => encodeURI(path).replaceAll('%25', '
 /** Post/redirect/get. Only a path of ours is ever a target. */
 function redirect(ctx: Context, response: Response, notices: Notices): void {
   const { location, notice } = response;
-  const target = location !== undefined && isOwnPath(location) ? location : (wayBack(ctx) ?? ctx.path);
+  const target = location !== undefined && isOwnPath(location) ? location : (ownReferer(ctx) ?? ctx.path);
   const key = notice === undefined ? undefined : notices.keep(notice, ctx.state.exchange.account?.username);
   ctx.status = 303;
   ctx.set('Location', encodePath(withParameter(target, 'notice', key)));

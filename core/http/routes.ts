@@ -164,7 +164,7 @@ function allowed(methods: readonly Method[]): string {
 }
 
 /** What is said to a method that an address is not for: what the others do there, and a page that may be meant. */
-export function wrongMethod(method: Method, path: string, found: Found, table: RouteTable): Problem {
+export function methodNotAllowed(method: Method, path: string, found: Found, table: RouteTable): Problem {
   const { allow, routes } = found;
   const ways = [...routes].map(([other, { route }]) => `${other}: ${sentence(route.endpoint.summary)}`);
   const page = table.pageNear(path)?.endpoint;

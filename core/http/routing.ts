@@ -7,7 +7,7 @@ import { prefersHtml } from './negotiation.js';
 import type { HttpSettings } from './options.js';
 import type { Pages } from './pages.js';
 import type { Fields } from './request-target.js';
-import { namesake, wrongMethod, type Found, type MatchedRoute, type RouteTable } from './routes.js';
+import { namesake, methodNotAllowed, type Found, type MatchedRoute, type RouteTable } from './routes.js';
 import { holdAll } from './endpoint-hold.js';
 
 interface RoutingDeps {
@@ -62,7 +62,7 @@ export class Routing {
       const page = this.#pageBelow(ctx);
       if (page !== undefined) return sendOn(ctx, 303, page);
       await this.#admitToAny(ctx, found);
-      throw wrongMethod(method, ctx.path, found, this.#deps.table());
+      throw methodNotAllowed(method, ctx.path, found, this.#deps.table());
     }
     exchange.route = matched.route;
     exchange.params = matched.params;
@@ -85,7 +85,7 @@ export class Routing {
       const { found, matched } = ctx.state;
       const { method } = matched.route.endpoint;
       const meant = isProblem(error) && error.problem === 'not-found' ? namesake(ctx.path, method, found) : undefined;
-      throw meant === undefined ? error : wrongMethod(method, ctx.path, meant, this.#deps.table());
+      throw meant === undefined ? error : methodNotAllowed(method, ctx.path, meant, this.#deps.table());
     }
   };
 

@@ -18,7 +18,7 @@ import { declaredGate, describeRoute, openApiDocument } from './openapi.js';
 import { docsEndpoints } from './docs-page.js';
 import type { Account, AnyEndpoint, EndpointDescription, Method } from './endpoint.js';
 import type { ExchangeState, Stage } from './exchange.js';
-import { hostCheck, isLoopback, refuseOpenDoor } from './host.js';
+import { hostCheck, isLoopback, requireAccountForRemoteBind } from './host.js';
 import { idempotency, KeptAnswers } from './idempotency.js';
 import { Navigation, type NavigationLink, type Side } from './navigation.js';
 import { Notices, Pages, type PagesInput } from './pages.js';
@@ -115,7 +115,7 @@ class Shell implements HttpShell {
 
   constructor(input: ShellInput) {
     const { settings, log, clock, version, hostname } = input;
-    refuseOpenDoor(settings, input.accounts.chosen);
+    requireAccountForRemoteBind(settings, input.accounts.chosen);
     this.#input = input;
     this.#settings = settings;
     this.#uploadLimit = input.uploadLimit;
