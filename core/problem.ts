@@ -14,7 +14,7 @@ interface ProblemClass {
 
 /** All problems. */
 export const problems = {
-  'bad-request': { title: 'The request cannot be read', http: 400, smtp: [501, '5.5.4'] },
+  'bad-request': { title: 'Bad request', http: 400, smtp: [501, '5.5.4'] },
   unauthorized: { title: 'Sign in first', http: 401, smtp: [530, '5.7.0'] },
   forbidden: { title: 'Not allowed', http: 403, smtp: [550, '5.7.1'] },
   'cross-site': { title: 'Request from another site refused', http: 403, smtp: [550, '5.7.1'] },
@@ -22,8 +22,8 @@ export const problems = {
   'method-not-allowed': { title: 'Method not allowed', http: 405, smtp: [502, '5.5.1'] },
   'not-acceptable': { title: 'No such representation', http: 406, smtp: [504, '5.5.4'] },
   timeout: { title: 'The request took too long', http: 408, smtp: [421, '4.4.2'] },
-  conflict: { title: 'Conflict with the present state', http: 409, smtp: [451, '4.3.0'] },
-  'precondition-failed': { title: 'Changed by somebody else', http: 412, smtp: [451, '4.3.0'] },
+  conflict: { title: 'Conflict', http: 409, smtp: [451, '4.3.0'] },
+  'precondition-failed': { title: 'Changed by someone else', http: 412, smtp: [451, '4.3.0'] },
   'too-large': { title: 'Too large', http: 413, smtp: [552, '5.3.4'] },
   'uri-too-long': { title: 'Address too long', http: 414, smtp: [501, '5.5.4'] },
   'unsupported-media-type': { title: 'Media type not supported', http: 415, smtp: [554, '5.6.1'] },

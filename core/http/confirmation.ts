@@ -14,7 +14,7 @@ export function askToConfirm(ctx: Context, question: string, fields: Fields, pag
     question,
     action: ctx.url,
     fields: hiddenFields(fields),
-    label: 'Yes, do it',
+    label: 'Confirm',
     back: ownReferer(ctx) ?? null,
   };
   ctx.state.exchange.asked = true;

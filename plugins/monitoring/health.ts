@@ -127,8 +127,8 @@ export class HealthChanges {
     const entries = Object.entries(this.#health.components());
     for (const [component, { status, why }] of entries) {
       if (status === (this.#known[component] ?? 'up')) continue;
-      if (status === 'up') this.#log.info({ component, status }, 'a component is well again');
-      else this.#log[status === 'down' ? 'error' : 'warn']({ component, status, why }, 'a component is not well');
+      if (status === 'up') this.#log.info({ component, status }, 'health check recovered');
+      else this.#log[status === 'down' ? 'error' : 'warn']({ component, status, why }, 'health check degraded');
     }
     this.#known = Object.fromEntries(entries.map(([component, { status }]) => [component, status]));
   }
@@ -167,7 +167,7 @@ export class HookFailures {
     if (last === undefined) return { status: 'up' };
     const total = this.#seen.reduce((all, { count }) => all + count, 0);
     const times = total === 1 ? 'once' : `${total} times`;
-    const why = `Hooks failed ${times} in the last five minutes, the last one ${last.place}: their mail was put off.`;
+    const why = `Hooks failed ${times} in the last five minutes, the last one ${last.place}: those messages were deferred (451).`;
     return { status: 'degraded', why };
   }
 }

@@ -86,7 +86,7 @@ describe('somebody who writes in a browser', { skip: skipWithout('chromium') }, 
       // The way that has a script of its own.
       await second.getByLabel('Files to attach').setInputFiles(file('late.bin', 10));
       await press(second, 'Attach');
-      await second.getByRole('heading', { name: 'Changed by somebody else' }).waitFor();
+      await second.getByRole('heading', { name: 'Changed by someone else' }).waitFor();
       await second.getByText('of the first').waitFor();
       assert.deepEqual(javaScriptEnabled ? await accessibilityFaults(second, 'everything') : [], []);
       await second.setViewportSize({ width: 320, height: 800 });

@@ -34,7 +34,7 @@ const routes = {
   dead: { mx: ['127.0.0.1'], port: 1, domains: ['dead.example'] },
   busy: { mx: ['127.0.0.1'], port: 1, domains: ['busy.example'] },
 };
-/** The source has something new, something for another server, and waits until somebody pulls. */
+/** The source has something new, something for another server, and applied manually. */
 const sync = { source: './central', server: 'mail1', intervalSeconds: 86_400, apply: 'manual' };
 const plugins = JSON.stringify({ 'client-queue': { routes }, config: { sync } });
 const config = `{ smtp: { listeners: ${freeListeners} }, plugins: ${plugins} }`;

@@ -257,7 +257,7 @@ function noticeOf({ operation }: Mutation, { recipients, messages, otherRecipien
     otherRecipients === 0 ? '' : ` ${othersText(otherRecipients)}`,
     active === 0
       ? ''
-      : ` ${pluralize(active, 'entry', 'entries')} being sent right now: it is done behind the attempt.`,
+      : ` ${pluralize(active, 'entry', 'entries')} being sent now; the change applies after this attempt.`,
     gone === 0 ? '' : ` ${pluralize(gone, 'entry', 'entries')} not there any more, or in no state for it.`,
   ];
   return `${pluralize(recipients, 'recipient')} of ${pluralize(messages, 'message')} ${words[operation]}.${rest.join('')}`;
@@ -384,7 +384,8 @@ async function chosenBy(
 ): Promise<Chosen> {
   const given = [uid, uids, filter].filter((value) => value !== undefined).length;
   if (given !== 1) {
-    const detail = given === 0 ? 'Nothing is chosen: give uid, uids or filter.' : 'Give one of uid, uids and filter.';
+    const detail =
+      given === 0 ? 'Select at least one message: give uid, uids or filter.' : 'Give one of uid, uids and filter.';
     throw problem('invalid', { detail, errors: [{ pointer: '', message: detail }] });
   }
   if (uids !== undefined && uids.length > maxSelected)

@@ -177,8 +177,8 @@ export function listPage(answer: ListAnswer, about: ListAbout) {
     ],
     sortChoices: entrySorts.map((value) => ({ value, label: sortLabels[value] ?? value })),
     orderChoices: [
-      { value: 'desc', label: 'Last first' },
-      { value: 'asc', label: 'First first' },
+      { value: 'desc', label: 'Newest first' },
+      { value: 'asc', label: 'Oldest first' },
     ],
   };
 }

@@ -140,7 +140,7 @@ interface Swept {
 const unaccepted =
   'No entry of the queue belongs to it: the server ended before it accepted the message, or the journal has lost the entry.';
 const unknown = 'No entry of the queue belongs to it: the journal of the queue was damaged or changed.';
-const foreign = 'It was in the folder of the queue, and is none of its files.';
+const foreign = 'Unknown file in the queue folder.';
 const damaged = 'The message is not of the size that its entry says.';
 
 /** Looks at every message once: what has no entry, and what an entry lacks. */

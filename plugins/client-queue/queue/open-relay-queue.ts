@@ -79,7 +79,7 @@ const defaults = {
   journalBytes: 32 * 1024 * 1024,
 };
 
-const foreign = 'It was in the folder of the queue, and is none of its files.';
+const foreign = 'Unknown file in the queue folder.';
 
 /** Opens the queue. Nothing that is broken in it stops the start, unless a newer version has written it. */
 export async function openRelayQueue(options: RelayQueueOptions): Promise<OpenedRelayQueue> {

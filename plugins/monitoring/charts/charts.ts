@@ -78,7 +78,7 @@ export const charts: readonly Chart[] = [
   },
   {
     id: 'delivery',
-    title: 'From the end of a message to its 250',
+    title: 'Time to accept a message',
     unit: 'seconds',
     series: [
       quantile('delivery50', 50, 'postern_mail_delivery_seconds'),
@@ -88,7 +88,7 @@ export const charts: readonly Chart[] = [
   },
   {
     id: 'deliveries',
-    title: 'Recipients by what became of them',
+    title: 'Local deliveries by result',
     unit: 'rate',
     series: [
       rate('delivered', 'delivered', 'postern_mail_deliveries_total', { result: 'delivered' }),
@@ -123,7 +123,7 @@ export const charts: readonly Chart[] = [
   },
   {
     id: 'attempts',
-    title: 'Attempts to hand on',
+    title: 'Outbound attempt duration',
     unit: 'seconds',
     optional: true,
     series: [

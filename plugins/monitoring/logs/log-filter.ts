@@ -36,7 +36,7 @@ export function parseMoment(name: string, text: string | undefined, now: number)
       : now - Number(count) * (seconds[unit] ?? 0) * 1000;
   // What is written with more than four digits of a year cannot be compared with the lines.
   if (at <= latest) return new Date(at).toISOString();
-  const message = 'must be so long ago (15m, 2h, 7d) or an ISO 8601 time';
+  const message = 'must be an age (15m, 2h, 7d) or an ISO 8601 time';
   throw problem('bad-request', { detail: `The parameter ${name} ${message}.`, errors: [{ pointer: name, message }] });
 }
 

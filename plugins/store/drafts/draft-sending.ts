@@ -263,7 +263,7 @@ async function* without(fields: readonly string[], source: AsyncIterable<Buffer>
 /** Everybody once. @throws Problem `invalid` */
 function recipientsOf({ to, cc, bcc }: DraftContent): readonly Address[] {
   const everybody = [...to, ...cc, ...bcc].map((person) => sendable(person).address);
-  if (everybody.length === 0) throw problem('invalid', 'This draft has no recipient. Say whom it shall go to.');
+  if (everybody.length === 0) throw problem('invalid', 'Add at least one recipient.');
   return [...new Map(everybody.map((address) => [address.address, address])).values()];
 }
 

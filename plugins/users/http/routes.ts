@@ -220,7 +220,7 @@ const removeUser = ({ roster }: RouteParts) =>
     answer: z.object({ username: z.string(), removed: z.literal(true) }),
     cache: 'no-store',
     confirm:
-      'Remove this user? Nobody can sign in as it and its addresses are refused. The mailbox and its messages stay.',
+      'Remove this user? They can no longer sign in, and mail to their addresses is rejected. The mailbox and its messages stay.',
     etag: ({ params }) => versionOf(roster.get(params.username)),
     async handle({ params, request }) {
       const { username } = roster.get(params.username);

@@ -250,7 +250,7 @@ suite('sync from a folder', () => {
     assert.equal(recipients(), 12);
   });
 
-  test('a dry run tells what would change; by hand means that nothing comes into force by itself', async () => {
+  test('a dry run tells what would change; by hand means that nothing applied automatically', async () => {
     const manual = folderSync.replace('{', `{ apply: 'manual',`);
     await writeFile(central('base.json5'), '{ smtp: { limits: { recipients: 6 } } }');
     const { state, drift, applied } = await configure(manual);

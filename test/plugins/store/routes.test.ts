@@ -316,7 +316,7 @@ suite('the store over HTTP', () => {
     ]) {
       assert.match(await operator.page(path), /<h1>/, path);
     }
-    assert.ok((await operator.page(`${inbox}?q=nothing-like-this`)).includes('No message fits'));
+    assert.ok((await operator.page(`${inbox}?q=nothing-like-this`)).includes('No messages match'));
     assert.ok((await operator.page(`${inbox}?q=PICTURE`)).includes('with a picture'));
   });
 
