@@ -11,17 +11,14 @@ import { openDraftService } from './drafts/draft-sending.js';
 import { emptyingEndpoints } from './http/emptying-endpoints.js';
 import { folderChangeEndpoints } from './http/folder-endpoints.js';
 import { mailboxCommand } from './mailbox-command.js';
-import { MailboxNames } from './maildir/mailbox-names.js';
-import { MailboxProvision } from './maildir/mailbox-provision.js';
+import { MailboxNames, MailboxProvision, maildirMailboxes } from './maildir/mailboxes.js';
 import { watchMailFolder } from './maildir/foreign-mail.js';
 import { watchStoreFolders } from './maildir/foreign-store.js';
-import { maildirMailboxes } from './maildir/maildir-mailboxes.js';
 import { UniqueNames } from './maildir/maildir-name.js';
-import { MaildirTree } from './maildir/maildir.js';
+import { MaildirTree, openRoot } from './maildir/maildir.js';
 import { messageChangeEndpoints } from './http/message-endpoints.js';
 import { StoreOptions } from './options.js';
-import { quotaHook } from './delivery/quota-hook.js';
-import { openRoot } from './maildir/root.js';
+import { quotaHook } from './delivery/mailbox-quota.js';
 import { storeEndpoints } from './http/routes.js';
 import { draftEndpoints } from './http/drafts.js';
 import { selectionEndpoint } from './http/selection.js';
@@ -75,7 +72,7 @@ export const store = definePlugin({
         log,
       }),
     );
-    await provision.all();
+    await provision.ensureAll();
     let mailboxCount = await reader.countMailboxes();
     context.every(countSeconds, async () => {
       mailboxCount = await reader.countMailboxes();

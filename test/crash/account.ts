@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { openSpool, type Durability } from '../../core/spool/file-spool.js';
-import { placedMessageFinder } from '../../plugins/store/maildir/placed-message.js';
+import { placedMessageFinder } from '../../plugins/store/delivery/message-finder.js';
 import { rememberingLog } from '../core/spool/remembering-log.js';
 import { inbox, prologue } from '../plugins/store/delivery-ground.js';
 import { numberedMessage } from '../plugins/store/numbered-message.js';

@@ -2,18 +2,18 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import { isProblem, type Problem } from '../../../core/problem.js';
-import type { MailboxQuotas, Room } from './mailbox-quota.js';
+import type { MailboxQuotas, QuotaReservation } from './mailbox-quota.js';
 import type { MaildirTree } from '../maildir/maildir.js';
 import { hasMark } from '../maildir/maildir-name.js';
 
 export interface PlaceGround {
   readonly maildirs: Pick<MaildirTree, 'ensure'>;
   /** None are kept if absent. */
-  readonly quotas?: Pick<MailboxQuotas, 'reserve' | 'changed'>;
+  readonly quotas?: Pick<MailboxQuotas, 'reserve' | 'noteChange'>;
 }
 
 /** One mailbox of a delivery: the folder that is to get the message, and the room that is set aside for it. */
-export class DeliveryPlace {
+export class MailboxDelivery {
   readonly #ground: PlaceGround;
   readonly #mailbox: MailboxName;
   /** Of a delivery that a crash may have hidden: it is done where a message with this mark is. */
@@ -21,7 +21,7 @@ export class DeliveryPlace {
   /** The whole mailbox is looked through: only where an earlier try may have been interrupted. */
   #mayBeThere: boolean;
   #folder: string | undefined;
-  #room: Room | undefined;
+  #room: QuotaReservation | undefined;
   #refusal: Problem | undefined;
   #isGivenUp = false;
 
@@ -53,7 +53,7 @@ export class DeliveryPlace {
       this.#refusal = error;
       this.#folder = undefined;
     }
-    if (this.#isGivenUp) this.giveBack();
+    if (this.#isGivenUp) this.release();
   }
 
   /** Makes the mailbox, again if it has vanished since. */
@@ -65,17 +65,17 @@ export class DeliveryPlace {
   }
 
   /** What came, or went (negative); in the background, for nobody waits for an estimate. */
-  note(size: number, count: number): void {
+  noteUsage(size: number, count: number): void {
     const room = this.#room;
     this.#room = undefined;
-    if (this.#folder === undefined) room?.giveBack();
-    else void (room?.taken(size, count) ?? this.#ground.quotas?.changed(this.#mailbox, size, count));
+    if (this.#folder === undefined) room?.release();
+    else void (room?.commit(size, count) ?? this.#ground.quotas?.noteChange(this.#mailbox, size, count));
   }
 
   /** The message does not come. */
-  giveBack(): void {
+  release(): void {
     this.#isGivenUp = true;
-    this.#room?.giveBack();
+    this.#room?.release();
   }
 
   async #isThere(inbox: string): Promise<boolean> {

@@ -8,10 +8,10 @@ import type { WriteHealth } from '../../../core/spool/health.js';
 import type { Log } from '../../../core/log/log.js';
 import { classOf, problem } from '../../../core/problem.js';
 import type { Recipient, Transaction } from '../../../core/pipeline/transaction.js';
-import { DeliveryPlace } from './delivery-place.js';
+import { MailboxDelivery } from './delivery-place.js';
 import { mailboxNameOfUser } from '../maildir/mailbox-name.js';
 import type { MailboxQuotas } from './mailbox-quota.js';
-import { placedMessageFinder } from '../maildir/placed-message.js';
+import { placedMessageFinder } from './message-finder.js';
 import type { MaildirTree } from '../maildir/maildir.js';
 import { markOf, type UniqueNames } from '../maildir/maildir-name.js';
 import type { StoreMetrics } from './store-metrics.js';
@@ -23,7 +23,7 @@ export interface DeliveryGround {
   readonly maildirs: MaildirTree;
   readonly names: UniqueNames;
   /** None are kept if absent. */
-  readonly quotas?: Pick<MailboxQuotas, 'reserve' | 'changed'>;
+  readonly quotas?: Pick<MailboxQuotas, 'reserve' | 'noteChange'>;
   readonly health: WriteHealth;
   readonly metrics: StoreMetrics;
   readonly clock: Clock;
@@ -47,7 +47,7 @@ class MaildirDelivery implements Delivery {
   readonly #recipients: readonly Recipient[];
   readonly #mark: string | undefined;
   /** By destination. */
-  readonly #places: ReadonlyMap<string, DeliveryPlace>;
+  readonly #places: ReadonlyMap<string, MailboxDelivery>;
   #placed: readonly LinkTarget[] = [];
   #message: SpooledMessage | undefined;
   #aborted = false;
@@ -58,8 +58,8 @@ class MaildirDelivery implements Delivery {
     this.#mark = repeatable === true ? markOf(id) : undefined;
     const mayBeThere = fresh !== true;
     this.#recipients = recipients;
-    const place = (user: string): DeliveryPlace =>
-      new DeliveryPlace(ground, mailboxNameOfUser(user), this.#mark, mayBeThere);
+    const place = (user: string): MailboxDelivery =>
+      new MailboxDelivery(ground, mailboxNameOfUser(user), this.#mark, mayBeThere);
     this.#places = new Map([...new Set(recipients.map(destinationOf))].map((user) => [user, place(user)]));
   }
 
@@ -95,7 +95,7 @@ class MaildirDelivery implements Delivery {
   /** May come while the commit is under way: then what is placed later takes itself back. */
   async abort(): Promise<void> {
     this.#aborted = true;
-    for (const place of this.#places.values()) place.giveBack();
+    for (const place of this.#places.values()) place.release();
     const message = this.#message;
     if (message === undefined) return;
     const placed = this.#placed;
@@ -107,7 +107,7 @@ class MaildirDelivery implements Delivery {
   }
 
   /** Those that are not full. */
-  get #open(): readonly DeliveryPlace[] {
+  get #open(): readonly MailboxDelivery[] {
     return [...this.#places.values()].filter(({ refusal }) => refusal === undefined);
   }
 
@@ -119,7 +119,7 @@ class MaildirDelivery implements Delivery {
   }
 
   #note(size: number, count: number): void {
-    for (const place of this.#places.values()) place.note(size, count);
+    for (const place of this.#places.values()) place.noteUsage(size, count);
   }
 
   /** In all mailboxes that are not full, or in none. */

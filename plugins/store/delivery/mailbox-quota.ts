@@ -4,14 +4,17 @@ import { join } from 'node:path';
 import { LRUCache } from 'lru-cache';
 import { cacheSize } from '../../../core/disk/cache-size.js';
 import type { Clock } from '../../../core/clock.js';
+import { KeyedMutex } from '../../../core/concurrency.js';
+import type { Directory, MailUser } from '../../../core/contracts/directory.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import { isMissing } from '../../../core/disk/fault.js';
 import { type FileLayer, writeAll } from '../../../core/disk/file-layer.js';
 import { uniqueId } from '../../../core/disk/id.js';
 import type { Log } from '../../../core/log/log.js';
-import { problem } from '../../../core/problem.js';
-import { HeldRoom } from '../maildir/held-room.js';
-import { KeyedMutex } from '../../../core/concurrency.js';
+import type { Hook } from '../../../core/pipeline/hook.js';
+import { defer, next, type Verdict } from '../../../core/pipeline/verdict.js';
+import { isProblem, problem } from '../../../core/problem.js';
+import { mailboxNameOf } from '../maildir/mailbox-name.js';
 
 /** What a mailbox holds, in all its folders. */
 export interface MailboxUsage {
@@ -21,14 +24,14 @@ export interface MailboxUsage {
 }
 
 /** Room that is set aside for what is on its way into a mailbox, until that is there or has failed. */
-export interface Room {
+export interface QuotaReservation {
   /** It came. Never rejects. */
-  taken(size: number, count: number): Promise<void>;
+  commit(size: number, count: number): Promise<void>;
   /** It did not come, or was noted already. */
-  giveBack(): void;
+  release(): void;
 }
 
-export interface QuotaGround {
+interface QuotaGround {
   readonly files: FileLayer;
   readonly clock: Clock;
   readonly log: Log;
@@ -40,9 +43,9 @@ export interface QuotaGround {
 }
 
 /** A longer file is summed up anew (Maildir++). */
-const longestFile = 5120;
+const maxFileBytes = 5120;
 /** A mailbox that seems full is counted again when its file is older than that. */
-const doubtMs = 15 * 60_000;
+const recountAfterMs = 15 * 60_000;
 /** So long it is believed that a mailbox has no such file, for another program may begin to keep one. */
 const absentMs = 60_000;
 
@@ -58,51 +61,51 @@ interface Known extends MailboxUsage {
 export class MailboxQuotas {
   readonly #ground: QuotaGround;
   readonly #counting = new Map<string, Promise<MailboxUsage>>();
-  readonly #held: HeldRoom;
+  readonly #held: QuotaReservations;
   readonly #turns = new KeyedMutex();
   readonly #absent = new LRUCache<string, true>({ ...cacheSize(10_000), ttl: absentMs });
 
   constructor(ground: QuotaGround) {
     this.#ground = ground;
-    this.#held = new HeldRoom(ground.clock);
+    this.#held = new QuotaReservations(ground.clock);
   }
 
   /** Rejects with the problem `mailbox-full` when so many bytes more would be too much. No promise for a mailbox without a quota. */
-  admit(mailbox: MailboxName, bytes: number): Promise<void> | undefined {
+  requireRoom(mailbox: MailboxName, bytes: number): Promise<void> | undefined {
     const limit = this.#ground.limitOf(mailbox);
     return limit === null ? undefined : this.#admit(mailbox, bytes, limit);
   }
 
-  /** As `admit`, and nobody else is admitted to that room. The caller takes it or gives it back, whatever happens. */
-  reserve(mailbox: MailboxName, bytes: number): Promise<Room> | undefined {
+  /** As `requireRoom`, and nobody else is admitted to that room. The caller takes it or gives it back, whatever happens. */
+  reserve(mailbox: MailboxName, bytes: number): Promise<QuotaReservation> | undefined {
     const limit = this.#ground.limitOf(mailbox);
     return limit === null ? undefined : this.#reserve(mailbox, bytes, limit);
   }
 
   /** Notes what `place` puts into the mailbox, for which there must be so many bytes more. @throws Problem `mailbox-full` */
-  async placing<T>(mailbox: MailboxName, bytes: number, came: MailboxUsage, place: () => Promise<T>): Promise<T> {
+  async whileReserved<T>(mailbox: MailboxName, bytes: number, came: MailboxUsage, place: () => Promise<T>): Promise<T> {
     const room = await this.reserve(mailbox, bytes);
     try {
       const placed = await place();
-      await (room?.taken(came.size, came.count) ?? this.changed(mailbox, came.size, came.count));
+      await (room?.commit(came.size, came.count) ?? this.noteChange(mailbox, came.size, came.count));
       return placed;
     } finally {
-      room?.giveBack();
+      room?.release();
     }
   }
 
   /** What is noted and what is held are looked at and changed together, so that nothing counts twice or not at all. */
-  #reserve(mailbox: MailboxName, bytes: number, limit: number | Promise<number | null>): Promise<Room> {
+  #reserve(mailbox: MailboxName, bytes: number, limit: number | Promise<number | null>): Promise<QuotaReservation> {
     const path = this.#fileOf(mailbox);
     return this.#turns.run(path, async () => {
       if (bytes > 0) await this.#admit(mailbox, bytes, limit);
-      const giveBack = this.#held.hold(path, Math.max(0, bytes));
-      const taken = (size: number, count: number): Promise<void> =>
+      const release = this.#held.reserve(path, Math.max(0, bytes));
+      const commit = (size: number, count: number): Promise<void> =>
         this.#turns.run(path, async () => {
-          await this.changed(mailbox, size, count);
-          giveBack();
+          await this.noteChange(mailbox, size, count);
+          release();
         });
-      return { taken, giveBack };
+      return { commit, release };
     });
   }
 
@@ -110,15 +113,15 @@ export class MailboxQuotas {
     const limit = await given;
     if (limit === null) return;
     const known = await this.#known(mailbox, limit);
-    const fits = ({ size }: MailboxUsage): boolean => size + this.#held.in(this.#fileOf(mailbox)) + bytes <= limit;
+    const fits = ({ size }: MailboxUsage): boolean => size + this.#held.bytes(this.#fileOf(mailbox)) + bytes <= limit;
     if (known !== undefined && fits(known)) return;
-    const isFresh = known !== undefined && this.#ground.clock.now() - known.changedAt < doubtMs;
+    const isFresh = known !== undefined && this.#ground.clock.now() - known.changedAt < recountAfterMs;
     if (!isFresh && fits(await this.#recount(mailbox, limit))) return;
     throw problem('mailbox-full', 'There is no room left in this mailbox: its quota is used up.');
   }
 
   /** Notes what came (or went, negative). Never rejects: the change itself is done. */
-  async changed(mailbox: MailboxName, bytes: number, count: number): Promise<void> {
+  async noteChange(mailbox: MailboxName, bytes: number, count: number): Promise<void> {
     const path = this.#fileOf(mailbox);
     if ((bytes === 0 && count === 0) || this.#absent.has(path)) return;
     const { files, log } = this.#ground;
@@ -142,7 +145,7 @@ export class MailboxQuotas {
     const path = this.#fileOf(mailbox);
     try {
       const stat = await lstat(path);
-      if (!stat.isFile() || stat.size > longestFile) return undefined;
+      if (!stat.isFile() || stat.size > maxFileBytes) return undefined;
       const known = parseMaildirSize(await readFile(path, 'latin1'));
       return known?.limit === limit ? { ...known, changedAt: stat.mtimeMs } : undefined;
     } catch (error) {
@@ -186,7 +189,7 @@ export class MailboxQuotas {
 }
 
 /** `<bytes>S,<count>C`, then a line for each change; undefined for anything else. */
-export function parseMaildirSize(text: string): (MailboxUsage & { readonly limit: number }) | undefined {
+function parseMaildirSize(text: string): (MailboxUsage & { readonly limit: number }) | undefined {
   const [definition = '', ...changes] = text.split('\n');
   const limit = /(?:^|,)(\d{1,15})S(?:,|$)/.exec(definition)?.[1];
   if (limit === undefined) return undefined;
@@ -200,4 +203,69 @@ export function parseMaildirSize(text: string): (MailboxUsage & { readonly limit
     count += Number(change[2]);
   }
   return size < 0 || count < 0 ? undefined : { limit: Number(limit), size, count };
+}
+
+interface Hold {
+  readonly bytes: number;
+  /** By the monotonic clock. */
+  readonly since: number;
+}
+
+/** What takes longer than that hangs, and shall not fill a mailbox for ever. */
+const maxReservationMs = 15 * 60_000;
+
+/** What was admitted to mailboxes and is on its way. */
+class QuotaReservations {
+  readonly #clock: Clock;
+  readonly #holds = new Map<string, Set<Hold>>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Bytes. */
+  bytes(mailbox: string): number {
+    let sum = 0;
+    const earliest = this.#clock.monotonic() - maxReservationMs;
+    for (const { bytes, since } of this.#holds.get(mailbox) ?? []) if (since > earliest) sum += bytes;
+    return sum;
+  }
+
+  /** The answer gives it back; a second call of it does nothing. */
+  reserve(mailbox: string, bytes: number): () => void {
+    const hold = { bytes, since: this.#clock.monotonic() };
+    const holds = this.#holds.get(mailbox) ?? new Set();
+    this.#holds.set(mailbox, holds.add(hold));
+    return () => {
+      holds.delete(hold);
+      if (holds.size === 0 && this.#holds.get(mailbox) === holds) this.#holds.delete(mailbox);
+    };
+  }
+}
+
+/**
+ * Refuses a recipient whose mailbox is full, for now: other recipients of the message are not concerned. The size is what
+ * MAIL declared (RFC 1870).
+ */
+export function quotaHook(
+  directory: Pick<Directory, 'resolve'>,
+  quotas: Pick<MailboxQuotas, 'requireRoom'>,
+): Hook<'rcptTo'> {
+  const room = (user: MailUser | undefined, bytes: number): Verdict | Promise<Verdict> =>
+    user === undefined || user.quota === null ? next() : verdictFor(user, bytes, quotas);
+  return ({ address, transaction }) => {
+    const user = directory.resolve(address);
+    const bytes = transaction.declaredSize ?? 1;
+    return user instanceof Promise ? user.then((found) => room(found, bytes)) : room(user, bytes);
+  };
+}
+
+async function verdictFor(user: MailUser, bytes: number, quotas: Pick<MailboxQuotas, 'requireRoom'>): Promise<Verdict> {
+  try {
+    await quotas.requireRoom(mailboxNameOf(user.address), bytes);
+    return next();
+  } catch (error) {
+    if (isProblem(error) && error.problem === 'mailbox-full') return defer(452, '4.2.2', 'The mailbox is full');
+    throw error;
+  }
 }

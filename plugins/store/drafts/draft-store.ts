@@ -20,7 +20,7 @@ export interface DraftStoreOptions {
   readonly folders: MailboxFolders;
   /** The folder, made when it is not there yet. */
   readonly provide: (mailbox: MailboxName, name: FolderName) => Promise<MailboxFolder>;
-  readonly quotas: Pick<MailboxQuotas, 'placing' | 'changed'>;
+  readonly quotas: Pick<MailboxQuotas, 'whileReserved' | 'noteChange'>;
   readonly names: UniqueNames;
   readonly files: FileLayer;
   readonly sync: FolderSync;
@@ -88,7 +88,7 @@ export class DraftStore {
     const grown = file.size - (old?.entry.size ?? 0);
     const mark = { draftId, revision: (old?.revision ?? 0) + 1 };
     const place = () => this.#place(folder, file, mark, flags);
-    const id = await this.#input.quotas.placing(mailbox, grown, { size: file.size, count: 1 }, place);
+    const id = await this.#input.quotas.whileReserved(mailbox, grown, { size: file.size, count: 1 }, place);
     if (old !== undefined) await this.#outdate(mailbox, old);
     return id;
   }
@@ -106,7 +106,7 @@ export class DraftStore {
   async fileSent(mailbox: MailboxName, file: PreparedFile, mark: DraftMark): Promise<string> {
     const folder = await this.#input.provide(mailbox, sentFolder);
     const id = await this.#place(folder, file, mark, 'S');
-    await this.#input.quotas.changed(mailbox, file.size, 1);
+    await this.#input.quotas.noteChange(mailbox, file.size, 1);
     return id;
   }
 
@@ -144,7 +144,7 @@ export class DraftStore {
     for (let attempt = 0; attempt < tries && found !== undefined; attempt++) {
       try {
         await files.unlink(join(folder.path, found.file));
-        await quotas.changed(mailbox, -(entry.size ?? 0), -1);
+        await quotas.noteChange(mailbox, -(entry.size ?? 0), -1);
         return;
       } catch (error) {
         if (!isMissing(error)) throw asStorageProblem(error);

@@ -11,7 +11,7 @@ import { linkOrCopy } from '../maildir/linked-message.js';
 import { lockKey, type MailboxFolder, type MailboxFolders } from '../maildir/mailbox-folder.js';
 import type { UniqueNames } from '../maildir/maildir-name.js';
 import { maildirParts } from '../maildir/maildir.js';
-import { repeatedly } from '../messages/message-change.js';
+import { changeMessages } from '../messages/message-change.js';
 import { type FolderIntent, type FolderIntents, hiddenDirectory, isThere } from './folder-intent.js';
 import { keywordFile } from './folder-keywords.js';
 import { foldedName, type FolderName, isBelow, rebased, specialNames, specialUseOf } from './folder-name.js';
@@ -109,7 +109,7 @@ export class FolderEditor {
         builds.map((build) => build.to),
       );
       const usage = await this.#usageOf(copied);
-      await quotas.placing(mailbox, usage.size, usage, () => this.#build(mailbox, root, builds));
+      await quotas.whileReserved(mailbox, usage.size, usage, () => this.#build(mailbox, root, builds));
     });
   }
 
@@ -142,7 +142,7 @@ export class FolderEditor {
         remove: renames.map(([, hidden]) => hidden),
         subscriptions: { from: folder.name, to: null },
       });
-      await quotas.changed(mailbox, -usage.size, -usage.count);
+      await quotas.noteChange(mailbox, -usage.size, -usage.count);
       return { ...usage, folders: going.length };
     });
   }
@@ -208,10 +208,10 @@ export class FolderEditor {
   async #linkMessages(from: MailboxFolder, path: string): Promise<void> {
     const { folders, files, names } = this.#ground;
     const ids = (await folders.messages.matching(from, {})).ids;
-    await repeatedly(folders, from, ids, (entry) => {
+    await changeMessages(folders, from, ids, (entry) => {
       const part = entry.file.startsWith('new/') ? 'new' : 'cur';
       const info = entry.file.indexOf(':') < 0 ? '' : entry.file.slice(entry.file.indexOf(':'));
-      const target = join(path, part, names.again(entry.id, entry.receivedAt) + info);
+      const target = join(path, part, names.renamed(entry.id, entry.receivedAt) + info);
       return linkOrCopy(files, join(from.path, entry.file), target);
     });
   }

@@ -11,9 +11,9 @@ import type { Clock } from '../../../core/clock.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import type { Log } from '../../../core/log/log.js';
 import { isProblem } from '../../../core/problem.js';
-import { removeFolder } from './folder-removal.js';
+import { removeTree } from './folder-removal.js';
 import { folderOfLocal, isDomain, localOfFolder } from '../maildir/mailbox-name.js';
-import { changeSubscriptions } from '../maildir/subscriptions.js';
+import { changeSubscriptions } from '../maildir/dovecot-files.js';
 
 /** A directory of a mailbox: a folder, or a folder in the making. Never a path. */
 const Directory = z.string().regex(/^\.[^/\0]{1,254}$/);
@@ -84,7 +84,7 @@ export class FolderIntents {
     for (const [from, to] of intent.renames) await this.#rename(join(mailbox, from), join(mailbox, to));
     if (intent.renames.length > 0) await sync.sync(mailbox);
     if (intent.subscriptions !== null) await this.#changeSubscriptions(mailbox, intent.subscriptions, lockMs);
-    for (const directory of intent.remove) await removeFolder(files, join(mailbox, directory));
+    for (const directory of intent.remove) await removeTree(files, join(mailbox, directory));
     if (intent.remove.length > 0) await sync.sync(mailbox);
     await files.unlink(this.#pathOf(name));
     // An intent that came back after a power cut would do again what has been undone by hand since.

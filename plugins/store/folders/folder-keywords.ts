@@ -1,7 +1,6 @@
 import { join } from 'node:path';
 import type { Confinement } from '../../../core/disk/confinement.js';
-import { type DovecotListContext, replaceDovecotList } from '../maildir/dovecot-list.js';
-import { whileUidsAreLocked } from '../maildir/uid-list-lock.js';
+import { type DovecotListContext, replaceDovecotList, whileUidsAreLocked } from '../maildir/dovecot-files.js';
 
 const largest = 64 * 1024;
 const line = /^(\d{1,2}) (\S{1,200})$/;

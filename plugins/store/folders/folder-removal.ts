@@ -6,7 +6,7 @@ import { mapBounded } from '../../../core/concurrency.js';
 const unlinksAtOnce = 16;
 
 /** Removes a folder with everything in it. A symbolic link is removed, never followed. What is gone already is no fault. */
-export async function removeFolder(files: FileLayer, path: string): Promise<void> {
+export async function removeTree(files: FileLayer, path: string): Promise<void> {
   await unlessGone(async () => {
     if (!(await files.lstat(path)).isDirectory()) return files.unlink(path);
     await mapBounded(await files.readdir(path), unlinksAtOnce, (name) => removeEntry(files, join(path, name)));
@@ -21,7 +21,7 @@ async function removeEntry(files: FileLayer, path: string): Promise<void> {
       await files.unlink(path);
     } catch (error) {
       if (!(await files.lstat(path)).isDirectory()) throw error;
-      await removeFolder(files, path);
+      await removeTree(files, path);
     }
   });
 }

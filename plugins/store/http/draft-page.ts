@@ -7,7 +7,7 @@ import type { DraftSending } from '../drafts/draft-sending.js';
 import type { DraftStore } from '../drafts/draft-store.js';
 import { type Expectation, parseDraftId } from '../drafts/draft.js';
 import type { Drafts } from '../drafts/drafts.js';
-import type { MailboxIdentity, MailboxNames } from '../maildir/mailbox-names.js';
+import type { MailboxIdentity, MailboxNames } from '../maildir/mailboxes.js';
 import type { StoreReader } from '../messages/store-reader.js';
 import { type DraftInput, type DraftParams, fieldsOf } from './draft-query.js';
 import { draftPage, type EditorFields, writtenFields } from './view-model.js';

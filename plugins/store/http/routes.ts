@@ -2,8 +2,8 @@ import { Readable } from 'node:stream';
 import { type AnyEndpoint, type ByteSource, defineEndpoint, respond } from '../../../core/http/endpoint.js';
 import { namesTag } from '../../../core/http/response.js';
 import { parseFolderName } from '../folders/folder-name.js';
-import { folderPage, mailboxPage, messagePage, defaultView } from './view-model.js';
-import type { MailboxNames } from '../maildir/mailbox-names.js';
+import type { MailboxNames } from '../maildir/mailboxes.js';
+import { defaultView, folderPage, mailboxPage, messagePage } from './view-model.js';
 import { listDomains, listMailboxes } from '../maildir/mailbox-list.js';
 import type { MessageFile } from '../maildir/message-file.js';
 import { parseMessageId } from '../maildir/message-name.js';
@@ -54,7 +54,7 @@ function mailboxEndpoints({ reader, domains, names }: StoreRoutesInput): readonl
       query: schema.ListQuery,
       view: 'domains.njk',
       async handle({ query }) {
-        await names.provideAll();
+        await names.ensureAll();
         return listDomains(reader, domains(), query);
       },
     }),
@@ -69,7 +69,7 @@ function mailboxEndpoints({ reader, domains, names }: StoreRoutesInput): readonl
       query: schema.ListQuery,
       view: 'domain.njk',
       async handle({ params, query }) {
-        await names.provideAll();
+        await names.ensureAll();
         return listMailboxes(reader, domains(), params.domain, query);
       },
     }),

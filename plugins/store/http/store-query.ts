@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { Clock } from '../../../core/clock.js';
 import type { MessageFilter } from '../folders/folder-messages.js';
 import { parseFolderName } from '../folders/folder-name.js';
-import type { MailboxNames } from '../maildir/mailbox-names.js';
+import type { MailboxNames } from '../maildir/mailboxes.js';
 import type { StoreEditor } from '../messages/message-editor.js';
 import type { StoreReader } from '../messages/store-reader.js';
 

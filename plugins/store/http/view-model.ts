@@ -5,7 +5,7 @@ import type { Attachment, DraftContent } from '../drafts/draft-content.js';
 import { type Draft, markOf } from '../drafts/draft.js';
 import { specialNames } from '../folders/folder-name.js';
 import type { FolderSummary } from '../folders/folder-tree.js';
-import type { MailboxIdentity } from '../maildir/mailbox-names.js';
+import type { MailboxIdentity } from '../maildir/mailboxes.js';
 import type { MessageSummary } from '../messages/message-summary.js';
 import type { FolderPage, MessageView, RawHead } from '../messages/store-reader.js';
 import { type Correspondent, writeCorrespondent } from '../mime/compose.js';

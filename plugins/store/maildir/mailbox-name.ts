@@ -8,7 +8,7 @@ const domainPattern = /^(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a
 const plainLocal = /^(?!\.)(?!.*\.\.)[A-Za-z0-9._+=-]{1,64}(?<!\.)$/;
 /** Everything that a folder name shows as itself; the rest is `%` and two hex digits for each byte of its UTF-8. */
 const plainByte = /[A-Za-z0-9._+=-]/;
-const longestFolderName = 255;
+const maxFolderNameBytes = 255;
 
 /** What a request names: path parameters, decoded once. */
 export interface MailboxParameters {
@@ -34,7 +34,7 @@ export function parseMailboxName({ domain, user }: MailboxParameters): MailboxNa
 export function mailboxNameOf(address: Pick<Address, 'local' | 'domain'>): MailboxName {
   const { local, domain } = address;
   if (!isDomain(domain)) throw problem('invalid', 'An address literal has no mailbox.');
-  if (local === '' || /\p{Surrogate}/u.test(local) || folderOfLocal(local).length > longestFolderName) {
+  if (local === '' || /\p{Surrogate}/u.test(local) || folderOfLocal(local).length > maxFolderNameBytes) {
     throw problem('invalid', 'This local part cannot have a mailbox.');
   }
   return { postern: 'mailbox-name', domain, user: local };

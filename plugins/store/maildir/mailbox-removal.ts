@@ -8,7 +8,7 @@ import { uniqueId, uniqueIdPattern } from '../../../core/disk/id.js';
 import type { OwnEntry } from '../../../core/host/unknown-entries.js';
 import type { Log } from '../../../core/log/log.js';
 import { lockKey, type MailboxFolders } from './mailbox-folder.js';
-import { removeFolder } from '../folders/folder-removal.js';
+import { removeTree } from '../folders/folder-removal.js';
 import type { KeyedMutex } from '../../../core/concurrency.js';
 
 /** Below the folder of the mailboxes: those that were removed, until all their files are gone. */
@@ -55,7 +55,7 @@ export class MailboxRemoval {
       // A domain without mailboxes is none, unless the configuration names it.
       await files.rmdir(dirname(path)).catch(() => undefined);
     });
-    await removeFolder(files, aside);
+    await removeTree(files, aside);
   }
 
   /** What a dead process left. */
@@ -64,7 +64,7 @@ export class MailboxRemoval {
     try {
       for (const entry of await readdir(this.#folder, { withFileTypes: true })) {
         if (!isRemovedMailbox(entry)) continue;
-        await removeFolder(files, join(this.#folder, entry.name));
+        await removeTree(files, join(this.#folder, entry.name));
         log.info({ removed: entry.name }, 'the removal of a mailbox that was interrupted is complete');
       }
     } catch (error) {

@@ -4,7 +4,7 @@ import { randomBytes } from '../../../core/disk/id.js';
 import { sizesIn } from './message-name.js';
 
 /** What leaves room for a size, flags and 26 keywords below NAME_MAX (255). */
-const maxName = 200;
+const maxNameBytes = 200;
 export interface UniqueNamesInput {
   readonly host: string;
   readonly clock: Clock;
@@ -44,7 +44,7 @@ export class UniqueNames {
    * lists are ordered, and whatever sizes the old name told.
    * @param receivedAt milliseconds since 1970
    */
-  again(id: string, receivedAt: number): string {
+  renamed(id: string, receivedAt: number): string {
     return this.#unique(Math.max(0, Math.round(receivedAt * 1000)), sizesIn(id), randomBytes(16).toString('hex'));
   }
 
@@ -52,7 +52,7 @@ export class UniqueNames {
     this.#count += 1;
     const time = `${Math.floor(micros / 1e6)}.M${micros % 1e6}`;
     const unique = `${time}P${this.#pid}Q${this.#count}R${mark}.`;
-    return unique + this.#host.slice(0, maxName - unique.length - sizes.length) + sizes;
+    return unique + this.#host.slice(0, maxNameBytes - unique.length - sizes.length) + sizes;
   }
 }
 

@@ -1,18 +1,19 @@
-import { join } from 'node:path';
+import { realpath, stat } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
 import { LRUCache } from 'lru-cache';
+import { allSettledOrThrow } from '../../../core/concurrency.js';
 import { cacheSize } from '../../../core/disk/cache-size.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import { isMissing, isTaken } from '../../../core/disk/fault.js';
 import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
-import { type FolderSync, folderSyncOf } from '../../../core/disk/folder.js';
-import { allSettledOrThrow } from '../../../core/concurrency.js';
-import { problem } from '../../../core/problem.js';
+import { type FolderSync, folderSyncOf, makeFolder } from '../../../core/disk/folder.js';
+import { problem, startError } from '../../../core/problem.js';
 import { mailboxFolder } from './mailbox-name.js';
 
 export const maildirParts = ['tmp', 'new', 'cur'] as const;
 
 /** Mailboxes whose folders are known to be durable; a forgotten one costs three shared fsyncs. */
-const knownLimit = 10_000;
+const maxDurable = 10_000;
 
 /** The mailboxes below one root. The root may be reached by a symbolic link; nothing below it may be one. */
 export class MaildirTree {
@@ -21,7 +22,7 @@ export class MaildirTree {
   readonly #files: FileLayer;
   readonly #folders: FolderSync;
   /** The folders on the way to `new`. */
-  readonly #durable = new LRUCache<string, readonly string[]>(cacheSize(knownLimit));
+  readonly #durable = new LRUCache<string, readonly string[]>(cacheSize(maxDurable));
 
   readonly #looks = new Map<string, Promise<boolean>>();
 
@@ -91,4 +92,28 @@ export class MaildirTree {
       await this.#isFolder(path);
     }
   }
+}
+
+/**
+ * Makes the folder of the mailboxes and answers its resolved path. Messages come into it by a link, so it must share a
+ * file system with the data folder; a start error otherwise.
+ */
+export async function openRoot(data: string, root: string): Promise<string> {
+  const path = resolve(data, root);
+  try {
+    await makeFolder(path);
+  } catch (error) {
+    throw startError(
+      `Cannot make the folder of the mailboxes, ${path}. Make it, or give this user the right to.`,
+      error,
+    );
+  }
+  const [mail, home] = await Promise.all([stat(path), stat(data)]);
+  if (!mail.isDirectory()) throw startError(`plugins.store.root: ${path} is not a folder. Name another one.`);
+  if (mail.dev !== home.dev) {
+    throw startError(
+      `plugins.store.root: ${path} and the data folder ${data} are on different file systems. Put both on one, for messages are linked from one to the other.`,
+    );
+  }
+  return realpath(path);
 }

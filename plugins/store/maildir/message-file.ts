@@ -13,14 +13,14 @@ export interface MessageFile {
 }
 
 /** A reader that renames each time we look must be very quick to outrun that many looks. */
-const tries = 5;
+const openTries = 5;
 
 /**
  * Opens a message by its id. Another program may rename it between the look and the opening: then it is looked for again.
  * @throws Problem `not-found`
  */
 export async function openMessage(folders: MailboxFolders, folder: MailboxFolder, id: string): Promise<MessageFile> {
-  for (let attempt = 0; attempt < tries; attempt++) {
+  for (let attempt = 0; attempt < openTries; attempt++) {
     const { byId, quiet } = await folders.messages.locate(folder, [id], attempt === 0 ? 'looked' : 'read');
     const entry = byId.get(id);
     // A folder that is being changed may hide a message from one look; a quiet one does not.

@@ -18,9 +18,9 @@ export interface MessageName {
 const dot = 46;
 const comma = 44;
 const capitalM = 77;
-const longestTime = 11;
-const longestMicros = 6;
-const longestSize = 15;
+const maxTimeDigits = 11;
+const maxMicrosDigits = 6;
+const maxSizeDigits = 15;
 /** As `UniqueNames` makes them, also those of drafts. */
 const ownName = /^\d{1,11}\.M\d+P\d+Q\d+R[0-9a-f]{32}[.D]/;
 
@@ -74,7 +74,7 @@ function sizeIn(file: string, end: number): number {
   for (let digit = digitAt(file, at); digit >= 0; digit = digitAt(file, ++at)) size = size * 10 + digit;
   const digits = at - start;
   const ends = at === end || file.charCodeAt(at) === comma;
-  return ends && digits > 0 && digits <= longestSize ? size : NaN;
+  return ends && digits > 0 && digits <= maxSizeDigits ? size : NaN;
 }
 
 /** `<seconds>`, and behind a dot perhaps `M<microseconds>` among others. */
@@ -82,7 +82,7 @@ function timeIn(file: string, end: number): number {
   let seconds = 0;
   let at = 0;
   for (let digit = digitAt(file, at); digit >= 0; digit = digitAt(file, ++at)) seconds = seconds * 10 + digit;
-  if (at === 0 || at > longestTime) return NaN;
+  if (at === 0 || at > maxTimeDigits) return NaN;
   return seconds * 1000 + (file.charCodeAt(at) === dot ? microsecondsIn(file, at + 1, end) / 1000 : 0);
 }
 
@@ -92,7 +92,7 @@ function microsecondsIn(file: string, start: number, end: number): number {
     if (code === dot || code === comma) return 0;
     if (code !== capitalM || digitAt(file, at + 1) < 0) continue;
     let micros = 0;
-    for (let n = 1; n <= longestMicros; n++) {
+    for (let n = 1; n <= maxMicrosDigits; n++) {
       const digit = digitAt(file, at + n);
       if (digit < 0) break;
       micros = micros * 10 + digit;
@@ -103,14 +103,14 @@ function microsecondsIn(file: string, start: number, end: number): number {
 }
 
 /** Controls, characters that cannot be seen or turn the direction of writing, halves of surrogate pairs, separators. */
-const refused = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029/\\:]/u;
+const forbiddenInId = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029/\\:]/u;
 
 /**
  * Reads a message's id as it stands in a URL or body. It is only ever compared with names that a folder has.
  * @throws Problem `bad-request`
  */
 export function parseMessageId(text: string): string {
-  if (text === '' || text.startsWith('.') || refused.test(text) || Buffer.byteLength(text) > 255) {
+  if (text === '' || text.startsWith('.') || forbiddenInId.test(text) || Buffer.byteLength(text) > 255) {
     throw problem('bad-request', {
       detail: 'That is no message id: it is the unique name of the file, without flags.',
     });

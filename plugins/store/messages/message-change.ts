@@ -12,7 +12,7 @@ interface ChangeOutcome {
 }
 
 /** A program that renames each time we look must be very quick to outrun that many looks. */
-const tries = 5;
+const changeTries = 5;
 
 const changesAtOnce = 32;
 
@@ -25,7 +25,7 @@ const waitMs = 25;
  * and the deed (a flag, or from `new` to `cur`); then it is looked for again.
  * @param act rejects with ENOENT when the file is not there
  */
-export async function repeatedly(
+export async function changeMessages(
   folders: MailboxFolders,
   folder: MailboxFolder,
   ids: readonly string[],
@@ -33,7 +33,7 @@ export async function repeatedly(
 ): Promise<ChangeOutcome> {
   const done: string[] = [];
   let left: readonly string[] = await eachOnce(ids);
-  for (let attempt = 0; attempt < tries && left.length > 0; attempt++) {
+  for (let attempt = 0; attempt < changeTries && left.length > 0; attempt++) {
     if (attempt > 1) await wait(waitMs * attempt);
     const missed: string[] = [];
     let isElsewhere = false;

@@ -21,8 +21,8 @@ import { MailboxRemoval } from '../maildir/mailbox-removal.js';
 import type { UniqueNames } from '../maildir/maildir-name.js';
 import { maildirParts } from '../maildir/maildir.js';
 import type { MessageEntry } from '../maildir/message-entry.js';
-import { whileUidsAreLocked } from '../maildir/uid-list-lock.js';
-import { repeatedly } from './message-change.js';
+import { whileUidsAreLocked } from '../maildir/dovecot-files.js';
+import { changeMessages } from './message-change.js';
 import type { StoreReader } from './store-reader.js';
 
 export type ReadStatus = 'read' | 'unread';
@@ -89,7 +89,7 @@ class MessageEditor {
       for (let start = 0; start < ids.length; start += markedAtOnce) {
         const some = ids.slice(start, start + markedAtOnce);
         const outcome = await whileUidsAreLocked(folder.path, this.#ground.files, () =>
-          repeatedly(this.#ground.folders, folder, some, (entry) => {
+          changeMessages(this.#ground.folders, folder, some, (entry) => {
             if (entry.flags.includes(letter) === isSet) return Promise.resolve(void (unchanged += 1));
             return this.#ground.files.rename(join(folder.path, entry.file), join(folder.path, marked(entry, mark)));
           }),
@@ -114,8 +114,8 @@ class MessageEditor {
       const { confinement } = this.#ground.folders;
       const keywords = await MovedKeywords.between(folder.path, target.path, { ...this.#ground, confinement });
       const newIds = new Map<string, string>();
-      const { done, notFound } = await repeatedly(this.#ground.folders, folder, ids, async (entry) => {
-        const id = this.#ground.names.again(entry.id, entry.receivedAt);
+      const { done, notFound } = await changeMessages(this.#ground.folders, folder, ids, async (entry) => {
+        const id = this.#ground.names.renamed(entry.id, entry.receivedAt);
         const path = join(target.path, 'cur', `${id}:2,${await keywords.inTarget(entry.flags)}`);
         await this.#ground.files.rename(join(folder.path, entry.file), path);
         if (ids.length <= maxNewIds) newIds.set(entry.id, id);
@@ -137,14 +137,14 @@ class MessageEditor {
   remove(mailbox: MailboxName, name: FolderName, ids: readonly string[]): Promise<Deleted> {
     return this.#together(mailbox, name, async (folder) => {
       let size = 0;
-      const { done, notFound } = await repeatedly(this.#ground.folders, folder, ids, async (entry) => {
+      const { done, notFound } = await changeMessages(this.#ground.folders, folder, ids, async (entry) => {
         const path = join(folder.path, entry.file);
         const bytes = entry.size ?? (await this.#ground.files.lstat(path)).size;
         await this.#ground.files.unlink(path);
         size += bytes;
       });
       if (done.length > 0) await this.#sync([folder.path]);
-      await this.#ground.quotas.changed(mailbox, -size, -done.length);
+      await this.#ground.quotas.noteChange(mailbox, -size, -done.length);
       return { deleted: done.length, notFound };
     });
   }
@@ -153,7 +153,7 @@ class MessageEditor {
   async append(mailbox: MailboxName, name: FolderName, source: Readable, status: ReadStatus): Promise<FiledMessage> {
     await this.#editor.provide(mailbox, name);
     const { quotas, folders, files } = this.#ground;
-    await quotas.admit(mailbox, 0);
+    await quotas.requireRoom(mailbox, 0);
     const home = await folders.mailbox(mailbox);
     await this.#complete(home);
     // It may come slowly, and nobody shall wait for it.
@@ -164,7 +164,7 @@ class MessageEditor {
         const { size } = written;
         const as = status === 'unread' ? ({ part: 'new' } as const) : ({ part: 'cur', flags: 'S' } as const);
         const file = () => fileMessage(written, { folder: folder.path, as }, this.#ground);
-        return quotas.placing(mailbox, size, { size, count: 1 }, file);
+        return quotas.whileReserved(mailbox, size, { size, count: 1 }, file);
       });
     } finally {
       await files.unlink(written.path).catch(() => undefined);

@@ -55,7 +55,7 @@ export async function openDrafts(
       for (const part of ['new', 'cur', 'tmp']) await mkdir(join(home, name.directory, part), { recursive: true });
       return reader.mailboxFolders.find(mailbox, name);
     },
-    quotas: { placing: (_mailbox, _bytes, _came, place) => place(), changed: () => Promise.resolve() },
+    quotas: { whileReserved: (_mailbox, _bytes, _came, place) => place(), noteChange: () => Promise.resolve() },
     submission: {
       submit: async (submission) => {
         const pieces: Buffer[] = [];

@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { openSpool } from '../../../core/spool/file-spool.js';
-import { placedMessageFinder } from '../../../plugins/store/maildir/placed-message.js';
+import { placedMessageFinder } from '../../../plugins/store/delivery/message-finder.js';
 import { rememberingLog } from '../../core/spool/remembering-log.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { inbox, prologue } from './delivery-ground.js';

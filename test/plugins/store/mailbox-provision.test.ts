@@ -4,8 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import type { MailUser } from '../../../core/contracts/directory.js';
 import { parseMailboxName } from '../../../plugins/store/maildir/mailbox-name.js';
-import { MailboxNames } from '../../../plugins/store/maildir/mailbox-names.js';
-import { MailboxProvision } from '../../../plugins/store/maildir/mailbox-provision.js';
+import { MailboxNames, MailboxProvision } from '../../../plugins/store/maildir/mailboxes.js';
 import { rememberingLog } from '../../core/spool/remembering-log.js';
 import { addressOf, openStore } from './delivery-ground.js';
 

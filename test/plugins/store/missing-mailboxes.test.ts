@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import type { Directory, MailUser } from '../../../core/contracts/directory.js';
 import { mailboxNameOfUser } from '../../../plugins/store/maildir/mailbox-name.js';
-import { makeMissingMailboxes } from '../../../plugins/store/maildir/missing-mailboxes.js';
+import { createMissingMailboxes } from '../../../plugins/store/maildir/mailboxes.js';
 import { rememberingLog } from '../../core/spool/remembering-log.js';
 import { addressOf, openStore } from './delivery-ground.js';
 
@@ -13,7 +13,7 @@ test('every user gets a mailbox at start, and one that cannot be made stops nobo
   await writeFile(join(mail, 'broken.example'), 'a file in the place of a domain');
   const names = Array.from({ length: 100 }, (_, n) => `user${n}@example.org`);
   const { log, sentences } = rememberingLog();
-  await makeMissingMailboxes(maildirs, directoryOf([...names, 'x@broken.example', 'y@[127.0.0.1]']), log);
+  await createMissingMailboxes(maildirs, directoryOf([...names, 'x@broken.example', 'y@[127.0.0.1]']), log);
   for (const name of names) assert.equal(await maildirs.exists(mailboxNameOfUser(name)), true, name);
   assert.equal(sentences.length, 2);
 });

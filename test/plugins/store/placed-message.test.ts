@@ -4,7 +4,7 @@ import { mkdir, rename, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
-import { placedMessageFinder } from '../../../plugins/store/maildir/placed-message.js';
+import { placedMessageFinder } from '../../../plugins/store/delivery/message-finder.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 describe('where a message that was placed is after a crash', () => {

@@ -144,7 +144,7 @@ suite('a quota holds when much comes at once', () => {
     const outcomes: string[] = [];
     for (let n = 0; n < counts; n++) {
       await rm(join(reading.home, 'maildirsize'), { force: true });
-      outcomes.push(await problemOf(Promise.resolve(editor.quotas.admit(mailbox, text.length))));
+      outcomes.push(await problemOf(Promise.resolve(editor.quotas.requireRoom(mailbox, text.length))));
     }
     counted.abort();
     await renames;

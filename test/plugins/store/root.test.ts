@@ -3,7 +3,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { isStartError } from '../../../core/problem.js';
-import { openRoot } from '../../../plugins/store/maildir/root.js';
+import { openRoot } from '../../../plugins/store/maildir/maildir.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 test('the folder of the mailboxes is made below the data folder, or where the option says', async (t) => {

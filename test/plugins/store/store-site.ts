@@ -6,7 +6,7 @@ import { openAccounts } from '../../../core/http/accounts.js';
 import { HttpOptions } from '../../../core/http/options.js';
 import { createHttpShell } from '../../../core/http/shell.js';
 import { Metrics } from '../../../core/metrics/metrics.js';
-import { MailboxNames } from '../../../plugins/store/maildir/mailbox-names.js';
+import { MailboxNames } from '../../../plugins/store/maildir/mailboxes.js';
 import { emptyingEndpoints } from '../../../plugins/store/http/emptying-endpoints.js';
 import { folderChangeEndpoints } from '../../../plugins/store/http/folder-endpoints.js';
 import { messageChangeEndpoints } from '../../../plugins/store/http/message-endpoints.js';

@@ -3,7 +3,7 @@ import { access, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { nodeFiles } from '../../../core/disk/file-layer.js';
-import { whileUidsAreLocked } from '../../../plugins/store/maildir/uid-list-lock.js';
+import { whileUidsAreLocked } from '../../../plugins/store/maildir/dovecot-files.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { EditingGround } from './editing-ground.js';
 

@@ -1,11 +1,32 @@
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
-import { join } from 'node:path';
-import { unlessMissing } from '../../../core/disk/fault.js';
-import type { FileLayer } from '../../../core/disk/file-layer.js';
-import { hasContent } from '../../../core/spool/restoration.js';
+import { join, relative, sep } from 'node:path';
 import { mapBounded } from '../../../core/concurrency.js';
-import { readMessageName } from './message-name.js';
+import { unlessMissing } from '../../../core/disk/fault.js';
+import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
+import { findAtTarget, type FindLinked, hasContent } from '../../../core/spool/restoration.js';
+import { readMessageName } from '../maildir/message-name.js';
+
+/**
+ * Finds messages in any folder of the mailbox into which they were delivered, for a reader may have moved them or set
+ * flags: by their unique names, and by their bytes where a move has given them another name. What a mailbox holds is
+ * read once, so it is for the time before mail comes in.
+ */
+export function placedMessageFinder(root: string, files = nodeFiles): FindLinked {
+  const known = new Map<string, Promise<MailboxInventory>>();
+  const findWhere = findAtTarget(files);
+  return async (placement, content) => {
+    const placed = await findWhere(placement, content);
+    if (placed !== undefined) return placed;
+    const [domain, user] = relative(root, placement.folder).split(sep);
+    if (domain === undefined || user === undefined || domain === '..') return undefined;
+    const mailbox = join(root, domain, user);
+    const reading = known.get(mailbox) ?? MailboxInventory.of(mailbox, files);
+    known.set(mailbox, reading);
+    const inventory = await reading;
+    return inventory.named(readMessageName(placement.name).id) ?? (await inventory.holding(content));
+  };
+}
 
 /** With the trace fields of what we received, which are never alike. */
 const headBytes = 1024;
@@ -16,7 +37,7 @@ const readOnly = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOC
 type Paths = readonly string[];
 
 /** The messages of a mailbox in all its folders, as they were when it was read. */
-export class MailboxInventory {
+class MailboxInventory {
   readonly #files: FileLayer;
   readonly #byId = new Map<string, string>();
   readonly #bySize = new Map<number, string[]>();

@@ -1,0 +1,152 @@
+import type { Directory } from '../../../core/contracts/directory.js';
+import type { Mailboxes, MailboxName } from '../../../core/contracts/mailboxes.js';
+import { asStorageProblem } from '../../../core/disk/fault.js';
+import type { Log } from '../../../core/log/log.js';
+import { quoteLocalPart } from '../../../core/mime/address.js';
+import { isProblem } from '../../../core/problem.js';
+import { mailboxNameOf, type MailboxParameters, parseMailboxName } from './mailbox-name.js';
+import type { MaildirTree } from './maildir.js';
+
+/** A mailbox as answers name it. */
+export interface MailboxIdentity {
+  readonly domain: string;
+  readonly user: string;
+  /** `local@domain`. */
+  readonly mailbox: string;
+}
+
+/** Mailboxes by the names that requests give. */
+export class MailboxNames {
+  readonly #directory: Pick<Directory, 'find'>;
+  readonly #provision: Pick<MailboxProvision, 'ensureOne' | 'ensureAll'> | undefined;
+
+  /** @param provision makes the mailbox of a user that has none yet */
+  constructor(directory: Pick<Directory, 'find'>, provision?: Pick<MailboxProvision, 'ensureOne' | 'ensureAll'>) {
+    this.#directory = directory;
+    this.#provision = provision;
+  }
+
+  /** What the allow-list does not know may still be a user of the directory. @throws Problem `bad-request` */
+  async parse(params: MailboxParameters): Promise<MailboxName> {
+    const name = await this.#read(params);
+    return this.#provision?.ensureOne(name) ?? name;
+  }
+
+  /** Before mailboxes are listed. */
+  async ensureAll(): Promise<void> {
+    await this.#provision?.ensureAll();
+  }
+
+  async #read(params: MailboxParameters): Promise<MailboxName> {
+    try {
+      return parseMailboxName(params);
+    } catch (error) {
+      if (!isProblem(error)) throw error;
+      const user = await this.#directory.find(`${params.user}@${params.domain.toLowerCase()}`);
+      if (user === undefined) throw error;
+      return mailboxNameOf(user.address);
+    }
+  }
+
+  /** That a user has this mailbox: it would be made anew at once. */
+  async isInUse(mailbox: MailboxName): Promise<boolean> {
+    const user = await this.#directory.find(usernameOf(mailbox));
+    if (user === undefined) return false;
+    const own = mailboxNameOf(user.address);
+    return own.domain === mailbox.domain && own.user === mailbox.user;
+  }
+
+  describe({ domain, user }: MailboxName): MailboxIdentity {
+    return { domain, user, mailbox: `${user}@${domain}` };
+  }
+
+  /** Bytes, or null for none. */
+  quota(mailbox: MailboxName): number | null | Promise<number | null> {
+    const user = this.#directory.find(usernameOf(mailbox));
+    return user instanceof Promise ? user.then((found) => found?.quota ?? null) : (user?.quota ?? null);
+  }
+}
+
+/** The name of the user whose mailbox it is. */
+function usernameOf({ user, domain }: MailboxName): string {
+  return `${quoteLocalPart(user)}@${domain}`;
+}
+
+/** Users who were added while the server runs have an empty mailbox as soon as somebody looks at it. */
+export class MailboxProvision {
+  readonly #maildirs: MaildirTree;
+  readonly #directory: Pick<Directory, 'find' | 'list'>;
+  readonly #log: Log;
+  /** Users whose mailboxes have been looked for. */
+  readonly #known = new Set<string>();
+
+  constructor(maildirs: MaildirTree, directory: Pick<Directory, 'find' | 'list'>, log: Log) {
+    this.#maildirs = maildirs;
+    this.#directory = directory;
+    this.#log = log;
+  }
+
+  /**
+   * The mailbox of that name, or of the user who has that name in other letters: `ANNA` is anna's. Nothing is made for a
+   * name that no user has.
+   */
+  async ensureOne(mailbox: MailboxName): Promise<MailboxName> {
+    if (await this.#maildirs.exists(mailbox)) return mailbox;
+    const user = await this.#directory.find(usernameOf(mailbox));
+    if (user === undefined) return mailbox;
+    const own = mailboxNameOf(user.address);
+    if (!(await this.#maildirs.exists(own))) await this.#maildirs.ensure(own);
+    return own;
+  }
+
+  /** The mailboxes of all users, before they are listed. */
+  async ensureAll(): Promise<void> {
+    const fresh = (await this.#directory.list()).filter(({ username }) => !this.#known.has(username));
+    if (fresh.length === 0) return;
+    await createMissingMailboxes(this.#maildirs, { list: () => Promise.resolve(fresh) }, this.#log);
+    for (const { username } of fresh) this.#known.add(username);
+  }
+}
+
+const maxParallel = 32;
+
+/**
+ * Makes the mailboxes that users of the directory do not have yet, so that a user who never got mail has an empty one.
+ * A failure is logged: the first delivery tries again.
+ */
+export async function createMissingMailboxes(
+  maildirs: MaildirTree,
+  directory: Pick<Directory, 'list'>,
+  log: Log,
+): Promise<void> {
+  const users = [...(await directory.list())];
+  async function work(): Promise<void> {
+    for (let user = users.pop(); user !== undefined; user = users.pop()) {
+      try {
+        const name = mailboxNameOf(user.address);
+        if (!(await maildirs.exists(name))) await maildirs.ensure(name);
+      } catch (error) {
+        log.warn({ err: error, username: user.username }, 'the mailbox of a user could not be made');
+      }
+    }
+  }
+  await Promise.all(Array.from({ length: maxParallel }, work));
+}
+
+/** The mailboxes as other plugins see them. Faults of the disk are problems. */
+export function maildirMailboxes(maildirs: MaildirTree): Mailboxes {
+  async function asked<T>(answer: () => Promise<T>): Promise<T> {
+    try {
+      return await answer();
+    } catch (error) {
+      throw asStorageProblem(error);
+    }
+  }
+  return {
+    ensure: (address) =>
+      asked(async () => {
+        await maildirs.ensure(mailboxNameOf(address));
+      }),
+    exists: (address) => asked(() => maildirs.exists(mailboxNameOf(address))),
+  };
+}
