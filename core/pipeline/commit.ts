@@ -5,28 +5,28 @@ import { type Reply, replyToError } from '../smtp/protocol/replies.js';
 import type { SpooledMessage } from '../spool/spool.js';
 import type { DraftRecipient, Transaction } from './transaction.js';
 
-/** Targets that may own what a recipient's own target does not take, so that the client can still get its 250. */
+/** Targets that take over recipients whose own target fails, so that the client still gets its 250. */
 const ownerTargets = { deferred: targets.retry, refused: targets.bounce } as const;
 
 interface CommitContext extends GroupContext {
-  /** False for a stranger: what mailboxes here do not take is the client's to try again, for a notice may go to a forged sender. */
+  /** False for an unknown sender at an MX: the client retries, since a DSN might go to a forged address. */
   readonly mayReassign: boolean;
   readonly targets: ReadonlyMap<string, DeliveryTarget>;
 }
 
-/** How the deliveries of a message ended. */
+/** The result of delivering a message. */
 export interface CommitResult {
-  /** True when everything was taken back that can be: nobody may be told yes. */
+  /** True when everything revocable was rolled back; then no recipient may get a 2yz. */
   readonly aborted: boolean;
-  /** What the targets of the recipients have answered; when aborted, not necessarily for each. */
+  /** Results of the targets; incomplete when aborted. */
   readonly outcomes: readonly GroupOutcome[];
-  /** Recipients that were not delivered and that another target owns; of no meaning when aborted. */
+  /** Recipients that another target took over; meaningless when aborted. */
   readonly owned: ReadonlySet<DraftRecipient>;
 }
 
 /**
- * Hands a message to the targets of its recipients, grouped by hop. All bodies are durable before the first commit; live
- * targets come in between.
+ * Delivers a message to the targets of its recipients, grouped by hop. All bodies are durable before the first commit;
+ * live targets run in between.
  */
 export class DeliveryCommit {
   readonly #context: CommitContext;
@@ -40,7 +40,7 @@ export class DeliveryCommit {
     this.#groups = [...byTarget].map(([name, recipients]) => this.#group(name, recipients));
   }
 
-  /** For clients that get an answer for each recipient (LMTP): a target that fails is the matter of its recipients alone. */
+  /** One reply for each recipient (LMTP): a failing target affects only its own recipients. */
   async perRecipient(): Promise<CommitResult> {
     await all(this.#groups, (group) => group.start());
     await all(this.#ordinary, (group) => group.body());
@@ -50,7 +50,7 @@ export class DeliveryCommit {
     return this.#complete();
   }
 
-  /** For clients that get one answer for all: every recipient has an owner in the end, or nothing is left. */
+  /** One reply for all recipients: each has an owner in the end, or everything is rolled back. */
   async atomically(): Promise<CommitResult> {
     if ((await this.#prepare()) && (await this.#askLive()) && (await this.#commit())) {
       return this.#complete();
@@ -79,7 +79,7 @@ export class DeliveryCommit {
     return !this.#groups.some((group) => group.failed);
   }
 
-  /** One after the other, and no further than the first that fails: what a live target has sent cannot be taken back. */
+  /** In sequence, stopping at the first failure: what a live target has sent cannot be rolled back. */
   async #askLive(): Promise<boolean> {
     for (const group of this.#live) {
       await group.body();
@@ -92,8 +92,8 @@ export class DeliveryCommit {
   }
 
   /**
-   * True when an owner may stand in for a live target. When it took none of its recipients, the client gets its answer if
-   * that is temporary, for nothing is sent yet, or if there is nobody else to deliver to.
+   * True when another target may take over from a live one. When it accepted none of its recipients, the client gets
+   * its reply if that is temporary, since nothing was sent yet, or if no other recipients are left.
    */
   #mayLeave(orphans: readonly GroupOutcome[], group: DeliveryGroup): boolean {
     if (orphans.length < group.members.length) return true;
@@ -114,7 +114,7 @@ export class DeliveryCommit {
     return isWhole(this.#owners);
   }
 
-  /** Brings the orphans to the targets that own such, up to their commit. False when one would have no owner. */
+  /** Commits the undelivered recipients to the targets that take them over. False when one would have no owner. */
   async #prepareOwners(orphans: readonly GroupOutcome[]): Promise<boolean> {
     const byOwner = grouped(orphans, ({ outcome }) => ownerTargets[outcome === 'refused' ? 'refused' : 'deferred']);
     const owners = [...byOwner].map(([name, ofOwner]) =>
@@ -131,7 +131,7 @@ export class DeliveryCommit {
     return !owners.some((group) => group.failed);
   }
 
-  /** Waits until all is taken back, but not for longer than there is time. */
+  /** Waits for the rollback, within the deadline. */
   async #abort(groups: readonly DeliveryGroup[]): Promise<void> {
     const aborted = all(groups, (group) => group.abort());
     await this.#context.deadline.for(aborted).catch(() => undefined);
@@ -151,7 +151,7 @@ export class DeliveryCommit {
   }
 }
 
-/** The hop carries what the owner must know: the reply, and where the recipient should have gone. */
+/** The hop tells the new owner the reply, and the original hop of the recipient. */
 function forOwner(target: string, { member, reply }: GroupOutcome): DraftRecipient {
   const { recipient, position } = member;
   const hop = { target, destination: '', data: { reply, hop: recipient.hop } };
@@ -192,7 +192,7 @@ interface GroupContext {
   readonly deadline: DeliveryDeadline;
 }
 
-/** What became of one recipient of a group; `reply` is what the client may be told of it. */
+/** Result of one recipient of a group; `reply` is what the client may get. */
 export interface GroupOutcome {
   readonly member: DraftRecipient;
   readonly target: string;
@@ -200,14 +200,17 @@ export interface GroupOutcome {
   readonly reply: Reply | undefined;
 }
 
-/** The recipients of one target on their way: start → body → commit | abort. No step throws: a failure is kept. */
+/**
+ * The recipients of one target: start → body → commit
+ * abort. No step throws; a failure is recorded.
+ */
 class DeliveryGroup {
   readonly name: string;
   readonly members: readonly DraftRecipient[];
   readonly #target: DeliveryTarget | undefined;
   readonly #context: GroupContext;
   #delivery: Delivery | undefined;
-  /** The last step, however long it takes. */
+  /** The last step, without a deadline. */
   #step: Promise<unknown> | undefined;
   #failure: Reply | undefined;
   #outcomes: readonly GroupOutcome[] = [];
@@ -265,7 +268,7 @@ class DeliveryGroup {
     if (!this.failed) this.#delivery?.complete?.();
   }
 
-  /** Takes back what can be taken back, behind a step that still runs. Resolves when it is done, whatever came of it. */
+  /** Rolls back after the step that still runs. Resolves when that is done, whatever its result. */
   async abort(): Promise<void> {
     await this.settled();
     try {
@@ -294,7 +297,7 @@ class DeliveryGroup {
     }
   }
 
-  /** A target that answers for other recipients, or with the wrong codes, has failed. */
+  /** A target that answers for unknown recipients, or with invalid codes, has failed. */
   #read(outcomes: readonly RecipientOutcome[]): readonly GroupOutcome[] {
     if (outcomes.length !== this.members.length) throw new Error('a target must answer for each recipient');
     return this.members.map((member, index) => {
@@ -326,24 +329,24 @@ function replyOf(given: RecipientOutcome): Reply | undefined {
   return { code, status, lines: [text] };
 }
 
-/** How long somebody waits for a delivery: until he has no more deadline. Lighter than an AbortSignal, for each message has one. */
+/** Bounds the wait for a delivery. Lighter than an AbortSignal, since each message has one. */
 export class DeliveryDeadline {
   readonly #waiting = new Set<() => void>();
   #over = false;
 
-  /** True once nobody waits any more. */
+  /** True once the deadline has passed. */
   get over(): boolean {
     return this.#over;
   }
 
-  /** From now on everything that is waited for has taken too long. */
+  /** Ends the wait for everything. */
   end(): void {
     this.#over = true;
     for (const stop of this.#waiting) stop();
     this.#waiting.clear();
   }
 
-  /** As the work ends; rejects as soon as deadline does, and the work goes on alone. */
+  /** Settles with the work; rejects as soon as the deadline passes, while the work continues alone. */
   for<T>(work: Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       const stop = (): void => reject(new Error('it took too long'));

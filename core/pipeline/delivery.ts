@@ -12,11 +12,11 @@ import type { StageInput } from './hook.js';
 import type { DraftRecipient, ReceivedMessage, Recipient, SmtpSession, Transaction } from './transaction.js';
 import type { Change, Hop } from './verdict.js';
 
-/** What the delivery of a message needs of the chain. */
+/** What the delivery of a message needs from the pipeline. */
 export interface DeliveryContext {
   readonly targets: ReadonlyMap<string, DeliveryTarget>;
   readonly log: Log;
-  /** False when no hook looks at messages of that session. */
+  /** False when no hook looks at the messages of that session. */
   readonly hasHooks: (session: SmtpSession) => boolean;
   readonly decide: <S extends 'message' | 'deliver' | 'rcptTo'>(
     stage: S,
@@ -26,9 +26,7 @@ export interface DeliveryContext {
   readonly emit: <E extends WatchedEvent>(event: E, data: WatchedEvents[E]) => void;
 }
 
-/**
- * From a message that is wholly received to the answer of its client. Never throws; lets go of the message in every case.
- */
+/** Runs from the complete message to the reply for its client. Never throws; always releases the message. */
 export async function deliverMessage(
   transaction: Transaction,
   message: SpooledMessage,
@@ -38,7 +36,7 @@ export async function deliverMessage(
   return new MessageDelivery(transaction, message, context, deadline).run();
 }
 
-/** What hooks have made of the message: an answer for all, or recipients to deliver to. */
+/** Result of the hooks: one reply for all, or recipients to deliver to. */
 type Content = { readonly answer: Reply } | { readonly draft: EnvelopeDraft };
 
 class MessageDelivery {
@@ -101,7 +99,7 @@ class MessageDelivery {
     return { draft: decision.hop === undefined ? draft : draft.held(decision.hop) };
   }
 
-  /** Recipients that a hook has added without a hop are asked for like those of RCPT; a no is a local fault. */
+  /** Recipients that a hook added without a hop go through `rcptTo`; a refusal is a local fault. */
   async #route(draft: EnvelopeDraft): Promise<Content> {
     const { transaction } = draft;
     const { log } = this.#context;
@@ -131,14 +129,14 @@ class MessageDelivery {
       log,
       deadline: this.#deadline,
     });
-    // An added recipient has no answer of its own: then all stand or fall together.
+    // An added recipient has no reply of its own, so that all recipients share one result.
     const isEach = transaction.session.listener.mode === 'lmtp' && !draft.hasAdded;
     try {
       const result = await (isEach ? commit.perRecipient() : commit.atomically());
       this.#tell(result, transaction);
       return this.#answer(result, members);
     } finally {
-      // Else every step has been waited for.
+      // Otherwise every step has been awaited.
       if (this.#deadline.over) this.#settled = commit.settled();
     }
   }
@@ -195,7 +193,7 @@ class MessageDelivery {
     return { summary: answer, replies: this.#transaction.recipients.map(() => answer) };
   }
 
-  /** At once, but not under a target that still works on the message because its time is over. */
+  /** Released at once, unless a target still works on the message after its deadline. */
   async #release(): Promise<void> {
     const released = this.#letGo();
     if (!this.#deadline.over) await released;
@@ -211,13 +209,13 @@ class MessageDelivery {
   }
 }
 
-/** Temporary before permanent: who may come again loses nothing. */
+/** Prefer 4xx over 5xx: the client retries. */
 function worstOf(outcomes: readonly GroupOutcome[]): Reply | undefined {
   const failures = outcomes.filter(({ outcome }) => outcome !== 'delivered');
   return (failures.find(({ outcome }) => outcome === 'deferred') ?? failures[0])?.reply;
 }
 
-/** What all recipients are told alike when it is a yes: a live target's own words, when no other had a say. */
+/** The common 2yz of all recipients: a live target's own text, when no other decided. */
 function commonYes([first, ...others]: readonly Reply[]): Reply | undefined {
   return first !== undefined && first.code < 300 && others.every((other) => sameReply(first, other))
     ? first
@@ -233,7 +231,7 @@ type RecipientChange = Extract<Change, { change: 'add-recipient' | 'remove-recip
 /** The recipients of a transaction while hooks change them. */
 class EnvelopeDraft {
   readonly recipients: readonly DraftRecipient[];
-  /** What hooks and targets see. */
+  /** The view for hooks and targets. */
   readonly transaction: Transaction;
 
   private constructor(transaction: Transaction, recipients: readonly DraftRecipient[]) {
@@ -261,7 +259,7 @@ class EnvelopeDraft {
     return this.#with([...this.recipients, { recipient, position: undefined }]);
   }
 
-  /** Everybody that is not discarded goes to the target that holds; its data tells where they would have gone. */
+  /** Routes every recipient that is not discarded to the target `hold`; its data names their original hops. */
   held({ target, destination, data }: Hop): EnvelopeDraft {
     const about = typeof data === 'object' ? data : {};
     return this.#map((recipient) =>
@@ -271,7 +269,7 @@ class EnvelopeDraft {
     );
   }
 
-  /** The recipients that have no hop yet get theirs, or are discarded. */
+  /** Routes or discards the recipients that have no hop yet. */
   routed(routes: ReadonlyMap<Recipient, Hop | 'discard'>): EnvelopeDraft {
     return this.#map((recipient) => {
       const route = routes.get(recipient);
@@ -311,7 +309,7 @@ type Field = readonly [name: string, value: string];
 
 const noEdit: HeaderEdit = { add: [], remove: [] };
 
-/** A spooled message as hooks see it, with the header changes that hooks in front of them have asked for. */
+/** A spooled message as hooks see it, with the header changes of the hooks before them. */
 export class MessageView implements ReceivedMessage {
   readonly edit: HeaderEdit;
   readonly #message: SpooledMessage;
@@ -326,7 +324,7 @@ export class MessageView implements ReceivedMessage {
     return this.#message.size - this.#message.messageOffset;
   }
 
-  /** Read from the header block when it is first asked for. */
+  /** Parsed from the header block on first use. */
   get headers(): readonly Field[] {
     this.#headers ??= [...this.edit.add, ...receivedFields(this.#message.head, this.edit.remove)];
     return this.#headers;
@@ -344,7 +342,7 @@ export class MessageView implements ReceivedMessage {
     return new MessageView(this.#message, { ...this.edit, add: [...this.edit.add, [name, value]] });
   }
 
-  /** Takes away what was received and what was added before, in any case of letters. */
+  /** Removes received and added fields of that name, case-insensitively. */
   withoutField(name: string): MessageView {
     const key = name.toLowerCase();
     return new MessageView(this.#message, {

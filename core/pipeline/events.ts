@@ -5,21 +5,21 @@ import type { Recipient, SmtpSession, Transaction } from './transaction.js';
 import type { Stage } from './verdict.js';
 
 /**
- * What became of one recipient of a message that waits in a queue: behind an attempt to deliver it, or when somebody or its age has
- * ended it. Told when the queue has it on disk, once, and never again after a crash. Times are milliseconds since the epoch.
+ * Outcome of one recipient of a queued message: after a delivery attempt, or when an operator or its age ended it.
+ * Emitted once, when it is durable, and not repeated after a crash. Times are milliseconds since the epoch.
  */
 export interface Outcome {
-  /** Of the queue entry: the id of the transaction that it was accepted in, for some followed by `-` and a word. */
+  /** Id of the queue entry: the id of its transaction, for some followed by `-` and a word. */
   readonly id: string;
   /** Null for the null reverse-path `<>`. */
   readonly reversePath: Address | null;
   readonly recipient: Address;
   /**
-   * `deferred` is tried again; `held` waits for an operator; the others are the end: taken, refused, too old, or deleted by an
-   * operator.
+   * `deferred` is retried; `held` waits for an operator; the others are final: delivered, refused, expired, or deleted
+   * by an operator.
    */
   readonly status: 'delivered' | 'deferred' | 'bounced' | 'expired' | 'held' | 'deleted';
-  /** What was said; its host is null for what this server says itself. Null where nobody has said anything. */
+  /** The reply; its host is null for replies of this server. Null without a reply. */
   readonly reply: {
     readonly code: number;
     /** Enhanced status code (RFC 3463). */
@@ -27,23 +27,23 @@ export interface Outcome {
     readonly text: string;
     readonly host: string | null;
   } | null;
-  /** Of `held`. */
+  /** Reason of `held`. */
   readonly reason?: string;
-  /** How often he was tried until now. */
+  /** Number of attempts so far. */
   readonly attempts: number;
-  /** Of `deferred`; null else. */
+  /** For `deferred`; else null. */
   readonly nextAttemptAt: number | null;
   readonly at: number;
-  /** `relay` for other servers, else the delivery target of this server that the queue brings him to. */
+  /** `relay` for other servers, else the delivery target of this server. */
   readonly target: string;
   /** ENVID of the sender (RFC 3461 §4.4). */
   readonly envelopeId?: string;
 }
 
-/** So many promises of one watcher may be unsettled. While there are as many it is told nothing: memory is bounded. */
+/** Maximum of unsettled promises of one watcher. Beyond it the watcher misses events, which bounds memory. */
 const mostUnsettled = 1000;
 
-/** Somebody who is told of an event. What it throws, rejects or misses is logged, and is nobody else's trouble. */
+/** A subscriber to an event. Whatever it throws, rejects or misses is logged and affects no one else. */
 export class RegisteredWatcher<E extends WatchedEvent> {
   readonly #plugin: string;
   readonly #event: E;
@@ -67,7 +67,7 @@ export class RegisteredWatcher<E extends WatchedEvent> {
       return;
     }
     try {
-      // A watcher may be an async function all the same.
+      // A watcher may be an async function, despite its type.
       const result: unknown = runAs(this.#mark, () => this.#watcher(data));
       if (result instanceof Promise) void this.#follow(result);
     } catch (error) {
@@ -106,7 +106,7 @@ export class RegisteredWatcher<E extends WatchedEvent> {
 
 export type WatchersByEvent = { readonly [E in WatchedEvent]: readonly RegisteredWatcher<E>[] };
 
-/** Tells the watchers of an event behind everything that waits now. */
+/** Calls the watchers of an event after everything already queued in the event loop. */
 export function tell<E extends WatchedEvent>(watchers: readonly RegisteredWatcher<E>[], data: WatchedEvents[E]): void {
   if (watchers.length === 0) return;
   later(() => {
@@ -114,7 +114,7 @@ export function tell<E extends WatchedEvent>(watchers: readonly RegisteredWatche
   });
 }
 
-/** What is to be told in the next turn of the event loop; many events share it. */
+/** Events of the next turn of the event loop; many share it. */
 let tasks: (() => void)[] = [];
 
 function later(task: () => void): void {
@@ -127,11 +127,11 @@ function tellAll(): void {
   for (const task of told) task();
 }
 
-/** What watchers are told, after the fact; they cannot decide and cannot slow the session. */
+/** Events for watchers. They come after the fact and cannot slow the session. */
 export interface WatchedEvents {
   /** A message got its 250. */
   readonly accepted: { readonly transaction: Transaction; readonly size: number; readonly ms: number };
-  /** A command or a message got 4yz or 5yz by a decision. */
+  /** A command or a message was refused by a decision. */
   readonly rejected: {
     readonly session: SmtpSession;
     readonly stage: Stage;
@@ -144,9 +144,9 @@ export interface WatchedEvents {
   readonly delivered: { readonly transaction: Transaction; readonly recipient: Recipient; readonly target: string };
   readonly deferred: { readonly transaction: Transaction; readonly recipient: Recipient; readonly reason: string };
   readonly bounced: { readonly transaction: Transaction; readonly recipient: Recipient; readonly reason: string };
-  /** Mail that waits in a queue: what came of an attempt, or of waiting, for each recipient. */
+  /** Result of an attempt, or of waiting, for each recipient of a queued message. */
   readonly outcome: Outcome;
-  /** A transaction that began is over, however it went: answered, RSET, another EHLO, or the client has gone. Once for each. */
+  /** A transaction ended: answered, reset by RSET or EHLO, or the client left. Once for each. */
   readonly ended: { readonly transaction: Transaction };
   readonly closed: { readonly session: SmtpSession; readonly ms: number; readonly messages: number };
 }

@@ -28,7 +28,7 @@ export interface ExplainInput {
   readonly listenerName: (mode: ExplainQuestion['mode']) => string;
 }
 
-/** Asks the hooks of one moment, in their order, about a mail that nobody has sent. */
+/** Runs the hooks of one moment, in order, for a fictitious message. */
 export class PipelineExplaining implements Explaining {
   readonly #input: ExplainInput;
 

@@ -7,14 +7,14 @@ import type { HookOptions, Phase, StageInput } from './hook.js';
 import type { AuthenticatedUser, Hop, Stage } from './verdict.js';
 import type { Transaction } from './transaction.js';
 
-/** What the hooks of a stage have decided together. */
+/** The combined decision of the hooks of a stage. */
 export type Decision =
   | { readonly outcome: 'pass'; readonly user?: AuthenticatedUser; readonly hop?: Hop; readonly reply?: Reply }
   | { readonly outcome: 'discard'; readonly reason: string }
-  /** `plugin` is the one whose hook refused; absent when nobody said the yes that the stage needs. */
+  /** `plugin` is the one that refused; absent when no hook accepted what needs to be accepted. */
   | { readonly outcome: 'refuse'; readonly reply: Reply; readonly plugin?: string };
 
-/** What became of a message. */
+/** The result of a message. */
 export interface DeliveryResult {
   /** The answer to the final dot over SMTP. */
   readonly summary: Reply;
@@ -22,29 +22,29 @@ export interface DeliveryResult {
   readonly replies: readonly Reply[];
 }
 
-/** The pipeline as a transaction sees it: the hooks and targets that were there when it began. */
+/** The pipeline of a transaction: the hooks and targets that existed when it began. */
 export interface HookList {
-  /** A transaction begins with it, and may ask it until `letGo`. */
+  /** Marks it as used by a transaction, until `letGo`. */
   hold(): void;
   letGo(): void;
-  /** Answers at once when every hook did. Never throws: a failing hook is a `refuse` with 451 4.3.0. */
+  /** Synchronous when every hook is. Never throws: a failing hook is a `refuse` with 451 4.3.0. */
   decide<S extends Stage>(stage: S, input: StageInput[S]): Decision | Promise<Decision>;
-  /** Asks the routing hooks alone where a recipient goes: what was accepted is not judged again. Never throws. */
+  /** Runs only the routing hooks of a recipient, without judging it again. Never throws. */
   route(input: StageInput['rcptTo']): Decision | Promise<Decision>;
-  /** The target that is registered under that name. */
+  /** The target registered under that name. */
   target(name: string): DeliveryTarget | undefined;
   /**
-   * Stages `message` and `deliver`, then the targets. Never throws. The caller releases nothing: the chain does. Tells the
-   * watchers what became of each recipient; `accepted`, and `rejected` for the whole message, are for the caller to tell.
+   * Stages `message` and `deliver`, then the targets. Never throws. It releases the message and the pipeline. It
+   * notifies the watchers of each recipient; the caller emits `accepted`, and `rejected` for the whole message.
    *
-   * @param deadline how long the answer is waited for: then it is 451, and what a target does later is taken back
+   * @param deadline bounds the wait; after it the reply is 451, and later results of targets are rolled back
    */
   deliver(transaction: Transaction, message: SpooledMessage, deadline?: DeliveryDeadline): Promise<DeliveryResult>;
-  /** Calls the watchers later, never now; what they throw is logged. */
+  /** Calls the watchers later; what they throw is logged. */
   emit<E extends WatchedEvent>(event: E, data: WatchedEvents[E]): void;
 }
 
-/** What says where a hook stands. */
+/** Describes a hook and its position. */
 export interface PlacedHook extends Pick<HookOptions, 'before' | 'after'> {
   readonly plugin: string;
   readonly phase: Phase;

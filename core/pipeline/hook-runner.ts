@@ -18,22 +18,20 @@ import {
 import type { Decision, PlacedHook } from './hook-list.js';
 import type { SmtpSession } from './transaction.js';
 
-/** Name of the target that keeps messages for an operator. */
-
 export interface RunContext<S extends Stage> {
   readonly log: Log;
   readonly hasTarget: (name: string) => boolean;
-  /** Applies changes; what it returns is what the hooks behind see. */
+  /** Applies changes and returns the input of the hooks that follow. */
   readonly change?: (changes: readonly Change[], input: StageInput[S]) => StageInput[S];
-  /** Plugins whose verdicts are only looked at. */
+  /** Plugins in shadow mode: their verdicts are only recorded. */
   readonly shadowed?: ReadonlySet<string>;
-  /** Told of each answer; hooks that are asked so are not counted. */
+  /** Called with each verdict; hooks observed this way are not counted. */
   readonly trace?: (hook: RegisteredHook<S>, verdict: Verdict) => void;
-  /** Told of each answer as it counts; for tests. */
+  /** Called with each effective verdict; for tests. */
   readonly observe?: HookObserver;
 }
 
-/** What one hook has answered, after its answer was checked. */
+/** The checked verdict of one hook. */
 export interface HookAnswer {
   readonly plugin: string;
   readonly stage: Stage;
@@ -48,7 +46,7 @@ const pass: Decision = Object.freeze({ outcome: 'pass' });
 const notSignedIn: Decision = Object.freeze({ outcome: 'refuse', reply: replies.authFailed });
 const notRelayed: Decision = Object.freeze({ outcome: 'refuse', reply: replies.notRelayed });
 
-/** One way through the hooks of a stage. Costs no promise as long as the hooks give none. */
+/** One pass through the hooks of a stage. Creates no promise as long as no hook does. */
 export class HookRunner<S extends Stage> {
   readonly #stage: S;
   readonly #hooks: readonly RegisteredHook<S>[];
@@ -79,7 +77,7 @@ export class HookRunner<S extends Stage> {
     return this.#defaultVerdict();
   }
 
-  /** After a `route` the rest of routing is not asked, whatever phase it came from; all other phases are. */
+  /** After a `route`, the rest of the routing phases is skipped; all other phases run. */
   #next(): RegisteredHook<S> | undefined {
     for (let hook = this.#hooks[this.#position++]; hook !== undefined; hook = this.#hooks[this.#position++]) {
       const isRouted = this.#hop !== undefined && hook.phase === 'route';
@@ -89,7 +87,7 @@ export class HookRunner<S extends Stage> {
     return undefined;
   }
 
-  /** What the verdict decides; undefined when the next hook is asked. */
+  /** The decision of a verdict; undefined to continue with the next hook. */
   #apply(hook: RegisteredHook<S>, verdict: Verdict): Decision | undefined {
     this.#context.trace?.(hook, verdict);
     this.#context.observe?.({
@@ -124,7 +122,7 @@ export class HookRunner<S extends Stage> {
     return undefined;
   }
 
-  /** Written down, and not followed. */
+  /** Recorded, not followed. */
   #shadow(hook: RegisteredHook<S>, verdict: Verdict): undefined {
     if (verdict.kind === 'next' || this.#context.trace !== undefined) return;
     hook.shadow();
@@ -144,7 +142,7 @@ export class HookRunner<S extends Stage> {
     return undefined;
   }
 
-  /** Of a recipient: routing ends, and `last` may still object. Of a message: its stage ends. */
+  /** For a recipient: routing ends, and `last` may still object. For a message: the stage ends. */
   #hold(hook: RegisteredHook<S>, reason: string): Decision | undefined {
     if (!this.#context.hasTarget(targets.hold)) {
       return failure(hook, 'hold needs a target named hold, and no plugin has one', this.#input);
@@ -155,7 +153,7 @@ export class HookRunner<S extends Stage> {
     return this.#stage === 'rcptTo' ? undefined : { outcome: 'pass', hop: this.#hop };
   }
 
-  /** Nobody objected. That is a yes, except where somebody has to say yes. */
+  /** No hook objected. That is a yes, except where a stage requires one. */
   #defaultVerdict(): Decision {
     if (this.#stage === 'auth') return this.#user === undefined ? notSignedIn : { outcome: 'pass', user: this.#user };
     if (this.#stage === 'rcptTo') return this.#routed();
@@ -186,7 +184,7 @@ function failure<S extends Stage>(hook: RegisteredHook<S>, why: string, input: S
   return { outcome: 'refuse', reply: replies.fault, plugin: hook.plugin };
 }
 
-/** What a hook that fails counts as: temporary, and never "continue". */
+/** The verdict of a failed hook: temporary, never "continue". */
 const localError = defer(replies.fault.code, '4.3.0', 'Local error, try again later');
 
 interface HookPlace extends HookOptions {
@@ -198,11 +196,11 @@ interface HookPlace extends HookOptions {
 interface HookContext {
   readonly log: Log;
   readonly clock: Clock;
-  /** Told of each failure. */
+  /** Called with each failure. */
   readonly failed?: (why: string) => void;
 }
 
-/** A hook with its place, its time limit and its counts. */
+/** A hook with its position, its time limit and its counters. */
 export class RegisteredHook<S extends Stage> implements PlacedHook {
   readonly plugin: string;
   readonly phase: Phase;
@@ -236,7 +234,7 @@ export class RegisteredHook<S extends Stage> implements PlacedHook {
     this.#failed = failed;
   }
 
-  /** Never throws or rejects. A promise only when the hook gave one, and for no longer than its limit. */
+  /** Never throws or rejects. A promise only when the hook returned one, bounded by its time limit. */
   ask(input: StageInput[S], counted = true): Verdict | Promise<Verdict> {
     if (counted) this.#calls += 1;
     try {
@@ -249,7 +247,7 @@ export class RegisteredHook<S extends Stage> implements PlacedHook {
     }
   }
 
-  /** Counts and logs that the hook answered what cannot be followed; gives the verdict that takes its place. */
+  /** Counts and logs an invalid verdict; returns the verdict that replaces it. */
   fail(why: string, input: StageInput[S], cause?: unknown): Verdict {
     this.#failures += 1;
     this.#failed?.(cause instanceof Error ? `${why}: ${cause.message}` : why);
@@ -257,7 +255,7 @@ export class RegisteredHook<S extends Stage> implements PlacedHook {
     return localError;
   }
 
-  /** It would have decided, if it were followed. */
+  /** In shadow mode it would have decided. */
   shadow(): void {
     this.#shadowed += 1;
   }
@@ -270,7 +268,7 @@ export class RegisteredHook<S extends Stage> implements PlacedHook {
     return { stage: this.#stage, phase, plugin, mode, ...placed, timeLimitMs: this.#timeLimitMs, ...counts };
   }
 
-  /** Resolves with the answer or, when that takes too long, with a failure; what comes later is only logged. */
+  /** Resolves with the verdict or, after the time limit, with a failure; a later result is only logged. */
   #await(promise: PromiseLike<unknown>, input: StageInput[S]): Promise<Verdict> {
     const began = this.#clock.monotonic();
     return new Promise((resolve) => {
@@ -301,7 +299,7 @@ export class RegisteredHook<S extends Stage> implements PlacedHook {
     }
   }
 
-  /** A problem says how to answer; one that is the peer's doing is no failure of the hook. */
+  /** A problem carries its reply; one caused by the client is no failure of the hook. */
   #thrown(error: unknown, input: StageInput[S]): Verdict {
     if (!isProblem(error)) return this.fail('threw', input, error);
     const { code, status, lines } = replyToError(error);

@@ -24,15 +24,15 @@ import type { Transaction } from './transaction.js';
 interface PipelineInput {
   readonly log: Log;
   readonly clock: Clock;
-  /** How long a hook without a limit of its own may take, in milliseconds. */
+  /** Default time limit of a hook, in milliseconds. */
   readonly timeLimitMs?: number;
-  /** Told of each hook that failed. */
+  /** Called with each failed hook. */
   readonly failed?: (plugin: string, where: string, why: string) => void;
-  /** Told of each answer of a hook; for tests. */
+  /** Called with each verdict; for tests. */
   readonly observe?: HookObserver;
 }
 
-/** How long a hook may take that says nothing else. */
+/** Default time limit of a hook. */
 const usualTimeLimitMs = 10_000;
 const mostTimeLimitMs = 600_000;
 
@@ -50,10 +50,10 @@ const noWatchers: WatchersByEvent = {
 };
 
 /**
- * What the plugins have registered for mail that comes in. See docs/smtp.md for stages, phases and verdicts.
+ * Registry of hooks, watchers and targets. See docs/smtp.md for stages, phases and verdicts.
  *
- * Hooks of a stage run by phase, within it as `before` and `after` say, else in the order of registration. A plugin that
- * registers anew, as on reload, gets the place it had.
+ * Hooks of a stage run by phase, within it by `before` and `after`, else in the order of registration. A plugin that
+ * registers again, as on reload, keeps its position.
  */
 export class Pipeline {
   readonly #log: Log;
@@ -61,17 +61,17 @@ export class Pipeline {
   readonly #clock: Clock;
   readonly #observe: HookObserver | undefined;
   readonly #failed: PipelineInput['failed'];
-  /** As registered. */
+  /** In the order of registration. */
   #hooks = noHooks;
-  /** As they are asked. */
+  /** In the order of execution. */
   #ordered = noHooks;
   #watchers = noWatchers;
   readonly #targets = new Map<string, { readonly plugin: string; readonly target: DeliveryTarget }>();
-  /** The order in which plugins came first. */
+  /** The order in which plugins first registered. */
   readonly #ranks = new Map<string, number>();
   #shadowed: ReadonlySet<string> = new Set();
   #chain: PipelineSnapshot | undefined;
-  /** All that a transaction may still have, the present one last. */
+  /** Snapshots that a transaction may still use, the current one last. */
   #chains: readonly PipelineSnapshot[] = [];
 
   constructor({ log, clock, timeLimitMs = usualTimeLimitMs, observe, failed }: PipelineInput) {
@@ -82,7 +82,10 @@ export class Pipeline {
     this.#timeLimitMs = timeLimitMs;
   }
 
-  /** Throws a start error for options that cannot be: an unknown stage or phase, a bad limit, a circle of before and after. */
+  /**
+   * Throws a start error for invalid options: an unknown stage or phase, an invalid limit, a cycle of before and
+   * after.
+   */
   on<S extends Stage>(plugin: string, stage: S, options: HookOptions, hook: Hook<S>): Undo {
     const place = { ...options, plugin, timeLimitMs: options.timeLimitMs ?? this.#timeLimitMs };
     refuseBadPlace(plugin, stage, place, hook);
@@ -104,7 +107,7 @@ export class Pipeline {
     return () => this.#keepWatchers(event, without(this.#watchers[event], registered));
   }
 
-  /** Tells what came of queued mail; `outcome` is asked only when somebody watches. Never throws. */
+  /** Emits the outcome of queued mail; `outcome` is called only when there are watchers. Never throws. */
   tell(plugin: string, outcome: () => Outcome): void {
     const watchers = this.#watchers.outcome;
     if (watchers.length === 0) return;
@@ -138,18 +141,18 @@ export class Pipeline {
     return this.#targets.get(name)?.target;
   }
 
-  /** Every target, and whose it is. */
+  /** Every target with its plugin. */
   targets(): readonly { readonly name: string; readonly plugin: string }[] {
     return [...this.#targets].map(([name, { plugin }]) => ({ name, plugin }));
   }
 
-  /** The chain as it stands; the same one until a registration changes. */
+  /** The current snapshot; the same one until a registration changes. */
   snapshot(): PipelineSnapshot {
     this.#chain ??= this.#freeze();
     return this.#chain;
   }
 
-  /** Resolves when no transaction has a chain any more that is older than the present one. */
+  /** Resolves when no transaction uses an older snapshot. */
   async settled(): Promise<void> {
     const present = this.snapshot();
     await Promise.all(this.#chains.filter((chain) => chain !== present).map((chain) => chain.idle()));
@@ -168,7 +171,7 @@ export class Pipeline {
     return chain;
   }
 
-  /** From now on the verdicts of these plugins are only looked at. */
+  /** Puts the verdicts of these plugins into shadow mode. */
   shadow(plugins: readonly string[]): void {
     this.#shadowed = new Set(plugins);
     this.#chain = undefined;
@@ -178,13 +181,13 @@ export class Pipeline {
     return this.#shadowed.has(plugin);
   }
 
-  /** Whether the plugin has a part in where mail goes: a target, or a hook that routes. */
+  /** Whether the plugin decides where mail goes: it has a target, or a hook that routes. */
   hasRoutes(plugin: string): boolean {
     const hooks = this.#hooks.rcptTo.filter(({ phase }) => phase === 'route');
     return [...hooks, ...this.#targets.values()].some((registered) => registered.plugin === plugin);
   }
 
-  /** All hooks in the order they are asked. */
+  /** All hooks in the order of execution. */
   describe(): readonly HookDescription[] {
     const modeOf = (plugin: string) => (this.#shadowed.has(plugin) ? 'shadow' : 'enforce');
     return stages.flatMap((stage) => this.#ordered[stage].map((hook) => hook.describe(modeOf(hook.plugin))));
@@ -209,7 +212,7 @@ export class Pipeline {
   }
 }
 
-/** Site plugins are JavaScript: what the compiler would refuse is refused here. */
+/** Site plugins are JavaScript, so this checks at run time what the compiler checks for others. */
 function refuseBadPlace(plugin: string, stage: string, place: HookOptions, hook: unknown): void {
   const { order = 'policy', timeLimitMs = 0 } = place;
   const refuse = (sentence: string) => startError(`Plugin ${plugin}, hook of ${stage}: ${sentence}`);
@@ -231,7 +234,7 @@ interface ChainParts {
   readonly hooks: HooksByStage;
   readonly watchers: WatchersByEvent;
   readonly targets: ReadonlyMap<string, DeliveryTarget>;
-  /** Plugins whose verdicts are only looked at. */
+  /** Plugins in shadow mode: their verdicts are only recorded. */
   readonly shadowed: ReadonlySet<string>;
   readonly log: Log;
   readonly observe?: HookObserver;
@@ -240,7 +243,7 @@ interface ChainParts {
 /** The hooks, watchers and targets of one moment. */
 export class PipelineSnapshot implements HookList {
   readonly #parts: ChainParts;
-  /** The same for every message: what is made once costs nothing. */
+  /** Shared by all messages, hence created once. */
   readonly #delivery: DeliveryContext;
   readonly #stage: Pick<RunContext<Stage>, 'log' | 'hasTarget' | 'shadowed' | 'observe'>;
 
@@ -274,7 +277,7 @@ export class PipelineSnapshot implements HookList {
     return this.#held.count > 0;
   }
 
-  /** Resolves when no transaction has it any more, and no decision of it is under way. */
+  /** Resolves when no transaction uses it, and no decision is pending. */
   idle(): Promise<void> {
     return this.#held.idle();
   }
@@ -288,7 +291,7 @@ export class PipelineSnapshot implements HookList {
     return new HookRunner('rcptTo', routing, input, this.#stage).run();
   }
 
-  /** In the order they are asked. */
+  /** In the order of execution. */
   hooks<S extends Stage>(stage: S): readonly RegisteredHook<S>[] {
     return this.#parts.hooks[stage];
   }
@@ -297,7 +300,7 @@ export class PipelineSnapshot implements HookList {
     return this.#parts.shadowed.has(plugin);
   }
 
-  /** Decides as always, tells each answer, and counts nothing. */
+  /** Decides as usual, reports each verdict, and counts nothing. */
   trace<S extends Stage>(
     stage: S,
     input: StageInput[S],
@@ -329,9 +332,8 @@ export class PipelineSnapshot implements HookList {
 }
 
 /**
- * The hooks of one stage in the order they are asked: by phase; within it as `before` and `after` say, those with `after: '*'`
- * behind the others; else as they were given. Plugins that are not there are no constraint. A circle is a start error that
- * names those in it.
+ * Sorts the hooks of one stage: by phase; within it by `before` and `after`, those with `after: '*'` last; else in the
+ * given order. Missing plugins are ignored. A cycle is a start error that names its plugins.
  */
 function orderHooks<H extends PlacedHook>(hooks: readonly H[]): readonly H[] {
   return phases.flatMap((phase) => orderPhase(hooks.filter((hook) => hook.phase === phase)));
@@ -350,7 +352,7 @@ function orderPhase<H extends PlacedHook>(hooks: readonly H[]): readonly H[] {
   return ordered;
 }
 
-/** True when one of the two says so; of its own plugin's hooks a hook says nothing. */
+/** True when one of the two names the other; hooks of one plugin do not order each other. */
 function goesBefore(one: PlacedHook, other: PlacedHook): boolean {
   return one.plugin !== other.plugin && (names(one.before, other.plugin) || names(other.after, one.plugin));
 }
@@ -359,7 +361,7 @@ function names(plugins: string | readonly string[] | undefined, plugin: string):
   return plugins === plugin || (Array.isArray(plugins) && plugins.includes(plugin));
 }
 
-/** Every one of `waiting` has another in front of it: following those leads round. */
+/** Every one of `waiting` is preceded by another: following those finds a cycle. */
 function circle(waiting: readonly PlacedHook[]): Error {
   const trail: PlacedHook[] = [];
   let hook = waiting[0];

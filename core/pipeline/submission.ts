@@ -23,7 +23,7 @@ export interface SubmissionInput {
   readonly hostname: string;
   readonly clock: Clock;
   readonly log: Log;
-  /** What becomes of lines over 998 octets in mail of users. */
+  /** How overlong lines of users' mail are treated. */
   readonly longLines: () => EngineSettings['longLines'];
 }
 
@@ -32,7 +32,7 @@ interface Refusal {
   readonly reply: Reply;
 }
 
-/** Mail that is handed in from inside takes the way of mail that comes by SMTP, from MAIL on. */
+/** Submits mail from inside of the server, through the same stages as SMTP from MAIL on. */
 export class PipelineSubmission implements SubmissionService {
   readonly #input: SubmissionInput;
 
@@ -68,7 +68,7 @@ export class PipelineSubmission implements SubmissionService {
     const message = await this.#spool(submission, transaction);
     const { size } = message;
     const messageId = messageIdOf(message.head);
-    // The chain lets go of the message, whatever becomes of it.
+    // The snapshot releases the message in every case.
     const { summary } = await chain.deliver(transaction, message);
     if (summary.code >= 300) throw refused('The message is refused', summary);
     const ms = this.#input.clock.monotonic() - started;
@@ -110,7 +110,7 @@ export class PipelineSubmission implements SubmissionService {
     };
   }
 
-  /** Asks for each recipient; one that is refused is named, with all the others that are. */
+  /** Runs `rcptTo` for each recipient and reports all refused ones together. */
   async #address(
     chain: HookList,
     begun: Transaction,
@@ -205,7 +205,7 @@ interface LocalDeliveryInput {
   readonly clock: Clock;
 }
 
-/** A session of the server with itself, as hooks and targets see it. */
+/** An internal session, as hooks and targets see it. */
 export function internalSession(clock: Clock, about: Partial<SmtpSession> = {}): SmtpSession {
   return {
     id: uniqueId(),
@@ -222,7 +222,7 @@ export function internalSession(clock: Clock, about: Partial<SmtpSession> = {}):
   };
 }
 
-/** Brings messages that were accepted before to the delivery targets that are registered now. */
+/** Delivers messages that were accepted earlier to the current delivery targets. */
 export class PipelineDelivery implements LocalDelivery {
   readonly #input: LocalDeliveryInput;
 
@@ -234,7 +234,7 @@ export class PipelineDelivery implements LocalDelivery {
     return this.#holding((chain) => this.#deliver(chain, parcel));
   }
 
-  /** What leaves the pipeline meanwhile is not released before the end. */
+  /** Messages that leave the pipeline meanwhile are released only at the end. */
   async #holding<T>(work: (chain: HookList) => T | Promise<T>): Promise<T> {
     const chain = this.#input.pipeline.snapshot();
     chain.hold();

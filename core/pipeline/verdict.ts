@@ -5,16 +5,19 @@ import { asciiReplyText, isReplyText, maxReplyText, type Reply } from '../smtp/p
 export const stages = ['connect', 'ehlo', 'auth', 'mailFrom', 'rcptTo', 'message', 'deliver'] as const;
 export type Stage = (typeof stages)[number];
 
-/** Where a recipient goes: a delivery target by name, and the destination in it (recipients of one destination share a delivery). */
+/**
+ * Where a recipient goes: a delivery target by name, and a destination in it. Recipients of one destination share a
+ * delivery.
+ */
 export interface Hop {
   /** Name given to `smtp.deliverTo`: `mailbox`, `lmtp`, `proxy`, `relay`. */
   readonly target: string;
   readonly destination: string;
-  /** For the target alone. */
+  /** Data for the target. */
   readonly data?: unknown;
 }
 
-/** What an authenticated session is known as. */
+/** The identity of an authenticated session. */
 export interface AuthenticatedUser {
   /** `local@domain` of the user. */
   readonly username: string;
@@ -30,7 +33,7 @@ interface Branded {
   readonly postern: 'verdict';
 }
 
-/** What a deciding hook answers. An answer that is not one of these counts as a failure: `451 4.3.0`, never "continue". */
+/** Answer of a deciding hook. Anything else counts as a failure: `451 4.3.0`, never "continue". */
 export type Verdict = Branded &
   (
     | { readonly kind: 'next' }
@@ -48,10 +51,10 @@ const ACCEPT: Verdict = Object.freeze({ postern: 'verdict', kind: 'accept' });
 
 /** No opinion: the next hook decides. */
 export const next = (): Verdict => NEXT;
-/** Yes, and the rest of this phase is not asked. In stage `auth` it names who has signed in. */
+/** Yes; the rest of this phase is skipped. In stage `auth` it names the authenticated user. */
 export const accept = (user?: AuthenticatedUser): Verdict =>
   user === undefined ? ACCEPT : { postern: 'verdict', kind: 'accept', user };
-/** No, for good (5yz). `status` is the enhanced status code (RFC 3463), `5.y.z`. */
+/** A permanent no (5yz). `status` is the enhanced status code (RFC 3463), `5.y.z`. */
 export const reject = (code: number, status: string, text: string): Verdict => ({
   postern: 'verdict',
   kind: 'reject',
@@ -59,7 +62,7 @@ export const reject = (code: number, status: string, text: string): Verdict => (
   status,
   text,
 });
-/** Not now (4yz). `status` is the enhanced status code (RFC 3463), `4.y.z`. */
+/** A temporary no (4yz). `status` is the enhanced status code (RFC 3463), `4.y.z`. */
 export const defer = (code: number, status: string, text: string): Verdict => ({
   postern: 'verdict',
   kind: 'defer',
@@ -67,21 +70,21 @@ export const defer = (code: number, status: string, text: string): Verdict => ({
   status,
   text,
 });
-/** Answer yes and keep nothing; the reason is logged. Stages `rcptTo`, `message` and `deliver`. */
+/** Accept and store nothing; the reason is logged. Stages `rcptTo`, `message` and `deliver`. */
 export const discard = (reason: string): Verdict => ({ postern: 'verdict', kind: 'discard', reason });
 /**
- * Answer yes and keep the message for an operator. Stages `rcptTo`, `message` and `deliver`. Needs a target named `hold`;
- * without one the answer is 4yz.
+ * Accept and keep the message for an operator. Stages `rcptTo`, `message` and `deliver`. Needs a target named `hold`;
+ * without one the reply is 4yz.
  */
 export const hold = (reason: string): Verdict => ({ postern: 'verdict', kind: 'hold', reason });
-/** This recipient is mine: it goes to `hop`. Stage `rcptTo`. `reply` (2yz) is what the client gets in place of the usual yes. */
+/** Routes this recipient to `hop`. Stage `rcptTo`. `reply` (2yz) replaces the usual reply. */
 export const route = (hop: Hop, reply?: Reply): Verdict => ({
   postern: 'verdict',
   kind: 'route',
   hop,
   ...(reply !== undefined && { reply }),
 });
-/** Go on, with these changes to the message or its recipients. Stage `message`. */
+/** Continue with these changes of the message or its recipients. Stage `message`. */
 export const change = (...changes: readonly Change[]): Verdict => ({ postern: 'verdict', kind: 'change', changes });
 
 function isVerdict(value: unknown): value is Verdict {
@@ -90,7 +93,7 @@ function isVerdict(value: unknown): value is Verdict {
 
 type Kind = Verdict['kind'];
 
-/** Where each verdict means something. */
+/** Stages in which each verdict is valid. */
 const stagesOf: Readonly<Record<Kind, readonly Stage[]>> = {
   next: stages,
   accept: stages,
@@ -102,7 +105,7 @@ const stagesOf: Readonly<Record<Kind, readonly Stage[]>> = {
   change: ['message'],
 };
 
-/** What a hook has answered, or a sentence that says why it is no verdict. Nothing of the value is trusted. */
+/** The verdict of a hook, or a sentence that says why it is invalid. The value is untrusted. */
 export function checkVerdict(value: unknown, stage: Stage): Verdict | string {
   if (value === undefined) return 'it answers nothing; a hook without an opinion ends with return next()';
   if (!isVerdict(value)) return 'the answer is not a verdict';
@@ -154,7 +157,7 @@ function isHop(hop: unknown): hop is Hop {
   return typeof target === 'string' && typeof destination === 'string';
 }
 
-/** A yes to RCPT; its lines are cleaned when they are written. */
+/** A 2yz for RCPT; its lines are cleaned when they are sent. */
 function isYes(reply: unknown): boolean {
   if (typeof reply !== 'object' || reply === null) return false;
   const { code, status, lines } = reply as Partial<Record<string, unknown>>;
@@ -180,7 +183,7 @@ function isChange(change: unknown): change is Change {
   }
 }
 
-/** RFC 5322 §3.6.8; what has CR, LF or a colon would be another field. */
+/** RFC 5322 §3.6.8; CR, LF or a colon would start another field. */
 function isFieldName(name: unknown): boolean {
   return typeof name === 'string' && /^[!-9;-~]{1,76}$/.test(name);
 }

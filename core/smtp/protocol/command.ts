@@ -6,26 +6,24 @@ import { isProblem } from '../../problem.js';
 export interface Command {
   /** Upper case; empty for an empty line. */
   readonly verb: string;
-  /** What follows, without white space at its ends. */
+  /** The rest, trimmed. */
   readonly argument: string;
 }
 
-/** A path in angle brackets and what follows it, as MAIL and RCPT have them. */
+/** A path in angle brackets with its parameters, as in MAIL and RCPT. */
 export interface PathCommand {
-  /** With its brackets. */
+  /** With brackets. */
   readonly path: string;
-  /** False when the path needs SMTPUTF8 as it is written. */
+  /** False when the path as written needs SMTPUTF8. */
   readonly ascii: boolean;
   readonly parameters: ReadonlyMap<string, string | null>;
 }
 
-/** Octets below space, and DEL: never part of an argument. */
+/** Octets below space, and DEL: never valid in an argument. */
 // eslint-disable-next-line no-control-regex
 const control = /[\x00-\x1f\x7f]/;
 
-/**
- * Reads a line without its CRLF. Bytes beyond ASCII are read as UTF-8; what is no UTF-8 makes the argument `undefined`.
- */
+/** Parses a line without its CRLF. Bytes beyond ASCII must be UTF-8; otherwise the argument is `undefined`. */
 export function parseCommand(line: Buffer): Command | undefined {
   const text = line.toString('utf8');
   const space = text.indexOf(' ');
@@ -36,7 +34,9 @@ export function parseCommand(line: Buffer): Command | undefined {
 
 export const hasControl = (text: string): boolean => control.test(text);
 
-/** RFC 5321 §4.1.2: `FROM:<path> KEY=value KEY`. `keyword` is `FROM:` or `TO:`; a space behind the colon is tolerated. */
+/**
+ * RFC 5321 §4.1.2: `FROM:<path> KEY=value KEY`. `keyword` is `FROM:` or `TO:`; a space after the colon is tolerated.
+ */
 export function parsePathCommand(argument: string, keyword: string, lenient = false): PathCommand | undefined {
   if (asciiUpperCase(argument.slice(0, keyword.length)) !== keyword || hasControl(argument)) return undefined;
   const split = splitPath(argument.slice(keyword.length), lenient);
@@ -70,7 +70,7 @@ function parseParameters(text: string): ReadonlyMap<string, string | null> | und
   return parameters;
 }
 
-/** RFC 3461 §4: `+` and two upper case hexadecimal digits stand for an octet. Undefined when it is not xtext. */
+/** RFC 3461 §4: decodes `+` and two upper case hexadecimal digits. Undefined for invalid xtext. */
 export function decodeXtext(text: string): string | undefined {
   if (!/^(?:[!-*,-<>-~]|\+[0-9A-F]{2})*$/.test(text)) return undefined;
   return text.replace(/\+([0-9A-F]{2})/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
@@ -80,8 +80,9 @@ const name = /^[A-Za-z0-9_](?:[A-Za-z0-9_.:-]*[A-Za-z0-9_.])?$/;
 const literal = /^\[[A-Za-z0-9.:-]+\]$/;
 
 /**
- * What may follow HELO, EHLO and LHLO (RFC 5321 §4.1.1.1): one name or address literal of at most 255 characters. Bare
- * addresses, underscores and single words are common and taken; nothing that could act in a header, a log or a page is.
+ * A valid argument of HELO, EHLO and LHLO (RFC 5321 §4.1.1.1): one name or address literal of at most 255 characters.
+ * Bare addresses, underscores and single words are common and accepted; nothing that has a meaning in a header, a log
+ * or a page is.
  */
 export function isHelloName(text: string): boolean {
   return text.length <= 255 && (name.test(text) || literal.test(text));

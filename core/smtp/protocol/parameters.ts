@@ -4,7 +4,7 @@ import type { MessageDsn, RecipientDsn } from '../../pipeline/transaction.js';
 import { replies, type WireReply } from './replies.js';
 import { decodeXtext } from './command.js';
 
-/** What the parameters of MAIL say. */
+/** Parameters of MAIL. */
 export interface MailParameters {
   /** SIZE= (RFC 1870), in bytes. */
   readonly declaredSize: number | undefined;
@@ -15,15 +15,15 @@ export interface MailParameters {
 
 interface MailParameterRules {
   readonly messageBytes: number;
-  /** AUTH= (RFC 4954 §5) is known where AUTH is. */
+  /** AUTH= (RFC 4954 §5) is valid where AUTH is offered. */
   readonly auth: boolean;
-  /** RET and ENVID (RFC 3461 §4.3, §4.4) are known where DSN is offered. */
+  /** RET and ENVID (RFC 3461 §4.3, §4.4) are valid where DSN is offered. */
   readonly dsn: boolean;
 }
 
 const usual: MailParameters = { declaredSize: undefined, body: '7BIT', smtputf8: false };
 
-/** Reads the parameters of MAIL, or says what is wrong with them. */
+/** Parses the parameters of MAIL, or returns the refusal. */
 export function readMailParameters(
   parameters: ReadonlyMap<string, string | null>,
   rules: MailParameterRules,
@@ -52,7 +52,7 @@ export function readMailParameters(
       if (envelopeId === undefined) return replies.badArguments;
       dsn = { ...dsn, envelopeId };
     } else if (key === 'AUTH' && rules.auth) {
-      // Taken and not used: who sends is known from AUTH itself.
+      // Accepted and ignored: the sender is known from AUTH itself.
       if (value === null || decodeXtext(value) === undefined) return replies.badArguments;
     } else {
       return replies.unknownParameter;
@@ -62,7 +62,7 @@ export function readMailParameters(
   return { declaredSize, body, smtputf8, ...(dsn !== undefined && { dsn }) };
 }
 
-/** RFC 3461 §4.4: at most 100 characters of xtext that stand for printable ones. */
+/** RFC 3461 §4.4: at most 100 characters of xtext for printable characters. */
 function readEnvelopeId(value: string | null): string | undefined {
   const decoded = value === null || value.length > 100 ? undefined : decodeXtext(value);
   return decoded !== undefined && /^[ -~]+$/.test(decoded) ? decoded : undefined;
@@ -81,7 +81,7 @@ const notifications: ReadonlyMap<string, Notify> = new Map([
 const maxOriginal = 500;
 const none: RecipientDsn = {};
 
-/** Reads the parameters of RCPT (RFC 3461 §4.1, §4.2), or says what is wrong with them. `smtputf8`: MAIL had it. */
+/** Parses the parameters of RCPT (RFC 3461 §4.1, §4.2), or returns the refusal. `smtputf8`: given with MAIL. */
 export function readRcptParameters(
   parameters: ReadonlyMap<string, string | null>,
   { smtputf8, dsn: isOffered }: { readonly smtputf8: boolean; readonly dsn: boolean },
@@ -107,7 +107,7 @@ export function readRcptParameters(
 
 export const isRcptParameters = (value: RecipientDsn | WireReply): value is RecipientDsn => !('code' in value);
 
-/** `NEVER` stands alone. */
+/** `NEVER` excludes all others. */
 function readNotify(value: string | null): readonly Notify[] | undefined {
   const words = asciiUpperCase(value ?? '').split(',');
   const wanted = words.flatMap((word) => notifications.get(word) ?? []);
@@ -115,13 +115,13 @@ function readNotify(value: string | null): readonly Notify[] | undefined {
   return wanted.includes('never') && wanted.length > 1 ? undefined : wanted;
 }
 
-/** An address of type `utf-8` may be written in UTF-8 as it is (RFC 6533 §3); it is kept in the form that goes everywhere. */
+/** An address of type `utf-8` may be raw UTF-8 (RFC 6533 §3); it is stored in its ASCII form. */
 function inAscii(value: string): string {
   const mayBe = !isAscii(value) && value.length <= maxOriginal && /^utf-8;/i.test(value);
   return mayBe && !hasForbiddenCharacter(value) ? value.replaceAll(/[^!-~]/gu, embedded) : value;
 }
 
-/** A type, `;` and xtext that stands for printable characters. */
+/** A type, `;` and xtext for printable characters. */
 function isOriginal(value: string): boolean {
   const [, address] = /^[A-Za-z0-9][A-Za-z0-9-]{0,63};(.+)$/.exec(value) ?? [];
   const decoded = address === undefined ? undefined : decodeXtext(address);
@@ -135,7 +135,7 @@ export function decodeOriginal(originalRecipient: string): string {
   return decoded === undefined ? originalRecipient : `${originalRecipient.slice(0, semicolon)};${decoded}`;
 }
 
-/** The same for a person or a report: the address of a type `utf-8` is decoded from its own form too (RFC 6533 §3). */
+/** The same for display or a report: also decodes the address of a type `utf-8` (RFC 6533 §3). */
 export function originalAddress(originalRecipient: string): string {
   const decoded = decodeOriginal(originalRecipient);
   return /^utf-8;/i.test(decoded) ? decoded.replaceAll(/\\x\{([0-9A-F]{2,6})\}/g, character) : decoded;

@@ -17,7 +17,7 @@ export function reply(code: number, status: string | null, ...lines: readonly st
 /** RFC 5321 §4.5.3.1.5 allows 512 octets a line, the codes and the CRLF included. */
 export const maxReplyText = 400;
 
-/** One line that can be printed: no control or format character, not empty. */
+/** One printable line: not empty, no control or format character. */
 export function isReplyText(text: unknown): text is string {
   return (
     typeof text === 'string' && text.length > 0 && text.length <= maxReplyText && !/[\p{C}\p{Zl}\p{Zp}]/u.test(text)
@@ -29,7 +29,7 @@ export function asciiReplyText(text: string): string {
   return text.replace(/\P{ASCII}/gu, '?');
 }
 
-/** The reply that a thrown value stands for: a problem's own, else `451 4.3.0`. */
+/** The reply for a thrown value: a problem's own, else `451 4.3.0`. */
 export function replyToError(error: unknown): Reply {
   if (!isProblem(error)) return replies.fault;
   const { code, status, lines } = replyToProblem(error);
@@ -45,10 +45,10 @@ export interface WireReply extends Reply {
 /** RFC 5321 §4.5.3.1.5: a reply line has 512 bytes with its CRLF. */
 const maxText = 498;
 
-/** Text of peers and hooks must not break out of its line, and a reply is ASCII (RFC 5321 §2.3.1). */
+/** Text of clients and hooks must not end its line, and a reply is ASCII (RFC 5321 §2.3.1). */
 const unprintable = /[^ -~]/gu;
 
-/** The bytes of a reply (RFC 5321 §4.2.1); its enhanced status code stands in each line (RFC 2034 §4). */
+/** Encodes a reply (RFC 5321 §4.2.1); its enhanced status code is in each line (RFC 2034 §4). */
 function encodeReply({ code, status, lines }: Reply): Buffer {
   const texts = lines.length === 0 ? [''] : lines;
   const prefix = status === null ? '' : `${status} `;
@@ -69,7 +69,7 @@ export function wireReply(code: number, status: string | null, ...lines: readonl
   return Object.freeze({ ...made, bytes: encodeReply(made) });
 }
 
-/** The same for words that change only with the settings, such as a greeting: nothing of a peer may be in them. */
+/** The same for text that changes only with the settings, such as a greeting; never text of a client. */
 export function settledReply(code: number, ...lines: readonly string[]): WireReply {
   const key = `${code} ${lines.join('\n')}`;
   const known = settled.get(key);
@@ -88,7 +88,7 @@ export function bytesOf(answer: Reply | WireReply): Buffer {
   return 'bytes' in answer ? answer.bytes : encodeReply(answer);
 }
 
-/** The engine's own words. What hooks answer comes on top. */
+/** Replies of the server itself; hooks bring their own. */
 export const replies = {
   ok: wireReply(250, '2.0.0', 'OK'),
   reset: wireReply(250, '2.0.0', 'Reset'),
@@ -154,7 +154,7 @@ const violations: Readonly<Record<DataViolation, WireReply>> = {
 
 export const replyToViolation = (violation: DataViolation): WireReply => violations[violation];
 
-/** A problem in SMTP's words; its text is the problem's own, made for peers. */
+/** The reply for a problem; its text is meant for clients. */
 export function replyToProblem(problem: Problem): Reply {
   const [code, status] = classOf(problem).smtp;
   return reply(code, status, problem.message);

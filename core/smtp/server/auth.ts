@@ -8,7 +8,7 @@ import type { SessionState } from './session-state.js';
 /** Characters of a name that may be anything. */
 const maxLoggedName = 100;
 
-/** AUTH of one session (RFC 4954): who may try, how often, and who has signed in. */
+/** AUTH of one session (RFC 4954): whether and how often it may be tried, and the authenticated user. */
 export class AuthCommand {
   readonly #ground: ListenerContext;
   readonly #session: SessionState;
@@ -24,12 +24,12 @@ export class AuthCommand {
     return this.#exchange?.active === true;
   }
 
-  /** This listener takes mail only from those who have signed in. */
+  /** This listener accepts mail only from authenticated clients. */
   get required(): boolean {
     return this.#ground.listener.mode === 'submission';
   }
 
-  /** AUTH may be used now: under TLS, or where the configuration lets passwords pass in the clear. */
+  /** AUTH is allowed now: under TLS, or where the configuration allows passwords in clear text. */
   get offered(): boolean {
     const encrypted = this.#session.tls !== undefined;
     return this.required && (encrypted || this.#ground.listener.allowPlaintextAuth);
@@ -57,7 +57,7 @@ export class AuthCommand {
     this.#exchange = undefined;
   }
 
-  /** While the client was asked for its credentials, others may have brought its address over the limit. */
+  /** Meanwhile other sessions may have exhausted the limit of the address. */
   async #check(credentials: Credentials): Promise<Reply> {
     const { throttle } = this.#ground;
     const failures = this.#failures;
@@ -126,7 +126,7 @@ interface Credentials {
   readonly password: string;
 }
 
-/** Resolves with the answer to the client, a 235 or a refusal. */
+/** Resolves with the reply: a 235 or a refusal. */
 type CheckCredentials = (credentials: Credentials) => Promise<Reply>;
 
 const mechanisms = ['PLAIN', 'LOGIN'] as const;
@@ -135,7 +135,7 @@ type Mechanism = (typeof mechanisms)[number];
 type Done = () => void;
 type Step = (line: string, done: Done) => void;
 
-/** What smtp-server's mechanisms expect of the connection they run on. */
+/** The part of smtp-server's connection that its mechanisms use. */
 interface SaslHost {
   readonly id: string;
   readonly name: string;
@@ -162,24 +162,24 @@ type SaslMechanism = (this: SaslHost, args: string[], done: Done) => void;
 
 const base64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 
-/** One AUTH command and the lines that follow it (RFC 4954). The mechanisms are smtp-server's, on a small host. */
+/** One AUTH command and the lines that follow it (RFC 4954). The mechanisms are those of smtp-server. */
 class SaslExchange {
   readonly #host: SaslHost;
   readonly #mechanism: SaslMechanism;
   #answer: Reply = replies.fault;
 
   constructor(mechanism: Mechanism, check: CheckCredentials) {
-    // The declared type of `this` is smtp-server's own connection, of which the mechanisms use only this much.
+    // The declared type of `this` is smtp-server's own connection; the mechanisms use only this part of it.
     this.#mechanism = sasl[`SASL_${mechanism}`] as unknown as SaslMechanism;
     this.#host = this.#makeHost(mechanism, check);
   }
 
-  /** True while another line of the client is awaited. */
+  /** True while another line of the client is expected. */
   get active(): boolean {
     return this.#host._nextHandler !== false;
   }
 
-  /** `initial` is the initial response, if there was one. */
+  /** `initial` is the initial response, if any. */
   begin(initial: string | undefined): Promise<Reply> {
     if (initial !== undefined && !base64.test(initial) && initial !== '=') return Promise.resolve(this.#malformed());
     const args = initial === undefined ? [] : [initial];
@@ -226,7 +226,7 @@ class SaslExchange {
             callback(null, answer.code === 235 ? { user: username } : {});
           };
           if (username.includes('\ufffd') || (authzid !== undefined && authzid !== '' && authzid !== username)) {
-            // Not valid UTF-8, or somebody who wants to act for somebody else: wrong, and counted like a wrong password.
+            // Invalid UTF-8, or an authorization identity of another user: refused and counted like a wrong password.
             void check({ mechanism, username: '', password: '' }).then(settle);
             return;
           }

@@ -8,8 +8,8 @@ import type { SmtpLimits } from './limits.js';
 import type { ListenerContext } from './listener-context.js';
 
 /**
- * One client: bytes to commands, answers to bytes. Every command gets exactly one answer, in order, and no command is
- * looked at while another is being decided.
+ * One client connection: reads commands, sends replies. Every command gets exactly one reply, in order, and no command
+ * is read while another is being decided.
  */
 export class Connection {
   readonly #ground: ListenerContext;
@@ -19,7 +19,7 @@ export class Connection {
   readonly #lines: LineReader;
   readonly #startedMs: number;
   #activity: Activity = 'greeting';
-  /** Monotonic time, in milliseconds, when what is being done began. */
+  /** Start of the current activity, monotonic, in milliseconds. */
   #sinceMs: number;
   #data: DataPhase | undefined;
   #stopping = false;
@@ -43,7 +43,7 @@ export class Connection {
     this.#lines = new LineReader(this.#wire.input);
   }
 
-  /** `refusal` is said in place of a greeting. */
+  /** `refusal` replaces the greeting. */
   start(refusal?: WireReply): void {
     const { id, listener, remote } = this.#session.state;
     this.#ground.meter.opened();
@@ -54,7 +54,7 @@ export class Connection {
     else this.#settle(this.#session.connect(), (greeting) => this.#greet(greeting));
   }
 
-  /** Ends an idle session at once; a running transaction may come to its end. */
+  /** Ends an idle session at once; a running transaction may finish. */
   shutdown(): void {
     this.#stopping = true;
     if (this.#activity === 'greeting') this.#closeWith(replies.shutdown);
@@ -62,13 +62,13 @@ export class Connection {
     else if (this.#activity === 'handshake') this.#wire.destroy();
   }
 
-  /** Ends the session now. A message that is being delivered gets no answer: it may be stored already. */
+  /** Ends the session now. A message in delivery gets no reply: it may be stored already. */
   cut(): void {
     if (this.#activity !== 'delivering') this.#closeWith(replies.shutdown);
     this.#wire.destroy();
   }
 
-  /** Called now and then: holds the session to its deadlines. */
+  /** Called periodically to enforce the deadlines of the session. */
   check(nowMs: number): void {
     if (this.#activity === 'data' && this.#data?.tooSlow(nowMs) === true) {
       this.#closeWith(replies.tooSlow);
@@ -80,7 +80,7 @@ export class Connection {
     else this.#overdue();
   }
 
-  /** A decision did not come. A delivery is asked to give up; else nobody knows what it will be, and the session ends. */
+  /** A decision timed out. A delivery is asked to give up; otherwise its result is unknown, and the session ends. */
   #overdue(): void {
     if (this.#data?.giveUp() === true) {
       this.#become(this.#activity);
@@ -96,7 +96,7 @@ export class Connection {
     this.#sinceMs = this.#ground.clock.monotonic();
   }
 
-  /** Takes what has arrived as far as it goes, then writes all answers at once. */
+  /** Processes the available input, then sends all replies at once. */
   #pump(): void {
     while (!this.#wire.blocked && this.#takeNext());
     this.#wire.flush();
@@ -116,7 +116,7 @@ export class Connection {
     }
     this.#wire.listenFirst(this.#ground.listener.greetDelayMs, () => {
       if (this.#activity !== 'greeting') return;
-      // Whoever speaks before the greeting does not listen to answers either.
+      // A client that speaks before the greeting does not wait for replies either.
       if (this.#wire.input.length > 0) this.#refuseSession(replies.tooEarly);
       else {
         this.#become('commands');
@@ -144,7 +144,7 @@ export class Connection {
     return true;
   }
 
-  /** Hands an answer on, at once when it is there. */
+  /** Passes a reply on, synchronously when possible. */
   #settle(answer: SessionReply, then: (reply: Reply) => void): void {
     if (answer instanceof Promise) void this.#await(answer, then);
     else then(answer);
@@ -153,7 +153,7 @@ export class Connection {
   async #await(answer: Promise<Reply>, then: (reply: Reply) => void): Promise<void> {
     const waiting = this.#activity === 'greeting' ? 'greeting' : 'deciding';
     this.#become(waiting);
-    // Earlier answers do not wait for a decision that takes its time.
+    // Earlier replies do not wait for a slow decision.
     this.#wire.flushSoon();
     const reply = await answer.catch((error: unknown) => {
       this.#ground.log.error({ session: this.#session.state.id, err: error }, 'a command failed');
@@ -170,7 +170,7 @@ export class Connection {
     else this.#answerWith([reply], after);
   }
 
-  /** The one place where a command is answered: with one reply, or with LMTP's replies to a message. */
+  /** The one place that answers commands: with one reply, or with LMTP's replies to a message. */
   #answerWith(answers: readonly Reply[], after?: NextAction): void {
     this.#answers += 1;
     if (answers.some(({ code }) => code >= 400)) {
@@ -212,7 +212,7 @@ export class Connection {
     });
   }
 
-  /** Text that came with DATA cannot be told from commands: somebody smuggles, or speaks without listening. */
+  /** Text that came together with DATA cannot be told from commands: smuggling, or a client that ignores replies. */
   #refusesEarlyData(): boolean {
     if (this.#wire.input.length === 0 || this.#ground.settings().earlyData === 'accept') return false;
     this.#answerWith([replies.earlyData], 'close');
@@ -264,7 +264,7 @@ export class Connection {
     });
   }
 
-  /** Always false: there is nothing more to take. */
+  /** Always false: no more input is processed. */
   #closeWith(reply: Reply): false {
     if (this.#activity === 'closing' || this.#activity === 'closed') return false;
     this.#say(reply);
@@ -272,7 +272,7 @@ export class Connection {
     return false;
   }
 
-  /** Says what is still to be said and ends our side; the client has a moment to read it. */
+  /** Sends pending replies and ends our side; the client has a moment to read them. */
   #close(): void {
     this.#data?.abort();
     this.#become('closing');
@@ -281,7 +281,7 @@ export class Connection {
 
   #closed(): void {
     this.#data?.abort();
-    // Else it goes on until the message is delivered.
+    // Otherwise it continues until the message is delivered.
     if (this.#activity !== 'delivering') this.#session.envelope.end();
     this.#become('closed');
     const { state } = this.#session;
@@ -294,11 +294,11 @@ export class Connection {
   }
 }
 
-/** What a connection is at. `deciding`, `stalled` and `delivering` wait for this server, the others for the client. */
+/** Activity of a connection. `deciding`, `stalled` and `delivering` wait for this server, the others for the client. */
 type Activity =
   'greeting' | 'commands' | 'deciding' | 'data' | 'stalled' | 'delivering' | 'handshake' | 'closing' | 'closed';
 
-/** A client that was told goodbye has so long to read it. */
+/** Time for the client to read the last reply. */
 const lingerSeconds = 5;
 
 type Allowance = (limits: SmtpLimits) => number;
@@ -311,10 +311,10 @@ const allowances: Readonly<Record<Activity, Allowance>> = {
   commands: (limits) => limits.commandSeconds,
   handshake: (limits) => limits.tlsSeconds,
   closing: () => lingerSeconds,
-  // DATA has a least rate instead.
+  // DATA has a minimum rate instead.
   data: () => Infinity,
   closed: () => Infinity,
 };
 
-/** How long a connection may be at it, in seconds. */
+/** Maximum duration of an activity, in seconds. */
 const secondsFor = (activity: Activity, limits: SmtpLimits): number => allowances[activity](limits);

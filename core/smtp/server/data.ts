@@ -13,10 +13,10 @@ import type { MessageResult } from './meter.js';
 import { withShortLines } from './long-lines.js';
 import type { SessionReply, OpenTransaction } from './session-state.js';
 
-/** In one line of the log. */
+/** Maximum in one log line. */
 const maxLoggedRecipients = 10;
 
-/** From DATA to the answer to the final dot. */
+/** From DATA to the reply to the final dot. */
 export class DataPhase {
   readonly #ground: ListenerContext;
   readonly #transaction: OpenTransaction;
@@ -35,7 +35,7 @@ export class DataPhase {
     this.#startedMs = ground.clock.monotonic();
   }
 
-  /** The answer to DATA: `start`, or a refusal when there is no room for a message. Never throws or rejects. */
+  /** The reply to DATA: `start`, or a refusal when there is no space. Never throws or rejects. */
   open(start: Reply): SessionReply {
     const { spool, hostname, clock } = this.#ground;
     const { reversePath } = this.#transaction;
@@ -64,31 +64,31 @@ export class DataPhase {
     return this.#intake?.rest ?? Buffer.alloc(0);
   }
 
-  /** The client has sent so much more than is allowed that it is not listened to any longer. */
+  /** The client exceeded the size by so much that the connection is cut. */
   get overrun(): boolean {
     return this.#intake?.overrun === true;
   }
 
-  /** A target may have made the message durable: the answer is not known before it says so. */
+  /** A target may have made the message durable: only it knows the reply. */
   get delivering(): boolean {
     return this.#delivering;
   }
 
-  /** Asks a delivery for its answer now. False when there is none to ask, or it was asked before. */
+  /** Demands the reply of a delivery now. False when there is none, or it was demanded before. */
   giveUp(): boolean {
     if (!this.#delivering || this.#deadline.over) return false;
     this.#deadline.end();
     return true;
   }
 
-  /** True when the message comes more slowly than the limits allow; our own disk's time does not count. */
+  /** True when the message arrives more slowly than the limits allow; time of the disk does not count. */
   tooSlow(nowMs: number): boolean {
     const { dataGraceSeconds, dataBytesPerSecond } = this.#ground.settings().limits;
     const seconds = (nowMs - this.#startedMs - this.#stalledMs) / 1000;
     return seconds > dataGraceSeconds && (this.#intake?.received ?? 0) < seconds * dataBytesPerSecond;
   }
 
-  /** A promise while the disk is behind. */
+  /** A promise while the disk is slower than the client. */
   write(chunk: Buffer): Promise<void> | void {
     const stalled = this.#intake?.write(chunk);
     if (stalled === undefined) return;
@@ -101,7 +101,7 @@ export class DataPhase {
     this.#stalledMs += this.#ground.clock.monotonic() - since;
   }
 
-  /** The client went away: nothing is kept, unless it is being delivered already. */
+  /** The client disconnected: nothing is stored, unless the message is being delivered already. */
   abort(): void {
     if (this.#aborted || this.#delivering || this.ended) return;
     this.#aborted = true;
@@ -121,7 +121,7 @@ export class DataPhase {
     return answers;
   }
 
-  /** The message as it is delivered, or why it is refused. */
+  /** The message to deliver, or the refusal. */
   async #received(): Promise<{ readonly message: SpooledMessage } | { readonly refusal: Reply }> {
     const received = (await this.#intake?.finish()) ?? { refusal: replies.fault };
     const isEncoded = this.#longLines === 'encode' && this.#intake?.hasLongLine === true;
@@ -238,7 +238,7 @@ interface IntakeInput {
   readonly recipients: readonly Recipient[];
 }
 
-/** One message on its way from 354 to the final dot. Whatever goes wrong, the rest is read up to the dot. */
+/** Reads one message from 354 to the final dot; after an error it discards the rest up to the dot. */
 class MessageIntake {
   readonly #writer: SpoolWriter;
   readonly #decoder: DataDecoder;
@@ -259,7 +259,7 @@ class MessageIntake {
     return this.#decoder.ended;
   }
 
-  /** What followed the final dot. */
+  /** Input after the final dot. */
   get rest(): Buffer {
     return this.#decoder.rest;
   }
@@ -269,22 +269,22 @@ class MessageIntake {
     return this.#decoder.hasLongLine;
   }
 
-  /** Bytes over the wire. */
+  /** Bytes received. */
   get received(): number {
     return this.#decoder.received;
   }
 
-  /** Bytes of the message. */
+  /** Bytes of the decoded message. */
   get size(): number {
     return this.#decoder.size;
   }
 
-  /** So much more came than is allowed that waiting for the dot is over. */
+  /** The client exceeded the size by so much that the connection is cut without waiting for the dot. */
   get overrun(): boolean {
     return this.#decoder.received > this.#mostBytes;
   }
 
-  /** A promise is the back-pressure of the disk; it never rejects. */
+  /** A promise is back-pressure of the disk; it never rejects. */
   write(chunk: Buffer): Promise<void> | void {
     const decoded = this.#decoder.write(chunk);
     if (this.#refusal !== undefined) return;
@@ -301,7 +301,7 @@ class MessageIntake {
     }
   }
 
-  /** The message, or why it is refused. Never rejects. */
+  /** The message, or the refusal. Never rejects. */
   async finish(): Promise<{ readonly message: SpooledMessage } | { readonly refusal: Reply }> {
     try {
       if (this.#refusal === undefined) return { message: await this.#writer.finish() };
@@ -311,7 +311,7 @@ class MessageIntake {
     return { refusal: this.#refusal ?? replies.fault };
   }
 
-  /** Nothing of it is kept. */
+  /** Discards it. */
   abort(): void {
     this.#discard();
   }
@@ -328,7 +328,7 @@ class MessageIntake {
   #discard(): void {
     if (this.#discarded) return;
     this.#discarded = true;
-    // What the spool cannot remove now it removes at its next start.
+    // Files that the spool cannot remove now are removed at its next start.
     this.#writer.discard().catch(() => undefined);
   }
 }
@@ -336,17 +336,17 @@ class MessageIntake {
 interface HeaderLimits {
   readonly headerFields: number;
   readonly headerBytes: number;
-  /** Received header fields. */
+  /** Number of Received header fields. */
   readonly hops: number;
 }
 
 type HeaderViolation = 'header-too-large' | 'loop';
 
-/** Looks at the header of a message as it passes by: its size, and whether the message goes round in circles. */
+/** Inspects the header of a message as it streams: its size, and mail loops. */
 export class HeaderGuard {
   readonly #limits: HeaderLimits;
   readonly #recipients: readonly Recipient[];
-  /** Lower case. A message that was delivered to one of them already is in a loop. */
+  /** Lower case. A message that was already delivered to one of them is in a loop. */
   #addresses: ReadonlySet<string> | undefined;
   #done = false;
   #line = '';
@@ -364,7 +364,7 @@ export class HeaderGuard {
     return this.#violation;
   }
 
-  /** Takes decoded text, whose line endings are CRLF; what follows the header costs nothing. */
+  /** Takes decoded text with CRLF line ends; the body after the header costs nothing. */
   add(chunk: Buffer): void {
     let at = 0;
     while (!this.#done && at < chunk.length) {
@@ -411,7 +411,7 @@ export class HeaderGuard {
   }
 }
 
-/** What of a transaction the trace tells. */
+/** The part of a transaction that the trace fields name. */
 export type TracedTransaction = Pick<Transaction, 'id' | 'recipients' | 'smtputf8'> & {
   readonly session: Pick<SmtpSession, 'listener' | 'remote' | 'hello' | 'tls' | 'user'>;
 };
@@ -422,8 +422,8 @@ export function returnPathLine(reversePath: Address | null): Buffer {
 }
 
 /**
- * The `Received:` field of this hop, folded, with its CRLFs (RFC 5321 §4.4). It names the recipient only when there is just
- * one, so that nobody learns of a Bcc, and never the user who has signed in.
+ * The `Received:` field of this hop, folded, with its CRLFs (RFC 5321 §4.4). Names the recipient only when there is
+ * just one, to keep Bcc private, and never the authenticated user.
  */
 export function receivedField(transaction: TracedTransaction, hostname: string, date: Date): Buffer {
   const { session, recipients, id } = transaction;
@@ -436,7 +436,7 @@ export function receivedField(transaction: TracedTransaction, hostname: string, 
   return Buffer.from(`${lines.join('\r\n\t')};\r\n\t${mailDate(date)}\r\n`);
 }
 
-/** How often the message has been received already, by its header block (RFC 5321 §6.3). */
+/** Number of previous hops, counted in the header block (RFC 5321 §6.3). */
 export function loopCount(head: Buffer): number {
   return scanHeader(head).fields.filter(({ key }) => key === 'received').length;
 }
@@ -450,7 +450,7 @@ function protocolOf({ session, smtputf8 }: TracedTransaction): string {
   return `${isLmtp ? 'LMTP' : 'ESMTP'}${security}`;
 }
 
-/** What the client called itself, if that can stand in a header field: a name, an address or an address literal. */
+/** The client's EHLO name, if valid in a header field: a name, an address or an address literal. */
 function domainOf(hello: string | undefined): string {
   if (hello === undefined) return 'unknown';
   return /^\[?[\w.:-]{1,255}\]?$/.test(hello) ? hello : 'invalid';

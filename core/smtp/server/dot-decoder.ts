@@ -1,14 +1,14 @@
 import { maxLineOctets } from '../../mime/transfer-encoding.js';
 
-/** Why a message cannot be taken, though its end is still awaited. */
+/** Why a message is refused; its end is still awaited. */
 export type DataViolation = 'nul' | 'line-ending' | 'long-line' | 'too-large';
 
 export interface DataDecoderOptions {
   /** `normalise` turns a bare CR or LF into CRLF, `reject` makes it a violation. */
   readonly lineEndings: 'normalise' | 'reject';
-  /** Longest line without its CRLF, in bytes. */
+  /** Maximum line length without CRLF, in bytes. */
   readonly lineBytes: number;
-  /** Largest decoded message, in bytes. */
+  /** Maximum size of the decoded message, in bytes. */
   readonly messageBytes: number;
 }
 
@@ -16,16 +16,16 @@ const CR = 13;
 const LF = 10;
 const DOT = 46;
 
-/** What stands in front of the next byte. `cr`, `dot` and `dotCr` are held back until it is known what they mean. */
+/** What precedes the next byte. `cr`, `dot` and `dotCr` are held back until the next byte gives them their meaning. */
 type Place = 'lineStart' | 'text' | 'cr' | 'dot' | 'dotCr' | 'end';
 
 const nothing: Buffer = Buffer.alloc(0);
 
 /**
- * Decodes the text that follows 354 (RFC 5321 §4.5.2): only CRLF.CRLF ends it, and a dot is taken away only behind a
- * CRLF. The state after any chunk depends on the bytes alone, never on how they were cut.
+ * Decodes the text that follows 354 (RFC 5321 §4.5.2): only CRLF.CRLF ends it, and a dot is removed only after a CRLF.
+ * The result does not depend on how the input is chunked.
  *
- * Clean text passes through without a copy. After a violation nothing more comes out, and the end is still found.
+ * Clean text is passed on without a copy. After a violation there is no more output, but the end is still found.
  */
 export class DataDecoder {
   readonly #rejectBare: boolean;
@@ -40,13 +40,13 @@ export class DataDecoder {
 
   readonly #breaks = new LineBreakSearch();
   #chunk: Buffer = nothing;
-  /** Where the bytes of the chunk begin that are still to be passed on as they are. */
+  /** Start of the bytes of the chunk that are passed on unchanged. */
   #from = 0;
-  /** Where the held bytes begin; negative when they came with an earlier chunk. */
+  /** Start of the held bytes; negative when they are in an earlier chunk. */
   #heldFrom = 0;
-  /** Where the present line begins; negative when it began in an earlier chunk. */
+  /** Start of the current line; negative when it is in an earlier chunk. */
   #lineFrom = 0;
-  /** Output of the present chunk; undefined while that equals the chunk so far. */
+  /** Output of the current chunk; undefined while it equals the chunk so far. */
   #output: Buffer | undefined;
   #outputLength = 0;
 
@@ -60,17 +60,17 @@ export class DataDecoder {
     return this.#place === 'end';
   }
 
-  /** What followed the end in the last chunk: commands. */
+  /** Input after the end in the last chunk: commands. */
   get rest(): Buffer {
     return this.#rest;
   }
 
-  /** Decoded bytes that came out. */
+  /** Bytes decoded. */
   get size(): number {
     return this.#size;
   }
 
-  /** Bytes that came over the wire, the final dot included. */
+  /** Bytes received, the final dot included. */
   get received(): number {
     return this.#received;
   }
@@ -85,7 +85,7 @@ export class DataDecoder {
     return this.#violation;
   }
 
-  /** Decodes a chunk. The result may be a part of the chunk itself. */
+  /** Decodes a chunk. The result may be a subarray of the chunk. */
   write(chunk: Buffer): Buffer {
     this.#chunk = chunk;
     this.#breaks.begin(chunk);
@@ -100,7 +100,7 @@ export class DataDecoder {
     this.#received += at;
     this.#rest = at < chunk.length ? chunk.subarray(at) : nothing;
     const lineLength = at - this.#lineFrom;
-    // Up to two bytes of it may be held back, and not be part of the line.
+    // Up to two bytes may be held back and not belong to the line.
     if (lineLength > this.#lineBytes + 2) this.#violate('long-line');
     this.#lineFrom = -lineLength;
     const decoded = this.#finishChunk(at);
@@ -124,7 +124,7 @@ export class DataDecoder {
     return this.#output?.subarray(0, this.#outputLength) ?? nothing;
   }
 
-  /** From a place where nothing is held to the end of the line, or to a byte that needs a closer look. */
+  /** Scans to the end of the line, or to a byte that needs a closer look. */
   #passText(start: number): number {
     const chunk = this.#chunk;
     const { length } = chunk;
@@ -162,7 +162,7 @@ export class DataDecoder {
     return at + 1;
   }
 
-  /** The byte at `at` says what the held ones mean. */
+  /** The byte at `at` gives the held bytes their meaning. */
   #resolveHeld(at: number): number {
     const byte = this.#chunk[at];
     if (this.#place === 'cr') return byte === LF ? this.#wholeEnding(at) : this.#bareReturn(at);
@@ -182,7 +182,7 @@ export class DataDecoder {
     return at;
   }
 
-  /** A CRLF that was cut in two. */
+  /** A CRLF split across chunks. */
   #wholeEnding(at: number): number {
     if (this.#heldFrom < 0) this.#put(CR);
     this.#endLine(at - 1, at + 1);
@@ -190,7 +190,7 @@ export class DataDecoder {
     return at + 1;
   }
 
-  /** The CR was bare: a dot behind it is text. */
+  /** The CR was bare, so a dot after it is text. */
   #bareReturn(at: number): number {
     this.#passOn(this.#heldFrom);
     this.#putEnding();
@@ -230,7 +230,7 @@ export class DataDecoder {
     this.#outputLength += 1;
   }
 
-  /** Copies what is still to be passed on as it is, up to `to`. */
+  /** Copies the unchanged bytes up to `to`. */
   #passOn(to: number): void {
     const from = this.#from;
     if (to <= from) return;
@@ -248,25 +248,25 @@ export class DataDecoder {
     this.#outputLength = length;
   }
 
-  /** Room for the worst case: every byte a bare line ending, and one held from before. */
+  /** Capacity for the worst case: every byte a bare line end, plus a held one. */
   #room(): Buffer {
     this.#output ??= Buffer.allocUnsafeSlow(2 * this.#chunk.length + 4);
     return this.#output;
   }
 }
 
-/** Shorter chunks are looked at byte by byte: words of them are not worth their making. */
+/** Shorter chunks are scanned byte by byte: creating a view of words costs more. */
 const worthwhile = 64;
-/** With these, a word less 14 in each byte has a high bit where a byte was below 14, unless that had one itself. */
+/** Subtracting 14 from each byte of a word sets the high bit of bytes below 14, unless it was set before. */
 const fourteens = 0x0e0e0e0e;
 const highBits = 0x80808080;
 const noBytes: Buffer = Buffer.alloc(0);
 const noWords = new Int32Array(0);
 
-/** Finds the bytes of a text that need a closer look: CR, LF and NUL, and with them other controls up to CR, such as tabs. */
+/** Finds bytes that need a closer look: CR, LF, NUL, and with them other control characters up to CR. */
 export class LineBreakSearch {
   #chunk = noBytes;
-  /** The chunk four bytes at a time, as far as it goes from its first byte whose place in memory allows that. */
+  /** The chunk as 32-bit words, from its first aligned byte. */
   #words: Int32Array = noWords;
   #wordsFrom = 0;
 
@@ -280,7 +280,7 @@ export class LineBreakSearch {
       : noWords;
   }
 
-  /** The first such byte at or behind `start`, or the length of the chunk. */
+  /** The first such byte at or after `start`, or the length of the chunk. */
   next(start: number): number {
     const chunk = this.#chunk;
     const words = this.#words;

@@ -10,21 +10,21 @@ type ClientLimitSettings = Pick<
   'clients' | 'clientsPerAddress' | 'authFailuresPerAddress' | 'authWindowSeconds' | 'exemptLoopback'
 >;
 
-/** A session that counts. */
+/** A counted session. */
 export interface ClientPlace {
   readonly place: 'given';
   /** The session has ended. Idempotent. */
   leave(): void;
 }
 
-/** Why a connection is one too many: of all sessions, or of those of its address. */
+/** Which limit a connection exceeds: of all sessions, or of its address. */
 interface NoClientPlace {
   readonly place: 'all' | 'address';
 }
 
 const maxAddresses = 100_000;
 
-/** What clients use of this server at once and within a while, over all listeners; IPv6 clients are counted per /64. */
+/** Current and recent use of the server by clients, over all listeners; IPv6 clients are counted per /64. */
 export class ClientLimits {
   readonly #clock: Clock;
   #settings: ClientLimitSettings;
@@ -41,12 +41,12 @@ export class ClientLimits {
     this.#signIns = this.#newSignIns();
   }
 
-  /** Sessions at present, exempt ones included. */
+  /** Current sessions, exempt ones included. */
   get sessions(): number {
     return this.#sessions;
   }
 
-  /** Sessions stay; failed sign-ins are counted anew when their limit or window is another one. */
+  /** Keeps the sessions; failed sign-ins are counted anew when their limit or window changes. */
   reconfigure(settings: ClientLimitSettings): void {
     const { authFailuresPerAddress, authWindowSeconds } = this.#settings;
     this.#settings = settings;
@@ -58,12 +58,12 @@ export class ClientLimits {
     }
   }
 
-  /** Loopback clients are outside the limits per address, unless the configuration says otherwise. */
+  /** Loopback clients are exempt from limits per address, unless configured otherwise. */
   isExempt(ip: string): boolean {
     return this.#settings.exemptLoopback && isLoopbackAddress(ip);
   }
 
-  /** Counts a session until it leaves, or says that there is no place for it. */
+  /** Counts a session until it leaves, or refuses it. */
   enter(ip: string): ClientPlace | NoClientPlace {
     const key = clientKey(ip);
     const ofAddress = this.#perAddress.get(key) ?? 0;
@@ -81,18 +81,21 @@ export class ClientLimits {
     };
   }
 
-  /** Seconds until the address may try to sign in again; 0 is now. */
+  /** Seconds until the address may authenticate again; 0 for now. */
   retryAfter(ip: string): number {
     return this.isExempt(ip) ? 0 : this.#signIns.retryAfter(clientKey(ip));
   }
 
-  /** Has a sign-in from that address tried, after others where too many might fail; undefined when the address must wait. */
+  /**
+   * Runs a sign-in of that address, one after the other where too many might fail; undefined when the address must
+   * wait.
+   */
   attempt<T>(ip: string, attempt: () => Promise<T>): Promise<T | undefined> {
     const work = (): Promise<T> => forClient('smtp', ip, attempt);
     return this.isExempt(ip) ? work() : this.#signInLine.run(clientKey(ip), work);
   }
 
-  /** A sign-in from that address has failed. True when it must wait now; that is said once in each window. */
+  /** Counts a failed sign-in. True when the address must wait now; returned once in each window. */
   record(ip: string): boolean {
     return !this.isExempt(ip) && this.#signIns.record(clientKey(ip));
   }
@@ -116,7 +119,7 @@ export class ClientLimits {
 
 const count = (usual: number, most: number) => z.int().min(1).max(most).default(usual);
 
-/** Bounds of everything a client can make this server do. Times are in seconds unless the name says otherwise. */
+/** Bounds of everything that clients can make this server do. Times are in seconds unless named otherwise. */
 export const LimitOptions = z.strictObject({
   messageBytes: count(50 * 1024 * 1024, 2 ** 40).describe(
     'Largest message, in bytes: announced by SIZE, refused with 552. A quarter more is read before the connection is cut.',

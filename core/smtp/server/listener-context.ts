@@ -8,22 +8,22 @@ import type { SmtpLimits } from './limits.js';
 import type { ListenerSettings } from './listener-options.js';
 import type { ListenerMeter } from './meter.js';
 
-/** Where a chain comes from: the pipeline. */
+/** Source of pipeline snapshots. */
 export interface PipelineSource {
   snapshot(): HookList;
 }
 
-/** Slows those who guess passwords; knows whom to leave alone. */
+/** Slows password guessing, with exemptions. */
 interface AuthThrottle {
-  /** Seconds until the address may try again; 0 is now. */
+  /** Seconds until the address may try again; 0 for now. */
   retryAfter(address: string): number;
-  /** Makes the attempt, in its turn; undefined when the address must wait, and nothing was done. */
+  /** Runs the attempt in turn; undefined when the address must wait, and nothing was run. */
   attempt<T>(address: string, attempt: () => Promise<T>): Promise<T | undefined>;
-  /** Counts a failure. True when the address must wait now; that is said once in each window. */
+  /** Counts a failure. True when the address must wait now; returned once in each window. */
   record(address: string): boolean;
 }
 
-/** What may change while the server runs; read anew for each command. */
+/** Settings that may change at run time; read for each command. */
 export interface EngineSettings {
   readonly relayNetworks: readonly string[];
   readonly limits: SmtpLimits;
@@ -32,7 +32,7 @@ export interface EngineSettings {
   readonly longLines: 'encode' | 'refuse' | 'pass';
 }
 
-/** Everything that the sessions of one listener share. */
+/** Shared by all sessions of one listener. */
 export interface ListenerContext {
   readonly listener: ListenerSettings;
   readonly hostname: string;

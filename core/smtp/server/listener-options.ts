@@ -12,7 +12,7 @@ function isLoopback(host: string): boolean {
   return address === 'localhost' || address === '::1' || /^127(\.\d{1,3}){3}$/.test(address);
 }
 
-/** One place where mail comes in. */
+/** One SMTP listener. */
 export const ListenerOptions = z
   .strictObject({
     name: z
@@ -78,7 +78,7 @@ export const ListenerOptions = z
     if (listener.lenientPaths && listener.mode !== 'submission') {
       complain('lenientPaths', 'lenientPaths is for submission listeners only');
     }
-    // Where an inherited socket listens is not known here.
+    // The address of an inherited socket is unknown here.
     const isPrivate = fd === undefined && socket === undefined && isLoopback(listener.host);
     if (listener.tls !== 'none') {
       for (const part of ['key', 'cert'] as const) {
@@ -99,7 +99,7 @@ export const ListenerOptions = z
 
 export type ListenerSettings = z.output<typeof ListenerOptions>;
 
-/** Nobody could ever sign in there, so it takes no mail: neither TLS nor plaintext passwords. */
+/** No client could authenticate there, so it can accept no mail: it has neither TLS nor plaintext passwords. */
 export function takesNoMail({ mode, tls, allowPlaintextAuth }: ListenerSettings): boolean {
   return mode === 'submission' && tls === 'none' && !allowPlaintextAuth;
 }

@@ -17,25 +17,25 @@ import type { ListenerContext } from './listener-context.js';
 import type { ListenerSettings } from './listener-options.js';
 import { type ForwardedPeer, readProxyHeader } from './proxy-header.js';
 
-/** Beyond the limit so many are still told why they are refused; further ones are cut without a word. */
+/** Beyond the limit this many connections still get a 421; further ones are closed silently. */
 const maxRefused = Math.min(256, connectionShares().refused);
 
 interface ListenerInput {
   readonly ground: Omit<ListenerContext, 'tlsOptions'>;
   readonly material: TlsMaterial | undefined;
   readonly clients: ClientLimits;
-  /** Between two looks at the deadlines, in milliseconds. */
+  /** Interval of the checks of deadlines, in milliseconds. */
   readonly sweepMs: number;
 }
 
-/** What is behind one door where mail comes in, and the sessions that came in there. */
+/** One configured listener and its sessions. */
 export class Listener {
   readonly #ground: ListenerContext;
   readonly #server: MailServer;
   readonly #clients: ClientLimits;
   readonly #sweepMs: number;
   readonly #proxies: NetworkSet;
-  /** Connections of proxies whose header has not come yet. */
+  /** Proxied connections whose header has not arrived yet. */
   readonly #unannounced = new Set<Socket>();
   /** The client behind a proxy, by the proxy's own address and port. */
   readonly #forwarded = new Map<string, ForwardedPeer>();
@@ -43,9 +43,9 @@ export class Listener {
   #timer: NodeJS.Timeout | undefined;
   #stopping = false;
   #retired: (() => void) | undefined;
-  /** Sweeps in a row that found nobody: a connection may be on its way for a turn of the event loop. */
+  /** Consecutive checks without any session: a new connection needs a turn of the event loop. */
   #emptySweeps = 0;
-  /** Clients that are being told that there is no place. */
+  /** Clients that are being refused with a reply. */
   #refused = 0;
   #wake: () => void = () => undefined;
   #accepted = 0;
@@ -61,7 +61,7 @@ export class Listener {
       maxPending: ground.settings().limits.clients,
       accept: (socket) => this.#accept(socket),
     });
-    // Failed handshakes, and connections that broke before they were sessions.
+    // Failed handshakes, and connections that broke before their session began.
     this.#server.on('error', (error: Error) => {
       ground.log.debug({ listener: ground.listener.name, err: error }, 'a connection failed before it was a session');
     });
@@ -76,12 +76,12 @@ export class Listener {
     return { open: this.#connections.size, total: this.#accepted };
   }
 
-  /** Looks at the deadlines of its sessions from now on. */
+  /** Starts the checks of deadlines. */
   start(): void {
     this.#timer ??= setInterval(() => this.#sweep(), this.#sweepMs).unref();
   }
 
-  /** Takes a connection that came in through its door. */
+  /** Takes a connection from its listening socket. */
   take(socket: Socket): void {
     const { remoteAddress } = socket;
     if (remoteAddress !== undefined && this.#proxies.has(remoteAddress)) void this.#takeFromProxy(socket);
@@ -117,7 +117,7 @@ export class Listener {
     this.#server.take(socket);
   }
 
-  /** Before a handshake nobody can be told why there is no place: the connection is closed. */
+  /** Before a TLS handshake no reply is possible: the connection is closed. */
   #admitHandshake(socket: Socket): boolean {
     const client = this.#clientOf(socket);
     const place = client === undefined ? undefined : this.#clients.enter(client.address);
@@ -134,7 +134,7 @@ export class Listener {
     return false;
   }
 
-  /** Who is at the other end, or behind the proxy there; undefined when the connection is over. */
+  /** The client, or the client behind a proxy; undefined when the connection is over. */
   #clientOf(socket: Socket): ForwardedPeer | undefined {
     const { remoteAddress, remotePort } = socket;
     if (remoteAddress === undefined) return undefined;
@@ -143,12 +143,12 @@ export class Listener {
     );
   }
 
-  /** New sessions, and new STARTTLS handshakes, use this certificate. */
+  /** New sessions and STARTTLS handshakes use this certificate. */
   renew(material: TlsMaterial): void {
     this.#server.updateSecureContext({ ...material });
   }
 
-  /** Its door leads elsewhere now: the sessions go on to their end, as long as they take, and then `done` runs. */
+  /** The socket now belongs to another listener; existing sessions drain, then `done` runs. */
   retire(done: () => void): void {
     this.#retired = done;
   }
@@ -182,7 +182,7 @@ export class Listener {
       return;
     }
     const { address } = remote;
-    // With implicit TLS the place was taken before the handshake, and is left when the socket closes.
+    // With implicit TLS the session was counted before the handshake, until the socket closes.
     const place = this.settings.tls === 'implicit' ? undefined : this.#clients.enter(address);
     const given = place === undefined || place.place === 'given';
     if (!given) this.#refused += 1;
@@ -236,9 +236,9 @@ interface MailServerOptions {
   readonly tls: 'none' | 'starttls' | 'implicit';
   readonly material: TlsMaterial | undefined;
   readonly ciphers: 'recommended' | 'compatible';
-  /** Handshakes of implicit TLS at once. */
+  /** Current handshakes of implicit TLS. */
   readonly maxPending: number;
-  /** Takes a connection once it is there; with implicit TLS, once its handshake is done. */
+  /** Called with a new connection; with implicit TLS, after its handshake. */
   readonly accept: (socket: Socket) => void;
 }
 
@@ -258,23 +258,23 @@ const cipherLists = {
   compatible: DEFAULT_CIPHERS,
 } as const;
 
-/** smtp-server as listener and TLS layer. Its seam is `connect`, where its own connection would begin. */
+/** smtp-server as listener and TLS layer. It hands the socket over in `connect`, before its own connection starts. */
 class MailServer extends SMTPServer {
   readonly #accept: (socket: Socket) => void;
   readonly #tls: MailServerOptions['tls'];
-  /** When a handshake that is still going on was first seen, in monotonic milliseconds. */
+  /** Start of each pending handshake, in monotonic milliseconds. */
   readonly #pendingSince = new Map<Socket, number>();
 
   constructor(options: MailServerOptions) {
     super({
       secure: options.tls === 'implicit',
-      // Keeps smtp-server from warning about the certificate of its own, which is never used.
+      // Keeps smtp-server from warning about its built-in certificate, which is never used.
       hideSTARTTLS: options.tls !== 'starttls',
       logger: false,
       disableReverseLookup: true,
       allowHalfOpen: true,
       minVersion: 'TLSv1.2',
-      // A client could make the server do the work of a handshake again and again.
+      // Disables TLS renegotiation, which costs the server work on demand of the client.
       secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
       ciphers: cipherLists[options.ciphers],
       maxClients: options.maxPending,
@@ -284,7 +284,7 @@ class MailServer extends SMTPServer {
     this.#tls = options.tls;
   }
 
-  /** Takes a connection that came in: where a handshake comes first, the library makes it. */
+  /** Takes a new connection; with implicit TLS, smtp-server does the handshake. */
   take(socket: Socket): void {
     if (this.#tls === 'implicit') this.server.emit('connection', socket);
     else this.#accept(socket);
@@ -299,19 +299,19 @@ class MailServer extends SMTPServer {
   }
 
   /**
-   * Cuts what is no session yet. smtp-server begins a handshake one turn of the event loop after the connection, and TLS on
-   * a socket that was destroyed meanwhile ends the process: so what is pending is cut a turn later.
+   * Destroys what is not a session yet. smtp-server begins a handshake one turn after the connection, and TLS on a
+   * destroyed socket ends the process, so pending ones are destroyed a turn later.
    */
   stop(): void {
     setImmediate(() => this.close());
   }
 
-  /** Handshakes of implicit TLS that are going on. */
+  /** Current handshakes of implicit TLS. */
   get pending(): number {
     return this._pendingSockets.size;
   }
 
-  /** Cuts handshakes of implicit TLS that take too long, whatever trickles in. */
+  /** Destroys implicit TLS handshakes that take too long, even if bytes trickle in. */
   checkHandshakes(nowMs: number, maxSeconds: number): void {
     for (const socket of this.#pendingSince.keys()) {
       if (!this._pendingSockets.has(socket)) this.#pendingSince.delete(socket);
@@ -326,19 +326,19 @@ class MailServer extends SMTPServer {
 
 type Take = (socket: Socket) => void;
 
-/** Connections that may wait for whoever will be behind the door; more are cut. */
+/** Maximum of connections that wait for their listener; more are closed. */
 const maxHeld = 1000;
 
-/** What tells two doors apart. A free port is another one for each listener. */
+/** Identity of a listening socket. A free port is another one for each listener. */
 export function placeOf(listener: ListenerSettings): string {
   const isFree = listener.port === 0 && !isInherited(listener);
   return isFree ? `${placeText(listener)} for ${listener.name}` : placeText(listener);
 }
 
-/** Whether it is a socket that was open before this process began. */
+/** Whether the socket was inherited. */
 export const isInherited = ({ fd, socket }: ListenerSettings): boolean => fd !== undefined || socket !== undefined;
 
-/** A listening socket. Who is behind it may change while it listens, so that no connection is lost between two of them. */
+/** A listening socket. Its listener may change while it listens, so that a reload loses no connection. */
 export class ListeningSocket {
   readonly place: string;
   readonly #settings: ListenerSettings;
@@ -357,7 +357,7 @@ export class ListeningSocket {
     return this.#server?.listening === true;
   }
 
-  /** The port that was asked for: 0 for any. */
+  /** The configured port: 0 for any. */
   get wantedPort(): number {
     return this.#settings.port;
   }
@@ -366,7 +366,7 @@ export class ListeningSocket {
     return isInherited(this.#settings);
   }
 
-  /** Connections wait until somebody is behind it. Throws a start error when the address cannot be had. */
+  /** Connections wait until a listener takes them. Throws a start error when the address is not available. */
   async listen(): Promise<void> {
     const { name, socket, host, port } = this.#settings;
     const fd = socket === undefined ? this.#settings.fd : this.#sockets.find(socket, `SMTP listener ${name}`);
@@ -377,19 +377,19 @@ export class ListeningSocket {
       server.once('error', fail);
       server.listen(fd === undefined ? { host, port } : { fd }, () => {
         server.off('error', fail);
-        // What may go wrong later is one connection that could not be accepted.
+        // Later errors concern one connection that could not be accepted.
         server.on('error', () => undefined);
         resolve();
       });
     });
     const bound = server.address();
     if (typeof bound === 'object' && bound !== null) return;
-    // Its clients would have no address to be told apart by.
+    // Clients of a Unix socket have no address for limits.
     this.close();
     throw startError(`SMTP listener ${name} cannot take ${this.place}: it is no TCP socket.`);
   }
 
-  /** From now on `take` gets the connections, those that wait first. */
+  /** Passes connections to `take` from now on, those that wait first. */
   lead(take: Take): void {
     this.#take = take;
     const held = this.#held;
@@ -402,7 +402,7 @@ export class ListeningSocket {
     return typeof bound === 'object' && bound !== null ? { host: bound.address, port: bound.port } : this.#settings;
   }
 
-  /** Nobody comes in any more; who is in stays. May be opened again. */
+  /** Stops accepting; existing sessions continue. May be opened again. */
   close(): void {
     this.#server?.close();
     this.#server = undefined;
@@ -436,6 +436,6 @@ function cannotListen(settings: ListenerSettings, error: NodeJS.ErrnoException):
   return startError(`SMTP listener ${name} cannot listen on ${place}: ${reason}.`, error);
 }
 
-/** Whether `listen` failed because somebody listens there already. */
+/** Whether `listen` failed because the address is in use. */
 export const isTaken = (error: unknown): boolean =>
   error instanceof Error && (error.cause as NodeJS.ErrnoException | undefined)?.code === 'EADDRINUSE';

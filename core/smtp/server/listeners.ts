@@ -19,11 +19,11 @@ import { EngineMetrics } from './meter.js';
 
 interface SmtpEngineInput {
   readonly settings: SmtpSettings;
-  /** In the greeting and in `Received`. */
+  /** For the greeting and `Received`. */
   readonly hostname: string;
   /** Local domains; mail for `<postmaster>` goes to the first. */
   readonly domains?: readonly string[];
-  /** What relative paths of keys and certificates are relative to; the working folder if absent. */
+  /** Base of relative paths of keys and certificates; default the working folder. */
   readonly folder?: string;
   readonly spool: Spool;
   readonly pipeline: PipelineSource;
@@ -31,19 +31,19 @@ interface SmtpEngineInput {
   readonly clock: Clock;
   readonly metrics: PluginContext['metrics'];
   readonly health: { check(plugin: string, component: string, check: HealthCheck): () => void };
-  /** For listeners that name one. */
+  /** For listeners with an inherited socket. */
   readonly sockets?: InheritedSockets;
-  /** Between two looks at the deadlines of the sessions, in milliseconds. */
+  /** Interval of the checks of deadlines, in milliseconds. */
   readonly sweepMs?: number;
 }
 
-/** Settings that can be put into force without fail. */
+/** Validated settings, ready to apply without failure. */
 export interface PreparedSettings {
-  /** Listeners that get another key or certificate than they have. */
+  /** Listeners whose key or certificate changed. */
   readonly renewed: readonly string[];
-  /** Opens the doors of new listeners; nobody is let in yet. Throws a start error, and then all is as it was. */
+  /** Opens the new sockets without accepting sessions. Throws a start error and then changes nothing. */
   open(): Promise<void>;
-  /** After `open`: everything new is in force, open sessions go on to their end. */
+  /** After `open`: applies the settings; open sessions drain. */
   commit(): void;
   /** After `open`: closes again what it opened. */
   abandon(): Promise<void>;
@@ -53,13 +53,13 @@ export interface SmtpEngine {
   /** Opens all listeners or none. Throws a start error. */
   listen(): Promise<void>;
   addresses(): readonly { readonly name: string; readonly host: string; readonly port: number }[];
-  /** Takes a connection that came in elsewhere, as if it were the listener's own. Throws for a name that no listener has. */
+  /** Takes a connection accepted elsewhere, as if it were the listener's own. Throws for an unknown listener. */
   take(listener: string, socket: Socket): void;
   /** Stops accepting; idle sessions end at once, transactions may take `graceMs`. */
   close(graceMs: number): Promise<void>;
-  /** Puts new limits, listeners and certificates into force. Throws a start error, and then changes nothing. */
+  /** Applies new limits, listeners and certificates. Throws a start error and then changes nothing. */
   reconfigure(settings: SmtpSettings): Promise<void>;
-  /** The first step of `reconfigure`: reads and checks everything, changes nothing. Throws a start error. */
+  /** First step of `reconfigure`: reads and checks everything, changes nothing. Throws a start error. */
   prepare(settings: SmtpSettings, domains?: readonly string[]): PreparedSettings;
 }
 
@@ -137,7 +137,7 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
 type Make = (settings: ListenerSettings) => Listener;
 
 interface ListenerSetInput {
-  /** Makes what is behind a door, for the first settings. */
+  /** Creates a listener for a socket, with the first settings. */
   readonly make: Make;
   readonly log: Log;
   /** None if absent. */
@@ -145,11 +145,11 @@ interface ListenerSetInput {
   readonly health: { check(plugin: string, component: string, check: HealthCheck): () => void };
 }
 
-/** Other listeners, ready to take the place of those that are open. */
+/** New listeners, ready to replace the open ones. */
 interface ListenerChange {
-  /** Opens the doors that are new; who comes in there waits. Throws a start error, and then all is as it was. */
+  /** Opens the new sockets; connections wait. Throws a start error and then changes nothing. */
   open(): Promise<void>;
-  /** Lets new connections go to the new listeners. Sessions stay where they are, to their end. Cannot fail. */
+  /** Routes new connections to the new listeners. Existing sessions drain. Cannot fail. */
   commit(): void;
   /** Closes what `open` has opened. */
   abandon(): Promise<void>;
@@ -160,16 +160,16 @@ interface Entry {
   readonly door: ListeningSocket;
 }
 
-/** From the listeners that are open to others. */
+/** The change from the current listeners to new ones. */
 interface Turn {
   readonly entries: readonly Entry[];
   readonly fresh: readonly ListeningSocket[];
   readonly leaving: readonly ListeningSocket[];
-  /** Those of `leaving` that were closed already, because they stood in the way. */
+  /** Those of `leaving` that had to be closed already, to free their address. */
   readonly displaced: ListeningSocket[];
 }
 
-/** The listeners of the server, behind their doors; they can be exchanged while sessions go on. */
+/** The listeners of the server with their sockets; exchangeable while sessions run. */
 class ListenerSet {
   readonly #input: ListenerSetInput;
   readonly #retired = new Set<Listener>();
@@ -213,7 +213,7 @@ class ListenerSet {
     this.#checks.clear();
   }
 
-  /** Changes nothing. Throws a start error when the listeners cannot stand beside each other. */
+  /** Changes nothing. Throws a start error when the listeners conflict. */
   prepare(settings: readonly ListenerSettings[], make: Make): ListenerChange {
     refuseSharedPlaces(settings);
     for (const one of settings) if (isInherited(one) && this.#doorAt(one) === undefined) throw tooLateFor(one);
@@ -254,7 +254,7 @@ class ListenerSet {
     for (const door of displaced.splice(0)) await this.#reopen(door);
   }
 
-  /** The one that is open if nothing but its certificate changes, else a new one, behind the old door if that stays. */
+  /** The current listener if only its certificate changes, else a new one, on the same socket if that stays. */
   #entryFor(settings: ListenerSettings, make: Make): Entry {
     const same = this.#entries.find(({ listener }) => isSame(listener.settings, settings));
     if (same !== undefined) return same;
@@ -267,13 +267,13 @@ class ListenerSet {
     const old = this.#entries;
     this.#entries = entries;
     for (const entry of entries) if (!old.includes(entry)) lead(entry);
-    // Who has just come in is still accepted.
+    // Connections accepted a moment ago are still served.
     setImmediate(() => {
       for (const door of leaving) door.close();
     });
     for (const { listener } of old) if (!stays.has(listener)) this.#retire(listener);
     this.#show();
-    // Told to stop in the middle: the new ones go the way of the others.
+    // Closed during a change: the new listeners close as well.
     if (this.#closing) void this.close(0);
   }
 
@@ -339,8 +339,8 @@ function lead({ listener, door }: Entry): void {
 }
 
 /**
- * Opens a door. One that is about to close may stand in the way, as 127.0.0.1 does for 0.0.0.0 of the same port: that one is
- * closed first, and returned.
+ * Opens a socket. One about to close may block it, as 127.0.0.1 does for 0.0.0.0 of the same port: it is closed first,
+ * and returned.
  */
 async function openBeside(
   door: ListeningSocket,
@@ -372,7 +372,7 @@ async function displace(
   }
 }
 
-/** Key and certificate change behind the door, without another listener. */
+/** Replaces key and certificate without replacing the listener. */
 function isSame(old: ListenerSettings, now: ListenerSettings): boolean {
   const { key: _key, cert: _cert, ...rest } = old;
   const { key: _nextKey, cert: _nextCert, ...others } = now;
@@ -387,7 +387,7 @@ function refuseSharedPlaces(settings: readonly ListenerSettings[]): void {
   }
 }
 
-/** Settings with everything that belongs to them read from its files. */
+/** Settings with the content of their files. */
 interface ReadSettings {
   readonly settings: SmtpSettings;
   readonly domains: readonly string[];
@@ -397,7 +397,7 @@ interface ReadSettings {
   readonly materials: ReadonlyMap<string, TlsMaterial | undefined>;
 }
 
-/** The settings that sessions read for each command, with keys and certificates as they were read from their files. */
+/** The settings that sessions read for each command, with keys and certificates as read from their files. */
 class ActiveSettings {
   readonly #folder: string;
   #state: ReadSettings;
@@ -429,7 +429,7 @@ class ActiveSettings {
     return this.#state.materials.get(listener);
   }
 
-  /** Listeners that have TLS and get another key or certificate. */
+  /** TLS listeners whose key or certificate changed. */
   renewed(next: ReadSettings): readonly string[] {
     return [...next.materials.keys()].filter((name) => {
       const [old, now] = [this.material(name), next.materials.get(name)];
@@ -448,7 +448,7 @@ class ActiveSettings {
   }
 }
 
-/** How mail comes in. */
+/** Settings of receiving. */
 export const SmtpOptions = z.strictObject({
   listeners: z
     .array(ListenerOptions)

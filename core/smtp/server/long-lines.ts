@@ -2,7 +2,7 @@ import type { SpooledMessage, SpoolWriter } from '../../spool/spool.js';
 import { encodedMessage, maxLineOctets, planEncoding } from '../../mime/transfer-encoding.js';
 import { reply, type Reply } from '../protocol/replies.js';
 
-/** Sees whether text that comes in chunks has a line over 998 octets. */
+/** Detects a line over 998 octets in streamed text. */
 export class LongLineWatch {
   #column = 0;
   #found = false;
@@ -21,7 +21,7 @@ export class LongLineWatch {
     this.#count(chunk.length - at);
   }
 
-  /** The CR of its end counts here. */
+  /** Includes the CR of its end. */
   #count(octets: number): void {
     this.#column += octets;
     if (this.#column > maxLineOctets + 1) this.#found = true;
@@ -29,8 +29,8 @@ export class LongLineWatch {
 }
 
 /**
- * The message with its long lines encoded (RFC 5321 §4.5.3.1.6), in place of the given one, which is released; or why that cannot be.
- * When it rejects, both are released.
+ * The message with its long lines encoded (RFC 5321 §4.5.3.1.6), in place of the given one, which is released; or the
+ * reason why that is impossible. When it rejects, both are released.
  */
 export async function withShortLines(
   message: SpooledMessage,

@@ -12,7 +12,7 @@ const messageResults = ['accepted', 'deferred', 'refused', 'aborted'] as const;
 
 export type MessageResult = (typeof messageResults)[number];
 
-/** Counts what the sessions of one listener do. The label children are looked up once, not per command. */
+/** Counts what the sessions of one listener do. Label children are looked up once, not per command. */
 export interface ListenerMeter {
   opened(): void;
   closed(): void;
@@ -24,7 +24,7 @@ export interface ListenerMeter {
   message(result: MessageResult, seconds: number): void;
 }
 
-/** The engine's metrics; `meter` gives the part of one listener. */
+/** Metrics of SMTP receiving; `meter` returns the part of one listener. */
 export class EngineMetrics {
   readonly meter: (listener: string) => ListenerMeter;
 

@@ -1,7 +1,7 @@
 import { isIPv4, isIPv6, type Socket } from 'node:net';
 import { normalAddress } from '../../net/ip-address.js';
 
-/** The client as a proxy saw it. */
+/** The client as the proxy reports it. */
 export interface ForwardedPeer {
   readonly address: string;
   readonly port: number;
@@ -10,12 +10,12 @@ export interface ForwardedPeer {
 export type ProxyHeader =
   | { readonly form: 'incomplete' }
   | { readonly form: 'invalid'; readonly reason: string }
-  /** `source` is absent where the proxy speaks for itself (LOCAL, UNKNOWN): its own address counts then. */
+  /** `source` is absent where the proxy speaks for itself (LOCAL, UNKNOWN): then its own address counts. */
   | { readonly form: 'valid'; readonly length: number; readonly source?: ForwardedPeer };
 
 const signature = Buffer.from('\r\n\r\n\0\r\nQUIT\n', 'latin1');
 const maxTextLength = 107;
-/** Addresses and what proxies add to them: names, certificates, identifiers. */
+/** Addresses, and additions of proxies: names, certificates, identifiers. */
 const maxBinaryLength = 4096;
 const timeoutMs = 5_000;
 
@@ -72,8 +72,8 @@ function addressText(bytes: Buffer): string {
 }
 
 /**
- * Takes the header from the front of a connection and leaves what follows on the socket. The socket is destroyed when the header
- * is invalid or does not come in time; the promise then rejects with the reason.
+ * Takes the header off a connection and leaves the rest on the socket. Destroys the socket and rejects with the reason
+ * when the header is invalid or late.
  */
 export function readProxyHeader(socket: Socket): Promise<ForwardedPeer | undefined> {
   return new Promise((resolve, reject) => {
@@ -98,7 +98,7 @@ export function readProxyHeader(socket: Socket): Promise<ForwardedPeer | undefin
       if (header.form !== 'valid') return;
       stop();
       if (bytes.length > header.length) socket.unshift(bytes.subarray(header.length));
-      // The stream forgets its listener for 'readable' on the next tick.
+      // The stream removes its listener for 'readable' on the next tick.
       setImmediate(() => resolve(header.source));
     };
     socket.on('error', () => undefined);

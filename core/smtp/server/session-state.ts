@@ -11,11 +11,11 @@ export interface Peer {
   readonly listener: { readonly name: string; readonly mode: ListenerMode };
   readonly remote: { readonly address: string; readonly port: number };
   readonly exempt: boolean;
-  /** The address that the client connected to, as `normalAddress` writes it. */
+  /** The server's address of the connection, in the form of `normalAddress`. */
   readonly localAddress: string;
 }
 
-/** The session that hooks see; only the engine changes it. */
+/** The session for hooks; only the SMTP server changes it. */
 export class SessionState implements SmtpSession {
   readonly id: string = uniqueId();
   readonly listener: SmtpSession['listener'];
@@ -36,7 +36,7 @@ export class SessionState implements SmtpSession {
     this.since = new Date(clock.now()).toISOString();
   }
 
-  /** RFC 3207 §4.2: what was learnt before TLS is forgotten. */
+  /** RFC 3207 §4.2: discards what was learnt before TLS. */
   secure(tls: NonNullable<SmtpSession['tls']>): void {
     this.tls = tls;
     this.hello = undefined;
@@ -45,7 +45,7 @@ export class SessionState implements SmtpSession {
   }
 }
 
-/** A transaction from MAIL on, with the chain it began with. */
+/** A transaction from MAIL on, with its pipeline snapshot. */
 export class OpenTransaction implements Transaction {
   readonly id: string = uniqueId();
   readonly session: SessionState;
@@ -76,10 +76,10 @@ export class OpenTransaction implements Transaction {
   }
 }
 
-/** The answer to one command. A promise only where a hook answers later. */
+/** The reply to one command. A promise only where a hook is asynchronous. */
 export type SessionReply = Reply | Promise<Reply>;
 
-/** What the connection does behind the reply. */
+/** Next action of the connection, after the reply. */
 export type NextAction = 'close' | 'tls' | 'data';
 
 export function whenDecided(

@@ -10,7 +10,7 @@ type Handler = (session: Session, argument: string) => SessionReply;
 
 const http = /^(?:GET|HEAD|POST|PUT|DELETE|PATCH|OPTIONS|TRACE|CONNECT|PRI)$/;
 
-/** The legal order of commands and the answers to them (RFC 5321 §4.1.4). Knows no socket. */
+/** The order of commands and their replies (RFC 5321 §4.1.4), without I/O. */
 export class Session {
   static readonly #handlers: ReadonlyMap<string, Handler> = new Map<string, Handler>([
     ['EHLO', (session, name) => session.#hello('EHLO', name)],
@@ -26,7 +26,7 @@ export class Session {
     ['QUIT', (session, argument) => session.#plain(argument, () => session.#closeWith(replies.bye))],
     ['STARTTLS', (session, argument) => session.#plain(argument, () => session.#startTls())],
     ['AUTH', (session, argument) => session.#auth(argument)],
-    // What follows BDAT is message text, which must not be read as commands (RFC 3030).
+    // What follows BDAT is message text and must not be read as commands (RFC 3030).
     ['BDAT', (session) => session.#closeWith(replies.notImplemented)],
     ['EXPN', () => replies.notImplemented],
     ['ETRN', () => replies.notImplemented],
@@ -55,14 +55,14 @@ export class Session {
     return this.#signIn.active;
   }
 
-  /** What is to be done behind the reply just given; asked once. */
+  /** The action after the last reply; read once. */
   takeAfter(): NextAction | undefined {
     const after = this.#after;
     this.#after = undefined;
     return after;
   }
 
-  /** The decision about the connection itself; the greeting, or what takes its place. */
+  /** Decides about the connection; returns the greeting, or its replacement. */
   connect(): SessionReply {
     const decision = this.#ground.pipeline.snapshot().decide('connect', { session: this.state });
     return whenDecided(decision, (made) => {
@@ -78,7 +78,7 @@ export class Session {
     });
   }
 
-  /** Answers one command line, given without its CRLF. */
+  /** Answers one command line without its CRLF. */
   execute(line: Buffer): SessionReply {
     if (this.#signIn.active) return this.#closing(this.#signIn.continue(line.toString('latin1')));
     const command = parseCommand(line);
@@ -90,14 +90,14 @@ export class Session {
     return handler(this, command.argument);
   }
 
-  /** A refused line, by its form alone, also ends an AUTH exchange. */
+  /** A malformed line also ends an AUTH exchange. */
   refuseLine(refusal: WireReply): WireReply {
     this.#greeted = true;
     this.#signIn.cancel();
     return refusal;
   }
 
-  /** RFC 3207 §4.2: all that was said before is forgotten. */
+  /** RFC 3207 §4.2: discards everything from before TLS. */
   secure(tls: { readonly protocol: string; readonly cipher: string }): void {
     this.state.secure(tls);
     this.envelope.reset();
@@ -128,7 +128,7 @@ export class Session {
     return Session.#handlers.has(line.toString('latin1', 0, 9).split(' ', 1)[0]?.toUpperCase() ?? '');
   }
 
-  /** A web browser, a TLS client or a script that was pointed here: nothing it says is executed. */
+  /** A web browser, a TLS client or a misdirected script: none of its lines is executed. */
   #unknown(command: Command, first: boolean): Reply {
     const strange = first && (hasControl(command.verb) || hasControl(command.argument));
     return strange || http.test(command.verb) ? this.#notSmtp() : replies.unknown;
@@ -157,7 +157,7 @@ export class Session {
     return reply;
   }
 
-  /** Only what is honoured is offered. */
+  /** Offers only what is supported. */
   #capabilities(): Reply {
     const { limits } = this.#ground.settings();
     return settledReply(

@@ -11,7 +11,7 @@ import { replies, reply, type Reply, replyToProblem } from '../protocol/replies.
 import type { ListenerContext } from './listener-context.js';
 import { type SessionReply, OpenTransaction, type SessionState, whenDecided } from './session-state.js';
 
-/** MAIL and RCPT: the transaction as far as it has come. */
+/** MAIL and RCPT of the current transaction. */
 export class EnvelopeCommands {
   readonly #ground: ListenerContext;
   readonly #session: SessionState;
@@ -32,12 +32,12 @@ export class EnvelopeCommands {
     return this.#transaction;
   }
 
-  /** Transactions that were begun. */
+  /** Number of transactions begun. */
   get count(): number {
     return this.#count;
   }
 
-  /** The transaction is over, if there is one. */
+  /** Ends the transaction, if any. */
   reset(): void {
     const transaction = this.#transaction;
     this.#transaction = undefined;
@@ -46,15 +46,15 @@ export class EnvelopeCommands {
     transaction.chain.letGo();
   }
 
-  /** The session is over: what is still being decided begins nothing that nobody would end. */
+  /** After the session, a pending decision must not begin a transaction that no one would end. */
   end(): void {
     this.#over = true;
     this.reset();
   }
 
   /**
-   * Strangers at an MX get no notices: whoever they name as sender would (RFC 3461 §5.2.7 leaves that to local policy). Those who
-   * have signed in or are in a relay network may ask.
+   * Unknown senders at an MX get no DSNs, which might go to forged addresses (RFC 3461 §5.2.7 leaves that to local
+   * policy). Authenticated clients and relay networks may request them.
    */
   get takesDsn(): boolean {
     const { listener, settings } = this.#ground;
@@ -115,7 +115,7 @@ export class EnvelopeCommands {
     return whenDecided(decision, (made) => this.#added(transaction, { address, ...(wishes && { dsn: wishes }) }, made));
   }
 
-  /** RFC 1123 §5.2.17: a host takes mail to its own address; here the postmaster reads it. */
+  /** RFC 1123 §5.2.17: a host accepts mail to its own address; here it goes to the postmaster. */
   #withoutOwnLiteral(address: Address): Address {
     const { localAddress: ip } = this.#session;
     const bareDomain = this.#ground.postmasterDomain();
@@ -134,13 +134,13 @@ export class EnvelopeCommands {
       transaction.recipients.push({ ...asked, hop: decision.hop, discarded: false });
       return decision.reply ?? replies.recipientOk;
     }
-    // A recipient that no hook took is nobody's: never an open relay.
+    // A recipient that no hook accepted is refused: never an open relay.
     const answer = decision.outcome === 'refuse' ? decision.reply : replies.notRelayed;
     this.rejected('rcptTo', answer, { reversePath: transaction.reversePath, recipient: address });
     return answer;
   }
 
-  /** Tells the log and the watchers that a decision was no. */
+  /** Logs a refusal and notifies the watchers. */
   rejected(stage: Stage, answer: Reply, about: { reversePath?: Address | null; recipient?: Address } = {}): void {
     const { code, status, lines } = answer;
     const text = lines.join(' ');
@@ -164,7 +164,7 @@ export class EnvelopeCommands {
   }
 }
 
-/** The address of a path, null for `<>`; what is no path is refused with the enhanced status code of its place. */
+/** The address of a path, null for `<>`; an invalid path is refused with the enhanced status code of its position. */
 function readPath({ path }: PathCommand, status: string, bareDomain: Domain | undefined): Address | null | Reply {
   try {
     return parsePath(path, bareDomain);

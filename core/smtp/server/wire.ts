@@ -2,17 +2,17 @@ import type { Socket } from 'node:net';
 import { TLSSocket, type TLSSocketOptions } from 'node:tls';
 import { replies, type WireReply } from '../protocol/replies.js';
 
-/** So much may wait to be used before the socket is paused. */
+/** Unread bytes at which the socket is paused. */
 const maxAhead = 64 * 1024;
-/** So much is read and thrown away from a client that was told goodbye. */
+/** Bytes that are discarded from a client after the last reply. */
 const maxIgnored = 32 * 1024 * 1024;
 
 interface WireEvents {
-  /** Bytes are in the input, the client has ended its side, or it reads again. */
+  /** New input, end of the input, or a drained output. */
   moved(): void;
   received(bytes: number): void;
   failed(error: Error): void;
-  /** Told once. */
+  /** Called once. */
   closed(): void;
 }
 
@@ -21,7 +21,7 @@ interface TlsFacts {
   readonly cipher: string;
 }
 
-/** The socket of a connection, plain or TLS: what came and was not used, what is said and not written. */
+/** The socket of a connection, plain or TLS, with its input and output buffers. */
 export class Wire {
   readonly input: InputBuffer = new InputBuffer();
   readonly #events: WireEvents;
@@ -46,7 +46,7 @@ export class Wire {
     return this.#clientEnded;
   }
 
-  /** The client does not read what is said to it. */
+  /** The client does not read its replies. */
   get blocked(): boolean {
     return this.#writer.blocked;
   }
@@ -57,7 +57,7 @@ export class Wire {
     return { protocol: socket.getProtocol() ?? 'TLS', cipher: socket.getCipher().name };
   }
 
-  /** Waits before the first word: one turn of the event loop shows the bytes that came with the connection. */
+  /** Waits before the greeting: one turn of the event loop reveals bytes that came with the connection. */
   listenFirst(delayMs: number, then: () => void): void {
     if (delayMs === 0) setImmediate(then);
     else this.#timer = setTimeout(then, delayMs);
@@ -67,7 +67,7 @@ export class Wire {
     this.#writer.add(bytes);
   }
 
-  /** Writes what is to be said, all at once, and stops reading from a client that is far ahead of its answers. */
+  /** Writes all pending replies, and pauses input of a client that is far ahead of its replies. */
   flush(): void {
     this.#writer.flush(this.#socket);
     const ahead = this.input.length > (this.#writer.blocked ? 0 : maxAhead);
@@ -78,12 +78,12 @@ export class Wire {
     else this.#socket.resume();
   }
 
-  /** What is said in this turn of the event loop still joins. */
+  /** Replies of the same turn of the event loop are joined. */
   flushSoon(): void {
     if (!this.#writer.empty) setImmediate(() => this.#writer.flush(this.#socket));
   }
 
-  /** Ends our side. What still comes is read and forgotten, so that the last words arrive. */
+  /** Ends our side. Further input is discarded, so that the last replies arrive. */
   finish(): void {
     this.#finishing = true;
     this.input.clear();
@@ -95,12 +95,12 @@ export class Wire {
     this.#socket.destroy();
   }
 
-  /** Puts TLS on top. What came in the clear behind STARTTLS is not a command of the TLS session (RFC 3207 §5). */
+  /** Starts TLS. Clear text after STARTTLS is not a command of the TLS session (RFC 3207 §5). */
   upgrade(options: TLSSocketOptions, secured: () => void): void {
     const plain = this.#socket;
     this.#writer.flush(plain);
     this.input.clear();
-    // TLS on a destroyed socket ends the process; its close is on the way.
+    // TLS on a destroyed socket would end the process; its close event is pending.
     if (plain.destroyed) return;
     this.#detach(plain);
     const secure = new TLSSocket(plain, options);
@@ -164,17 +164,19 @@ export class Wire {
   };
 }
 
-/** Longest command line without its CRLF; longer ones are read up to `endlessLine` and refused. */
+/** Maximum length of a command line without its CRLF; longer ones are read up to `endlessLine` and refused. */
 const maxLine = 4096;
 const endlessLine = 16 * 1024;
 
-/** A command line; or what to answer to one that is none, and whether to hang up. */
+/** A command line, or the reply to an invalid one, and whether to hang up. */
 type NextLine =
   | { readonly form: 'command'; readonly bytes: Buffer }
   | { readonly form: 'refused'; readonly reply: WireReply }
   | { readonly form: 'goodbye'; readonly reply: WireReply };
 
-/** Cuts the input into command lines. Only CRLF ends a command; a line that a bare LF ends is refused, not executed. */
+/**
+ * Splits the input into command lines. Only CRLF ends a command; a line ended by a bare LF is refused, not executed.
+ */
 export class LineReader {
   readonly #input: InputBuffer;
   #fresh = true;
@@ -183,7 +185,7 @@ export class LineReader {
     this.#input = input;
   }
 
-  /** Undefined while no line is whole. */
+  /** Undefined while no line is complete. */
   next(): NextLine | undefined {
     const { first } = this.#input;
     if (first === undefined) return undefined;
@@ -199,21 +201,21 @@ export class LineReader {
   }
 }
 
-/** A TLS hello or the like: no line end need ever come. */
+/** A TLS ClientHello or the like: a line end may never come. */
 const isBinary = (byte: number): boolean => byte > 0x7e || (byte < 0x20 && byte !== 13 && byte !== 10);
 
 const nothing: Buffer = Buffer.alloc(0);
 const CR = 13;
 const LF = 10;
 
-/** A command line without its ending. */
+/** A command line without its line end. */
 interface InputLine {
   readonly bytes: Buffer;
   /** False when it ended with a bare LF. */
   readonly crlf: boolean;
 }
 
-/** Bytes that have arrived and are not used yet. */
+/** Unread input. */
 class InputBuffer {
   #bytes: Buffer = nothing;
 
@@ -249,12 +251,12 @@ class InputBuffer {
   }
 }
 
-/** Gathers replies and writes each group at once (RFC 2920 §3.2). */
+/** Collects replies and writes each group at once (RFC 2920 §3.2). */
 class ReplyWriter {
   #waiting: Buffer[] = [];
   #blocked = false;
 
-  /** The client does not read: no command is taken until it does. */
+  /** The client does not read: no further command is read until it does. */
   get blocked(): boolean {
     return this.#blocked;
   }
