@@ -28,15 +28,15 @@ interface AttemptRunnerOptions {
   readonly metrics: OutboundMetrics;
   readonly clock: Clock;
   readonly log: Log;
-  /** Somebody is to be told of something. */
+  /** Notifications are pending. */
   readonly noticed: () => void;
 }
 
-/** Pauses between two tries to write down what came of an attempt, while the disk refuses. */
+/** Pauses between tries to record the result of an attempt while the disk refuses. */
 const firstPauseMs = 500;
 const maxPauseMs = 30_000;
 
-/** From a lease to what is written down of it. */
+/** From a lease to its recorded result. */
 export class AttemptRunner {
   readonly #input: AttemptRunnerOptions;
   readonly #watch: ClockWatch;
@@ -47,12 +47,12 @@ export class AttemptRunner {
     this.#watch = new ClockWatch(input.clock);
   }
 
-  /** Outcomes that the disk does not take; they are not tried again meanwhile. */
+  /** Results that the disk refuses; their recipients are not tried meanwhile. */
   get unsettled(): number {
     return this.#unsettled;
   }
 
-  /** Never rejects: what goes wrong here is a local fault, and temporary. */
+  /** Never rejects: an error here is a local fault, hence temporary. */
   async attempt(lease: Lease, connections: number): Promise<AttemptResult> {
     const { remote, local, clock, log } = this.#input;
     const at = clock.now();
@@ -152,23 +152,23 @@ const localFault: RecipientVerdict = {
 interface SettlementInput {
   readonly schedule: RetrySchedule;
   readonly now: number;
-  /** False while the clock is not to be believed: mail whose time seems to be over is tried again. */
+  /** False while the clock is not trusted: then no mail expires. */
   readonly mayExpire: boolean;
-  /** Why nobody can be told of a failure, so that an operator has to see it; asked only when something has failed. */
+  /** Why no one can be notified of a failure, so that an operator has to see it; asked only after a failure. */
   readonly deadLetter: string | null;
-  /** Such mail is kept for an operator for so long; 0 for ever. Milliseconds. */
+  /** How long such mail is kept for an operator; 0 for ever. Milliseconds. */
   readonly keepDeadLetterMs: number;
 }
 
-/** So soon come those who found no room among the recipients of a delivery that has just gone well. */
+/** Delay of recipients that found no room in a delivery that just succeeded. */
 const nextPartMs = 1000;
 
-/** Whether somebody wants to hear of this recipient (RFC 3461 §4.1): of failures and delays unless he said something else. */
+/** Whether a DSN for this recipient is wanted (RFC 3461 §4.1): by default for failures and delays. */
 export function wants(kind: Exclude<Notify, 'never'>, notify: readonly Notify[] | undefined): boolean {
   return notify === undefined ? kind !== 'success' : notify.includes(kind);
 }
 
-/** What is written down of an attempt. */
+/** The recorded result of an attempt. */
 function settlementOf(lease: Lease, tried: AttemptResult, input: SettlementInput): Settlement {
   if (tried.verdicts.size === 0) return { results: [] };
   const { hold } = tried;
@@ -190,7 +190,7 @@ function settlementOf(lease: Lease, tried: AttemptResult, input: SettlementInput
 interface About {
   readonly index: number;
   readonly attempts: number;
-  /** Others of the delivery were taken. */
+  /** Other recipients of the delivery were accepted. */
   readonly some: boolean;
   readonly entry: NewEntry;
   readonly tried: AttemptResult;
@@ -258,7 +258,7 @@ function attemptOf(lease: Lease, tried: AttemptResult, results: readonly Recipie
   };
 }
 
-/** What the sender is to be told of this attempt; a null sender is told nothing. */
+/** Notifications of this attempt for the sender; none for a null sender. */
 function noticesOf(
   { entry, recipients }: Lease,
   tried: AttemptResult,
@@ -273,7 +273,7 @@ function noticesOf(
       return isMeant && recipient !== undefined ? [recipient.address] : [];
     });
   const failed = those('failure', ['bounced', 'expired']);
-  // A server that knows RFC 3461 tells the sender itself.
+  // A server with DSN support notifies the sender itself.
   const taken = tried.tellsDsn ? [] : those('success', ['delivered']);
   const kind = tried.host === null ? 'delivered' : 'relayed';
   return [
@@ -282,7 +282,7 @@ function noticesOf(
   ];
 }
 
-/** Why a message that failed cannot be returned to anybody, so that it stays for an operator; null when it can. */
+/** Why a failed message cannot be returned to its sender, so that an operator has to see it; null when it can. */
 export function deadLetterReason(
   entry: Pick<NewEntry, 'sender' | 'noticeOf'>,
   head: Buffer,
@@ -297,8 +297,8 @@ export function deadLetterReason(
   return visits >= maxVisits ? `A mail loop: it has been here ${visits} times` : null;
 }
 
-/** Mail that has passed so many servers goes round in circles. */
+/** Mail that passed this many servers is in a loop. */
 export const maxHops = 50;
 
-/** And so does mail that has been here so often. */
+/** So is mail that was here this often. */
 export const maxVisits = 4;

@@ -1,18 +1,18 @@
 import type { Clock } from '../../../core/clock.js';
 import { clientFailure, type ClientFailure } from '../../../core/smtp/client/failure.js';
 
-/** So long a server that did not take a call, or no message, is not called again. */
+/** How long a dead server is not dialled again. */
 const deadMs = 120_000;
 const maxRemembered = 10_000;
-/** Of so many other messages the end was not heard either, when one more makes a server dead. */
+/** Number of different messages that must stall before a server counts as dead. */
 const othersStalled = 2;
 
-/** Who wants to call. */
+/** The caller. */
 export interface Caller {
   readonly uid: string;
-  /** An operator wants a call: only what another such call has found counts. */
+  /** An operator demands a call: only results of other such calls count. */
   readonly asked: boolean;
-  /** The time of the mail is over: it is returned unless the server takes it now. */
+  /** The mail is about to expire: it is returned unless the server accepts it now. */
   readonly last: boolean;
 }
 
@@ -20,7 +20,7 @@ interface Found {
   readonly until: number;
   readonly failure: ClientFailure;
   readonly asked: boolean;
-  /** It takes calls, and no message. */
+  /** It accepts connections, but no message. */
   readonly stalls: boolean;
 }
 
@@ -29,18 +29,21 @@ interface Address {
   readonly port: number;
 }
 
-/** Servers that could not be reached, or took no message, a short while ago: one dead server must not cost every message a timeout. */
+/**
+ * Servers that recently could not be reached, or stalled at messages: one dead server must not cost every message a
+ * timeout.
+ */
 export class DeadHosts {
   readonly #clock: Clock;
   readonly #dead = new Map<string, Found>();
-  /** By server the last messages that it stalled at, since it has answered one. */
+  /** The last stalled messages of each server since its last reply to one. */
   readonly #stalled = new Map<string, readonly string[]>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** Why it is not to be called. */
+  /** Why it is not dialled. */
   get(server: Address, { asked, last }: Caller): ClientFailure | undefined {
     const found = this.#dead.get(key(server));
     if (found === undefined || (asked && !found.asked) || (last && found.stalls)) return undefined;
@@ -55,8 +58,8 @@ export class DeadHosts {
   }
 
   /**
-   * It was given a message, and stalled or left before it had answered. True when it did so with several in a row, and is dead: a single
-   * message, however often it is tried, may be to blame itself.
+   * It stalled or left before answering a message. True when it did so with several in a row, and is dead: a single
+   * message, however often tried, may be the cause itself.
    */
   stalled(server: Address, failure: ClientFailure, { uid, asked }: Caller): boolean {
     const others = (this.#stalled.get(key(server)) ?? []).filter((other) => other !== uid);
@@ -67,12 +70,12 @@ export class DeadHosts {
     return true;
   }
 
-  /** It takes calls: that says nothing of messages. */
+  /** It accepts connections, which says nothing about messages. */
   spoke(server: Address): void {
     if (this.#dead.get(key(server))?.stalls === false) this.#dead.delete(key(server));
   }
 
-  /** It has answered a message, or is to be believed to. */
+  /** It answered a message, or counts as working. */
   remove(server: Address): void {
     if (this.#dead.size > 0) this.#dead.delete(key(server));
     if (this.#stalled.size > 0) this.#stalled.delete(key(server));
@@ -91,7 +94,7 @@ export class DeadHosts {
 
 const key = ({ address, port }: Address): string => `${address} ${port}`;
 
-/** As it is told of a message that was not sent. */
+/** As reported for a message that was not sent. */
 function inARow({ kind, step, code, status, text }: ClientFailure): ClientFailure {
   return clientFailure({ kind, step, code, status, text: `${text}, at three messages in a row` });
 }

@@ -3,7 +3,7 @@ import type { Clock } from '../../../core/clock.js';
 import { type Document, openDocument } from '../../../core/disk/document.js';
 import { problem } from '../../../core/problem.js';
 
-/** So many destinations can be controlled at a time. */
+/** Maximum number of controlled destinations. */
 const maxControls = 10_000;
 
 const Control = z.strictObject({
@@ -17,33 +17,33 @@ const Control = z.strictObject({
 const Stored = z.strictObject({ destinations: z.record(z.string(), Control) });
 type Stored = z.output<typeof Stored>;
 
-/** What an operator has said about a destination. Null: as configured. */
+/** What an operator set for a destination. Null: as configured. */
 export interface DestinationControl {
-  /** Milliseconds since the epoch; `Infinity` until somebody resumes it, null when it is not suspended. */
+  /** Milliseconds since the epoch; `Infinity` until resumed, null when not suspended. */
   readonly suspendedUntil: number | null;
   readonly reason: string | null;
   readonly maxConnections: number | null;
   readonly ratePerMinute: number | null;
 }
 
-/** Who said it, and when. */
+/** Who set it, and when. */
 export interface RecordedControl extends DestinationControl {
   readonly destination: string;
   readonly by: string | null;
   readonly at: number;
 }
 
-/** Suspended destinations and limits of single ones, which outlive the process. */
+/** Suspended destinations and limits of single ones; kept over restarts. */
 export interface DestinationControls {
-  /** What holds now; undefined when nothing was said, or it has lapsed. */
+  /** The control in force; undefined without one, or after it lapsed. */
   get(destination: string): RecordedControl | undefined;
   /** By destination. */
   list(): readonly RecordedControl[];
-  /** Durable when it resolves; what is left out stays. @throws Problem `invalid` for too many destinations */
+  /** Durable when it resolves; absent fields stay. @throws Problem `invalid` for too many destinations */
   set(destination: string, control: Partial<DestinationControl>, by: string | null): Promise<RecordedControl>;
-  /** Back to what is configured. False when there was nothing to forget. */
+  /** Resets to the configuration. False when there was nothing to reset. */
   clear(destination: string): Promise<boolean>;
-  /** Called behind each change, with the destination. Returns the undo. */
+  /** Called after each change with the destination. Returns the undo. */
   onChange(listener: (destination: string) => void): () => void;
 }
 
@@ -53,7 +53,7 @@ interface DestinationControlsInput {
   readonly clock: Clock;
 }
 
-/** Opens the file. @throws a start error when it cannot be understood */
+/** Opens the file. @throws a start error when it is invalid */
 export async function openDestinationControls(input: DestinationControlsInput): Promise<DestinationControls> {
   const initial: Stored = { destinations: {} };
   return new StoredControls(await openDocument({ file: input.file, schema: Stored, initial }), input.clock);
@@ -121,7 +121,7 @@ class StoredControls implements DestinationControls {
     for (const listener of this.#listeners) listener(destination);
   }
 
-  /** Made anew only when the document was replaced: workers ask at every claim. */
+  /** Rebuilt only when the document was replaced: workers read it at every claim. */
   #all(): ReadonlyMap<string, RecordedControl> {
     if (this.#from !== this.#document.data) {
       this.#from = this.#document.data;
@@ -131,7 +131,7 @@ class StoredControls implements DestinationControls {
   }
 }
 
-/** JSON knows no infinity; the latest time that a Date can hold stands for it. */
+/** JSON has no infinity; the latest time of a Date replaces it. */
 const forever = 8.64e15;
 
 function encode(controls: ReadonlyMap<string, RecordedControl>): Stored {
@@ -152,7 +152,7 @@ function decode({ destinations }: Stored): Map<string, RecordedControl> {
   );
 }
 
-/** A suspension lapses and takes its reason along; limits stay. */
+/** A suspension lapses together with its reason; limits stay. */
 function inForce(control: RecordedControl, now: number): RecordedControl | undefined {
   if (control.suspendedUntil === null || control.suspendedUntil > now) return control;
   const rest = { ...control, suspendedUntil: null, reason: null };

@@ -7,7 +7,7 @@ import { isProblem, problem, type Problem } from '../../../core/problem.js';
 import type { TlsMode } from '../../../core/smtp/client/destination.js';
 import type { ClientQueueSettings } from '../options.js';
 
-/** What a destination key of the queue stands for. */
+/** The meaning of a destination key of the queue. */
 export type Destination =
   | { readonly kind: 'domain' | 'literal'; readonly domain: string }
   | { readonly kind: 'route'; readonly route: string }
@@ -27,7 +27,7 @@ export function readDestination(key: string): Destination {
   return servers === undefined ? { kind: 'domain', domain: key } : { kind: 'servers', servers };
 }
 
-/** A destination, or a site of several, as somebody wrote it, in its one spelling. @throws Problem `invalid` */
+/** Normalises a destination or site as written by a person. @throws Problem `invalid` */
 export function parseDestination(written: string): string {
   const text = written.trim().toLowerCase();
   const site = parseSite(text);
@@ -36,7 +36,7 @@ export function parseDestination(written: string): string {
   return text.startsWith('[') ? parseAddressLiteral(text) : parseDomain(text);
 }
 
-/** The same of what is only looked up: what is no destination is not found. */
+/** The same for a lookup: an invalid destination is not found. */
 export function spelledDestination(written: string): string {
   try {
     return parseDestination(written);
@@ -51,7 +51,10 @@ interface RouteRules {
   readonly defaultRoute?: string | undefined;
 }
 
-/** Where recipients go: by the domains of routes, the exact ones first, then the longest `*.` in front of a domain, then the default route. */
+/**
+ * Where recipients go: by the domains of routes, exact ones first, then the longest `*.` prefix, then the default
+ * route.
+ */
 export class DestinationRules {
   readonly #exact = new Map<string, string>();
   readonly #below = new Map<string, string>();
@@ -80,14 +83,14 @@ export class DestinationRules {
       const route = this.#below.get(domain.slice(dot + 1));
       if (route !== undefined) return route;
     }
-    // A mail for one certain machine goes there.
+    // Mail for an address literal goes to that machine.
     return domain.startsWith('[') ? undefined : this.#usual;
   }
 }
 
-/** Servers that a caller has named for a message, in place of a route or the MX. */
+/** Servers that the caller named for a message, instead of a route or the MX. */
 export interface NamedServers {
-  /** Tried in this order. */
+  /** In this order. */
   readonly hosts: readonly string[];
   readonly port: number;
   readonly protocol: 'smtp' | 'lmtp';
@@ -106,7 +109,7 @@ export function namedServersKey({ hosts, port, protocol, tls }: NamedServers): s
   return key;
 }
 
-/** Undefined when it is none. */
+/** Undefined for any other key. */
 export function readNamedServers(key: string): NamedServers | undefined {
   const [, protocol, tls, port, hosts] = namedServersPattern.exec(key) ?? [];
   if (hosts === undefined || Number(port) < 1 || Number(port) > 65_535) return undefined;
@@ -118,7 +121,7 @@ export function readNamedServers(key: string): NamedServers | undefined {
   };
 }
 
-/** Limits of a site; what is absent is as for every site. */
+/** Limits of a site; absent ones are those of every site. */
 interface SiteLimits {
   readonly maxConnections?: number | undefined;
   readonly ratePerMinute?: number | undefined;
@@ -132,22 +135,22 @@ export const siteKey = (name: string): string => `${prefix}${name}`;
 
 export const isSite = (key: string): boolean => key.startsWith(prefix);
 
-/** Names of servers, as they stand in the key of their site. */
+/** Names of the servers in the key of a site. */
 const sitePattern = /^[a-z0-9._:[\]-]+(,[a-z0-9._:[\]-]+)*$/;
 
-/** A site as somebody wrote it, in its one spelling; undefined when it is none. */
+/** Normalises a site as written by a person; undefined when it is none. */
 export function parseSite(text: string): string | undefined {
   const key = text.trim().toLowerCase();
   return isSite(key) && sitePattern.test(key.slice(prefix.length)) ? key : undefined;
 }
 
-/** The site of a destination for people; null when it says no more than the name of the destination. */
+/** The site of a destination for display; null when it adds nothing to the name of the destination. */
 export function siteLabel(site: string | null, destination: string): string | null {
   if (site === null || !isSite(site) || site === destination || site === siteKey(destination)) return null;
   return site.slice(prefix.length).replaceAll(',', ', ');
 }
 
-/** The site of a domain: its best servers belong to a configured one, or it is the set of all its servers. */
+/** The site of a domain: the configured one of its best servers, or the set of all its servers. */
 export function siteOfSearch(search: HopSearch, domain: string, settings: Settings): string {
   if (search.outcome === 'failed') return siteKey(servers([domain]));
   const best = Math.min(...search.hops.map(({ preference }) => preference));
@@ -155,7 +158,7 @@ export function siteOfSearch(search: HopSearch, domain: string, settings: Settin
   return groupOf(hosts, settings) ?? siteKey(servers(search.site.split(',')));
 }
 
-/** The site of a route, by the names that it has: nobody is asked. */
+/** The site of a route by its configured names, without lookups. */
 export function siteOfRoute(
   { mx, port }: { readonly mx: readonly string[]; readonly port: number },
   settings: Settings,
@@ -180,15 +183,15 @@ function groupOf(hosts: readonly string[], { sites }: Settings): string | undefi
   return undefined;
 }
 
-/** `*.example.org` covers all names below, any other rule itself. */
+/** `*.example.org` covers all names below it, any other rule only itself. */
 export function covers(rule: string, name: string): boolean {
   return rule.startsWith('*.') ? name.endsWith(rule.slice(1)) : rule === name;
 }
 
-/** A site has no more names than that: a domain may name hundreds of servers. */
+/** Maximum names of a site: a domain may have hundreds of servers. */
 const maxNamedServers = 10;
 
-/** Sorted, each once. A name without a dot gets one behind it: the names of configured sites have none. */
+/** Sorted and unique. A name without a dot gets a trailing one, since names of configured sites have none. */
 export function servers(hosts: readonly string[]): string {
   return [...new Set(hosts.map((host) => (/[.:]/.test(host) ? host : `${host}.`)))]
     .sort()
@@ -207,8 +210,8 @@ interface Allowed {
 }
 
 /**
- * Hosts and ports that a caller may name. A name is resolved once, and the address that was looked at is the one that is
- * dialled: a name that later points elsewhere changes nothing.
+ * Hosts and ports that a caller may name. A name is resolved once, and the checked address is the dialled one, so that
+ * DNS rebinding changes nothing.
  */
 export class TargetList {
   readonly #byPort = new Map<number, Allowed>();
@@ -227,7 +230,7 @@ export class TargetList {
 
   /**
    * Servers that may be dialled, in the order of the hosts.
-   * @throws Problem `forbidden` when one of the hosts is not allowed, `unavailable` when none has an address
+   * @throws Problem `forbidden` when a host is not allowed, `unavailable` when none has an address
    */
   async find(hosts: readonly string[], port: number, signal: AbortSignal): Promise<readonly NextHop[]> {
     const found: NextHop[] = [];
@@ -241,7 +244,7 @@ export class TargetList {
     const name = canonical(host);
     if (allowed === undefined) throw forbidden(host, port);
     if (isIP(name) !== 0 && !allowed.networks.has(name)) throw forbidden(host, port);
-    // What looks like a number but is no address as people write them would be dialled as one by the system.
+    // Numbers that are no normal address, but that the system would dial as one.
     if (isIP(name) === 0 && /^(0x[0-9a-f]*|[0-9]+)$/.test(name.split('.').at(-1) ?? '')) throw forbidden(host, port);
     const search = await this.#finder.forHosts([name], { signal, allowPrivate: true });
     const hops = search.outcome === 'found' ? search.hops : [];
@@ -252,7 +255,7 @@ export class TargetList {
   }
 }
 
-/** The same sentence whether a name exists or not: the list is no way to ask the DNS. */
+/** The same sentence whether a name exists or not, so that the list does not reveal DNS answers. */
 function forbidden(host: string, port: number): Problem {
   const shown = host.length > 100 ? `${host.slice(0, 100)}…` : host;
   return problem(

@@ -19,7 +19,7 @@ export interface LocalAttemptContext {
   readonly log: Log;
 }
 
-/** Delivers the recipients of a lease to the target of this server that they were routed to. */
+/** Delivers the recipients of a lease to the target of this server that they are routed to. */
 export async function attemptLocally(lease: Lease, ground: LocalAttemptContext): Promise<AttemptResult> {
   const { clock } = ground;
   const at = clock.now();
@@ -31,7 +31,7 @@ export async function attemptLocally(lease: Lease, ground: LocalAttemptContext):
 
 type Verdicts = readonly (readonly [index: number, verdict: RecipientVerdict])[];
 
-/** Their own target has refused them: that is the last word. */
+/** Their own target refused them: that is final. */
 function refused({ recipients, entry }: Lease): Verdicts {
   return recipients.map(({ index }) => {
     const { code = 550, status = '5.0.0', text = 'Refused', host = null } = entry.recipients[index]?.lastReply ?? {};
@@ -68,7 +68,7 @@ async function delivered(lease: Lease, ground: LocalAttemptContext): Promise<Ver
       return [index, judged(ground.classification(), code, status, text)];
     });
   } catch (error) {
-    // What a target makes of that would be a word on the recipient.
+    // Any other result of a target would be a verdict on the recipient.
     if (found.missing !== undefined) throw found.missing;
     ground.log.error({ uid, err: error }, 'a queued message could not be delivered to its target');
     const [code, status] = isProblem(error) ? classOf(error).smtp : ([451, '4.3.0'] as const);

@@ -10,22 +10,22 @@ import type { ClientQueueSettings } from '../options.js';
 
 type ResolverSettings = ClientQueueSettings['resolver'];
 
-/** A resolver without name servers of its own asks those of the whole server, as they are now. */
+/** Without name servers of its own, a resolver uses those of the server. */
 type Surroundings = Pick<Configuration, 'hostname' | 'nameServers'>;
 
-/** Whom it asks. */
+/** Its name servers. */
 interface Asked {
   readonly servers: readonly string[];
   readonly timeoutMs: number;
 }
 
-/** What answers, by those who are asked. */
+/** The resolver for those name servers. */
 interface Answering {
   readonly resolver: Resolver;
   readonly routes: MailRoutes;
 }
 
-/** Finds servers by the name servers that are configured now. */
+/** Finds servers with the name servers configured now. */
 export class MailFinder implements HopFinder {
   readonly #surroundings: Surroundings;
   readonly #clock: Clock;
@@ -42,14 +42,14 @@ export class MailFinder implements HopFinder {
     this.#answering = this.#made(this.#asked);
   }
 
-  /** Asks those who are asked for servers; it changes with them. */
+  /** A finder that follows changes of the name servers. */
   get resolver(): Resolver {
     return this.#answering.resolver;
   }
 
   /**
-   * Makes ready for other settings, or for other name servers of the whole server; what it gives puts that in force, and says whether others
-   * are asked now. @throws as the constructor
+   * Prepares other settings, or other name servers of the server; the returned function applies them and says whether
+   * the name servers changed. @throws as the constructor
    */
   prepare(settings: ResolverSettings = this.#settings): () => boolean {
     const asked = this.#askedBy(settings);
@@ -63,7 +63,7 @@ export class MailFinder implements HopFinder {
     };
   }
 
-  /** What the DNS has said before counts no more: an operator has mended something. */
+  /** Drops cached DNS answers: an operator has fixed something. */
   forget(): void {
     this.#answering = this.#made(this.#asked);
   }

@@ -16,13 +16,13 @@ import {
 } from './destination.js';
 import type { ClientQueueSettings, Route } from '../options.js';
 
-/** Servers for a destination, best first, ready to be dialled. */
+/** Servers of a destination, best first, ready to dial. */
 export interface Servers {
   readonly outcome: 'found';
-  /** What destinations with the same servers share: the key of their limits. */
+  /** Key of the limits that destinations with the same servers share. */
   readonly site: string;
   readonly servers: readonly Server[];
-  /** The policy of the domain wants TLS with a valid certificate (RFC 8461). */
+  /** The policy of the domain demands TLS with a valid certificate (RFC 8461). */
   readonly mustVerify?: boolean;
 }
 
@@ -33,20 +33,20 @@ interface NextHopsInput {
   readonly settings: () => ClientQueueSettings;
 }
 
-/** How long an answer is used without asking again; the resolver has its own memory, by what the DNS says. */
+/** How long an answer is used without a new search; the resolver has its own cache, by TTL. */
 const keepMs = 30_000;
-/** One that is so old may be asked for again, so that nobody has to wait for the next. */
+/** Age after which an answer is refreshed in the background. */
 const ageingMs = 20_000;
 const keepFailureMs = 3000;
-/** Name servers that let us wait for so long without an answer are not asked again for that domain for a while. */
+/** Name servers that stay silent this long are not asked again for that domain for a while. */
 const hangsMs = 1000;
 const keepHangingMs = 30_000;
-/** A search that takes so long keeps its place from others, though it finds something. */
+/** A search that takes this long occupies its place too long, even if it succeeds. */
 const crawlsMs = 5000;
 const maxKept = 10_000;
-/** A search that takes longer is given up: a domain may name many servers, each with name servers of its own. */
+/** Timeout of a search: a domain may name many servers, each with its own name servers. */
 const maxSearchMs = 30_000;
-/** RFC 5321 §5.1 wants two at least; more would only keep a dead destination's mail busy. */
+/** RFC 5321 §5.1 asks for at least two; more would only waste attempts on a dead destination. */
 const maxServers = 5;
 
 /** What is known of a destination. */
@@ -55,15 +55,15 @@ interface KnownHops {
   /** By `clock.monotonic()`. */
   readonly until: number;
   readonly ageingAt: number;
-  /** Somebody did not answer for so long that others shall not wait for it. */
+  /** Its name servers were silent for so long that others do not wait for them. */
   readonly hung: boolean;
 }
 
-/** Knows the servers of destinations, by route or by MX, and how to speak with them. */
+/** Finds the servers of destinations, by route or MX, and how to talk to them. */
 export class NextHops {
   readonly #input: NextHopsInput;
   readonly #kept = new LRUCache<string, KnownHops>(cacheSize(maxKept));
-  /** Asked at this moment. */
+  /** Searches in flight. */
   readonly #asked = new Map<string, Promise<Servers | NoRoute>>();
 
   constructor(input: NextHopsInput) {
@@ -75,13 +75,13 @@ export class NextHops {
     return this.peek(destination)?.found ?? this.refresh(destination);
   }
 
-  /** What is known at this moment, without asking anybody. */
+  /** The cached answer, without a search. */
   peek(destination: string): KnownHops | undefined {
     const kept = this.#kept.get(destination);
     return kept !== undefined && kept.until > this.#input.clock.monotonic() ? kept : undefined;
   }
 
-  /** Asks anew; until the answer is there the one before counts. Never rejects. */
+  /** Searches again; the previous answer stays valid until then. Never rejects. */
   refresh(destination: string): Promise<Servers | NoRoute> {
     const asked = this.#asked.get(destination);
     if (asked !== undefined) return asked;
@@ -104,7 +104,7 @@ export class NextHops {
     this.#kept.set(destination, { found, until, ageingAt: isFound ? now + ageingMs : Infinity, hung });
   }
 
-  /** New settings, or an operator who wants it tried again now. All destinations if none is named. */
+  /** New settings, or an operator demands a retry. All destinations if none is named. */
   forget(destinations: readonly string[] = [...this.#kept.keys(), ...this.#asked.keys()]): void {
     for (const destination of destinations) {
       this.#kept.delete(destination);
@@ -119,7 +119,7 @@ export class NextHops {
       const { routes } = settings();
       const route = Object.hasOwn(routes, destination.route) ? routes[destination.route] : undefined;
       if (route === undefined) return unknownRoute(`The route ${destination.route} is not configured`);
-      // A route is what the operator has written: it may lead into the private network.
+      // A route is set by the operator, so it may lead into the private network.
       const search = await finder.forHosts(route.mx, { allowPrivate: true });
       return this.#servers(search, siteOfRoute(route, settings()), (hop) => this.#routed(hop, route));
     }
@@ -185,10 +185,10 @@ const unknownRoute = (text: string): NoRoute => ({
   text,
   permanent: false,
 });
-/** Looking a name up is given up after that time. */
+/** Timeout of a lookup. */
 const patienceMs = 60_000;
 
-/** Their addresses, as far as they may be dialled now: the list may have changed since they were named. Never rejects. */
+/** Their addresses, as far as they may be dialled now: the list may have changed since. Never rejects. */
 async function findNamedServers(
   { hosts, port }: NamedServers,
   targets: readonly Target[],
@@ -213,7 +213,7 @@ const noWay = (reason: NoRoute['reason'], status: string, text: string): NoRoute
   permanent: false,
 });
 
-/** How the servers of a domain are spoken with that are found by MX: as the operator wants it, and the domain itself. */
+/** TLS for servers found by MX: as the operator and the domain demand. */
 export function domainTls(
   domain: string,
   { tls, requireTls }: Pick<ClientQueueSettings, 'tls' | 'requireTls'>,

@@ -7,7 +7,7 @@ import type { PoolStatistics } from '../../../core/smtp/client/pool.js';
 
 const attemptSeconds = [0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 1800];
 
-/** How many entries there are, and since when the oldest waits. */
+/** Number of entries, and age of the oldest. */
 interface QueueFigures {
   readonly byState: Readonly<Record<EntryState, number>>;
   /** Seconds; 0 when there is none. */
@@ -19,7 +19,7 @@ export interface OutboundMetrics {
   notice(kind: string, result: 'sent' | 'suppressed' | 'undeliverable'): void;
 }
 
-/** Counts what goes out. */
+/** Counts outgoing mail. */
 export function outboundMetrics(
   metrics: PluginContext['metrics'],
   figures: () => Promise<QueueFigures>,
@@ -56,10 +56,10 @@ export function outboundMetrics(
   };
 }
 
-/** Counting a large queue takes a moment: it is done at most so often. */
+/** Minimum interval between counts, which take a while for a large queue. */
 const keepMs = 5000;
 
-/** What is counted of the queue, for metrics and health. */
+/** Figures of the queue for metrics and health. */
 export class QueueFiguresSource {
   readonly #queue: Pick<RelayQueue, 'statistics'>;
   readonly #clock: Clock;
@@ -72,7 +72,7 @@ export class QueueFiguresSource {
     this.#clock = clock;
   }
 
-  /** What was counted last, for callers that cannot wait; starts the next count. */
+  /** The latest figures, without waiting; starts the next count. */
   get last(): QueueFigures | undefined {
     this.get().catch(() => undefined);
     return this.#last;

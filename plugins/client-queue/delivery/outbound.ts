@@ -30,30 +30,30 @@ import { Sites } from './sites.js';
 interface OutboundInput {
   readonly queue: RelayQueue;
   readonly controls: DestinationControls;
-  /** `forget`: what the DNS has said before counts no more. */
+  /** `forget`: drops cached DNS answers. */
   readonly finder: HopFinder & { forget?(): void };
   readonly local: LocalDelivery;
   readonly submission: SubmissionService;
   readonly hostname: string;
   readonly settings: OutboundSettings;
   readonly metrics: PluginContext['metrics'];
-  /** Those of the client where absent. */
+  /** Default: those of the client. */
   readonly deadlines?: Partial<ClientDeadlines>;
   readonly clock: Clock;
   readonly log: Log;
 }
 
-/** What holds for a site, and how it stands with it; `now` is undefined when nothing was sent there lately. */
+/** Limits and state of a site; `now` is undefined when nothing was sent there lately. */
 export interface SiteState extends PaceLimits {
   readonly now: ReturnType<Scheduler['pace']>;
 }
 
-/** So long attempts under way may go on at most when the worker stops. */
+/** Time for running attempts when the worker stops. */
 const maxGraceMs = 10_000;
-/** So many of them wait for a connection of the pool, at most. */
+/** Maximum number that wait for a connection of the pool. */
 const waiting = 10_000;
 
-/** The running worker of the queue: scheduler, connections, notices. */
+/** The worker of the queue: scheduler, connections, notices. */
 export class Outbound {
   readonly #input: OutboundInput;
   readonly #abort = new AbortController();
@@ -71,7 +71,7 @@ export class Outbound {
   constructor(input: OutboundInput) {
     this.#input = input;
     const { queue, controls, local, finder, hostname, clock, log, settings } = input;
-    // Every connection that is being made listens to it.
+    // Aborts connections that are being opened.
     setMaxListeners(0, this.#abort.signal);
     const shared = { queue, clock, log };
     this.#pool = this.#newPool();
@@ -125,23 +125,23 @@ export class Outbound {
     });
   }
 
-  /** What a crash has left to be told is told first. */
+  /** Send notifications left pending by a crash first. */
   async start(): Promise<void> {
     await this.#notices.run();
     if (!this.#stopped) this.#scheduler.start();
   }
 
-  /** Which destinations have the same servers. */
+  /** Which destinations share servers. */
   get sites(): Pick<Sites, 'peek' | 'find'> {
     return this.#sites;
   }
 
-  /** How it stands with a site now, and what holds for it. */
+  /** Limits and state of a site. */
   pace(site: string): SiteState {
     return { ...this.#scheduler.limits(site), now: this.#scheduler.pace(site) };
   }
 
-  /** Sends what senders are still to be told; an operator has just given reason to. */
+  /** Sends pending notifications; an operator has just caused some. */
   tellSenders(): void {
     void this.#notices.run();
   }
@@ -152,7 +152,7 @@ export class Outbound {
     await this.#notices.run();
   }
 
-  /** New options are in force: what was learnt under the old ones is forgotten, open connections finish their mail. */
+  /** Applies new options: drops what was learnt under the old ones; open connections finish their mail. */
   renew(): void {
     this.#hops.forget();
     this.#sites.forget();
@@ -162,7 +162,7 @@ export class Outbound {
     void old.close();
   }
 
-  /** An operator wants it tried again: servers may be back, or others. Of all destinations if none is named. */
+  /** An operator demands a retry: servers may be back, or others. All destinations if none is named. */
   forgetFailures(destinations?: readonly string[]): void {
     this.#input.finder.forget?.();
     this.#hops.forget(destinations);
@@ -171,20 +171,20 @@ export class Outbound {
     else for (const destination of destinations) void this.#revive(destination);
   }
 
-  /** The attempt that follows needs its servers as well. */
+  /** The next attempt needs its servers as well. */
   async #revive(destination: string): Promise<void> {
     const found = await this.#hops.find(destination);
     if (found.outcome === 'failed') return;
     for (const server of found.servers) this.#dead.remove(server);
   }
 
-  /** Nothing more is fetched. */
+  /** Stops fetching work. */
   pause(): void {
     this.#stopped = true;
     this.#scheduler.stop();
   }
 
-  /** What is under way is finished within the given time, else given back. */
+  /** Running attempts finish within the given time, or are returned. */
   async stop(remainingMs = Infinity): Promise<void> {
     this.pause();
     const patience = setTimeout(() => this.#giveUp(), Math.min(maxGraceMs, remainingMs));
@@ -199,7 +199,7 @@ export class Outbound {
     for (const session of this.#sessions) session.close();
   }
 
-  /** Counts of the queue, a few seconds old. */
+  /** Figures of the queue, a few seconds old. */
   queueFigures(): Readonly<Record<string, number>> {
     const counts = this.#figures.last;
     const open = { open: this.#input.queue.size };
@@ -244,7 +244,7 @@ export class Outbound {
   }
 }
 
-/** The options in force, and what is made of them. */
+/** The options in force, and what is built from them. */
 export class OutboundSettings {
   #current: ClientQueueSettings;
   #rules: DestinationRules;

@@ -21,10 +21,10 @@ interface OutgoingInput {
   readonly clock: Clock;
 }
 
-/** What the queue throws when it has the entry and not its message. */
+/** Thrown by the queue when the entry exists without its message. */
 export const isMissingMessage = (error: unknown): error is Problem => isProblem(error) && error.problem === 'not-found';
 
-/** The message of an entry as it is sent: signed where its author's domain has a key. */
+/** The message of an entry as it is sent: signed where the author's domain has a key. */
 export async function outgoingContent({ uid, entry }: Lease, input: OutgoingInput): Promise<OutgoingContent> {
   const { queue } = input;
   const bytes = await queue.bytes?.(uid);
@@ -35,8 +35,8 @@ export async function outgoingContent({ uid, entry }: Lease, input: OutgoingInpu
 }
 
 /**
- * The same for a server without 8BITMIME: encoded before it is signed (RFC 6152 §3). Undefined where it has 7 bits anyway, or cannot be
- * encoded: then the server is given the message as it is, or not at all.
+ * The same for a server without 8BITMIME: encoded before signing (RFC 6152 §3). Undefined where it is 7-bit already,
+ * or cannot be encoded: then the server gets the message unchanged, or not at all.
  */
 export async function sevenBitContent(
   { uid, entry }: Lease,
@@ -72,7 +72,7 @@ async function signatureOf(
   return dkim.signature(domain, bytes ?? (await open()), new Date(clock.now()));
 }
 
-/** That of the author, which receivers compare (RFC 7489 §3.1), else that of the envelope. */
+/** The author's domain, which receivers compare (RFC 7489 §3.1), else that of the envelope. */
 function signingDomain(head: Buffer, sender: string | null, signer: DkimSigner): string | undefined {
   const from = scanHeader(head).first('from') ?? '';
   const authors = parseAddressList(from).map(({ address }) => domainOf(address));
@@ -117,7 +117,7 @@ const upperCase = (notify: Notify): (typeof upperCases)[Notify] => upperCases[no
 
 const maxHead = 256 * 1024;
 
-/** So many bytes from the beginning of a queued message; the whole of it where it is shorter. */
+/** The first bytes of a queued message; all of it when it is shorter. */
 export async function messageStart(queue: Pick<RelayQueue, 'open'>, uid: string, bytes: number): Promise<Buffer> {
   const stream = await queue.open(uid);
   const chunks: Buffer[] = [];
@@ -140,7 +140,7 @@ export async function messageHead(queue: Pick<RelayQueue, 'open'>, uid: string):
 const mostBytes = 64 * 1024;
 const maxFields = 200;
 
-/** The header fields of a message, unfolded, for people; the rest of it is not read. */
+/** The header fields of a message, unfolded, for display; the body is not read. */
 export async function headerOf(message: Readable): Promise<readonly (readonly [name: string, value: string])[]> {
   const chunks: Buffer[] = [];
   let size = 0;
@@ -164,7 +164,7 @@ interface Key {
   readonly pem: string;
 }
 
-/** Fields that are signed where they are there; those that servers on the way add or change are not. */
+/** Fields that are signed if present; those that relays add or change are not. */
 const signedFields = [
   'From',
   'Sender',
@@ -213,11 +213,11 @@ export class DkimSigner {
     return this.#keys.has(domain.toLowerCase());
   }
 
-  /** The header field that goes in front of the message, with its line end. */
+  /** The header field to prepend, with its line end. */
   async signature(domain: string, message: Buffer | Readable, now: Date): Promise<Buffer> {
     const key = this.#keys.get(domain.toLowerCase());
     if (key === undefined) throw new Error(`there is no key for ${domain}`);
-    // Only who signs pays for what signing needs.
+    // Loaded on first use: only signing needs it.
     const { dkimSign } = await import('mailauth/lib/dkim/sign.js');
     const { signatures, errors } = await dkimSign(message, {
       canonicalization: 'relaxed/relaxed',

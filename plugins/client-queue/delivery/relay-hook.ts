@@ -15,7 +15,7 @@ import type { NextHops } from './next-hops.js';
 export const relayTarget = 'relay';
 
 interface RelayHookInput {
-  /** Canonical domains whose mail stays here. */
+  /** Canonical local domains. */
   readonly localDomains: () => ReadonlySet<string>;
   readonly relayNetworks: () => NetworkSet;
   readonly rules: () => DestinationRules;
@@ -23,8 +23,8 @@ interface RelayHookInput {
 }
 
 /**
- * Mail for other domains goes to the relay queue when whoever sends it may relay: a signed-in user, a client in one of the relay
- * networks, this server itself. Of everybody else it has no opinion, and then nobody takes it: never an open relay.
+ * Mail for other domains goes to the relay queue when its sender may relay: an authenticated user, a client in a relay
+ * network, or this server. Otherwise the hook has no opinion, and the recipient is refused: never an open relay.
  */
 export function relayHook({ localDomains, relayNetworks, rules, local }: RelayHookInput): Hook<'rcptTo'> {
   return ({ transaction, address, dsn }) => {
@@ -37,12 +37,11 @@ export function relayHook({ localDomains, relayNetworks, rules, local }: RelayHo
   };
 }
 
-/** In the notes of a transaction: this hook itself asks where a recipient goes. */
+/** In the notes of a transaction: this hook itself routes a recipient. */
 const askingNote = 'client-queue.asking';
 
 /**
- * A sender who wants to hear that the mail has come gets his notice from the queue, which does not forget it in a crash: the mail
- * goes through it to where it would have gone.
+ * A requested success DSN comes from the queue, which survives a crash: the mail goes through it to its original hop.
  */
 async function throughQueue(
   local: RelayHookInput['local'],
@@ -50,7 +49,7 @@ async function throughQueue(
   address: Address,
 ): Promise<Verdict> {
   const hop = await local.route({ ...transaction, notes: new Map([[askingNote, true]]) }, address);
-  // A hop with data of its own may hang on this very session.
+  // A hop with data may depend on this session.
   if (hop === undefined || hop.data !== undefined) return next();
   return route({ target: relayTarget, destination: targetKey(hop.target), data: { hop } });
 }
@@ -64,7 +63,7 @@ interface RelayExplanationInput {
   readonly controls: Pick<DestinationControls, 'get'>;
 }
 
-/** What the relay would do with a recipient, a sentence each. */
+/** What the relay would do with a recipient, one sentence each. */
 export function explainRelay({ hops, controls }: RelayExplanationInput) {
   return async ({ destination }: Hop): Promise<readonly string[]> => {
     const found = await hops.find(destination);
@@ -114,7 +113,7 @@ function sentenceOf({ host, address, port, protocol, tls, auth }: Server, index:
   return `${place} ${host ?? address} [${address}] port ${port} by ${protocol.toUpperCase()}, ${tlsWords[tls.mode]}${check}${signedIn}.`;
 }
 
-/** An outcome of the queue as watchers hear of it. */
+/** An outcome of the queue as watchers receive it. */
 export function toldOutcome({ uid, sender, state, reply, hold, ...outcome }: QueueOutcome): Outcome {
   const { address, destination, attempts, nextAttempt, at } = outcome;
   const { envelopeId } = outcome.accepted();

@@ -14,7 +14,7 @@ import type { SpooledMessage } from '../../../core/spool/spool.js';
 import { readDestination, targetKey } from './destination.js';
 import { relayTarget } from './relay-hook.js';
 
-/** Destination of recipients that were refused before they came to the queue: all that is left to do is to tell the sender. */
+/** Destination of recipients that were refused before they reached the queue: only the sender must be notified. */
 export const refusedDestination = targetKey('bounce');
 
 interface RelayTargetContext {
@@ -26,7 +26,7 @@ interface RelayTargetContext {
     readonly warnAfter: number;
     readonly keepDeadLetters: number;
   };
-  /** Milliseconds to the second try. */
+  /** Milliseconds to the second attempt. */
   readonly firstPause: () => number;
   /** Whether that route speaks LMTP. */
   readonly speaksLmtp: (route: string) => boolean;
@@ -34,7 +34,7 @@ interface RelayTargetContext {
 
 type Kind = 'relay' | 'retry' | 'bounce' | 'hold';
 
-/** The targets that make queue entries: `relay` itself, the owners of what others did not take, and `hold`. */
+/** The targets that create queue entries: `relay` itself, those that take over failed recipients, and `hold`. */
 export function queueTargets(ground: RelayTargetContext): Readonly<Record<Kind, DeliveryTarget>> {
   const target = (kind: Kind): DeliveryTarget => ({
     start: async (transaction, recipients) => {
@@ -129,7 +129,7 @@ async function route(
   return { recipient, destination: targetKey(original.target), hop: plainHop(original), ...said };
 }
 
-/** What the pipeline tells the owners of recipients that another target did not take. */
+/** What the pipeline tells a target that takes over recipients. */
 function readOwned(data: unknown): { readonly hop?: Hop; readonly reply?: Reply } {
   return typeof data === 'object' && data !== null ? data : {};
 }
@@ -139,7 +139,7 @@ function holdReason(data: unknown): string {
   return typeof reason === 'string' && reason !== '' ? reason.slice(0, 500) : 'Held by a rule';
 }
 
-/** The data of a hop is its target's own: what cannot be written down is left out. */
+/** The data of a hop belongs to its target: what cannot be stored is dropped. */
 function plainHop({ target, destination, data }: Hop): NonNullable<Routed['hop']> {
   const text = data === undefined ? undefined : written(data);
   return text === undefined ? { target, destination } : { target, destination, data: JSON.parse(text) as unknown };
@@ -160,7 +160,7 @@ function recorded({ code, status, lines }: Reply, at: number): RecordedReply {
   return { code, status: status ?? `${code < 500 ? 4 : 5}.0.0`, text: lines.join(' '), host: null, at };
 }
 
-/** Notes that say more of a transaction than SMTP can; whoever submits may set them. */
+/** Notes of a transaction beyond SMTP; set by internal submissions. */
 export const queueNotes = {
   /** Uid of the entry that a notice is about. */
   noticeOf: 'client-queue.notice-of',
@@ -175,14 +175,14 @@ interface AcceptedInput {
   readonly expireAfter: number;
   /** Milliseconds; 0 for never. */
   readonly warnAfter: number;
-  /** The first attempt, counted from now in milliseconds. */
+  /** Delay of the first attempt in milliseconds. */
   readonly delay?: number;
   readonly hold?: string;
-  /** A notice that is held is kept for so long; 0 for ever. Milliseconds. */
+  /** How long a held notice is kept; 0 for ever. Milliseconds. */
   readonly keepDeadLetter?: number;
 }
 
-/** Where a recipient goes, and what is known of it already. */
+/** Where a recipient goes, and what is already known of it. */
 interface Routed {
   readonly recipient: Recipient;
   readonly destination: string;
@@ -250,7 +250,7 @@ function newRecipient({ recipient, destination, hop, lastReply }: Routed): NewRe
   };
 }
 
-/** Who was named twice gets it once. */
+/** A recipient named twice gets one copy. */
 function unique(routed: readonly Routed[]): readonly Routed[] {
   const byAddress = new Map<string, Routed>();
   for (const one of routed) {
@@ -260,7 +260,7 @@ function unique(routed: readonly Routed[]): readonly Routed[] {
   return [...byAddress.values()];
 }
 
-/** The route that all recipients take, if they take one. */
+/** The common route of all recipients, if any. */
 function routeOf(routed: readonly Routed[]): string | null {
   const routes = new Set(
     routed.map(({ destination }) => {

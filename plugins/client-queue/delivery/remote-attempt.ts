@@ -22,27 +22,27 @@ export interface RemoteAttemptContext {
   readonly dead: DeadHosts;
   readonly classification: () => ReplyClassification;
   readonly clock: Clock;
-  /** Aborted when there is no time left to finish what is under way. */
+  /** Aborted when no time is left to finish. */
   readonly signal: AbortSignal;
-  /** Those that a message is sent by; closed when there is no time left. */
+  /** Connections for sending; closed when no time is left. */
   readonly sessions: Set<ClientSession>;
   readonly deadlines?: Partial<ClientDeadlines> | undefined;
   /** The message as it is sent. */
   readonly content: (lease: Lease) => Promise<OutgoingContent>;
-  /** The same for a server that takes 7 bits; undefined where it is the same, or cannot be had. */
+  /** The same for a 7-bit server; undefined where it is the same, or not possible. */
   readonly sevenBitContent: (lease: Lease) => Promise<OutgoingContent | undefined>;
 }
 
-/** Servers that are spoken with in one attempt. */
+/** Maximum number of servers per attempt. */
 const maxSessions = 2;
-/** Of one message with one server: what a stalling peer may cost at most. */
+/** Timeout of one message with one server: the most a stalling server may cost. */
 const defaultDeadlines: Partial<ClientDeadlines> = { connectMs: 30_000, attemptMs: 30 * 60_000 };
-/** No message is begun so long behind the begin of its attempt: it shall have ended before its lease does, and another has it. */
+/** No message is begun this long after its attempt began, so that it ends before its lease does. */
 const latestMs = 50 * 60_000;
-/** Kept connections that may turn out to be dead one after the other. */
+/** Idle connections that may prove dead one after the other. */
 const maxStale = 20;
 
-/** Tries to hand the recipients of a lease to the servers of their destination. */
+/** Delivers the recipients of a lease to the servers of their destination. */
 export async function attemptRemotely(
   lease: Lease,
   connections: number,
@@ -68,7 +68,7 @@ class RemoteAttempt {
   #servers: ServersTried = 'unreachable';
   #untried = false;
   #mustVerify = false;
-  /** What the connections came to; each of them may have been refused for good. */
+  /** Results of the connections; each may have been a permanent refusal. */
   readonly #failures: { readonly failure: ClientFailure; readonly server: Server }[] = [];
 
   constructor(lease: Lease, connections: number, ground: RemoteAttemptContext) {
@@ -101,7 +101,7 @@ class RemoteAttempt {
     return this.#tried();
   }
 
-  /** True when the server was spoken with, whatever came of it. */
+  /** True when the server was reached, whatever its replies. */
   async #send(server: Server, site: string, content: OutgoingContent): Promise<boolean> {
     const { pool, signal, sessions, deadlines = defaultDeadlines } = this.#ground;
     this.#host = labelOf(server);
@@ -129,7 +129,7 @@ class RemoteAttempt {
       } catch (error) {
         if (!isClientFailure(error)) throw error;
         this.#unreached(error, server);
-        // A server that turns us away at its door costs little, and whether all of them do is to be known.
+        // A refused connection costs little, and whether all servers refuse matters.
         return error.step !== 'connect' && !(isOfDoor(error.step) && error.permanent);
       }
     }
@@ -167,7 +167,7 @@ class RemoteAttempt {
     this.#open = left;
   }
 
-  /** What it says of the server, for those who want to call it next. */
+  /** What this says about the server, for later callers. */
   #note(result: MessageResult, server: Server): void {
     const { dead, signal } = this.#ground;
     const told = messageEnd(result);
@@ -183,7 +183,7 @@ class RemoteAttempt {
     this.#met(failure?.kind === 'timeout' ? 'stalled' : 'answered');
   }
 
-  /** One that answers is enough. */
+  /** One answering server is enough. */
   #met(how: ServersTried): void {
     if (this.#servers !== 'answered') this.#servers = how;
   }
@@ -208,7 +208,7 @@ class RemoteAttempt {
     });
   }
 
-  /** We have closed the connection ourselves, before the server could have the message. */
+  /** We closed the connection before the server could have the message. */
   #isCutShort({ kind, afterDot }: ClientFailure): boolean {
     return this.#ground.signal.aborted && kind !== 'reply' && !afterDot;
   }
@@ -228,12 +228,12 @@ class RemoteAttempt {
     this.#failures.push({ failure, server });
   }
 
-  /** Too many wait, or the server stops: nobody was asked. What the system refuses us it may refuse for long: that is a failure. */
+  /** Too many wait, or the server stops: no server was asked. A refusal of the system may last, so it is a failure. */
   #isOfHere({ kind, step, cause }: ClientFailure): boolean {
     return kind === 'local' && (this.#ground.signal.aborted || (step === 'connect' && cause === undefined));
   }
 
-  /** Recipients without an answer get the most telling failure; it is permanent only when each of all servers said so. */
+  /** Recipients without a reply get the most telling failure; permanent only when each server refused permanently. */
   #giveUp(servers: number): void {
     const telling = this.#failures.toSorted((one, other) => weightOf(one.failure) - weightOf(other.failure)).at(-1);
     if (telling === undefined || this.#open.length === 0) return;
@@ -246,7 +246,7 @@ class RemoteAttempt {
   #verdict({ kind, code, status, text, step, permanent }: ClientFailure, server: Server): RecipientVerdict {
     const explained = this.#ground.classification().explain(code, status, text, step);
     const said = kind === 'reply' ? explained.action : permanent ? 'bounce' : 'defer';
-    // A yes in the wrong place is no yes.
+    // A positive reply in the wrong place counts as none.
     const action = said === 'deliver' ? 'defer' : said;
     const { retryAfter, category } = explained;
     const host = kind === 'reply' || kind === 'capability' ? (server.host ?? server.address) : null;
@@ -288,7 +288,7 @@ class RemoteAttempt {
 
 const labelOf = ({ host, address, port }: Server): string => `${host ?? address}[${address}]:${port}`;
 
-/** What a server said tells more than that another one could not be reached. */
+/** A server's reply is more telling than an unreachable server. */
 function weightOf({ kind, step, permanent }: ClientFailure): number {
   if (kind === 'reply') return permanent ? 3 : 2;
   return step === 'connect' ? 0 : 1;
@@ -297,20 +297,20 @@ function weightOf({ kind, step, permanent }: ClientFailure): number {
 const isOfDoor = (step: ClientFailure['step']): boolean => step === 'greeting' || step === 'hello';
 const ofConnection: ReadonlySet<string> = new Set(['connect', 'timeout', 'closed', 'protocol', 'tls']);
 
-/** Another server may take the message: this one has not judged it, and does not have it. */
+/** Another server may accept the message: this one neither judged nor has it. */
 function isOfConnection({ kind, code, afterDot }: ClientFailure): boolean {
   return !afterDot && (ofConnection.has(kind) || (kind === 'reply' && code === 421));
 }
 
 /**
- * How it ended with the text of a message: `answered` whatever the server said to it, be it of one recipient alone; `stalled` when it
- * was silent for too long, or left; `none` when it was not asked to take it, or something else went wrong.
+ * How the text of a message ended: `answered` by any reply, be it for one recipient; `stalled` when the server was
+ * silent for too long, or left; `none` when it was not sent, or something else failed.
  */
 type MessageEnd = { readonly end: 'answered' | 'none' } | { readonly end: 'stalled'; readonly failure: ClientFailure };
 
 function messageEnd({ recipients }: Pick<MessageResult, 'recipients'>): MessageEnd {
   if (recipients.some(isAnswered)) return { end: 'answered' };
-  // One that was refused at RCPT has a failure of his own.
+  // A recipient refused at RCPT has its own failure.
   const stalled = recipients.find((one) => one.outcome === 'failed' && isStall(one.failure));
   return stalled?.outcome === 'failed' ? { end: 'stalled', failure: stalled.failure } : { end: 'none' };
 }

@@ -15,30 +15,30 @@ export const replyCategories = [
 ] as const;
 type ReplyCategory = (typeof replyCategories)[number];
 
-/** What becomes of the recipients that a reply is about. */
+/** What happens to the recipients of a reply. */
 export type ReplyAction = 'deliver' | 'defer' | 'bounce';
 
-/** A line of the table that refines what the first digit says. */
+/** A rule that refines the first digit of a reply. */
 export interface ReplyRule {
   readonly name: string;
-  /** Of RE2, without regard to case; occurs somewhere in `code status text`. */
+  /** RE2, case-insensitive; searched in `code status text`. */
   readonly pattern: string;
   readonly category: ReplyCategory;
-  /** The first digits it is for; 4 and 5 when absent. */
+  /** First digits it applies to; default 4 and 5. */
   readonly codes?: '4' | '5';
-  /** In place of what the first digit says; only rules of an operator have it. */
+  /** Replaces the meaning of the first digit; only for rules of an operator. */
   readonly action?: 'defer' | 'bounce';
-  /** Seconds until the next try, in place of the schedule's pause. */
+  /** Seconds until the next attempt, instead of the schedule. */
   readonly retryAfter?: number;
 }
 
 interface ReplyExplanation {
   readonly action: ReplyAction;
   readonly category: ReplyCategory;
-  /** Name of the rule that said so; null when the first digit alone did. */
+  /** Name of the matching rule; null when only the first digit decided. */
   readonly rule: string | null;
   readonly retryAfter: number | null;
-  /** Why, for a person. */
+  /** Explanation for a person. */
   readonly because: string;
 }
 
@@ -46,12 +46,12 @@ interface CompiledRule extends ReplyRule {
   readonly compiled: Pattern;
 }
 
-/** Text of a reply that is looked at. */
+/** Characters of a reply that are searched. */
 const maxText = 1000;
-/** Replies of busy days are few: they are looked up once. */
+/** Replies repeat, so results are cached. */
 const maxRemembered = 500;
 
-/** Tells what a reply means. The default is its first digit (RFC 5321 §4.2.1); whatever is no reply is temporary. */
+/** Classifies replies. The default is the first digit (RFC 5321 §4.2.1); an invalid reply is temporary. */
 export class ReplyClassification {
   readonly #operatorRules: readonly CompiledRule[];
   readonly #remembered = new Map<string, ReplyExplanation>();
@@ -96,13 +96,13 @@ function compiled(rule: ReplyRule): CompiledRule {
 
 let own: readonly CompiledRule[] | undefined;
 
-/** Compiled when the first reply is looked at: a start need not wait for it. */
+/** Compiled on first use, which keeps it out of the start. */
 function ownRules(): readonly CompiledRule[] {
   own ??= replyRules.map(compiled);
   return own;
 }
 
-/** Steps whose refusal says nothing about the mail: another server, or another day, may take it. */
+/** Steps whose refusal says nothing about the message: another server may accept it. */
 const ofConnection: ReadonlySet<ClientStep> = new Set(['connect', 'greeting', 'hello', 'starttls', 'auth', 'xclient']);
 
 function digitOf(code: number, line: string, step: ClientStep | null): Pick<ReplyExplanation, 'action' | 'because'> {
@@ -124,7 +124,7 @@ function digitOf(code: number, line: string, step: ClientStep | null): Pick<Repl
 
 let usual: ReplyClassification | undefined;
 
-/** What the server makes of a reply without rules of an operator. */
+/** Classification without rules of an operator. */
 export function explainReply(
   code: number,
   status: string | null,
@@ -136,8 +136,8 @@ export function explainReply(
 }
 
 /**
- * What servers mean by their replies, the first that fits. The first digit of a reply decides whether mail is tried again; these only
- * say why, and how long to wait. Patterns are of RE2, without regard to case, and occur somewhere in `code status text`.
+ * Meanings of replies, the first match counts. The first digit decides whether mail is retried; these only explain,
+ * and set the delay. Patterns are RE2, case-insensitive, searched in `code status text`.
  */
 export const replyRules: readonly ReplyRule[] = [
   {

@@ -4,18 +4,18 @@ export interface RetrySettings {
   readonly firstSeconds: number;
   readonly factor: number;
   readonly maxSeconds: number;
-  /** Share by which a pause is made shorter or longer. */
+  /** Share by which a pause varies. */
   readonly jitter: number;
 }
 
-/** Mail that was tried less often is not given up, however old it looks: a clock may have jumped. */
+/** Minimum attempts before mail expires, whatever its age: a clock may have jumped. */
 export const minAttempts = 2;
 
 const steps = 2 ** 20;
 /** From -1 to 1. */
 const chance = (): number => (randomInt(steps + 1) / steps) * 2 - 1;
 
-/** When a mail is tried again. */
+/** When mail is retried. */
 export class RetrySchedule {
   readonly #settings: RetrySettings;
   readonly #chance: () => number;
@@ -29,13 +29,13 @@ export class RetrySchedule {
   pause(attempts: number, retryAfter: number | null = null): number {
     const { firstSeconds, factor, maxSeconds, jitter } = this.#settings;
     const grown = firstSeconds * factor ** Math.min(Math.max(0, attempts - 1), 100);
-    // A wish to come back soon is heard three times: who says so every time is as slow as the others.
+    // A server's request for an early retry counts three times; after that the schedule applies.
     const wished = retryAfter === null || (attempts > 3 && grown > retryAfter) ? grown : retryAfter;
     const seconds = Math.min(wished, Math.max(maxSeconds, firstSeconds));
     return Math.max(1, Math.round(seconds * (1 + jitter * this.#chance()) * 1000));
   }
 
-  /** Undefined when the time of the mail is over: it has been tried long enough and often enough. */
+  /** Undefined when the mail expires: it was tried long enough and often enough. */
   next(about: {
     readonly now: number;
     readonly attempts: number;

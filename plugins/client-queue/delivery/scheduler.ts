@@ -18,29 +18,29 @@ interface SchedulerInput {
   readonly settings: () => SchedulerSettings;
   readonly clock: Clock;
   readonly log: Log;
-  /** Tries a lease with so many connections to its site at most. Never rejects. */
+  /** Tries a lease with a limited number of connections to its site. Never rejects. */
   readonly attempt: (lease: Lease, connections: number) => Promise<AttemptResult>;
-  /** Writes down what came of it, however long that takes. Never rejects. */
+  /** Records the result, however long that takes. Never rejects. */
   readonly settle: (lease: Lease, tried: AttemptResult) => Promise<void>;
 }
 
-/** Longer than any attempt takes: two servers, each with its deadline. */
+/** Longer than any attempt: two servers, each with its deadline. */
 const leaseMs = 90 * 60_000;
-/** A lease that waits for a connection for so long is given back: what is begun shall end before the lease does. */
+/** A lease that waits this long for a connection is returned, so that what begins ends before the lease does. */
 const maxAheadMs = 5 * 60_000;
-/** Every server takes so many recipients at a time (RFC 5321 §4.5.3.1.8); what more of them get is anybody's guess. */
+/** Every server accepts this many recipients at a time (RFC 5321 §4.5.3.1.8); more may be refused. */
 const maxRecipients = 100;
 /** Leases fetched at a time. */
 const maxClaimed = 256;
-/** Leases beyond the connections: what is being written down, and what is fetched ahead. */
+/** Leases beyond the connections: results being recorded, and work fetched ahead. */
 const maxAhead = 500;
-/** A site without room is looked at again so soon. */
+/** Interval at which a site without room is checked again. */
 const blockedMs = 250;
 const faultMs = 1000;
 const maxWaitMs = 60_000;
 const manyPaces = 1000;
 
-/** Fetches what is due as fast as the servers of each site take it, and no faster. */
+/** Fetches due work as fast as the servers of each site accept it. */
 export class Scheduler {
   readonly #input: SchedulerInput;
   readonly #paces = new Map<string, SitePace>();
@@ -63,7 +63,7 @@ export class Scheduler {
     this.#shares = new DestinationShares(input.controls, input.clock);
   }
 
-  /** Why nothing is fetched; undefined when all is well. */
+  /** Why fetching has stopped; undefined when all is well. */
   get fault(): string | undefined {
     return this.#fault;
   }
@@ -72,7 +72,7 @@ export class Scheduler {
     return this.#trying;
   }
 
-  /** How it stands with a site; undefined when nothing was sent there lately. */
+  /** State of a site; undefined when nothing was sent there lately. */
   pace(
     site: string,
   ): { readonly connections: number; readonly busy: number; readonly recovering: boolean } | undefined {
@@ -94,7 +94,7 @@ export class Scheduler {
     this.#wake();
   }
 
-  /** Fetches nothing more. */
+  /** Stops fetching. */
   stop(): void {
     this.#running = false;
     clearTimeout(this.#timer);
@@ -102,12 +102,12 @@ export class Scheduler {
     for (const undo of this.#undo.splice(0)) undo();
   }
 
-  /** To be called now and then: what no connection could be had for goes back to the queue. */
+  /** Called periodically: returns work that found no connection. */
   giveBackOverdue(): void {
     for (const pace of this.#paces.values()) this.#giveBackAll(pace.overdue(maxAheadMs));
   }
 
-  /** Resolves when nothing is under way any more. */
+  /** Resolves when nothing is in progress. */
   async idle(): Promise<void> {
     if (this.#trying + this.#settling > 0 || this.#claiming) {
       await new Promise<void>((resolve) => this.#idle.push(resolve));
@@ -170,14 +170,14 @@ export class Scheduler {
     return pace.isProven ? room : this.#probes.grant(room);
   }
 
-  /** Those that were fetched begin as far as there are connections for them. */
+  /** Starts fetched work as far as there are connections for it. */
   #serve(site: string, pace: SitePace): void {
     const limits = this.limits(site);
     this.#giveBackAll(pace.overdue(maxAheadMs));
     for (let lease = pace.next(limits); lease !== undefined; lease = pace.next(limits)) {
       void this.#work(lease, pace, site);
     }
-    // Suspended while they were fetched.
+    // Suspended after they were fetched.
     if (takesNothing(limits)) this.#giveBackAll(pace.unbegun(() => true));
   }
 
@@ -200,7 +200,7 @@ export class Scheduler {
     this.#rest();
   }
 
-  /** What was fetched and not begun is as if it had not been fetched. */
+  /** Returns fetched work that was not started. */
   #giveBack(wanted: (lease: Lease) => boolean = () => true): void {
     for (const pace of this.#paces.values()) this.#giveBackAll(pace.unbegun(wanted));
   }
@@ -209,7 +209,7 @@ export class Scheduler {
     for (const lease of leases) void this.#settle(lease, untried);
   }
 
-  /** Nothing more goes where it shall not. */
+  /** Stops sending to where it must not go. */
   #suspend(key: string): void {
     const { controls, sites, clock } = this.#input;
     const { suspendedUntil: until = null, maxConnections = null } = controls.get(key) ?? {};
@@ -222,7 +222,7 @@ export class Scheduler {
     for (const resolve of this.#idle.splice(0)) resolve();
   }
 
-  /** One timer for whatever is due next; while work is under way its end comes first. */
+  /** One timer for what is due next; while work is in progress its end comes first. */
   #arm(): void {
     if (!this.#running) return;
     const { queue, clock } = this.#input;
@@ -251,11 +251,11 @@ export class Scheduler {
 
   #forgetStale(): void {
     for (const [site, pace] of this.#paces) if (pace.isStale()) this.#paces.delete(site);
-    // Where few can be forgotten they are not all looked at again for each that comes.
+    // When few can be dropped, not all are checked again for each new one.
     this.#manyPaces = Math.max(manyPaces, 2 * this.#paces.size);
   }
 
-  /** What holds for a site now: what an operator said of it, what is configured for it, what is configured for all. */
+  /** Limits of a site: set by an operator, configured for it, or configured for all. */
   limits(site: string): PaceLimits {
     const { controls, settings, clock } = this.#input;
     const { destination: usual, ...rest } = settings();
@@ -281,12 +281,12 @@ const untried: AttemptResult = {
   servers: 'unreachable',
 };
 
-/** Share of the connections that sites may hold which have not answered lately. */
+/** Share of the connections for sites that have not answered lately. */
 const share = 0.75;
 
 /**
- * Counts what is tried at sites that have not answered lately. They may hang for long, so that a part of the connections is kept for
- * those that answer.
+ * Counts attempts at sites that have not answered lately. They may hang, so a part of the connections is reserved for
+ * sites that answer.
  */
 class Probes {
   /** Tokens of leases. */
@@ -302,7 +302,7 @@ class Probes {
     this.#left = this.#most - this.#before;
   }
 
-  /** How much of its room such a site may have in this claim. */
+  /** The share of its room that such a site gets in this claim. */
   grant(room: number): number {
     const granted = Math.max(0, Math.min(room, this.#left));
     this.#left -= granted;
@@ -317,19 +317,19 @@ class Probes {
     this.#underWay.delete(token);
   }
 
-  /** Some had no room because others were granted more than they took: the next claim may find more. */
+  /** Some were denied because others got more than they used: the next claim may find more. */
   get mayGrantMore(): boolean {
     const { size } = this.#underWay;
     return this.#left <= 0 && size > this.#before && size < this.#most;
   }
 }
 
-/** What single destinations have of their site, and what an operator lets them have. */
+/** Shares of single destinations in their site, and limits set by an operator. */
 class DestinationShares {
   readonly #controls: Pick<DestinationControls, 'get'>;
   readonly #clock: Clock;
   readonly #busy = new Map<string, number>();
-  /** Of those that have a rate. */
+  /** Those with a rate. */
   readonly #rates = new Map<string, RateAllowance>();
 
   constructor(controls: Pick<DestinationControls, 'get'>, clock: Clock) {
@@ -342,7 +342,7 @@ class DestinationShares {
     return until !== null && until > this.#clock.now();
   }
 
-  /** How many more messages it may have; `Infinity` where nothing was said of it. */
+  /** Remaining messages; `Infinity` without a limit. */
   room(destination: string): number {
     const control = this.#controls.get(destination);
     if (control === undefined) return Infinity;

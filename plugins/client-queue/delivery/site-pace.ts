@@ -2,7 +2,7 @@ import type { Clock } from '../../../core/clock.js';
 import type { Lease } from '../../../core/contracts/queue-lease.js';
 import type { ServersTried } from './attempt-result.js';
 
-/** What holds for a site now. */
+/** Current limits of a site. */
 export interface PaceLimits {
   readonly maxConnections: number;
   readonly ratePerMinute: number | undefined;
@@ -11,17 +11,17 @@ export interface PaceLimits {
 
 export const takesNothing = ({ suspended, maxConnections }: PaceLimits): boolean => suspended || maxConnections === 0;
 
-/** Connections to a site that nothing is known of. */
+/** Connections to an unknown site. */
 const firstConnections = 5;
-/** So long the work that is fetched ahead of the connections lasts. */
+/** Duration of the work that is fetched ahead of the connections. */
 const aheadMs = 100;
 const maxAhead = 400;
-/** A rate is measured over so many milliseconds. */
+/** Window of a rate in milliseconds. */
 const windowMs = 500;
-/** Who could not be reached is remembered for so long. */
+/** How long an unreachable site is remembered. */
 const recoveryMs = 3_600_000;
 const idleMs = 60_000;
-/** Who has answered is believed to answer for so long. */
+/** How long a site counts as answering after a reply. */
 const provenMs = 600_000;
 
 interface Waiting {
@@ -30,13 +30,13 @@ interface Waiting {
 }
 
 /**
- * How much work the servers of a site may have at a time. It begins with few connections and grows with each success; one that could not
- * be reached gets a single try at a time until that works: whoever comes back is not run over.
+ * Concurrency of a site. It starts with few connections and grows with each success; an unreachable one gets a single
+ * attempt at a time until that works, so that a recovering server is not flooded.
  */
 export class SitePace {
   readonly #clock: Clock;
   #window: number = firstConnections;
-  /** Fetched, and waiting for a connection, the oldest first. */
+  /** Fetched, waiting for a connection, the oldest first. */
   #waiting: Waiting[] = [];
   readonly #rate: RateAllowance;
   #running = 0;
@@ -54,32 +54,32 @@ export class SitePace {
     this.#usedAt = this.#countedSince;
   }
 
-  /** Fetched from the queue and not ended. */
+  /** Fetched from the queue and not finished. */
   get busy(): number {
     return this.#running + this.#waiting.length;
   }
 
-  /** True while one try at a time shows whether it is back. */
+  /** True while single attempts probe the site. */
   get recovering(): boolean {
     return this.#recovering;
   }
 
-  /** True when its servers answered a short while ago. */
+  /** True when its servers answered recently. */
   get isProven(): boolean {
     return !this.#recovering && this.#clock.monotonic() - this.#answeredAt < provenMs;
   }
 
-  /** Idle for so long that it may be forgotten. */
+  /** Idle for so long that it may be dropped. */
   isStale(): boolean {
     return this.busy === 0 && this.#clock.monotonic() - this.#usedAt > (this.#recovering ? recoveryMs : idleMs);
   }
 
-  /** Connections it may have now. */
+  /** Connections allowed now. */
   connections({ maxConnections }: PaceLimits): number {
     return this.#recovering ? Math.min(1, maxConnections) : Math.min(Math.ceil(this.#window), maxConnections);
   }
 
-  /** How many more messages may be fetched for it: those that connections wait for, and a little ahead where it is fast. */
+  /** How many more messages to fetch: for free connections, and a little ahead for fast sites. */
   room(limits: PaceLimits): number {
     if (takesNothing(limits)) return 0;
     const ahead = this.#recovering ? 0 : Math.min(maxAhead, Math.floor(this.#perMs * aheadMs));
@@ -93,7 +93,7 @@ export class SitePace {
     if (limits.ratePerMinute !== undefined) this.#rate.take();
   }
 
-  /** One that may begin now, counted as begun. */
+  /** Takes one that may start now, and counts it. */
   next(limits: PaceLimits): Lease | undefined {
     if (limits.suspended || this.#running >= this.connections(limits)) return undefined;
     const first = this.#waiting.shift();
@@ -101,13 +101,13 @@ export class SitePace {
     return first?.lease;
   }
 
-  /** Those of them that have not begun, to be given back. */
+  /** Those not started, to be returned. */
   unbegun(wanted: (lease: Lease) => boolean): readonly Lease[] {
     if (this.#waiting.length === 0) return [];
     return this.#takeBack(({ lease }) => wanted(lease));
   }
 
-  /** Those of them that wait for so long, to be given back. */
+  /** Those that waited for too long, to be returned. */
   overdue(waitedMs: number): readonly Lease[] {
     const before = this.#clock.monotonic() - waitedMs;
     const [oldest] = this.#waiting;
@@ -120,7 +120,7 @@ export class SitePace {
     return given.map(({ lease }) => lease);
   }
 
-  /** Who stalls has not answered, and is not out of reach: it is as if nothing had been tried. */
+  /** A stall is neither an answer nor a failed connection: nothing changes. */
   ended(outcome: ServersTried | 'untried'): void {
     this.#running -= 1;
     if (outcome === 'untried' || outcome === 'stalled') return;
@@ -147,7 +147,7 @@ export class SitePace {
   }
 }
 
-/** How many messages a rate allows: a second's worth may be saved up, so that a pause is not made good by a flood. */
+/** How many messages a rate allows; at most one second's worth accumulates, so that no burst follows a pause. */
 export class RateAllowance {
   readonly #clock: Clock;
   #tokens = 1;
@@ -158,7 +158,7 @@ export class RateAllowance {
     this.#refilledAt = clock.monotonic();
   }
 
-  /** Messages that are allowed now. */
+  /** Messages allowed now. */
   left(perMinute: number): number {
     const now = this.#clock.monotonic();
     const most = Math.max(1, perMinute / 60);

@@ -12,22 +12,22 @@ interface SitesInput {
   readonly clock: Clock;
 }
 
-/** Domains whose site is remembered. */
+/** Maximum number of remembered domains. */
 const maxKnown = 50_000;
-/** Whose name servers did not answer is looked up among others of that kind for so long. */
+/** How long a domain with silent name servers is looked up in the slow lane. */
 const suspectMs = 3_600_000;
-/** While many are looked up, those who wait are told now and then. */
+/** Interval of notifications while many are looked up. */
 const tellMs = 20;
 
 interface Known {
   readonly site: string;
-  /** The settings alone say so. */
+  /** Known from the settings alone. */
   readonly fixed: boolean;
   /** Its name servers may still hang. By `clock.monotonic()`. */
   readonly suspectUntil: number;
 }
 
-/** Knows which destinations have the same servers, and so share connections, limits, rate and slow start. */
+/** Which destinations share servers, and so connections, limits, rate and slow start. */
 export class Sites {
   readonly #input: SitesInput;
   readonly #known = new LRUCache<string, Known>(cacheSize(maxKnown));
@@ -43,8 +43,8 @@ export class Sites {
   }
 
   /**
-   * Undefined while its servers are not known: who listens is told when that has changed. Those of a site that is given are at hand, so
-   * that no attempt has to wait for the DNS.
+   * Undefined while the servers are unknown; listeners are notified when that changes. The result is cached, so that
+   * no attempt waits for the DNS.
    */
   of(destination: string): string | undefined {
     const known = this.#known.get(destination) ?? this.#fixed(destination);
@@ -65,23 +65,23 @@ export class Sites {
     return known;
   }
 
-  /** What is known, without asking for more. */
+  /** The cached site, without a lookup. */
   peek(destination: string): string | undefined {
     return this.#known.peek(destination)?.site ?? this.#withoutAsking(destination);
   }
 
-  /** The site after a look into the DNS where that is needed. Never rejects. */
+  /** The site, after a lookup where needed. Never rejects. */
   async find(destination: string): Promise<string> {
     return this.peek(destination) ?? siteOf(destination, await this.#input.hops.find(destination));
   }
 
-  /** Called when a site has become known. Returns the undo. */
+  /** Called when a site becomes known. Returns the undo. */
   onFound(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  /** Settings have changed, or an operator wants these to be asked anew. All if none is named. */
+  /** Settings changed, or an operator demands new lookups. All if none is named. */
   forget(destinations?: readonly string[]): void {
     if (destinations === undefined) this.#known.clear();
     else for (const destination of destinations) this.#known.delete(destination);
@@ -117,23 +117,23 @@ export class Sites {
   }
 }
 
-/** What cannot be found has a site of its own for now: the attempt says why. */
+/** A failed lookup gets a site of its own for now; the attempt reports the reason. */
 const siteOf = (destination: string, found: Servers | NoRoute): string =>
   found.outcome === 'found' ? found.site : siteKey(destination);
 
-/** Lookups at a time that nothing is known against. */
+/** Concurrent lookups in the normal lane. */
 const quickAtOnce = 200;
-/** One that takes longer than that hangs, and leaves its place to another. Milliseconds. */
+/** A lookup that takes longer counts as hanging and leaves its place. Milliseconds. */
 export const patienceMs = 1000;
-/** Lookups that have left their places, at most. */
+/** Maximum of hanging lookups. */
 const maxHanging = 1000;
-/** Lookups at a time of those who hung the last time. */
+/** Concurrent lookups of domains that hung last time. */
 const slowAtOnce = 100;
 
-/** Those that wait for a lookup; the oldest and the newest in turn. */
+/** Waiting lookups; taken from the oldest and the newest end in turn. */
 class Waiting {
   #names: (string | undefined)[] = [];
-  /** Those in front of it are gone. */
+  /** Index of the first one left. */
   #head = 0;
   #newestNext = false;
 
@@ -171,9 +171,9 @@ interface Lookup {
 }
 
 /**
- * Looks destinations up, a bounded number at a time. Those whose name servers do not answer soon make room for others, and those
- * who hung the last time have a few places of their own: a burst of mail for dead domains keeps no living one waiting. Nor does
- * one that came before, for every second place goes to who came last.
+ * Looks up destinations with bounded concurrency. Hanging lookups make room for others, and domains that hung last
+ * time have a small lane of their own, so that a burst of mail for dead domains does not delay others. Alternating
+ * between oldest and newest also protects earlier ones.
  */
 export class LookupLanes {
   /** Never rejects. */
@@ -183,10 +183,10 @@ export class LookupLanes {
   readonly #slow: Lane = { most: slowAtOnce, waiting: new Waiting(), busy: 0 };
   readonly #asked = new Set<string>();
   #hanging = 0;
-  /** They hang too, and wait to be counted as such. */
+  /** They hang too, and wait to be counted. */
   readonly #lingering = new Set<Lookup>();
 
-  /** @param ended called behind each lookup */
+  /** @param ended called after each lookup */
   constructor(look: (destination: string) => Promise<void>, ended: () => void) {
     this.#look = look;
     this.#ended = ended;
@@ -197,12 +197,12 @@ export class LookupLanes {
     return this.#quick.waiting.size + this.#slow.waiting.size > 0;
   }
 
-  /** It is looked up, or waits for that. */
+  /** It is looked up, or waits for a lookup. */
   has(destination: string): boolean {
     return this.#asked.has(destination);
   }
 
-  /** @param hung its last lookup did */
+  /** @param hung its last lookup hung */
   ask(destination: string, hung: boolean): void {
     if (this.#asked.has(destination)) return;
     this.#asked.add(destination);
