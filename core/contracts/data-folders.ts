@@ -1,4 +1,4 @@
-/** Owners of the built-in folders in the data folder, also while their plugin is switched off. */
+/** Owners of the built-in folders in the data folder, also while their plugin is disabled. */
 export const folderOwners: Readonly<Record<string, string>> = {
   cache: 'store',
   'client-uploads': 'client-queue',

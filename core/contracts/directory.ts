@@ -1,7 +1,7 @@
 import type { Address } from '../mime/address.js';
 import { service } from '../host/service.js';
 
-/** A mail user: who may sign in to submission, and whose mailbox it is. */
+/** A mail user, who may authenticate for submission and owns a mailbox. */
 export interface MailUser {
   /** `local@domain`, lower case domain; also the name of the mailbox. */
   readonly username: string;
@@ -12,16 +12,19 @@ export interface MailUser {
   readonly disabled: boolean;
 }
 
-/** Who has a mailbox here. Filled by the `users` plugin; a site may fill it from elsewhere. */
+/** Who has a mailbox here. Provided by the `users` plugin; a site may provide it from elsewhere. */
 export interface Directory {
-  /** Name of the source, as answers show it: `users.json`. */
+  /** Name of the source for display: `users.json`. */
   readonly source: string;
-  /** The user whose address, alias, `+detail` form or catch-all this is. Asked for each recipient: no promise where none is needed. */
+  /**
+   * The user with this address, alias, `+detail` form or catch-all. Called for each recipient, so synchronous where
+   * possible.
+   */
   resolve(address: Address): MailUser | undefined | Promise<MailUser | undefined>;
   /** The user of exactly that name. */
   find(username: string): MailUser | undefined | Promise<MailUser | undefined>;
   list(): Promise<readonly MailUser[]>;
-  /** Takes the same time for an unknown user. Disabled users never sign in. */
+  /** Takes the same time for an unknown user. Disabled users cannot authenticate. */
   authenticate(username: string, password: string): Promise<MailUser | undefined>;
 }
 

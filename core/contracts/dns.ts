@@ -6,32 +6,32 @@ export interface MxAnswer {
   readonly priority: number;
 }
 
-/** What a record of each type is, as `node:dns` gives it. */
+/** Records of each type, as in `node:dns`. */
 export interface DnsRecords {
   readonly A: string;
   readonly AAAA: string;
   readonly MX: MxAnswer;
   /** The strings of one record; most have one. */
   readonly TXT: readonly string[];
-  /** Names of an address. The question is the address itself, or its name below `in-addr.arpa` or `ip6.arpa`. */
+  /** Names of an address. The query is the address itself, or its name below `in-addr.arpa` or `ip6.arpa`. */
   readonly PTR: string;
 }
 export type DnsType = keyof DnsRecords;
 
-/** An answer as data. `nodata` and `nxdomain` are answers; `failed` means that nobody who knows could be asked in time. */
+/** An answer as data. `nodata` and `nxdomain` are answers; `failed` means that no name server answered in time. */
 export type DnsAnswer<T extends DnsType = DnsType> =
   | { readonly status: 'found'; readonly records: readonly DnsRecords[T][] }
   | { readonly status: 'nodata' | 'nxdomain'; readonly records: readonly [] }
   | { readonly status: 'failed'; readonly records: readonly []; readonly reason: 'servfail' | 'timeout' | 'aborted' };
 
 export interface DnsQuestionOptions {
-  /** Ends the waiting; the answer is then `failed`, `aborted`. */
+  /** Aborts the query; the answer is then `failed`, `aborted`. */
   readonly signal?: AbortSignal;
 }
 
 /**
- * Asks the DNS for plugins: through one bounded cache, each question once at a time, and never longer than 5 seconds. Names
- * may be international and may end with a dot; what can be no name is `nxdomain`, and nobody is asked.
+ * DNS for plugins: one bounded cache, equal queries joined, at most 5 seconds each. Names may be internationalized and
+ * may end with a dot; an invalid name is `nxdomain`, without a query.
  */
 export interface Dns {
   /** Never rejects. */

@@ -17,42 +17,42 @@ export const findingGroups = [
 export type FindingGroup = (typeof findingGroups)[number];
 
 /**
- * `problem`: mail or an operator is kept out, or will be; the exit status is 1. `advice`: it works, and something else would be
- * wiser. `skipped`: it could not, or need not, be looked at.
+ * `problem`: mail or an operator is affected, or will be; the exit status is 1. `advice`: it works, but something else
+ * would be wiser. `skipped`: not possible, or not needed.
  */
 export type FindingState = 'ok' | 'advice' | 'problem' | 'skipped';
 
-/** What was found: a sentence of what is, and one of what to do. Never a secret. */
+/** A finding: a sentence about the state, and one about what to do. Never a secret. */
 export interface Finding {
   readonly state: FindingState;
   readonly is: string;
   readonly todo?: string;
 }
 
-/** A look at one thing that `postern doctor` takes, with and without a running server. */
+/** A check of `postern doctor`, with and without a running server. */
 export interface DoctorCheck<O> {
   readonly group: FindingGroup;
   /** Lower case words joined by `-`, in the JSON of the report. */
   readonly name: string;
   /**
-   * Changes nothing. It is given up after some seconds. What it throws is a problem of its own: `Problem` and start errors with their
+   * Changes nothing. Aborted after some seconds. An exception is a problem too: `Problem` and start errors with their
    * sentence, others by their name.
    */
   run(input: DoctorInput<O>): Promise<readonly Finding[]> | readonly Finding[];
 }
 
 export interface DoctorInput<O> {
-  /** The plugin's checked options. */
+  /** The validated options of the plugin. */
   readonly options: O;
   readonly configuration: {
     readonly hostname: string;
-    /** Absolute path of the data folder, which may not be there. */
+    /** Absolute path of the data folder, which may not exist. */
     readonly data: string;
-    /** What relative paths in the configuration are relative to. */
+    /** Base of relative paths in the configuration. */
     readonly folder: string;
     readonly domains: readonly string[];
   };
-  /** Asks the running server; undefined when none answers. */
+  /** Calls the running server; undefined when none answers. */
   readonly owner: OwnerCall | undefined;
   readonly resolver: Resolver;
   readonly clock: Clock;

@@ -2,14 +2,14 @@ import { service } from '../host/service.js';
 import type { Phase } from '../pipeline/hook.js';
 import type { Stage } from '../pipeline/verdict.js';
 
-/** A mail that nobody has sent: what would happen to it? */
+/** A fictitious message to explain. */
 export interface ExplainQuestion {
   /** IP address of the client. */
   readonly ip: string;
   /** Name in EHLO. */
   readonly ehlo: string;
   readonly mode: 'mx' | 'submission' | 'lmtp';
-  /** `local@domain` of who has signed in; null for nobody. */
+  /** `local@domain` of the authenticated user; null without authentication. */
   readonly authenticated: string | null;
   readonly tls: boolean;
   /** Reverse-path; empty or `<>` for the null one. */
@@ -21,11 +21,11 @@ export interface ExplainQuestion {
 export interface ExplainedStep {
   readonly plugin: string;
   readonly phase: Phase;
-  /** `notAsked`: something before it has decided. */
+  /** `notAsked`: an earlier hook decided. */
   readonly verdict: 'next' | 'accept' | 'reject' | 'defer' | 'discard' | 'hold' | 'route' | 'change' | 'notAsked';
   /** Reply, reason or target, where there is one. */
   readonly detail: string | null;
-  /** It is only tried: its verdict is not followed. */
+  /** Shadow mode: its verdict is not followed. */
   readonly shadow: boolean;
 }
 
@@ -35,21 +35,21 @@ export interface ExplainedReply {
   readonly text: string;
 }
 
-/** One stage with all its hooks in their order. */
+/** One stage with all its hooks in order. */
 export interface ExplainedStage {
   readonly stage: Stage;
   /** Of `rcptTo`: the recipient. */
   readonly address: string | null;
   readonly steps: readonly ExplainedStep[];
   readonly outcome: 'pass' | 'refuse' | 'discard';
-  /** What the client would be told; null for a yes without words of its own. */
+  /** The reply to the client; null for the usual 250. */
   readonly reply: ExplainedReply | null;
 }
 
 export interface ExplainedRecipient extends ExplainedStage {
-  /** Target and destination in it; null when it is refused or discarded. */
+  /** Target and destination in it; null when refused or discarded. */
   readonly hop: { readonly target: string; readonly destination: string } | null;
-  /** What the target would do with it, a sentence each: servers, ports, TLS. */
+  /** What the target would do with it, one sentence each: servers, ports, TLS. */
   readonly way: readonly string[];
 }
 
@@ -58,13 +58,13 @@ export interface Explanation {
   readonly stages: readonly ExplainedStage[];
   /** Empty when the sender would be refused. */
   readonly recipients: readonly ExplainedRecipient[];
-  /** Hooks that would see the message itself, which nobody can ask without one. */
+  /** Hooks that need the message itself, which does not exist here. */
   readonly unasked: readonly { readonly stage: Stage; readonly plugin: string; readonly phase: Phase }[];
 }
 
-/** Asks the deciding hooks without doing anything: hooks see `session.dryRun` and leave no trace. */
+/** Runs the deciding hooks without effects: hooks see `session.dryRun` and leave no trace. */
 export interface Explaining {
-  /** @throws Problem `invalid` for what no client could say */
+  /** @throws Problem `invalid` for what no client could send */
   explain(question: ExplainQuestion): Promise<Explanation>;
 }
 

@@ -1,6 +1,6 @@
 import { service } from '../host/service.js';
 
-/** Something that a plugin did not do as it should. */
+/** A fault of a plugin. */
 export interface PluginFault {
   /** ISO 8601. */
   readonly at: string;
@@ -10,38 +10,38 @@ export interface PluginFault {
   readonly message: string;
 }
 
-/** A plugin of a server that runs. */
+/** A plugin of the running server. */
 export interface PluginState {
   readonly name: string;
-  /** The element of `sitePlugins` that brought it; null for one that comes with the server. */
+  /** The element of `sitePlugins` that loaded it; null for a built-in plugin. */
   readonly from: string | null;
-  /** `shadow`: it runs, and its verdicts are only written down. `replaced`: a plugin of the site runs in its place. */
+  /** `shadow`: it runs, but its verdicts are only recorded. `replaced`: a plugin of the site runs instead. */
   readonly state: 'running' | 'shadow' | 'failed' | 'replaced';
-  /** Version of the plugin kit it is written for. */
+  /** Version of the plugin kit that it is written for. */
   readonly kit: string;
-  /** When it came into this state, ISO 8601: loaded, reloaded, failed. */
+  /** When it entered this state, ISO 8601: loaded, reloaded, failed. */
   readonly since: string;
-  /** How many versions of its code are in memory; zero for what comes with the server. */
+  /** Versions of its code in memory; zero for a built-in plugin. */
   readonly versions: number;
   readonly hooks: number;
-  /** Ids of the services that it needs, that it takes when they are there, and that it lends. */
+  /** Ids of the services that it needs, uses if present, and provides. */
   readonly needs: readonly string[];
   readonly uses: readonly string[];
   readonly provides: readonly string[];
   /** Names of its delivery targets. */
   readonly targets: readonly string[];
-  /** Since it came into this state. */
+  /** Since it entered this state. */
   readonly faults: number;
   readonly lastFault: PluginFault | null;
-  /** Why only a restart brings its newest code or options into force; null when they are in force. */
+  /** Why only a restart applies its newest code or options; null when they are in force. */
   readonly waiting: string | null;
-  /** What it uses that a later version of the kit will not have, a sentence each. */
+  /** Deprecations that it uses, one sentence each. */
   readonly deprecated: readonly string[];
 }
 
-/** The plugins of this server, and how they do. */
+/** The plugins of this server and their state. */
 export interface PluginsOverview {
-  /** In the order of their start; those that failed, and those that were replaced, behind them. */
+  /** In the order of their start; failed and replaced ones last. */
   plugins(): readonly PluginState[];
 }
 

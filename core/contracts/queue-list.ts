@@ -11,27 +11,27 @@ export const entrySorts = [
 ] as const;
 export type EntrySort = (typeof entrySorts)[number];
 
-/** All that are given must hold. Texts are compared without regard to case. */
+/** All given criteria must match. Texts are compared case-insensitively. */
 export interface EntryFilter {
   /** Absent: the open states. */
   readonly state?: readonly EntryState[];
-  /** A part of uid, sender, a recipient, subject, Message-ID or last reply. */
+  /** Substring of uid, sender, a recipient, subject, Message-ID or last reply. */
   readonly q?: string;
-  /** Exact address, or a domain with `@` in front; `<>` for the null reverse-path. */
+  /** Exact address, or a domain with a leading `@`; `<>` for the null reverse-path. */
   readonly sender?: string;
-  /** Of the criteria of recipients (this one and the next three) all must hold for one and the same recipient. */
+  /** Criteria of recipients (this one and the next three) must all match the same recipient. */
   readonly recipient?: string;
   /** The domain of an open recipient. */
   readonly domain?: string;
   /** Exact next hop of an open recipient. */
   readonly destination?: string;
-  /** Normalised last reply, as statistics give it. */
+  /** Normalised last reply, as in the statistics. */
   readonly reason?: string;
-  /** Queued at least so many seconds ago, or at that time (ISO 8601) or before. */
+  /** Queued at least this many seconds ago, or at that time (ISO 8601) or before. */
   readonly olderThan?: number | string;
-  /** Queued less than so many seconds ago, or after that time. */
+  /** Queued less than this many seconds ago, or after that time. */
   readonly youngerThan?: number | string;
-  /** Queued at most so many seconds ago, or at that time or after. */
+  /** Queued at most this many seconds ago, or at that time or after. */
   readonly since?: number | string;
   readonly minAttempts?: number;
 }
@@ -46,7 +46,7 @@ export interface EntryPage {
 export interface ListOptions {
   readonly filter: EntryFilter;
   readonly limit: number;
-  /** Opaque; wins over `page`. */
+  /** Opaque; overrides `page`. */
   readonly cursor?: string;
   /** From 1. */
   readonly page?: number;
@@ -69,7 +69,7 @@ export interface QueueStatistics {
   }[];
   /** Minutes. */
   readonly ageLimits: readonly number[];
-  /** Open recipients by their last reply without what differs from mail to mail, the most frequent first. */
+  /** Open recipients by normalised last reply, the most frequent first. */
   readonly byReason: readonly { readonly reason: string; readonly count: number; readonly example: RecordedReply }[];
   readonly open: number;
   readonly bytes: number;
@@ -83,7 +83,10 @@ export interface QueueStatistics {
 export type Selector =
   /** With `isExpected`: only while each of them exists and has such a version. */
   | { readonly uids: readonly string[]; readonly isExpected?: ((version: string) => boolean) | undefined }
-  /** Criteria of recipients leave the other recipients alone. With `expect`: only while the filter lets so many entries through. */
+  /**
+   * Criteria of recipients leave the other recipients alone. With `expect`: only while the filter matches that many
+   * entries.
+   */
   | { readonly filter: EntryFilter; readonly expect?: number | undefined };
 
 export type Mutation =
@@ -93,12 +96,12 @@ export type Mutation =
   | { readonly operation: 'hold'; readonly reason?: string; readonly until?: number }
   | { readonly operation: 'release' };
 
-/** What a mutation changes. */
+/** Effect of a mutation. */
 export interface MutationReach {
   readonly recipients: number;
   /** Entries with at least one such recipient. */
   readonly messages: number;
-  /** Open recipients of the same entries that stay as they are. */
+  /** Open recipients of the same entries that stay unchanged. */
   readonly otherRecipients: number;
 }
 
@@ -112,7 +115,7 @@ export interface MutationResult extends MutationReach {
   readonly changed: number;
   readonly results: readonly {
     readonly uid: string;
-    /** `active`: an attempt is under way; the detail says what happens behind it. */
+    /** `active`: an attempt is in progress; the detail says what happens after it. */
     readonly outcome: 'done' | 'notFound' | 'active';
     readonly detail: string | null;
   }[];

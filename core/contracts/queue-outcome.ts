@@ -1,6 +1,6 @@
 import type { EntryState, NewEntry, RecordedReply } from './queue-entry.js';
 
-/** What has become of one recipient of an entry, durably. Times are milliseconds since the epoch. */
+/** A durable outcome of one recipient of an entry. Times are milliseconds since the epoch. */
 export interface QueueOutcome {
   readonly uid: string;
   /** Null for the null reverse-path. */
@@ -8,14 +8,14 @@ export interface QueueOutcome {
   readonly address: string;
   readonly destination: string;
   readonly state: Exclude<EntryState, 'queued' | 'active'>;
-  /** What was said; null where nobody has said anything. */
+  /** The reply; null without one. */
   readonly reply: RecordedReply | null;
   /** Of `held`: why. */
   readonly hold: string | null;
   readonly attempts: number;
-  /** Of `deferred`; null else. */
+  /** Of `deferred`; else null. */
   readonly nextAttempt: number | null;
   readonly at: number;
-  /** All else that was accepted; read only when somebody asks. */
+  /** Everything else that was accepted; read only on demand. */
   readonly accepted: () => NewEntry;
 }

@@ -1,14 +1,14 @@
 import { service } from '../host/service.js';
 
-/** The server's own log, to be read: files of JSON lines, and each line as it comes. */
+/** The server's own log for readers: files of JSON lines, and each line as it is written. */
 export interface ServerLog {
   /** Absolute. */
   readonly folder: string;
   /** Names of its files, oldest first. */
   files(): Promise<readonly string[]>;
-  /** Everything said so far is in the files, or the disk has refused it. */
+  /** All earlier lines are in the files, or the disk refused them. */
   flush(): Promise<void>;
-  /** Tells every line from now on, one JSON object without a line end; the answer ends it. */
+  /** Emits every further line, one JSON object without a line end. Returns the undo. */
   subscribe(listener: (line: string) => void): () => void;
 }
 export const serverLog = service<ServerLog>('postern.log');

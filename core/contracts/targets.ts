@@ -1,6 +1,6 @@
 /**
- * Names of the delivery targets that plugins and the pipeline know of each other by: a hook routes to them, and the pipeline falls
- * back to them. Plugins of a site may provide others.
+ * Names of the delivery targets by which plugins and the pipeline refer to each other: hooks route to them, and the
+ * pipeline falls back to them. Site plugins may provide others.
  */
 export const targets = {
   /** Mailboxes of this server. */
