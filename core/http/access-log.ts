@@ -10,7 +10,7 @@ import { isLoopback, plainAddress } from './host.js';
 
 const safeId = /^[A-Za-z0-9._-]{8,64}$/;
 
-/** Gives the request its id: the client's when its characters are safe, else a new one. */
+/** Sets the request id: the client's when its characters are safe, else a new one. */
 export function beginExchange(clock: Clock, trustedProxies: () => NetworkSet): Stage {
   return function begin(ctx: Context, next: Next) {
     const given = ctx.get('X-Request-Id');
@@ -36,7 +36,7 @@ export function beginExchange(clock: Clock, trustedProxies: () => NetworkSet): S
   };
 }
 
-/** The last address that no trusted proxy has: what is to the left of it anybody may have written. */
+/** The last address that is no trusted proxy; anything left of it may be forged. */
 export function clientAddress(peer: string, forwardedFor: string, trusted: NetworkSet): string {
   let address = peer;
   for (const hop of forwardedFor.split(',').toReversed()) {
@@ -48,7 +48,7 @@ export function clientAddress(peer: string, forwardedFor: string, trusted: Netwo
   return address;
 }
 
-/** A line and the counts of every request, when its answer is out: rate, errors and duration by method and route. */
+/** Logs and counts every request when its response is sent: rate, errors and duration by method and route. */
 export function accessLog(log: Log, clock: Clock, metrics: PluginContext['metrics']): Stage {
   const labels = ['method', 'route', 'status'] as const;
   const requests = metrics.counter(

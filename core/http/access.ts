@@ -26,13 +26,13 @@ interface AccessInput {
   readonly log: Log;
 }
 
-/** Characters of a name that may be anything. */
+/** Characters of a name that are logged. */
 const maxLoggedName = 100;
 
-/** Decides who may go through a gate. All causes of a 401 look the same. */
+/** Decides who may pass a gate. All causes of a 401 look the same. */
 export class AccessControl {
   readonly #input: AccessInput;
-  /** The last attempt of each name and address that is under way. */
+  /** The latest pending attempt of each name and address. */
   readonly #turns = new Map<string, Turn>();
   readonly #identified = new WeakMap<object, Promise<Account | null>>();
 
@@ -40,14 +40,14 @@ export class AccessControl {
     this.#input = input;
   }
 
-  /** Lets the request through the gate or throws 401, 403 or 429; sets the account of the exchange. */
+  /** Lets the request pass the gate, or throws 401, 403 or 429; sets the account of the exchange. */
   async admit(ctx: Context, gate: Gate): Promise<void> {
     if (gate.kind === 'own') {
       await this.#admitOwn(ctx, gate);
       return;
     }
     if (gate.access === 'public') {
-      // A public page never waits for passwords of others to be checked.
+      // A public page never waits for the password checks of others.
       const credentials = parseBasic(ctx.get('Authorization'));
       if (typeof credentials === 'string') return;
       const { username, password } = credentials;
@@ -63,7 +63,10 @@ export class AccessControl {
     }
   }
 
-  /** The account that the request signs in with, or null. Asked for once in a request. A public page is shown to those who got it wrong, too. */
+  /**
+   * The account that the request authenticates as, or null. Computed once per request. A public page is also shown
+   * after a wrong password.
+   */
   identify(ctx: Context): Promise<Account | null> {
     const { exchange } = ctx.state;
     if (exchange.account !== null) return Promise.resolve(exchange.account);
@@ -83,7 +86,7 @@ export class AccessControl {
     return exchange.account;
   }
 
-  /** Each request brings the password: a sign-in is logged when it is not remembered any more. */
+  /** Each request carries the password: a sign-in is logged when it is no longer cached. */
   async #verify(username: string, password: string, remote: string): Promise<Account | undefined> {
     const { accounts, log } = this.#input;
     const isRemembered = accounts.remembers(username, password);
@@ -92,7 +95,7 @@ export class AccessControl {
     return account;
   }
 
-  /** Calls `leave` when the account of the request is taken away or changed before the answer has ended. */
+  /** Calls `leave` when the account of the request is removed or changed before the response has ended. */
   untilTakenAway(ctx: Context, leave: () => void): void {
     const { account } = ctx.state.exchange;
     if (account !== null) ctx.res.once('close', this.#input.accounts.untilTakenAway(account, leave));
@@ -158,7 +161,7 @@ export class AccessControl {
   }
 }
 
-/** Whose credentials are not looked at now: a probe with an old password still learns that the server lives. */
+/** Credentials that are not checked now: a probe with an old password still learns that the server is up. */
 function asStranger(error: unknown): void {
   if (!isProblem(error) || !['too-many-requests', 'unavailable'].includes(error.problem)) throw error;
 }
@@ -166,7 +169,7 @@ function asStranger(error: unknown): void {
 type Verify = (credentials: Credentials) => Promise<Account | undefined>;
 
 interface Turn {
-  /** What the credentials are to open: the accounts, or an endpoint of its own account. */
+  /** What the credentials are for: the accounts, or an endpoint with its own account. */
   readonly gate: object;
   readonly credentials: Credentials;
   readonly outcome: Promise<Account | undefined>;
@@ -198,7 +201,7 @@ function tooMany(seconds: number): Problem {
   return problem('too-many-requests', { detail, headers: { 'Retry-After': String(wait) } });
 }
 
-/** How a request to an endpoint is let in. */
+/** Access to an endpoint. */
 export type Gate =
   | { readonly kind: 'access'; readonly access: Access }
   | { readonly kind: 'own'; readonly realm: string; readonly guard: (ctx: Context, next: Next) => unknown };
@@ -209,7 +212,7 @@ interface CompiledRule {
   readonly gate: Gate;
 }
 
-/** The access rules of the configuration, in their order. */
+/** The access rules of the configuration, in order. */
 export class AccessRules {
   readonly #rules: readonly CompiledRule[];
 
@@ -230,7 +233,7 @@ export class AccessRules {
   }
 }
 
-/** Letters match in any case: a rule that restricts a domain must also hold for its other spellings. */
+/** Case-insensitive: a rule that restricts a domain must also apply to its other spellings. */
 function compile(rule: AccessRule): CompiledRule {
   const [first = '', second] = rule.match.split(' ');
   const path = second ?? first;
@@ -249,7 +252,7 @@ function gateOf(rule: AccessRule): Gate {
   if (rule.public === true) return { kind: 'access', access: 'public' };
   if (rule.role !== undefined) return { kind: 'access', access: rule.role };
   const { username, password, realm = 'Postern' } = rule;
-  // koa-basic-auth lets everybody in when one of them is empty.
+  // koa-basic-auth accepts every client when one of them is empty.
   if (username === undefined || username === '' || password === undefined || password === '') {
     throw startError(`http.access: the rule for ${rule.match} needs a username and a password that are not empty.`);
   }
@@ -266,7 +269,7 @@ interface Credentials {
 const longest = 4096;
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
-/** `none` when the field is absent, `malformed` when it cannot be read: both are answered alike. */
+/** `none` when the field is absent, `malformed` when it is invalid: both are answered alike. */
 export function parseBasic(field: string | undefined): Credentials | 'none' | 'malformed' {
   if (field === undefined || field === '') return 'none';
   const token = /^basic +([A-Za-z0-9+/]+={0,2}) *$/i.exec(field)?.[1];

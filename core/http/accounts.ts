@@ -9,7 +9,7 @@ import { startError } from '../problem.js';
 import type { Account } from './endpoint.js';
 import type { ConfiguredAccount } from './options.js';
 
-/** The name with which a command on this machine signs in; its password is the token in the lock file. */
+/** The name of local commands; their password is the token in the lock file. */
 export const ownerUsername = 'postern-owner';
 
 const Stored = z.strictObject({
@@ -23,13 +23,13 @@ const Stored = z.strictObject({
 });
 
 export interface AccountsInput {
-  /** `http.accounts`; when absent, `admin` lives in `file`. */
+  /** `http.accounts`; when absent, `admin` is stored in `file`. */
   readonly configured: readonly ConfiguredAccount[] | undefined;
   /** Absolute path of accounts.json. */
   readonly file: string;
-  /** POSTERN_ADMIN_PASSWORD: when set, `admin` has it at every start. */
+  /** POSTERN_ADMIN_PASSWORD: when set, the password of `admin` at every start. */
   readonly adminPassword: string | undefined;
-  /** Lets commands on this machine in; lives as long as the process. */
+  /** Authenticates commands on this machine; lives as long as the process. */
   readonly ownerToken?: string;
   readonly clock: Clock;
   /** How long a verified password is remembered. */
@@ -38,30 +38,32 @@ export interface AccountsInput {
 
 export interface OpenedAccounts {
   readonly accounts: Accounts;
-  /** The password that was made for `admin` just now; to be shown once. */
+  /** The password just generated for `admin`, to be shown once. */
   readonly generatedPassword: string | undefined;
-  /** Writes a password that was made. A start that fails before it is shown must not have: nobody would know it. */
+  /**
+   * Stores a generated password. Called after it was shown: otherwise a failed start would leave an unknown password.
+   */
   readonly keep: () => Promise<void>;
 }
 
 interface Entry {
   readonly account: Account;
-  /** @throws Problem `unavailable` when too many sign-ins are being checked; the next call tries again */
+  /** @throws Problem `unavailable` when too many sign-ins are being checked; retry later */
   readonly hash: () => Promise<string>;
-  /** What it was made from. */
+  /** The configured account. */
   readonly from: ConfiguredAccount | 'environment' | 'file';
 }
 
 interface Roster {
   readonly entries: ReadonlyMap<string, Entry>;
-  /** An operator chose these accounts; false while `admin` still has the password of the first start. */
+  /** The accounts are configured; false while `admin` has the generated password. */
   readonly chosen: boolean;
 }
 
 /** Other accounts, checked. */
 export interface PreparedAccounts {
   readonly chosen: boolean;
-  /** Puts them into force, and returns the way back. */
+  /** Applies them, and returns the undo. */
   commit(): () => void;
 }
 
@@ -85,7 +87,7 @@ export function adminPasswordComplaint(password: string | undefined): string | u
   return complaint === undefined ? undefined : `POSTERN_ADMIN_PASSWORD cannot be used. ${complaint}`;
 }
 
-/** Those of the configuration and the environment. An account that is as it was in `old` is not hashed again. */
+/** Accounts of the configuration and the environment. One unchanged since `old` is not hashed again. */
 function configuredAccounts({ configured = [], adminPassword }: AccountsInput, old: Roster['entries']): Roster {
   const entries = new Map<string, Entry>();
   for (const one of configured) {
@@ -108,7 +110,7 @@ function configuredAccounts({ configured = [], adminPassword }: AccountsInput, o
   return { entries, chosen: configured.length > 0 || byEnvironment };
 }
 
-/** Made when it is first needed, and kept. */
+/** Computed on first use, and kept. */
 function hashOf(password: string): Entry['hash'] {
   let made: Promise<string> | undefined;
   return () => {
@@ -158,13 +160,13 @@ export function readablePassword(): string {
   return Array.from({ length: 4 }, () => Array.from({ length: 5 }, pick).join('')).join('-');
 }
 
-/** Who may sign in over HTTP. Takes the same time for an unknown name. */
+/** Accounts of the HTTP interface. Takes the same time for an unknown name. */
 export class Accounts {
   readonly #input: AccountsInput;
   readonly #key = randomBytes(32).toString('base64');
   readonly #running = new Map<string, Promise<Account | undefined>>();
   readonly #owner: string | undefined;
-  /** What goes on for accounts, and how to end it. */
+  /** What depends on accounts, and how to end it. */
   readonly #goingOn = new Map<() => void, Account>();
   #roster: Roster;
   #making = false;
@@ -179,12 +181,12 @@ export class Accounts {
     if (input.ownerToken !== undefined) this.#owner = this.#digest(ownerUsername, input.ownerToken);
   }
 
-  /** An operator chose these accounts; false while `admin` still has the password of the first start. */
+  /** The accounts are configured; false while `admin` has the generated password. */
   get chosen(): boolean {
     return this.#roster.chosen;
   }
 
-  /** How long a verified password is remembered; 0 is never. */
+  /** How long a verified password is cached; 0 is never. */
   remember(seconds: number): void {
     if (seconds === this.#rememberSeconds) return;
     this.#rememberSeconds = seconds;
@@ -210,8 +212,8 @@ export class Accounts {
   }
 
   /**
-   * So that the first sign-in of an account takes no longer than the next. One after the other, as there may be many, and in
-   * one run, as there may be many changes.
+   * Hashes in advance, so that the first sign-in takes no longer than the next. One after the other in one run, as
+   * there may be many.
    */
   async #makeHashes(): Promise<void> {
     if (this.#making) return;
@@ -237,7 +239,7 @@ export class Accounts {
     return { entries: new Map(stored.map((entry) => [entry.account.username, entry])), chosen: false };
   }
 
-  /** A password that was right for an account that is gone or changed is remembered no longer. */
+  /** Cached passwords of removed or changed accounts are dropped. */
   #take(next: Roster): void {
     this.#roster = next;
     void this.#makeHashes();
@@ -251,24 +253,24 @@ export class Accounts {
     return account === owner || this.#roster.entries.get(account.username)?.account === account;
   }
 
-  /** Calls `leave` when the account is taken away or changed; one that is not ours never is. The answer ends that. */
+  /** Calls `leave` when the account is removed or changed; never for other accounts. Returns the undo. */
   untilTakenAway(account: Account, leave: () => void): () => void {
     if (this.#isInForce(account)) this.#goingOn.set(leave, account);
     return () => this.#goingOn.delete(leave);
   }
 
-  /** A command on this machine, with the token of the lock file. */
+  /** A local command, with the token of the lock file. */
   isOwner(username: string, password: string): boolean {
     return this.#owner !== undefined && this.#digest(username, password) === this.#owner;
   }
 
-  /** These credentials can be verified without a hash. */
+  /** These credentials can be verified without hashing. */
   remembers(username: string, password: string): boolean {
     const key = this.#digest(username, password);
     return key === this.#owner || this.#verified?.has(key) === true;
   }
 
-  /** The same credentials are hashed once even when many requests bring them at the same moment. */
+  /** Concurrent requests with the same credentials share one hash. */
   async verify(username: string, password: string): Promise<Account | undefined> {
     const key = this.#digest(username, password);
     // What a digest begins with cannot be chosen by who does not know the key: how far two agree tells nothing.
@@ -284,7 +286,7 @@ export class Accounts {
     const entry = this.#roster.entries.get(username);
     const right =
       entry === undefined ? await verifyUnknownUser(password) : await verifyPassword(password, await entry.hash());
-    // Another password came into force meanwhile: that one counts.
+    // The password was changed meanwhile: the new one counts.
     if (this.#roster.entries.get(username) !== entry) return this.#check(key, username, password);
     if (!right || entry === undefined) return undefined;
     this.#verified?.set(key, entry.account);

@@ -27,10 +27,10 @@ const types: Readonly<Record<string, string>> = {
 };
 
 interface Asset {
-  /** As views say it: `app.css`, `greylist/style.css`. */
+  /** Name in views: `app.css`, `greylist/style.css`. */
   readonly name: string;
   readonly url: string;
-  /** By a plugin. */
+  /** Registered by a plugin. */
   readonly owned: boolean;
   readonly type: string;
   readonly tag: string;
@@ -74,7 +74,7 @@ export class Assets {
     return asset.url;
   };
 
-  /** Answers `/assets/…`; everything else goes on. */
+  /** Answers `/assets/…`; passes everything else on. */
   readonly serve: Stage = (ctx, next: Next) => {
     if (!ctx.path.startsWith('/assets/')) return next();
     ctx.compress = false;
@@ -143,12 +143,12 @@ function send(ctx: Context, asset: Asset): void {
 }
 
 interface AssetFile {
-  /** Below the folder, with `/`: `icons/logo.svg`. */
+  /** Relative path with `/`: `icons/logo.svg`. */
   readonly name: string;
   readonly bytes: Buffer;
 }
 
-/** What one folder may hold. */
+/** Maximum content of one folder. */
 const mostEntries = 1000;
 const maxFileBytes = 4 * 1024 * 1024;
 const mostBytes = 32 * 1024 * 1024;
@@ -202,7 +202,7 @@ function realFolder(folder: string, refuse: (sentence: string, cause: unknown) =
   }
 }
 
-/** Undefined when a link or something else has taken its place since it was listed. */
+/** Undefined when it was replaced by a link or something else since it was listed. */
 function readRegularFile(path: string): Buffer | 'large' | undefined {
   let descriptor;
   try {

@@ -15,7 +15,7 @@ import type { Log } from '../log/log.js';
 import type { PluginContext } from '../plugin.js';
 import type { Context, Next, Stage } from './exchange.js';
 
-/** Takes one line without its line end. */
+/** Writes one line without its line end. */
 export interface AuditSink {
   write(line: string): void;
   close(): Promise<void>;
@@ -24,16 +24,16 @@ export interface AuditSink {
 /** A file that has grown to `maxFileBytes` is set aside as `audit.1.log`, that one as `audit.2.log`, up to `keepFiles`. */
 export interface AuditBounds {
   readonly maxFileBytes: number;
-  /** The one that is written included. */
+  /** Including the current one. */
   readonly keepFiles: number;
 }
 
-/** To append; a pipe that nobody reads is an error instead of a wait without end. */
+/** Opens for appending; a pipe without a reader is an error instead of an endless wait. */
 const flags = constants.O_APPEND | constants.O_CREAT | constants.O_WRONLY | constants.O_NONBLOCK;
 
 const usualBounds: AuditBounds = { maxFileBytes: 16 * 1024 * 1024, keepFiles: 10 };
 
-/** Appends to files that only this user may read; the first is made with the first line. */
+/** Appends to files that only this user may read; the first is created with the first line. */
 export class AuditFile implements AuditSink {
   readonly #folder: string;
   readonly #log: Log;
@@ -68,7 +68,7 @@ export class AuditFile implements AuditSink {
   #open(): WriteStream {
     mkdirSync(this.#folder, { recursive: true, mode: 0o700 });
     const path = auditPath(this.#folder, 0);
-    // Opened at once: a file that is set aside must be the one that the stream writes to.
+    // Opened synchronously: a file set aside must be the one that the stream writes to.
     const stream = createWriteStream(path, { fd: openSync(path, flags, 0o600) });
     this.#size = statSync(path).size;
     stream.on('error', (error) => {
@@ -78,7 +78,7 @@ export class AuditFile implements AuditSink {
     return stream;
   }
 
-  /** When that cannot be, the file grows, and it is tried again when it is so much larger. */
+  /** When setting aside fails, the file grows, and it is retried at a larger size. */
   #setAside(): void {
     const { keepFiles } = this.#bounds;
     this.#size = 0;
@@ -103,7 +103,7 @@ export class AuditFile implements AuditSink {
 
 const mutating = new Set(['POST', 'PUT', 'PATCH', 'DELETE']);
 
-/** Characters of a path parameter that are written. */
+/** Characters of a path parameter that are logged. */
 const maxParameterLength = 300;
 
 /**

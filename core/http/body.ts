@@ -12,7 +12,7 @@ const parsedMethods = ['POST', 'PUT', 'PATCH', 'DELETE'] as const;
 export interface BodyLimits {
   readonly jsonBytes: number;
   readonly uploadFiles: number;
-  /** Raw bodies of endpoints that name no limit. */
+  /** Limit of raw bodies whose endpoint names none. */
   readonly uploadBytes: number;
 }
 
@@ -27,7 +27,10 @@ export const isForm = (type: string): boolean =>
 const hasBody = (ctx: Context): boolean =>
   ctx.req.headers['transfer-encoding'] !== undefined || Number(ctx.req.headers['content-length'] ?? 0) > 0;
 
-/** Reads the body that an endpoint declares, within its limit. What is too large or of a wrong type is not read at all. */
+/**
+ * Reads the body that an endpoint declares, within its limit. A body that is too large or of a wrong type is not read
+ * at all.
+ */
 export async function readBody(
   ctx: Context,
   declared: BodyDeclaration<z.ZodType> | undefined,
@@ -37,7 +40,7 @@ export async function readBody(
   const type = bodyType(ctx);
   if (!hasBody(ctx)) {
     if (declared?.kind === 'raw') return rawBody(ctx, declared.limit ?? limits.uploadBytes);
-    // Without a body there are no fields; but whoever names another type means to send something.
+    // Without a body there are no fields; but another content type shows that one was meant.
     if (declared?.kind === 'either' && type !== '' && !isFields(type))
       throw problem('invalid', `The body is empty. Send the content as ${type}, or fields as application/json.`);
     return { kind: 'none' };
@@ -63,7 +66,7 @@ const isFields = (type: string): boolean => fieldTypes.includes(type);
 const looksLikeJson = (text: string): boolean => /^\s*[{[]/.test(text);
 const mislabelled = 'The body looks like JSON. Send it with Content-Type: application/json.';
 
-/** `curl -d` says that its body is a form, whatever it holds. */
+/** `curl -d` declares a form, whatever it contains. */
 export function refuseJsonAsForm(fields: Fields): void {
   if (looksLikeJson(Object.keys(fields)[0] ?? '')) throw unsupported(mislabelled);
 }
@@ -77,12 +80,12 @@ async function readUndeclared(ctx: Context, type: string, limits: BodyLimits): P
   return body.kind === 'form' ? body : { kind: 'none' };
 }
 
-/** JSON or an urlencoded form. koa-body reads it; depth and fields are judged here. */
+/** JSON or an urlencoded form, read by koa-body; depth and number of fields are checked here. */
 export async function readFields(ctx: Context, type: string, limit: number): Promise<ReadBody> {
   refuseEncoding(ctx);
   refuseLength(ctx, limit);
   refuseCharset(ctx);
-  // Loaded when it is wanted: it is large, and most requests have no body.
+  // Loaded on first use: it is large, and most requests have no body.
   const { koaBody } = await import('koa-body');
   let received = 0;
   ctx.req.on('data', (chunk: Buffer) => (received += chunk.length));
@@ -108,7 +111,7 @@ export async function readFields(ctx: Context, type: string, limit: number): Pro
   return { kind: 'json', value };
 }
 
-/** How deep the brackets of a JSON text go, and how many members its objects name; strings are skipped. */
+/** Nesting depth of a JSON text, and number of members of its objects; strings are skipped. */
 export function shapeOf(text: string): { readonly depth: number; readonly members: number } {
   let depth = 0;
   let most = 0;
@@ -127,7 +130,7 @@ export function shapeOf(text: string): { readonly depth: number; readonly member
   return { depth: most, members };
 }
 
-/** How many members the objects have that came of a text: of a name that stands there twice, one is lost. */
+/** Number of members of the parsed objects: duplicates of a name are lost in parsing. */
 function membersOf(value: unknown): number {
   if (typeof value !== 'object' || value === null) return 0;
   const inner: readonly unknown[] = Object.values(value);
@@ -149,7 +152,7 @@ function rawBody(ctx: Context, limit: number, refuseJson = false): ReadBody {
 
 const cutOff = () => problem('bad-request', 'The body was cut off.');
 
-/** Fails with 413 as soon as more than the limit has come, and with 415 for JSON that is not said to be such. */
+/** Fails with 413 as soon as the limit is exceeded, and with 415 for JSON without its content type. */
 class Bounded extends Transform {
   #left: number;
   #refusesJson: boolean;

@@ -2,13 +2,13 @@ import koaCompress from 'koa-compress';
 import type { Context, Next, Stage } from './exchange.js';
 
 /**
- * Compresses pages and JSON. Stands outside of everything that sets an entity tag; a tag of other bytes than it was made
- * for becomes weak.
+ * Compresses pages and JSON. Runs outside of everything that sets an entity tag; a tag of the uncompressed bytes
+ * becomes weak.
  */
 export function compression(): Stage {
   const compress = koaCompress({ threshold: 1024, zstd: null, deflate: null });
   return async function compressAnswer(ctx: Context, next: Next) {
-    // A client that takes no encoding at all gets the answer as it is (RFC 9110 §12.5.3).
+    // A client that accepts no encoding gets the response uncompressed (RFC 9110 §12.5.3).
     const takesSome = ctx.acceptsEncodings('br', 'gzip', 'identity') !== false;
     if (ctx.req.headers['accept-encoding'] === undefined || !takesSome) {
       ctx.res.setHeader('Vary', 'Accept-Encoding');

@@ -14,7 +14,7 @@ interface Parameter {
   readonly description: string;
 }
 
-/** `/openapi.json` and the page that is drawn from it. */
+/** `/openapi.json` and the page made from it. */
 export function docsEndpoints({ document, describe }: DocsInput): readonly AnyEndpoint[] {
   return [
     defineEndpoint({
@@ -88,7 +88,7 @@ const parametersOf = ({ parameters = [] }: Operation): readonly Parameter[] =>
     description: description ?? schema?.description ?? '',
   }));
 
-/** The fields of a JSON body on its first level, and the types that are taken as they are. */
+/** The first-level fields of a JSON body, and the accepted content types. */
 function bodyOf({ requestBody }: Operation) {
   const content = requestBody?.content ?? {};
   const schema = content['application/json']?.schema;

@@ -15,7 +15,7 @@ const representations: readonly Representation[] = [
 ];
 const bodyKinds = ['fields', 'raw', 'either'];
 
-/** Site plugins are JavaScript: what the compiler would refuse is refused here, before anybody asks. @throws start error */
+/** Site plugins are JavaScript, so this checks at run time what the compiler checks for others. @throws start error */
 export function refuseBadEndpoint(plugin: string, endpoint: Endpoint): void {
   const complaint = complaintOf(endpoint);
   if (complaint === undefined) return;

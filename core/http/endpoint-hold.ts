@@ -1,17 +1,17 @@
 import type { AnyEndpoint } from './endpoint.js';
 
-/** Begins to hold what is behind an endpoint; the answer ends it. */
+/** Marks the plugin of an endpoint as in use; the result ends that. */
 export type Hold = () => () => void;
 
 const holds = new WeakMap<object, Hold>();
 
-/** The endpoint, held from the moment that a request is found to be for it until that is answered, its body included. */
+/** The endpoint is in use from the moment its route is found until the request is answered, its body included. */
 export function trackInUse(endpoint: AnyEndpoint, hold: Hold): AnyEndpoint {
   holds.set(endpoint, hold);
   return endpoint;
 }
 
-/** Holds them all; the answer lets them go. */
+/** Marks all of them; the result releases them. */
 export function holdAll(endpoints: readonly object[]): () => void {
   const ends = endpoints.map((endpoint) => holds.get(endpoint)?.());
   return () => {

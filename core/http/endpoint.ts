@@ -6,20 +6,20 @@ export type Role = 'read' | 'operate' | 'admin';
 export type Access = 'public' | Role;
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
-/** Who signed in over HTTP. Roles contain each other: admin > operate > read. */
+/** An HTTP account. Roles contain each other: admin > operate > read. */
 export interface Account {
   readonly username: string;
   readonly role: Role;
 }
 
-/** What a handler may know of the request beside its validated input. */
+/** What a handler knows of the request beside its validated input. */
 export interface EndpointRequest {
   readonly id: string;
   readonly account: Account | null;
   readonly remoteAddress: string;
   readonly path: string;
   readonly representation: Representation;
-  /** The page is asked for by htmx: the view renders its fragment. */
+  /** htmx asked for the page: the view renders its fragment. */
   readonly fragment: boolean;
   /** A destructive form was confirmed (`confirm=yes`), or the caller is not a form. */
   readonly confirmed: boolean;
@@ -32,18 +32,18 @@ export interface EndpointRequest {
   readonly files: readonly UploadedFile[];
   /** The text fields of such a body, unchecked. */
   readonly fields: Readonly<Record<string, string | readonly string[]>>;
-  /** Path and query without cursor, page, format and notice: what a pager or a filter form continues. */
+  /** Path and query without cursor, page, format and notice, for pagers and filter forms. */
   readonly listPath: string;
   /**
-   * For endpoints that say `idempotent`: 32 hexadecimal digits that stand for the account, the address and its Idempotency-Key. Work that
-   * is committed under such a name is known again when a crash comes before the answer was kept.
+   * For endpoints with `idempotent`: 32 hexadecimal digits for the account, the address and the Idempotency-Key. Work
+   * committed under this name is recognised when a crash comes before the response was stored.
    */
   readonly once?: string;
-  /** For streams that may be long: aborted when the client is gone, or its account is taken away. */
+  /** For long streams: aborted when the client disconnects, or its account is removed. */
   readonly signal: AbortSignal;
 }
 
-/** One uploaded file in a private folder. Its name is what the client said: text to show, never a path. */
+/** One uploaded file in a private folder. Its name comes from the client: text for display, never a path. */
 export interface UploadedFile {
   readonly field: string;
   readonly filename: string;
@@ -70,11 +70,11 @@ export interface Response<Model = unknown> {
   readonly model?: Model;
   /** Another view than the endpoint's own. */
   readonly view?: string;
-  /** An empty text takes away what the shell would have set. */
+  /** An empty text removes a header that the shell would set. */
   readonly headers?: Readonly<Record<string, string>>;
   /**
-   * A form is sent there with 303. For scripts: `Location` of a 201 (what POST answers when no status is given) or 202;
-   * with any other status only forms use it.
+   * A form is redirected there with 303. For scripts: `Location` of a 201 (the default of POST) or 202; any other
+   * status uses it for forms only.
    */
   readonly location?: string;
   /** Opaque, without quotes; the shell quotes it and answers 304 and 412. */
@@ -86,11 +86,11 @@ export interface Response<Model = unknown> {
     readonly filename?: string;
     readonly disposition?: 'inline' | 'attachment';
   };
-  /** Sent as it comes, without a length: events, log lines. */
+  /** Streamed without a length: events, log lines. */
   readonly stream?: { readonly source: Readable; readonly contentType: string };
-  /** Sentence shown on the page that a form is sent to. */
+  /** A sentence for the page to which a form is redirected. */
   readonly notice?: string;
-  /** For the audit log: what was done, to what, how many. */
+  /** For the audit log: action, object, number. */
   readonly audit?: AuditNote;
 }
 
@@ -122,11 +122,11 @@ export interface HandlerInput<P, Q, B> {
   readonly request: EndpointRequest;
 }
 
-/** A form whose fields, or what they ask for, are not valid. */
+/** A form with invalid values. */
 export interface RefusedForm<P, Q> {
   readonly params: P;
   readonly query: Q;
-  /** What was written, unchecked. */
+  /** The entered values, unchecked. */
   readonly fields: Readonly<Record<string, string | readonly string[]>>;
   readonly problem: Problem;
   readonly request: EndpointRequest;
@@ -152,7 +152,7 @@ export interface Endpoint<
   readonly params?: P;
   readonly query?: Q;
   readonly body?: BodyDeclaration<B>;
-  /** Schema of the JSON answer. */
+  /** Schema of the JSON response. */
   readonly answer?: z.ZodType;
   /** Statuses of a success for scripts, for OpenAPI: `[200]` if absent. A 201 or 202 carries `Location`. */
   readonly success?: readonly (200 | 201 | 202 | 204 | 303 | 503)[];
@@ -169,8 +169,8 @@ export interface Endpoint<
   /** `private, no-cache` (revalidate) if absent; `no-store` for secrets, messages and dumps. */
   readonly cache?: 'no-store' | 'private' | 'public';
   /**
-   * The present entity tag, looked up before `handle` when the caller sent `If-Match`: the shell then answers 412 by
-   * itself. Undefined: there is no such thing. Conditional GETs need only `respond({etag})`.
+   * The current entity tag, looked up before `handle` when the client sent `If-Match`: the shell then answers 412 by
+   * itself. Undefined: no such resource. Conditional GETs only need `respond({etag})`.
    */
   readonly etag?: (
     input: HandlerInput<z.output<P>, z.output<Q>, z.output<B>>,
@@ -178,16 +178,16 @@ export interface Endpoint<
   /** A form must carry `confirm=yes`, else it gets a confirmation page with this question. */
   readonly confirm?: string;
   /**
-   * Takes an `Idempotency-Key`: the answer of a request that succeeded is kept for 24 hours and given again, without another
-   * call of `handle`. Only for answers that are sent whole.
+   * Accepts an `Idempotency-Key`: the response of a successful request is stored for 24 hours and repeated without
+   * calling `handle`. Only for buffered responses.
    */
   readonly idempotent?: boolean;
   /**
-   * The page on which a person goes on when a form is refused as `invalid`: with what was written and with what is wrong. Its
-   * status is 422. Absent: the page that the form came from, with what was written and each message beside its field.
+   * The page to show when a form is refused as `invalid`, with the entered values and the errors, status 422. Absent:
+   * the page of the form, with each message beside its field.
    */
   readonly again?: (form: RefusedForm<z.output<P>, z.output<Q>>) => Response | Promise<Response>;
-  /** Not on the landing page (favicon). */
+  /** Hidden on the landing page (favicon). */
   readonly hidden?: boolean;
   /** For the page, the model as the view needs it; JSON callers get the model itself. */
   readonly page?: (model: Model, input: HandlerInput<z.output<P>, z.output<Q>, z.output<B>>) => object;
@@ -196,7 +196,7 @@ export interface Endpoint<
   ) => Model | Response<Model> | Promise<Model | Response<Model>>;
 }
 
-/** An endpoint whose input types have been checked against its own handler. */
+/** An endpoint whose input types are checked against its own handler. */
 export type AnyEndpoint = Endpoint<z.ZodType, z.ZodType, z.ZodType, never>;
 
 /** Checks a declaration against its handler and forgets the types. */
@@ -209,7 +209,7 @@ export function defineEndpoint<
   return Object.freeze(endpoint) as unknown as AnyEndpoint;
 }
 
-/** What the landing page shows of an endpoint. */
+/** The landing page's view of an endpoint. */
 export interface EndpointDescription {
   readonly plugin: string;
   readonly method: Method;

@@ -153,8 +153,8 @@ interface Known {
 }
 
 /**
- * Answers by their Idempotency-Key, for a day, over restarts. The oldest go first when there are too many. An answer is kept
- * before it goes out, and only when the work was done: who was refused may use his key again.
+ * Stored responses by Idempotency-Key, for a day, over restarts. The oldest are dropped when there are too many. A
+ * response is stored before it is sent, and only when the work was done: a refused client may reuse its key.
  */
 export class KeptAnswers {
   readonly #folder: string;
@@ -175,7 +175,7 @@ export class KeptAnswers {
     this.#mostBytes = mostBytes;
   }
 
-  /** Learns what an earlier process has kept. A folder that cannot be had is no reason to stop: nothing is kept then. */
+  /** Loads the responses of an earlier process. Without a usable folder nothing is stored. */
   load(): void {
     try {
       this.#look();
@@ -193,7 +193,7 @@ export class KeptAnswers {
     for (const { name, stat } of found) this.#note(name, { at: stat.mtimeMs, bytes: stat.size });
   }
 
-  /** Runs the task unless that key is being used right now. @throws Problem `conflict` */
+  /** Runs the task unless the key is in use. @throws Problem `conflict` */
   async alone<T>(key: string, task: (name: string) => Promise<T>): Promise<T> {
     const name = `${createHash('sha256').update(key).digest('hex')}.json`;
     if (this.#running.has(name)) {
@@ -221,7 +221,7 @@ export class KeptAnswers {
     }
   }
 
-  /** Never rejects: the work is done, and its answer goes out in any case. */
+  /** Never rejects: the work is done, and its response is sent in any case. */
   async keep(name: string, answer: KeptAnswer): Promise<void> {
     const text = JSON.stringify(answer);
     try {

@@ -15,10 +15,10 @@ import { validate } from './validation.js';
 
 type Input = HandlerInput<unknown, unknown, unknown>;
 const reserved = ['format', 'notice'];
-/** Characters of an `Accept` that is remembered. */
+/** Characters of an `Accept` that is cached. */
 const maxAgreed = 300;
 
-/** Chooses the representation of the answer. */
+/** Chooses the representation of the response. */
 export function negotiation(): Stage {
   return function chooseFormat(ctx: Context, next: Next) {
     ctx.state.representation = chooseRepresentation(ctx, ctx.state.matched);
@@ -26,7 +26,7 @@ export function negotiation(): Stage {
   };
 }
 
-/** Reads the body as the endpoint declares it, unless it is a form that has been read for its `_method`. */
+/** Reads the body that the endpoint declares, unless it is a form that was read for its `_method`. */
 export function bodyParser(settings: () => HttpSettings, uploadLimit: () => number, uploads: Uploads): Stage {
   return async function parseBody(ctx: Context, next: Next) {
     const { matched, body } = ctx.state;
@@ -62,7 +62,7 @@ interface InputSources {
   readonly access: AccessControl;
 }
 
-/** What a handler takes, but for the values of the body. */
+/** The input of a handler, except the values of the body. */
 export function readInput(
   ctx: Context,
   matched: MatchedRoute,
@@ -139,7 +139,7 @@ function abortSignal(ctx: Context, access: AccessControl): AbortSignal {
   return controller.signal;
 }
 
-/** The page that a form says it is on is no field of its endpoint. */
+/** The field with the page of a form is not a field of its endpoint. */
 function takePage(ctx: Context, read: ReadBody): ReadBody {
   if (read.kind !== 'form' && read.kind !== 'raw') return read;
   const { [pageField]: page, ...fields } = read.fields;

@@ -5,12 +5,12 @@ import type { Account, Role } from './endpoint.js';
 export interface NavigationLink {
   readonly title: string;
   readonly href: string;
-  /** Among the links of its side. */
+  /** Order among the links of its side. */
   readonly order: number;
   readonly role: Role;
 }
 
-/** Whose pages they are: the server's own stand first. */
+/** Origin of the pages; the server's own come first. */
 export type Side = 'server' | 'site';
 
 export interface ShownLink {
@@ -25,7 +25,7 @@ const roles: readonly unknown[] = ['read', 'operate', 'admin'] satisfies readonl
 export class Navigation {
   readonly #links: Readonly<Record<Side, Set<NavigationLink>>> = { server: new Set(), site: new Set() };
 
-  /** Returns the undo. @throws start error for what no link can be made of */
+  /** Returns the undo. @throws start error for an invalid link */
   add(plugin: string, link: NavigationLink, side: Side): () => void {
     const complaint = complaintOf(link);
     if (complaint !== undefined) throw startError(`Plugin ${plugin}, link ${link.href}: ${complaint}`);
@@ -34,9 +34,10 @@ export class Navigation {
   }
 
   /**
-   * What the account may follow from that path.
+   * Links that the account may follow from that path.
    *
-   * @param mayOpen what the access rules say; undefined where no page is, so that the role of the link decides
+   * @param mayOpen result of the access rules; undefined where no page is mounted, so that the role of the link
+   * decides
    */
   show(
     path: string,
@@ -60,7 +61,7 @@ export class Navigation {
 const inOrder = (links: ReadonlySet<NavigationLink>): readonly NavigationLink[] =>
   [...links].toSorted((a, b) => a.order - b.order || (a.title < b.title ? -1 : 1));
 
-/** Site plugins are JavaScript: what the compiler would refuse is refused here. */
+/** Site plugins are JavaScript, so this checks at run time what the compiler checks for others. */
 function complaintOf({
   title,
   href,

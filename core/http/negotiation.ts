@@ -1,7 +1,7 @@
 import { problem } from '../problem.js';
 import type { Representation } from './endpoint.js';
 
-/** Media type of each representation; `bytes` is whatever the handler returns. */
+/** Media type of each representation; a handler chooses its own for `bytes`. */
 export const mediaTypes: Readonly<Record<Exclude<Representation, 'bytes'>, string>> = {
   html: 'text/html',
   json: 'application/json',
@@ -14,7 +14,7 @@ export const mediaTypes: Readonly<Record<Exclude<Representation, 'bytes'>, strin
 
 export interface Wish {
   readonly accept: string;
-  /** `?format=`, which wins over everything. */
+  /** `?format=`, which overrides everything. */
   readonly format: string | undefined;
   readonly htmx: boolean;
 }
@@ -52,14 +52,14 @@ function byName(produces: readonly Representation[], format: string): Representa
 const notAcceptable = (produces: readonly Representation[]) =>
   problem('not-acceptable', `Offered here: ${produces.join(', ')}.`);
 
-/** Whether somebody who may get an error wants it as a page. A wildcard is a script. */
+/** Whether an error is shown as a page. A wildcard means a script. */
 export function prefersHtml(accept: string): boolean {
   const ranges = parseAccept(accept);
   const html = qualityOf('html', ranges);
   return html.exactness === 2 && html.q > 0 && html.q >= qualityOf('json', ranges, 2).q;
 }
 
-/** The most exact range decides the quality: 2 a type, 1 `text/*`, 0 a wildcard. */
+/** The most specific range decides the quality: 2 a type, 1 `text/*`, 0 a wildcard. */
 function qualityOf(
   representation: Representation,
   ranges: readonly Range[],

@@ -180,7 +180,7 @@ for (const [name, { title, http }] of Object.entries(problems)) {
 
 const isObject = (schema: z.ZodType | undefined): schema is z.ZodObject => schema instanceof z.ZodObject;
 
-/** What the schema says of a parameter; plain text for those that it does not name. */
+/** The schema's description of a parameter; plain text for unnamed ones. */
 function pathParameters({ path, params }: OpenEndpoint): z.ZodObject {
   const shape: Readonly<Record<string, z.core.$ZodType>> = isObject(params) ? params.shape : {};
   const names = [...path.matchAll(/\{([^}]+)\}/g)].map(([, name = '']) => name);
@@ -210,7 +210,7 @@ function answers({ endpoint, produces }: Route) {
   );
 }
 
-/** The gate as far as it can be told without a request: rules that name a value of a parameter are left out. */
+/** The gate as far as it is known without a request: rules that name a value of a parameter are ignored. */
 export const declaredGate = (rules: AccessRules, { endpoint }: Route): Gate =>
   rules.gate(endpoint.method, endpoint.path, endpoint);
 
@@ -231,7 +231,7 @@ export function describeRoute(route: Route, rules: AccessRules, base: string): E
   };
 }
 
-/** A call that works when it is pasted, once the braces are filled in; it asks for JSON where curl would be given a page. */
+/** A curl call to paste, once the braces are filled in; asks for JSON where curl would get a page. */
 function curlOf({ endpoint, produces, fallback }: Route, gate: Gate, base: string): string {
   const words = ['curl'];
   if (gate.kind === 'own') words.push("-u 'USER:PASSWORD'");

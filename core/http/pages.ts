@@ -6,7 +6,7 @@ import type { Navigation, ShownLink } from './navigation.js';
 import type { Views } from './views.js';
 import { withParameter } from './referer.js';
 
-/** What every view finds as `page`. */
+/** The variable `page` of every view. */
 interface PageModel {
   readonly title: string;
   readonly nav: readonly ShownLink[];
@@ -34,7 +34,7 @@ export interface PagesInput {
   readonly hostname: string;
 }
 
-/** Renders views inside the layout, or as the fragment that htmx asked for. */
+/** Renders views inside the layout, or as a fragment for htmx. */
 export class Pages {
   readonly #input: PagesInput;
 
@@ -53,7 +53,10 @@ export class Pages {
     return this.#input.may(ctx.state.exchange.account, 'GET', path) ?? false;
   }
 
-  /** The page below an address that the bar has, else the one with the shortest address, of those that the account may see. */
+  /**
+   * The page below an address that is in the navigation bar, else the one with the shortest address, among those that
+   * the account may see.
+   */
   below(ctx: Context, path: string): string | undefined {
     const linked = this.model(ctx, '').nav.map(({ href }) => href);
     const pages = [...linked.filter((href) => href.startsWith(`${path}/`)), ...this.#input.below(path)];
@@ -65,7 +68,7 @@ export class Pages {
     return this.#input.views.resolve(plugin, view);
   }
 
-  /** A single element, without any page around it. */
+  /** A single element, without a page around it. */
   renderPart(template: string, model: object): string {
     return this.#input.views.render(template, model);
   }
@@ -94,8 +97,8 @@ export function listPath(ctx: Context): string {
 }
 
 /**
- * Sentences on their way from a form to the page it is sent to. The URL carries only a random key, so a link can neither
- * bring a sentence of its own nor show one to somebody else.
+ * Sentences that a form passes to the page it is redirected to. The URL contains only a random key, so that a link can
+ * neither inject a sentence nor show one to another user.
  */
 export class Notices {
   readonly #kept = new LRUCache<string, { readonly text: string; readonly username: string | undefined }>({

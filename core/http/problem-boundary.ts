@@ -14,7 +14,7 @@ import { prefersHtml } from './negotiation.js';
 import type { Pages } from './pages.js';
 import { ownReferer } from './referer.js';
 
-/** Everything that is thrown becomes an answer here, as JSON, page or toast. */
+/** Turns every exception into a response: JSON, page or toast. */
 export function problemBoundary(pages: Pages, log: Log): Stage {
   return async function answerProblems(ctx: Context, next: Next) {
     try {
@@ -23,7 +23,7 @@ export function problemBoundary(pages: Pages, log: Log): Stage {
     } catch (thrown) {
       answer(ctx, asProblem(thrown), pages, log);
     }
-    // A body that nobody read would be taken for the next request.
+    // An unread body would be taken for the next request.
     if (!ctx.req.complete) ctx.set('Connection', 'close');
   };
 }
@@ -76,7 +76,7 @@ function wantsHtml(ctx: Context): boolean {
   return wantsFragment(ctx) || prefersHtml(ctx.get('Accept'));
 }
 
-/** A page that fails must not fail again while it says so. */
+/** A failing page must not fail again while showing the error. */
 function tryRender(ctx: Context, model: object, pages: Pages, log: Log): string | undefined {
   try {
     return wantsFragment(ctx) ? pages.renderPart('toast.njk', model) : pages.render(ctx, 'error.njk', 'Error', model);
@@ -86,7 +86,7 @@ function tryRender(ctx: Context, model: object, pages: Pages, log: Log): string 
   }
 }
 
-/** The page that one came from, else the nearest one on the way up; never an address that is no page for this account. */
+/** The previous page, else the nearest one above; never an address without a page for this account. */
 function backOf(ctx: Context, pages: Pages): string | null {
   const back = ownReferer(ctx);
   if (back !== undefined && back !== ctx.url && pages.may(ctx, back)) return back;
@@ -100,7 +100,7 @@ function backOf(ctx: Context, pages: Pages): string | null {
 const parentOf = (path: string): string => path.slice(0, path.lastIndexOf('/'));
 
 /**
- * What libraries throw, as a problem. Only 4xx of the body parsers and of Koa are taken over, by their status: their
+ * Exceptions of libraries as problems. Only 4xx of the body parsers and of Koa are taken over, by status: their
  * messages may quote the body, so they are neither shown nor logged.
  */
 export function asProblem(thrown: unknown): Problem {
@@ -115,7 +115,7 @@ const byStatus: ReadonlyMap<number | undefined, ProblemName> = new Map<number, P
   [408, 'timeout'],
   [413, 'too-large'],
   [415, 'unsupported-media-type'],
-  // formidable: a transfer encoding that it does not know.
+  // formidable: an unknown transfer encoding.
   [501, 'bad-request'],
 ]);
 
@@ -124,7 +124,7 @@ const sentences: Partial<Record<ProblemName, string>> = {
   'too-large': 'The body is larger than this endpoint takes.',
 };
 
-/** formidable says `httpCode`, http-errors `status`; a connection that broke is the peer's doing. */
+/** formidable has `httpCode`, http-errors `status`; a broken connection is caused by the client. */
 function statusOf(thrown: unknown): number | undefined {
   if (typeof thrown !== 'object' || thrown === null) return undefined;
   const { status, statusCode, httpCode, code } = thrown as Readonly<Record<string, unknown>>;

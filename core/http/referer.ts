@@ -1,9 +1,9 @@
 import type { Context } from './exchange.js';
 
-/** A path on this server, and nothing that a browser could take for another one. */
+/** A path on this server that no browser could take for another server. */
 export const isOwnPath = (target: string): boolean => /^\/(?![/\\])[^\\\p{Cc}]*$/u.test(target);
 
-/** Path and query of the page that the request came from, when that page is ours. */
+/** Path and query of the page that the request came from, if it is one of this server. */
 export function ownReferer(ctx: Context): string | undefined {
   const { page } = ctx.state.exchange;
   if (page !== undefined && isOwnPath(page)) return page;

@@ -20,7 +20,7 @@ interface RefusedFormsDeps {
   readonly notices: Notices;
 }
 
-/** Shows a form that is refused again, with what was written and what is wrong with it. */
+/** Shows a refused form again, with the entered values and the errors. */
 export class RefusedForms {
   readonly #deps: RefusedFormsDeps;
 
@@ -48,8 +48,8 @@ export class RefusedForms {
   };
 
   /**
-   * The page of the form, with what was written and what is wrong with it: the one it came from, else the one at the address of the form or
-   * near it. False when this account may see no such page.
+   * The page of a form, with the entered values and the errors: the page it came from, else the one at or near the
+   * address of the form. False when this account may see none.
    */
   async #showFormAgain(ctx: Context, refused: RefusedForm<unknown, unknown>): Promise<boolean> {
     if (!['invalid', 'conflict'].includes(refused.problem.problem) || !isForm(bodyType(ctx))) return false;
@@ -80,7 +80,7 @@ export class RefusedForms {
     const action = ctx.url;
     const release = holdAll([endpoint]);
     try {
-      // A view shows links and filters of the address that it is asked for.
+      // Views show links and filters of the requested address.
       ctx.url = page;
       const input = readInput(ctx, matched, {
         representation: 'html',
@@ -98,7 +98,7 @@ export class RefusedForms {
       );
       return await refillForm(html, { action, fields, details, page });
     } catch (error) {
-      // What keeps the page from being shown is not what was wrong with the form.
+      // The error that keeps the page from being shown is not the error of the form.
       if (isProblem(error)) return undefined;
       throw error;
     } finally {
@@ -108,7 +108,7 @@ export class RefusedForms {
   }
 }
 
-/** Wherever htmx would have put the answer of a form that succeeds: the page with what is wrong takes the place of the page. */
+/** Replaces the whole page, wherever htmx would have put the response of a successful form. */
 function swapWholePage(ctx: Context): void {
   if (ctx.get('HX-Request') !== 'true') return;
   const target = wantsFragment(ctx) ? '#content' : 'body';

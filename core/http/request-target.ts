@@ -1,7 +1,7 @@
 import { problem } from '../problem.js';
 import type { Context, Next, Stage } from './exchange.js';
 
-/** Length and spelling of the target, before anything reads it. */
+/** Checks length and spelling of the target before anything reads it. */
 export function targetCheck(largest: () => number): Stage {
   return function checkTarget(ctx: Context, next: Next) {
     if (ctx.url.length > largest()) throw problem('uri-too-long');
@@ -10,7 +10,7 @@ export function targetCheck(largest: () => number): Stage {
   };
 }
 
-/** What of a decoded segment could mislead a reader or a file system: controls, direction marks, invisible spaces. */
+/** Characters that could mislead a reader or a file system: controls, direction marks, invisible spaces. */
 const forbidden = /[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069\u200b\ufeff/\\]/u;
 
 /**

@@ -22,9 +22,9 @@ export const isResponse = (value: unknown): value is Response =>
 export const asObject = (model: unknown): object => (typeof model === 'object' && model !== null ? model : {});
 
 /**
- * Writes what a handler returned in the representation that was agreed.
+ * Writes the result of a handler in the negotiated representation.
  *
- * @param pageModel the model as the view needs it
+ * @param pageModel the model for the view
  */
 export async function writeResponse(
   ctx: Context,
@@ -41,7 +41,7 @@ export async function writeResponse(
     return;
   }
   ctx.status = response.status ?? usualStatus(endpoint.method, response);
-  // For other statuses a location is only where a form goes on.
+  // For other statuses only forms use the location.
   if (response.location !== undefined && [201, 202].includes(ctx.status))
     ctx.set('Location', encodePath(response.location));
   if (fresh(ctx, response, representation)) {
@@ -57,17 +57,20 @@ export async function writeResponse(
   override(ctx, response.headers ?? {});
 }
 
-/** As the `view` of the endpoint itself: first among the views of its plugin. The confirmation page is always the server's. */
+/**
+ * Resolved like the `view` of the endpoint: among the views of its plugin. The confirmation page is always the
+ * server's.
+ */
 const viewOf = ({ route }: MatchedRoute, view: string, pages: Pages): string =>
   view === confirmationView ? view : pages.resolve(route.plugin, view);
 
 const usualStatus = (method: Method, { location }: Response): number =>
   method === 'POST' && location !== undefined ? 201 : 200;
 
-/** What a handler already encoded stays as it is. */
+/** A response that the handler has encoded is not encoded again. */
 const encodePath = (path: string): string => encodeURI(path).replaceAll('%25', '%');
 
-/** Post/redirect/get. Only a path of ours is ever a target. */
+/** Post/redirect/get. Redirects only to paths of this server. */
 function redirect(ctx: Context, response: Response, notices: Notices): void {
   const { location, notice } = response;
   const target = location !== undefined && isOwnPath(location) ? location : (ownReferer(ctx) ?? ctx.path);
@@ -78,7 +81,10 @@ function redirect(ctx: Context, response: Response, notices: Notices): void {
   ctx.body = '';
 }
 
-/** Sets the entity tag; true when the client has it already (304). A page also shows who looks, so its tag is its own. */
+/**
+ * Sets the entity tag; true when the client has it already (304). A page also shows the account, so its tag includes
+ * it.
+ */
 function fresh(ctx: Context, { etag }: Response, representation: Representation): boolean {
   if (etag === undefined) return false;
   const page = representation === 'html';
@@ -165,7 +171,10 @@ function wantedRange(ctx: Context, size: number, etag: string | undefined): Byte
   return range;
 }
 
-/** Koa pipes with back-pressure and destroys the source when the client is gone; a source that fails cuts the answer off. */
+/**
+ * Koa pipes with back-pressure and destroys the source when the client disconnects; a failing source cuts the response
+ * off.
+ */
 function sendStream(ctx: Context, source: Readable, contentType: string): void {
   ctx.compress = false;
   source.once('error', () => ctx.res.destroy());
@@ -174,7 +183,7 @@ function sendStream(ctx: Context, source: Readable, contentType: string): void {
   ctx.set('Content-Type', contentType);
 }
 
-/** A form that a browser posted: answered by a page, whatever the endpoint produces. */
+/** A form posted by a browser: answered by a page, whatever the endpoint produces. */
 export function isPageForm(ctx: Context, html: boolean): boolean {
   return ctx.method === 'POST' && isForm(bodyType(ctx)) && html;
 }
@@ -186,8 +195,8 @@ interface ByteRange {
 }
 
 /**
- * The one range of a `Range` field (RFC 9110 §14.2). Undefined means the whole: no field, another unit, several ranges,
- * or a malformed one. Throws 416 when it lies behind the end.
+ * The one range of a `Range` field (RFC 9110 §14.2). Undefined means the whole: no field, another unit, several
+ * ranges, or a malformed one. Throws 416 when it lies after the end.
  */
 function parseRange(field: string, size: number): ByteRange | undefined {
   const match = /^bytes=\s*(\d{0,15})-(\d{0,15})\s*$/i.exec(field);
@@ -202,9 +211,9 @@ function parseRange(field: string, size: number): ByteRange | undefined {
   return { start, end };
 }
 
-/** Types that a browser only shows: pictures, sound, plain text. Everything else is saved instead of opened. */
+/** Types that a browser only displays: pictures, sound, plain text. Everything else is saved instead of opened. */
 const passive = /^(?:image\/(?:png|jpeg|gif|webp|avif|bmp)|audio\/[\w.+-]+|video\/[\w.+-]+|text\/plain)$/;
-/** Types that could act when opened are not even named. */
+/** Types that could run code when opened are not even named. */
 const active = /html|xml|svg|script|flash|java|wasm|mhtml|multipart/;
 
 interface SafeBytes {
@@ -212,7 +221,7 @@ interface SafeBytes {
   readonly disposition: string;
 }
 
-/** How bytes of unknown origin go out: type and Content-Disposition (RFC 6266, RFC 8187). */
+/** Headers for bytes of unknown origin: type and Content-Disposition (RFC 6266, RFC 8187). */
 export function safeBytes(
   contentType: string,
   filename: string | undefined,
@@ -220,7 +229,7 @@ export function safeBytes(
 ): SafeBytes {
   const type = (contentType.split(';')[0] ?? '').trim().toLowerCase();
   const known = /^[\w.+-]+\/[\w.+-]+$/.test(type) && !active.test(type);
-  // Text of any kind is shown as what it is made of; no browser runs that.
+  // Text of any kind is shown as source; no browser runs it.
   const shown = type.startsWith('text/') ? 'text/plain' : known ? type : 'application/octet-stream';
   const disposition = passive.test(type) && wished !== 'attachment' ? 'inline' : 'attachment';
   return {

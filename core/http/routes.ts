@@ -8,10 +8,10 @@ import type { AnyEndpoint, BodyDeclaration, Endpoint, Method, Representation } f
 import { FieldShape } from './validation.js';
 import type { Views } from './views.js';
 
-/** The handler's side of an endpoint, its types forgotten: what was validated is what it takes. */
+/** The handler of an endpoint without its types: validated input goes in. */
 export type OpenEndpoint = Endpoint;
 
-/** An endpoint with everything that can be worked out before a request comes. */
+/** An endpoint with everything that can be computed before a request. */
 export interface Route {
   readonly plugin: string;
   readonly endpoint: OpenEndpoint;
@@ -19,7 +19,7 @@ export interface Route {
   readonly template: string | undefined;
   readonly produces: readonly Representation[];
   readonly fallback: Representation;
-  /** What was agreed for an `Accept` that has been seen: clients say the same again and again. */
+  /** Cached results of `Accept`: clients repeat themselves. */
   readonly agreed: LRUCache<string, Representation>;
   readonly query: FieldShape;
   readonly form: FieldShape;
@@ -51,7 +51,7 @@ export function schemaOf(body: BodyDeclaration<z.ZodType> | undefined): z.ZodTyp
   return body === undefined || body.kind === 'raw' ? undefined : body.schema;
 }
 
-/** What a path leads to: its route for each method. */
+/** Routes of a path by method. */
 export interface Found {
   readonly routes: ReadonlyMap<Method, MatchedRoute>;
   /** The methods for `Allow`, HEAD and OPTIONS included. */
@@ -63,10 +63,10 @@ export interface MatchedRoute {
   readonly params: Readonly<Record<string, string>>;
 }
 
-/** Characters of a path that is remembered. */
+/** Characters of a path that is cached. */
 const longestKnown = 300;
 
-/** All routes. A new one is made when a plugin mounts or goes; it is prepared for matching by the first request that it gets. */
+/** All routes. Rebuilt when a plugin mounts or unmounts; prepared for matching by the first request. */
 export class RouteTable {
   #router: Router | undefined;
   readonly #byName = new Map<string, Route>();
@@ -100,7 +100,7 @@ export class RouteTable {
     };
   }
 
-  /** A page at an address above, or the one with the shortest address below it: who asks for what is no page may mean that. */
+  /** A page at an address above, or the one with the shortest address below it, which may have been meant. */
   pageNear(path: string): Route | undefined {
     for (let above = path; above !== ''; above = above.slice(0, above.lastIndexOf('/'))) {
       const near = this.#pages.find(({ endpoint }) => endpoint.path === above) ?? this.pagesBelow(above)[0];
@@ -150,7 +150,7 @@ function routerOf(routes: ReadonlyMap<string, Route>): Router {
   return router;
 }
 
-/** `/store/{domain}` → `/store/:domain`. What else has a meaning there is escaped. */
+/** `/store/{domain}` → `/store/:domain`. Everything else with a meaning there is escaped. */
 function toRouterPath(path: string): string {
   return path
     .split(/(\{[^}]*\})/)
@@ -163,7 +163,7 @@ function allowed(methods: readonly Method[]): string {
   return [...all, 'OPTIONS'].join(', ');
 }
 
-/** What is said to a method that an address is not for: what the others do there, and a page that may be meant. */
+/** The answer to an unsupported method: what the other methods do, and a page that may be meant. */
 export function methodNotAllowed(method: Method, path: string, found: Found, table: RouteTable): Problem {
   const { allow, routes } = found;
   const ways = [...routes].map(([other, { route }]) => `${other}: ${sentence(route.endpoint.summary)}`);
@@ -176,8 +176,8 @@ export function methodNotAllowed(method: Method, path: string, found: Found, tab
 }
 
 /**
- * The routes of that very path, where another one with a parameter in it has found nothing by its name: `/queue/retry` is for POST, and no
- * entry called retry.
+ * The routes of exactly this path, where a route with a parameter found nothing by that name: `/queue/retry` is for
+ * POST, not an entry called retry.
  */
 export function namesake(path: string, method: Method, found: Found): Found | undefined {
   const routes = new Map([...found.routes].filter(([, { route }]) => route.endpoint.path === path));

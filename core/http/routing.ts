@@ -18,7 +18,7 @@ interface RoutingDeps {
   readonly pages: Pages;
 }
 
-/** Middleware that leads a request to its route, and lets it in there. */
+/** Middleware that finds the route of a request and checks access to it. */
 export class Routing {
   readonly #deps: RoutingDeps;
 
@@ -26,7 +26,7 @@ export class Routing {
     this.#deps = deps;
   }
 
-  /** Finds the routes of the path, and holds their plugins until the request is answered. */
+  /** Finds the routes of the path, and keeps their plugins in use until the request is answered. */
   readonly findPath = async (ctx: Context, next: Next): Promise<void> => {
     const found = this.#deps.table().find(ctx.path);
     if (found === undefined) {
@@ -89,12 +89,12 @@ export class Routing {
     }
   };
 
-  /** An address with nothing at it may be one with a slash too many, or have pages below it. */
+  /** An unknown address may have a slash too many, or pages below it. */
   async #leadOn(ctx: Context): Promise<void> {
     const account = await this.#deps.access.identify(ctx);
     const bare = bareOf(ctx.path);
     const found = bare === ctx.path || bare === '' ? undefined : this.#deps.table().find(bare);
-    // Who has not signed in is not told what exists.
+    // An anonymous client does not learn what exists.
     if (account === null && !(found !== undefined && this.#deps.pages.may(ctx, bare))) throw unauthorized('Postern');
     if (found !== undefined) return sendOn(ctx, 308, `${bare}${ctx.search}`);
     const page = this.#pageBelow(ctx);
@@ -102,7 +102,7 @@ export class Routing {
     sendOn(ctx, 303, page);
   }
 
-  /** For people: scripts are told that there is nothing for them to get. */
+  /** For people only; scripts get 404. */
   #pageBelow(ctx: Context): string | undefined {
     const asksForPage = (ctx.method === 'GET' || ctx.method === 'HEAD') && prefersHtml(ctx.get('Accept'));
     return asksForPage ? this.#deps.pages.below(ctx, bareOf(ctx.path)) : undefined;
@@ -112,14 +112,14 @@ export class Routing {
     return this.#deps.rules().gate(method, ctx.path, route.endpoint);
   }
 
-  /** Lets in whoever may use one of the methods here. */
+  /** Admits clients that may use one of the methods here. */
   async #admitToAny(ctx: Context, found: Found): Promise<void> {
     let refused: unknown;
     for (const [method, matched] of found.routes) {
       const gate = this.#gate(ctx, method, matched);
       try {
         await this.#deps.access.admit(ctx, gate);
-        // An account that opens one method alone opens no other.
+        // An account of one method opens no other.
         if (gate.kind === 'own') ctx.state.exchange.account = null;
         return;
       } catch (error) {
@@ -129,7 +129,10 @@ export class Routing {
     throw refused;
   }
 
-  /** A form may name its method in `_method`; so it is read before the route is known, but only for somebody who may do something here. */
+  /**
+   * A form may name its method in `_method`, so it is read before the route is known, but only for clients that may
+   * use something here.
+   */
   async #overridingForm(ctx: Context, found: Found): Promise<Fields | undefined> {
     if (ctx.method !== 'POST' || bodyType(ctx) !== 'application/x-www-form-urlencoded') return undefined;
     await this.#admitToAny(ctx, found);

@@ -14,15 +14,15 @@ export const pagePolicy = [
   "base-uri 'none'",
 ].join('; ');
 
-/** For bytes that somebody else chose: whatever they are, nothing in them may act. */
+/** For bytes of untrusted origin: nothing in them may run. */
 export const bytesPolicy = "default-src 'none'; frame-ancestors 'self'; sandbox";
 
 const yearSeconds = 31_536_000;
 
-/** Set first, so that every answer has them, errors included. An endpoint may set its own policy. */
+/** Set first, so that every response has them, errors included. An endpoint may set its own policy. */
 export function securityHeaders(settings: () => HttpSettings): Stage {
   return function setSecurityHeaders(ctx: Context, next: Next) {
-    // Straight into the answer: Koa would look at each value again.
+    // Set directly: Koa would check each value again.
     for (const [name, value] of headers) ctx.res.setHeader(name, value);
     const { publicUrls } = settings();
     if (publicUrls.length > 0 && reachedByTls(ctx, publicUrls))
@@ -41,7 +41,7 @@ const headers = Object.entries({
   'Cache-Control': 'no-store',
 });
 
-/** The listener itself speaks no TLS: it is used when a proxy offers this host under https. */
+/** The listener itself has no TLS: this is used when a proxy offers the host under https. */
 function reachedByTls(ctx: Context, publicUrls: readonly string[]): boolean {
   const name = hostName(ctx.req.headers.host ?? '');
   return publicUrls.some((url) => url.startsWith('https:') && hostName(new URL(url).host) === name);

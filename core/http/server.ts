@@ -7,7 +7,7 @@ import { connectionShares } from '../net/process-limits.js';
 import { startError } from '../problem.js';
 import type { HttpLimits } from './options.js';
 
-/** An address, or a socket that was listening before this process began. */
+/** An address, or an inherited socket. */
 export type HttpPlace =
   { readonly host: string; readonly port: number } | { readonly socket: string; readonly fd: number };
 
@@ -15,20 +15,20 @@ const shares = connectionShares();
 /** Connections beyond the limit, on which only health and metrics are answered. */
 const reservedConnections = Math.min(32, shares.reserved);
 const reservedPath = /^\/(?:health|metrics)(?:\/(?:extended|prometheus|graphite))?(?:\?|$)/;
-/** A reserved connection is for one request, which has to come at once. */
+/** A reserved connection is for one request, which must come at once. */
 const reservedMs = 3000;
-/** A client has this long to read a refusal; then the socket is destroyed, whether or not the client closes its side. */
+/** Time for a client to read a refusal; then the socket is destroyed, whether or not the client closes its side. */
 const lingerMs = 1000;
 
 export interface HttpServerOptions {
   readonly listener: RequestListener;
   readonly limits: HttpLimits;
-  /** Clients without a limit of connections of their own, such as reverse proxies. */
+  /** Clients without a limit of connections, such as reverse proxies. */
   readonly isExempt: (address: string) => boolean;
   readonly log: Log;
 }
 
-/** The listening side: time limits, connection limits, answers to what is no HTTP. */
+/** The listening side: time limits, connection limits, responses to invalid HTTP. */
 export class HttpServer {
   readonly #server: Server;
   readonly #log: Log;
@@ -59,7 +59,7 @@ export class HttpServer {
     this.limit(limits);
   }
 
-  /** Counts a connection until it is closed, or closes it at once when it is one too many. */
+  /** Counts a connection until it is closed, or closes it at once when it exceeds a limit. */
   #admit(socket: Socket): void {
     const key = clientKey(socket.remoteAddress ?? '');
     const ofClient = this.#perClient.get(key) ?? 0;
@@ -88,13 +88,13 @@ export class HttpServer {
     return { connections: this.#connections, requestsTotal: this.#requests };
   }
 
-  /** Takes new limits; connections that are open keep theirs. */
+  /** Applies new limits; open connections keep theirs. */
   limit(limits: HttpLimits): void {
     this.#limits = limits;
     this.#server.headersTimeout = Math.min(limits.headersSeconds, limits.requestSeconds) * 1000;
     this.#server.requestTimeout = limits.requestSeconds * 1000;
     this.#server.keepAliveTimeout = limits.keepAliveSeconds * 1000;
-    // A client that does not read its answer is cut off like one that does not finish its request.
+    // A client that does not read its response is cut off like one that does not finish its request.
     this.#server.timeout = limits.requestSeconds * 1000;
     this.#server.maxConnections = Math.min(limits.maxConnections, shares.http) + reservedConnections;
     this.#server.maxRequestsPerSocket = 10_000;
@@ -126,7 +126,7 @@ export class HttpServer {
     return { host: address.address, port: address.port };
   }
 
-  /** Accepts nothing new, lets running requests finish for that long, then closes what is left. */
+  /** Stops accepting, lets running requests finish for that long, then closes the rest. */
   async close(graceMs: number): Promise<void> {
     if (!this.#server.listening) return;
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
@@ -156,7 +156,7 @@ const statuses: Readonly<Record<string, number>> = {
   HPE_CHUNK_EXTENSIONS_OVERFLOW: 413,
 };
 
-/** What the parser refuses never becomes a request: one answer, and the connection is closed. */
+/** An invalid request: one response, and the connection is closed. */
 function answerBrokenRequest(error: NodeJS.ErrnoException, socket: Duplex): void {
   const started = (socket as Socket & { _httpMessage?: { headersSent: boolean } })._httpMessage?.headersSent === true;
   if (error.code === 'ECONNRESET' || !socket.writable || started) {
@@ -178,7 +178,7 @@ function answerBrokenRequest(error: NodeJS.ErrnoException, socket: Duplex): void
   setTimeout(() => socket.destroy(), lingerMs).unref();
 }
 
-/** An idle connection, or one whose client does not read; a handler that takes its time keeps its socket. */
+/** An idle connection, or one whose client does not read; a slow handler keeps its socket. */
 function destroyUnlessWorking(socket: Socket): void {
   const response = (socket as Socket & { _httpMessage?: object | null })._httpMessage;
   if (response === undefined || response === null || socket.writableLength > 0) socket.destroy();

@@ -43,23 +43,23 @@ export interface ShellInput {
   readonly metrics: PluginContext['metrics'];
   readonly viewsRoot: string;
   readonly publicRoot: string;
-  /** Absolute path of the data folder: uploads and the audit log live there. */
+  /** Absolute path of the data folder, for uploads and the audit log. */
   readonly dataRoot: string;
   readonly version: string;
   readonly hostname: string;
-  /** Bytes of the largest message; a raw body whose endpoint names no limit may be as large. */
+  /** Maximum message size in bytes, also the limit of raw bodies whose endpoint names none. */
   readonly uploadLimit: number;
   /** For `socket` of the settings. */
   readonly sockets?: InheritedSockets;
-  /** Where the audit trail goes, instead of `logs/audit.log` in the data folder. */
+  /** Writer of the audit trail; default `logs/audit.log` in the data folder. */
   readonly audit?: AuditSink;
   /** A missing value in a view is an error; for tests. */
   readonly strictViews?: boolean;
 }
 
-/** The HTTP side of the server: plugins mount endpoints, everything around them is here. */
+/** The HTTP side of the server: plugins mount endpoints into it. */
 export interface HttpShell {
-  /** Puts endpoints into force; returns the undo. Throws a start error for a missing view or a path that is taken. */
+  /** Mounts endpoints; returns the undo. Throws a start error for a missing view or a path that is taken. */
   mount(plugin: string, endpoints: readonly AnyEndpoint[]): () => void;
   navigate(plugin: string, link: NavigationLink, side?: Side): () => void;
   describe(): readonly EndpointDescription[];
@@ -75,13 +75,13 @@ export interface HttpShell {
   /** URL of a file of `public/`, or of a plugin's assets. */
   asset(name: string): string;
   listen(): Promise<void>;
-  /** In the background, when nobody waits for the server to be ready; until then assets go out as they are. */
+  /** In the background after the start; until then assets are sent uncompressed. */
   compressAssets(): void;
   address(): { readonly host: string; readonly port: number };
   /** Connections and requests, for health. */
   figures(): Readonly<Record<string, number>>;
   close(graceMs: number): Promise<void>;
-  /** Takes new rules, limits and public URLs. Host and port need a restart. */
+  /** Applies new rules, limits and public URLs. Host and port need a restart. */
   reconfigure(settings: HttpSettings, uploadLimit?: number): void;
   callback(): RequestListener;
 }
@@ -110,7 +110,7 @@ class Shell implements HttpShell {
   #signIns: AttemptLimiter;
   #clientSignIns: AttemptLimiter;
   #document: object | undefined;
-  /** Until a plugin mounts or goes, the rules change, or the address does. */
+  /** Valid until a plugin mounts or unmounts, or the rules or the address change. */
   #described: { readonly base: string; readonly endpoints: readonly EndpointDescription[] } | undefined;
 
   constructor(input: ShellInput) {
@@ -178,7 +178,7 @@ class Shell implements HttpShell {
     return this.#navigation.add(plugin, link, side);
   }
 
-  /** Another account's own endpoint is none that this one may call. */
+  /** An endpoint with another account's credentials is not callable by this one. */
   #may(account: Account | null, method: Method, href: string): boolean | undefined {
     const [path = ''] = href.split(/[?#]/);
     const found = this.#table.find(path);
@@ -340,7 +340,7 @@ class Shell implements HttpShell {
   }
 }
 
-/** A peer that goes away in the middle is nothing to worry about. */
+/** A client that disconnects is no error. */
 function logTransport(log: Log, error: unknown): void {
   const code = (error as NodeJS.ErrnoException | null)?.code ?? '';
   const gone = ['ECONNRESET', 'EPIPE', 'ECONNABORTED', 'ERR_STREAM_PREMATURE_CLOSE', 'ERR_STREAM_DESTROYED'];

@@ -7,7 +7,7 @@ import type { UploadedFile } from './endpoint.js';
 import type { Context, Next, Stage } from './exchange.js';
 import type { Fields } from './request-target.js';
 
-/** The part of a received file that we rely on. */
+/** The part of a received file that the code relies on. */
 interface TemporaryFile {
   readonly filepath: string;
   readonly originalFilename: string | null;
@@ -28,7 +28,7 @@ export interface Upload {
   readonly fields: Fields;
 }
 
-/** Multipart bodies, in a folder of our own, from which the leftovers of a dead process go at start. */
+/** Multipart bodies, in a private folder; leftovers of a dead process are removed at the start. */
 export class Uploads {
   readonly #folder: string;
   readonly #files = new WeakMap<object, Set<string>>();
@@ -37,7 +37,7 @@ export class Uploads {
     this.#folder = folder;
   }
 
-  /** What a killed process left behind goes; what is not ours stays. */
+  /** Removes leftovers of a killed process; unknown files stay. */
   sweep(): void {
     mkdirSync(this.#folder, { recursive: true, mode: 0o700 });
     for (const entry of readdirSync(this.#folder, { withFileTypes: true })) {
@@ -64,7 +64,7 @@ export class Uploads {
         maxFieldsSize: maxFieldBytes,
         allowEmptyFiles: true,
         minFileSize: 0,
-        // formidable leaves a file behind when there are too many: every path is noted before a byte is written.
+        // formidable leaves a file behind when there are too many: every path is recorded before a byte is written.
         onFileBegin: (_name, file) => paths.add(file.filepath),
       },
     });
@@ -76,19 +76,19 @@ export class Uploads {
     const files = Object.entries(received ?? {}).flatMap(([field, value]) =>
       [value].flat().map((file) => ({ field, file })),
     );
-    // formidable has them in the order in which they ended; a form has an order of its own.
+    // formidable returns them in the order in which they ended; this restores the order of the form.
     const order = [...paths];
     files.sort((a, b) => order.indexOf(a.file.filepath) - order.indexOf(b.file.filepath));
     const fields = body ?? {};
-    // Whoever needs a file says so; a form may have text instead of one.
+    // Endpoints that need a file check for it; a form may have text instead of one.
     if (files.length === 0 && Object.keys(fields).length === 0)
       throw problem('bad-request', 'There is no file in the form.');
     return { files: files.map(({ field, file }) => uploadedFile(field, file)), fields };
   }
 
-  /** The files of a request are gone when it is answered, whatever the answer was. */
+  /** Removes the files of a request when it is answered, whatever the response. */
   readonly releaseAfter: Stage = (ctx, next) =>
-    // Only methods that may have a body leave something to be released.
+    // Only methods with a body have files to remove.
     ctx.method === 'GET' || ctx.method === 'HEAD' ? next() : this.#release(ctx, next);
 
   async #release(ctx: Context, next: Next): Promise<void> {

@@ -3,13 +3,13 @@ import { alternatives, type Outline, outlineOf } from '../config/outline.js';
 import { type InvalidPlace, problem, type Problem, type ProblemName } from '../problem.js';
 import type { Fields } from './request-target.js';
 
-/** Something that is wrong with a value, and where. */
+/** A fault of a value, with its position. */
 interface Issue {
   readonly path: readonly PropertyKey[];
   readonly message: string;
 }
 
-/** Checks a value; what is wrong with it becomes the problem of that name with every place. */
+/** Checks a value; faults become the problem of that name with all positions. */
 export function validate(
   schema: z.ZodType | undefined,
   value: unknown,
@@ -22,7 +22,7 @@ export function validate(
   throw problemOf(result.error.issues, name, pointers);
 }
 
-/** The problem that tells the issues: the first of them in its sentence. */
+/** The problem for the faults: the first of them in its sentence. */
 export function problemOf(issues: readonly Issue[], name: ProblemName, pointers: 'names' | 'json'): Problem {
   const errors = issues.slice(0, 50).map((issue) => placeOf(issue, pointers));
   const first = errors[0];
@@ -36,7 +36,7 @@ function placeOf(issue: Issue, pointers: 'names' | 'json'): InvalidPlace {
   return { pointer, message: issue.message };
 }
 
-/** For what people get wrong in a form; undefined keeps the message of the schema. */
+/** For common mistakes in forms; undefined keeps the message of the schema. */
 const plainMessage: z.core.$ZodErrorMap = (issue) => {
   if (issue.code === 'invalid_type' && issue.input === undefined) return 'is required';
   if (issue.code === 'invalid_type' && ['number', 'int'].includes(issue.expected)) return 'must be a number';
@@ -46,8 +46,8 @@ const plainMessage: z.core.$ZodErrorMap = (issue) => {
 };
 
 /**
- * How the text of a query or form becomes what a schema expects, read from the schema once, when the first comes: the same
- * schema serves JSON bodies, forms and queries.
+ * How text of a query or form becomes what a schema expects; derived from the schema on first use: the same schema
+ * serves JSON bodies, forms and queries.
  */
 export class FieldShape {
   readonly #schema: z.ZodType | undefined;
@@ -62,7 +62,7 @@ export class FieldShape {
     return this.#known;
   }
 
-  /** The names that no schema knows. */
+  /** Names that no schema has. */
   unknown(fields: Fields): readonly string[] {
     const { open, kinds } = this.#fields;
     return open ? [] : Object.keys(fields).filter((name) => !kinds.has(name));
