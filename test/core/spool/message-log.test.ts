@@ -261,6 +261,8 @@ test('a log is replayed although it is no longer configured', async (t) => {
 test('unknown files in the folder of the log are set aside and reported, and the start continues', async (t) => {
   const fixture = await openFixture(t, log);
   await delivered(fixture, 'a');
+  // Nothing of the first process may come between: it would be a second unknown file.
+  await fixture.spool.close();
   await writeFile(join(fixture.root, 'spool-log', 'notes.txt'), 'somebody else');
   const spool = await nextLife(fixture);
   const { status, why } = spool.report();
