@@ -40,13 +40,27 @@ export async function readNames(
   ground: ReadingGround,
   force: boolean,
 ): Promise<FolderNames | undefined> {
-  let names: FolderNames = force ? { ...known, stamps: nothingRead.stamps } : known;
+  const builders: RowBuilder[] = [];
+  const names = await readUntilQuiet(force ? { ...known, stamps: nothingRead.stamps } : known, ground, builders);
+  for (const builder of builders) builder.release();
+  return names;
+}
+
+/** @param builders those whose rows it looks at are added here */
+async function readUntilQuiet(
+  known: FolderNames,
+  ground: ReadingGround,
+  builders: RowBuilder[],
+): Promise<FolderNames | undefined> {
+  let names = known;
   let before: Directories | undefined;
   for (let look = 1; ; look++) {
     const { changed, stamps } = changedSince(names, ground);
     if (!changed.new && !changed.cur) return names;
     const reread = widened(names.rows, changed);
-    const found = await readDirectories(ground, reread, names.rows);
+    // A look is compared with the one before it alone.
+    if (builders.length === 2) builders.shift()?.release();
+    const found = await readDirectories(ground, reread, names.rows, builders);
     if (found === undefined) return undefined;
     const agrees = before !== undefined && isAlike(before, found);
     const rows = agrees ? names.rows : mergeRows(names.rows, found.rows, reread);
@@ -97,12 +111,14 @@ async function readDirectories(
   ground: ReadingGround,
   reread: Reread,
   known: FolderRows,
+  builders: RowBuilder[],
 ): Promise<Directories | undefined> {
   const stamps: Partial<Stamps> = {};
   let directory: ConfinedDirectory | undefined;
   let opened = 0;
   const ask = (name: string) => knownFacts(known, name) ?? directory?.facts(name);
   const builder = new RowBuilder(ask, reread.cur ? known.count : 0);
+  builders.push(builder);
   for (const name of maildirNames) {
     if (!reread[name]) continue;
     const path = join(ground.folder, name);

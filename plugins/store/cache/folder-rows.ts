@@ -41,6 +41,9 @@ export const rowBits = {
 
 export const bytesOfRow = 29;
 
+/** Buffers of a reading or a merge are kept for the next one unless they are larger. */
+export const maxSpareBytes = 8 * 1024 * 1024;
+
 export function emptyRows(count: number, pool: NamePool): FolderRows {
   return {
     count,
@@ -169,11 +172,10 @@ export function firstRow(count: number, isBehind: (row: number) => boolean): num
   return low;
 }
 
-/** @param shift of where the names begin */
-export function copyRow(from: FolderRows, row: number, to: FolderRows, at: number, shift: number): void {
+export function copyRow(from: FolderRows, row: number, to: FolderRows, at: number): void {
   to.receivedAt[at] = from.receivedAt[row] ?? 0;
   to.size[at] = from.size[row] ?? 0;
-  to.start[at] = (from.start[row] ?? 0) + shift;
+  to.start[at] = from.start[row] ?? 0;
   to.length[at] = from.length[row] ?? 0;
   to.idLength[at] = from.idLength[row] ?? 0;
   to.bits[at] = from.bits[row] ?? 0;

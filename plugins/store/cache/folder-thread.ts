@@ -14,6 +14,9 @@ export interface ThreadLimits {
 
 export const threadLimits: ThreadLimits = { timeLimitMs: 180_000, memoryMb: 512, waiting: 1000 };
 
+/** V8's 48 MB would be as much as everything else that the thread holds. */
+const youngGenerationMb = 6;
+
 interface Waiting {
   readonly settle: (reply: FolderReply) => void;
   readonly timer: NodeJS.Timeout;
@@ -74,7 +77,7 @@ export class FolderThread {
 
   #start(): Worker {
     const worker = new Worker(new URL('./folder-worker.js', import.meta.url), {
-      resourceLimits: { maxOldGenerationSizeMb: this.#limits.memoryMb },
+      resourceLimits: { maxOldGenerationSizeMb: this.#limits.memoryMb, maxYoungGenerationSizeMb: youngGenerationMb },
       env: {},
       stdin: false,
     });

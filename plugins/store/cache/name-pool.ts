@@ -24,14 +24,14 @@ export class NamePool {
     return this.bytes.subarray(0, this.#used);
   }
 
-  /** The pool that holds the names too, which is another one when there was no room, and where they begin in it. */
-  with(names: Buffer): { readonly pool: NamePool; readonly start: number } {
+  /** The pool with these names after its own: another one when there was no room. */
+  with(names: Buffer): NamePool {
     const start = this.#used;
     const end = start + names.length;
     const pool = end > this.bytes.length ? this.#grown(end) : this;
     names.copy(pool.bytes, start);
     pool.#used = end;
-    return { pool, start };
+    return pool;
   }
 
   #grown(bytes: number): NamePool {

@@ -1,5 +1,13 @@
 import { NameScan } from '../maildir/message-name.js';
-import { compareRows, copyRow, emptyRows, type FolderRows, rowBits } from './folder-rows.js';
+import {
+  bytesOfRows,
+  compareRows,
+  copyRow,
+  emptyRows,
+  type FolderRows,
+  maxSpareBytes,
+  rowBits,
+} from './folder-rows.js';
 import { NamePool } from './name-pool.js';
 import { newestFirst } from './row-order.js';
 
@@ -17,6 +25,10 @@ const usualNameBytes = 96;
 const capitalF = 70;
 const capitalS = 83;
 
+/** Buffers of builders that were released. */
+const spares: FolderRows[] = [];
+const maxSpares = 2;
+
 /** Gathers the names of a folder and puts them in order. */
 export class RowBuilder {
   readonly #ask: (name: string) => FileFacts | undefined;
@@ -32,7 +44,12 @@ export class RowBuilder {
   constructor(ask: (name: string) => FileFacts | undefined, expected = 0) {
     this.#ask = ask;
     const count = Math.max(fewest, Math.min(expected, most));
-    this.#rows = emptyRows(count, roomFor(count * usualNameBytes));
+    this.#rows = spares.pop() ?? emptyRows(count, roomFor(count * usualNameBytes));
+  }
+
+  /** Gives its buffers to the next builder: the rows that it has finished must not be used any more. */
+  release(): void {
+    if (spares.length < maxSpares && bytesOfRows(this.#rows) <= maxSpareBytes) spares.push(this.#rows);
   }
 
   /** @param current in `cur`, else in `new` */
@@ -79,7 +96,7 @@ export class RowBuilder {
     const order = newestFirst(gathered, this.#count);
     const kept = order.filter((row, at) => at === 0 || compareRows(gathered, order[at - 1] ?? 0, gathered, row) !== 0);
     const sorted = emptyRows(kept.length, new NamePool(gathered.pool.bytes, this.#used));
-    for (let at = 0; at < kept.length; at++) copyRow(gathered, kept[at] ?? 0, sorted, at, 0);
+    for (let at = 0; at < kept.length; at++) copyRow(gathered, kept[at] ?? 0, sorted, at);
     return kept.length === order.length ? sorted : withDoubles(sorted, gathered, order);
   }
 

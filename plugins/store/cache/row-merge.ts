@@ -1,4 +1,5 @@
 import {
+  bytesOfRow,
   compareRows,
   copyRow,
   copyRows,
@@ -6,6 +7,7 @@ import {
   firstRow,
   type FolderRows,
   hasBit,
+  maxSpareBytes,
   rowBits,
 } from './folder-rows.js';
 import { NamePool } from './name-pool.js';
@@ -37,29 +39,45 @@ export function widened(known: FolderRows, reread: Reread): Reread {
  * flag, or from `new` to `cur`) keeps its summary; one of a directory that was read again and is not there any more is gone.
  */
 export function mergeRows(known: FolderRows, fresh: FolderRows, reread: Reread): FolderRows {
-  if (known.count === 0) return fresh;
-  const { pool, start } = known.pool.with(fresh.pool.names);
-  const merging = new Merging(known, fresh, reread, emptyRows(known.count + fresh.count, pool), start);
+  const merging = new Merging(known, fresh, reread);
   const dropped = merging.dropped();
   const isSparse = (dropped.length + fresh.count) * fewIn < known.count;
   return tidied(isSparse ? merging.sparse(dropped) : merging.dense());
 }
+
+/** Rows and names of one merge, which the next one overwrites: a busy folder is merged many times a second. */
+let scratch = { rows: noRows, names: Buffer.alloc(0) };
+
+function scratchFor(rows: number, nameBytes: number): typeof scratch {
+  const { rows: columns, names } = scratch;
+  const next = {
+    rows: columns.count < rows ? emptyRows(withHeadroom(rows), noRows.pool) : columns,
+    names: names.length < nameBytes ? Buffer.allocUnsafeSlow(withHeadroom(nameBytes)) : names,
+  };
+  if (next.rows.count * bytesOfRow + next.names.length <= maxSpareBytes) scratch = next;
+  return next;
+}
+
+/** The next merge needs a little more, as a rule. */
+const withHeadroom = (needed: number): number => Math.ceil(needed * 1.25);
 
 class Merging {
   readonly #known: FolderRows;
   readonly #fresh: FolderRows;
   readonly #reread: Reread;
   readonly #merged: FolderRows;
-  /** Where the fresh names begin. */
-  readonly #shift: number;
   #count = 0;
+  /** File names that the known ones do not have. */
+  readonly #names: Buffer;
+  #used = 0;
 
-  constructor(known: FolderRows, fresh: FolderRows, reread: Reread, merged: FolderRows, shift: number) {
+  constructor(known: FolderRows, fresh: FolderRows, reread: Reread) {
     this.#known = known;
     this.#fresh = fresh;
     this.#reread = reread;
-    this.#merged = merged;
-    this.#shift = shift;
+    const { rows, names } = scratchFor(known.count + fresh.count, fresh.pool.used);
+    this.#merged = rows;
+    this.#names = names;
   }
 
   /** Known rows that are only there still if they were read again. */
@@ -80,10 +98,10 @@ class Merging {
       const order = j >= fresh.count ? -1 : i >= known.count ? 1 : compareRows(known, i, fresh, j);
       if (order > 0) this.#takeFresh(j++, -1);
       else if (order === 0) this.#takeFresh(j++, i++);
-      else if (this.#isKept(i)) copyRow(known, i++, this.#merged, this.#count++, 0);
+      else if (this.#isKept(i)) copyRow(known, i++, this.#merged, this.#count++);
       else i++;
     }
-    return cut(this.#merged, this.#count);
+    return this.#finish();
   }
 
   /** @param dropped in order */
@@ -109,17 +127,46 @@ class Merging {
       if (dropped[drop] === place && isKnown) drop++;
     }
     copyTo(known.count);
-    return cut(this.#merged, this.#count);
+    return this.#finish();
   }
 
   /** @param before its row as it is known; -1 for none */
   #takeFresh(row: number, before: number): void {
-    const [known, merged, at] = [this.#known, this.#merged, this.#count++];
+    const [known, fresh, merged, at] = [this.#known, this.#fresh, this.#merged, this.#count++];
     const isDoubled = before >= 0 && this.#isKept(before);
-    if (isDoubled && hasBit(known, before, rowBits.current)) copyRow(known, before, merged, at, 0);
-    else copyRow(this.#fresh, row, merged, at, this.#shift);
-    if (before >= 0) merged.summary[at] = known.summary[before] ?? 0;
+    if (isDoubled && hasBit(known, before, rowBits.current)) copyRow(known, before, merged, at);
+    else {
+      copyRow(fresh, row, merged, at);
+      const isKnownName = before >= 0 && haveSameName(known, before, fresh, row);
+      merged.start[at] = isKnownName ? (known.start[before] ?? 0) : this.#addName(row);
+    }
+    merged.summary[at] = before >= 0 ? (known.summary[before] ?? 0) : 0;
     if (isDoubled) merged.bits[at] = (merged.bits[at] ?? 0) | rowBits.doubled;
+  }
+
+  /** Returns where the name will begin in the pool of the merged rows. */
+  #addName(row: number): number {
+    const { pool, start, length } = this.#fresh;
+    const from = start[row] ?? 0;
+    const at = this.#known.pool.used + this.#used;
+    this.#used += pool.bytes.copy(this.#names, this.#used, from, from + (length[row] ?? 0));
+    return at;
+  }
+
+  #finish(): FolderRows {
+    const { receivedAt, size, start, length, idLength, bits, summary } = this.#merged;
+    const count = this.#count;
+    return {
+      count,
+      receivedAt: receivedAt.slice(0, count),
+      size: size.slice(0, count),
+      start: start.slice(0, count),
+      length: length.slice(0, count),
+      idLength: idLength.slice(0, count),
+      bits: bits.slice(0, count),
+      summary: summary.slice(0, count),
+      pool: this.#known.pool.with(this.#names.subarray(0, this.#used)),
+    };
   }
 
   #isKept(row: number): boolean {
@@ -127,21 +174,12 @@ class Merging {
   }
 }
 
-function cut(rows: FolderRows, count: number): FolderRows {
-  const part = <T extends Float64Array | Uint32Array | Uint16Array | Uint8Array>(column: T): T =>
-    // Little is left over: it need not be copied.
-    (count * 1.1 > rows.count ? column.subarray(0, count) : column.slice(0, count)) as T;
-  return {
-    count,
-    receivedAt: part(rows.receivedAt),
-    size: part(rows.size),
-    start: part(rows.start),
-    length: part(rows.length),
-    idLength: part(rows.idLength),
-    bits: part(rows.bits),
-    summary: part(rows.summary),
-    pool: rows.pool,
-  };
+/** Two rows of one message: after the unique name come the flags. */
+function haveSameName(a: FolderRows, i: number, b: FolderRows, j: number): boolean {
+  const [length, idLength] = [a.length[i] ?? 0, a.idLength[i] ?? 0];
+  if (length !== b.length[j]) return false;
+  const [one, other] = [a.start[i] ?? 0, b.start[j] ?? 0];
+  return b.pool.bytes.compare(a.pool.bytes, one + idLength, one + length, other + idLength, other + length) === 0;
 }
 
 /** Without the names of messages that are gone, when there are many. */

@@ -29,6 +29,8 @@ export function newestFirst(rows: FolderRows, count: number): Uint32Array {
   return tiesSorted(rows, sorted);
 }
 
+const places = new Uint32Array(digits + 1);
+
 function sortedByDigit(
   words: Uint32Array,
   word: number,
@@ -36,7 +38,7 @@ function sortedByDigit(
   order: Uint32Array,
   into: Uint32Array,
 ): Uint32Array {
-  const places = new Uint32Array(digits + 1);
+  places.fill(0);
   const digitOf = (row: number): number => digits - 1 - (((words[2 * row + word] ?? 0) >>> shift) & (digits - 1));
   // No for-of: it takes ten times as long.
   for (let at = 0; at < order.length; at++) {

@@ -120,6 +120,34 @@ test('names of messages that are gone do not gather', () => {
   assert.ok(rows.pool.bytes.length < 200_000, `${rows.pool.bytes.length} bytes`);
 });
 
+test('merged rows stay as they are when the next reading uses the same buffers', () => {
+  const both = { new: true, cur: true };
+  const read = (known: FolderRows, names: Folder): FolderRows => {
+    const builder = new RowBuilder(facts);
+    builder.add(names.new, false);
+    builder.add(names.cur, true);
+    const merged = mergeRows(known, builder.finish(), both);
+    builder.release();
+    return merged;
+  };
+  fc.assert(
+    fc.property(folder, folder, (before, after) => {
+      const first = read(noRows, before);
+      const second = read(first, after);
+      assert.deepEqual(entriesOf(first), entriesIn(before));
+      assert.deepEqual(entriesOf(second), entriesIn(after));
+    }),
+  );
+});
+
+test('a name that is read again takes no memory again', () => {
+  const names = Array.from({ length: 2000 }, (_, n) => `${1000 + n}.M1P1.host,S=1:2,S`);
+  const first = mergeRows(noRows, rowsIn({ cur: names }), { new: false, cur: true });
+  const second = mergeRows(first, rowsIn({ cur: [...names, '5000.M1P1.host,S=1:2,'] }), { new: false, cur: true });
+  assert.equal(second.count, 2001);
+  assert.equal(second.pool.used, Buffer.byteLength([...names, '5000.M1P1.host,S=1:2,'].join('')));
+});
+
 test('messages are found by their ids, with and without a time in them', () => {
   fc.assert(
     fc.property(folder, (names) => {
