@@ -32,8 +32,7 @@ export const systemTimers: Timers = {
 };
 
 /**
- * Runs the task every so many seconds, never two at once, until the returned function is called. Logs errors of the
- * task.
+ * Runs the task at an interval, never two at once, until the returned function is called. Logs errors of the task.
  *
  * @throws RangeError unless the interval is above 0
  */

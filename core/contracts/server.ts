@@ -3,8 +3,6 @@ import type { EndpointDescription } from '../http/endpoint.js';
 import type { HookDescription } from '../pipeline/hook.js';
 import { service } from '../host/service.js';
 
-/** Services of core for plugins: each is a token for `needs`. */
-
 export type Origin = 'default' | 'file' | 'environment' | 'command line' | 'generated';
 
 export interface EffectiveValue {

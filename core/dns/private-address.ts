@@ -6,7 +6,7 @@ interface SpecialNetworks {
   /** RFC 6890 and its successors: networks that are not reachable over the Internet. */
   readonly special: NetworkSet;
   /**
-   * Networks whose addresses contain an IPv4 address after so many bits: NAT64 (RFC 6052), 6to4 (RFC 3056),
+   * Networks whose addresses contain an IPv4 address, which begins at bit `bits`: NAT64 (RFC 6052), 6to4 (RFC 3056),
    * IPv4-compatible (RFC 4291).
    */
   readonly embedding: readonly { readonly networks: NetworkSet; readonly bits: number }[];

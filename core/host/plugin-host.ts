@@ -154,7 +154,7 @@ export class PluginHost {
     const { wanted, failed: missing } = this.#current;
     const known = [...wanted.site].find(([, { entry }]) => entry.from === from)?.[0];
     const plugin = known ?? missing.find(({ entry }) => entry.from === from)?.name;
-    const where = origin === 'unhandledRejection' ? 'a promise that nobody awaits' : 'a callback of its own';
+    const where = origin === 'unhandledRejection' ? 'a promise without a handler' : 'a callback';
     if (plugin !== undefined) failed?.(plugin, where, error);
     log.error({ plugin, from, where, err: error }, 'uncaught error of a site plugin; the server continues');
   }

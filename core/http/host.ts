@@ -79,7 +79,7 @@ function isOurs(field: string, { host, publicUrls }: HttpSettings, localAddress:
   return publicUrls.some((url) => hostName(new URL(url).host) === name);
 }
 
-/** Other machines may reach the pages only when somebody chose who may sign in. Throws a start error. */
+/** @throws start error when other machines can reach the pages and no account is configured */
 export function requireAccountForRemoteBind(
   { host, socket }: Pick<HttpSettings, 'host' | 'socket'>,
   chosen: boolean,

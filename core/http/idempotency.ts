@@ -115,7 +115,7 @@ class Tap extends Transform {
 
 function tapped(stream: Readable, hash: Hash): Tap {
   const tap = new Tap(hash);
-  // A failure reaches whoever reads the tap.
+  // The reader of the tap receives the error.
   pipeline(stream, tap, () => undefined);
   tap.on('error', () => undefined);
   return tap;

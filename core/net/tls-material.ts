@@ -64,7 +64,7 @@ function attempt<T>(make: () => T, complaint: string): T {
   }
 }
 
-/** What is told of a certificate with its chain. */
+/** Facts about a certificate and its chain, for health, metrics and pages. */
 export interface CertificateFacts {
   /** Milliseconds since 1970. */
   readonly from: number;

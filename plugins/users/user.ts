@@ -150,8 +150,6 @@ export function allValid<T extends Readonly<Record<string, unknown>>>(checks: {
   return Object.fromEntries(entries) as T;
 }
 
-/** What requests about users hold and what they are answered. */
-
 /** Far more than a password may have, so that the rule can say so; what is beyond costs nothing. */
 const Password = z
   .string()

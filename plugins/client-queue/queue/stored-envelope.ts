@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { entryStates } from '../../../core/contracts/queue-entry.js';
 
-/** The forms of an entry in the journal and the snapshot: those of the contract, as JSON. */
+/** Parses queue entries from JSON in the journal and the snapshot. */
 
 export const StoredReply = z.object({
   code: z.number(),

@@ -259,9 +259,7 @@ async function carryOut(site: StoreSite, { mailbox, folder, ids, body }: Work) {
   return { changed: updated, notFound, notice: `${pluralize(updated, 'message')} ${markedWords[action]}.` };
 }
 
-/** Bytes of a body that may name as many messages as one call takes. */
-
-/** Of messages that have a mark now. */
+/** Participles for notices: "3 messages flagged". */
 export const markedWords: Readonly<Record<Mark, string>> = {
   read: 'marked read',
   unread: 'marked unread',
