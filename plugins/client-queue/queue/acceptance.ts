@@ -15,7 +15,7 @@ export interface AcceptanceInput {
   readonly bounds: { readonly maxEntries: number };
 }
 
-/** Takes mail in: first its message, then the record that is the promise to deliver it. */
+/** Accepts mail: first stores its message, then writes the record that is the promise to deliver it. */
 export class Acceptance {
   readonly #input: AcceptanceInput;
   readonly #preparing = new Set<string>();
@@ -24,7 +24,7 @@ export class Acceptance {
     this.#input = input;
   }
 
-  /** The message of that uid is there, or comes, and has no entry yet. */
+  /** The message of that uid is stored, or is being stored, and has no entry yet. */
   isPreparing(uid: string): boolean {
     return this.#preparing.has(uid);
   }
@@ -38,7 +38,6 @@ export class Acceptance {
     }
     if (given.recipients.length === 0) throw problem('invalid', 'An entry has one recipient at least.');
     if (ledger.find(uid) !== undefined) throw problem('conflict', 'There is such an entry already.');
-    // Whether it will be an entry nobody knows yet.
     if (this.#preparing.has(uid))
       throw problem('unavailable', 'It is being handed in at this moment; try again later.');
     this.#preparing.add(uid);
@@ -50,7 +49,7 @@ export class Acceptance {
     return this.#prepared(entry, message, placed);
   }
 
-  /** An entry for a message that `place` brings to its place; nothing has changed when it rejects. */
+  /** Creates an entry for a message that `place` stores; nothing has changed when it rejects. */
   async adopt(accepted: StoredAcceptInput, place: () => Promise<void>, takeBack: () => Promise<void>): Promise<void> {
     const { uid } = accepted.envelope;
     this.#preparing.add(uid);

@@ -18,9 +18,9 @@ import { StoredEnvelope } from './stored-envelope.js';
 export const shards: readonly string[] = '0123456789abcdef'.split('');
 export const bodySuffix = '.eml';
 const uidPattern = /^[0-9A-Za-z][0-9A-Za-z_-]{0,127}$/;
-/** Larger messages are not given in one piece. */
+/** Larger messages are read as streams. */
 const smallBytes = 128 * 1024;
-/** A stop waits for removals for so long. */
+/** Milliseconds that `close` waits for removals. */
 const patienceMs = 1000;
 
 const damaged = () => problem('not-found', 'The message is damaged.');
@@ -30,22 +30,25 @@ interface BodiesInput {
   readonly files: FileLayer;
   readonly clock: Clock;
   readonly log: Log;
-  /** Name of the delivery target whose finder knows the messages again. */
+  /** Name of the delivery target whose finder locates the messages after a crash. */
   readonly owner: string | undefined;
 }
 
 export interface PlacedBody {
   readonly placements: readonly LinkTarget[];
-  /** Where what is sent begins in the file. */
+  /** Where the content to send begins in the file. */
   readonly traceOffset: number;
   readonly checksum: number | undefined;
 }
 
-/** The messages of the queue: each is a file that is written once, and removed when nobody needs it; many are delivered before they become one. */
+/**
+ * The messages of the queue: each is a file that is written once and removed when it is no longer needed. Many are
+ * delivered before they are written to a file.
+ */
 export class Bodies {
   readonly #input: BodiesInput;
   readonly #reaper: FileRemover;
-  /** Those that are no file yet: the log of the spool has them. */
+  /** Messages without a file yet: the commit log of the spool holds them. */
   readonly #kept = new Map<string, LoggedMessage>();
   #until = Infinity;
 
@@ -61,8 +64,10 @@ export class Bodies {
   }
 
   /**
-   * The message with its envelope: in front of it where it has a file, or will have one, that nobody shares; beside it otherwise.
-   * @throws Problem `unavailable` when a dead process has left one, which is no entry: it goes to quarantine when the folder is looked through
+   * Stores the message with its envelope: before the message in the same file if the file is not shared, else in a
+   * file beside it.
+   * @throws Problem `unavailable` when a dead process left a file of that name without an entry: the next sweep moves
+   * it to quarantine
    */
   async place(entry: NewEntry, message: SpooledMessage): Promise<PlacedBody> {
     const { uid } = entry;
@@ -114,14 +119,14 @@ export class Bodies {
     return name.slice(0, -bodySuffix.length);
   }
 
-  /** Where the message of that file name is; undefined when it is not there. */
+  /** Path of the message with that file name; undefined when it does not exist. */
   async locate(name: string): Promise<string | undefined> {
     const path = this.path(this.uidOf(name));
     const there = await unlessMissing(this.#input.files.lstat(path));
     return there?.isFile() === true ? path : undefined;
   }
 
-  /** What is wrong with the message; undefined when it is there and of its size. */
+  /** What is wrong with the message; undefined when it exists with the expected size. */
   async complaint(entry: QueuedEntry): Promise<'missing' | 'damaged' | undefined> {
     if (this.#kept.has(entry.uid)) return undefined;
     try {
@@ -133,7 +138,7 @@ export class Bodies {
     }
   }
 
-  /** What is sent, in one piece; undefined for a large message. @throws Problem `not-found` */
+  /** The content to send, in one piece; undefined for a large message. @throws Problem `not-found` */
   async bytes(entry: QueuedEntry): Promise<Buffer | undefined> {
     const kept = this.#kept.get(entry.uid)?.content;
     if (kept !== undefined) return kept.subarray(entry.traceOffset);
@@ -168,7 +173,7 @@ export class Bodies {
     }
   }
 
-  /** In the background. */
+  /** Removes the message in the background. */
   remove(uid: string): void {
     const kept = this.#kept.get(uid);
     this.#kept.delete(uid);
@@ -188,7 +193,7 @@ export class Bodies {
     }
   }
 
-  /** What is to be removed goes, but a stop does not wait for very much: the next start removes the rest. */
+  /** Finishes pending removals up to a time limit: the next start removes the rest. */
   close(): Promise<void> {
     this.#until = this.#input.clock.monotonic() + patienceMs;
     return this.#reaper.idle();
@@ -196,8 +201,8 @@ export class Bodies {
 }
 
 /**
- * Messages that come within the same second lie in the same folder, and so share its fsync; those of a day lie in all of them.
- * The time stands in front in the ids of the server.
+ * Messages of the same second share a folder, and so its fsync; those of a day are spread over all folders.
+ * The time is the first part of ids that this server creates.
  */
 function shardOf(uid: string): string {
   return shards[crc32(uid.slice(0, 8)) % shards.length] ?? '0';
@@ -206,18 +211,18 @@ function shardOf(uid: string): string {
 const pieceBytes = 64 * 1024;
 
 interface FilePart {
-  /** Open for reading; the stream closes it, whether anybody has read from it or not. */
+  /** Open for reading; the stream closes it, even when nothing was read. */
   readonly fd: number;
   readonly from: number;
-  /** Where it ends, exclusive. */
+  /** End offset, exclusive. */
   readonly to: number;
-  /** What it fails with when the file is shorter, or its bytes have another checksum; it just ends when absent. */
+  /** Error when the file is shorter or its bytes have another checksum; when absent, the stream ends early instead. */
   readonly damaged?: () => Error;
-  /** CRC-32 of the part; not looked at when undefined. */
+  /** CRC-32 of the range; not checked when undefined. */
   readonly checksum?: number | undefined;
 }
 
-/** The bytes of a part of a file. */
+/** Reads a range of a file. */
 export class FileStream extends Readable {
   readonly #files: FileLayer;
   readonly #part: FilePart;
@@ -247,7 +252,7 @@ export class FileStream extends Readable {
     this.#at += piece.length;
     if (checksum !== undefined) {
       this.#checksum = crc32(piece, this.#checksum);
-      // Before the last piece is given, so that nobody takes it for the end of a message.
+      // Checked before the last piece is emitted, so that the consumer does not take it for the end of a message.
       if (this.#at >= to && this.#checksum !== checksum && damaged !== undefined) throw damaged();
     }
     this.push(piece.length === 0 ? null : piece);
@@ -257,7 +262,7 @@ export class FileStream extends Readable {
     void this.#close(error, done);
   }
 
-  /** Closed under a read that is under way, its number might be that of another file by then. */
+  /** Waits for a pending read: a closed descriptor's number might belong to another file by then. */
   async #close(error: Error | null, done: (error?: Error | null) => void): Promise<void> {
     let failure = error;
     try {
@@ -270,7 +275,7 @@ export class FileStream extends Readable {
   }
 }
 
-/** The bytes of a file from `from` on. */
+/** The bytes of a file from offset `from`. */
 export async function readWhole(files: FileLayer, path: string, from = 0): Promise<Buffer> {
   const fd = await openRegularFile(path, files);
   try {
@@ -281,7 +286,7 @@ export async function readWhole(files: FileLayer, path: string, from = 0): Promi
   }
 }
 
-/** So many bytes at that place, or fewer when the file ends before. */
+/** Up to `bytes` bytes at that offset; fewer at the end of the file. */
 export async function readAt(files: FileLayer, fd: number, at: number, bytes: number): Promise<Buffer> {
   const buffer = Buffer.allocUnsafe(bytes);
   let done = 0;
@@ -294,8 +299,9 @@ export async function readAt(files: FileLayer, fd: number, at: number, bytes: nu
 }
 
 /**
- * The envelope stands with the message, so that an entry can be made again when the journal is lost: in the first line of the file, or in
- * a file beside it where the file of the message is shared with mailboxes.
+ * The envelope is stored with the message, so that the entry can be recreated when the journal is lost: in the first
+ * line of the file, or in
+ * a file beside it where the message file is shared with mailboxes.
  */
 const field = 'Postern-Envelope: ';
 
@@ -307,7 +313,7 @@ const maxLineBytes = 8 * 1024 * 1024;
 
 const Body = z.object({
   envelope: StoredEnvelope,
-  /** Where what is sent begins, from behind this line. */
+  /** Where the content to send begins, counted from the end of this line. */
   traceOffset: z.int().min(0),
   checksum: z.exactOptional(z.number()),
 });
@@ -320,7 +326,7 @@ export function encodeBodyEnvelope(envelope: NewEntry, traceOffset: number, chec
   return Buffer.from(`${field}${sumOf(json)} ${json}\r\n`);
 }
 
-/** Undefined when it is damaged, or of a message from before there were envelopes. */
+/** Undefined when it is damaged, or when the message was stored by a version without envelopes. */
 export function decodeBodyEnvelope(line: Buffer): BodyEnvelope | undefined {
   const text = line.toString('utf8').trimEnd();
   const json = text.slice(field.length + sumBytes + 1);
@@ -332,7 +338,7 @@ export function decodeBodyEnvelope(line: Buffer): BodyEnvelope | undefined {
   }
 }
 
-/** The line of the envelope that a file begins with; empty when it begins otherwise. */
+/** The envelope line at the beginning of a file; empty when there is none. */
 export async function envelopeLineOf(files: FileLayer, path: string): Promise<Buffer> {
   const fd = await openRegularFile(path, files);
   try {

@@ -10,7 +10,7 @@ import {
   StoredState,
 } from './stored-envelope.js';
 
-/** What becomes of one recipient; absent: stays. */
+/** New state of one recipient; absent fields stay as they are. */
 const RecipientChange = z.object({
   index: z.int().min(0),
   state: StoredState,
@@ -23,8 +23,9 @@ const RecipientChange = z.object({
 export type RecipientChange = Readonly<z.output<typeof RecipientChange>>;
 
 /**
- * One change of an entry: new values, never differences, so that doing it again does no harm. `revision` is the one that the
- * entry has behind it.
+ * One change of an entry: new values, never differences, so that applying it twice does no harm. `revision` is the
+ * entry's revision
+ * after the change.
  */
 export const Change = z.object({
   uid: z.string(),
@@ -32,7 +33,7 @@ export const Change = z.object({
   recipients: z.exactOptional(z.array(RecipientChange)),
   attempt: z.exactOptional(StoredAttempt),
   lastAttempt: z.exactOptional(z.number()),
-  /** All that are pending behind the change. */
+  /** All pending notices after the change. */
   notices: z.exactOptional(z.array(StoredNotice)),
   noticeCount: z.exactOptional(z.int()),
   expiresAt: z.exactOptional(z.number()),
@@ -43,7 +44,7 @@ export const Change = z.object({
   pending: z.exactOptional(StoredPending.nullable()),
   crashes: z.exactOptional(z.int()),
   countsFrom: z.exactOptional(z.number().nullable()),
-  /** A lease that begins. */
+  /** A new lease. */
   lease: z.exactOptional(StoredLease),
   /** Token of a lease that ends. */
   ended: z.exactOptional(z.number()),
@@ -52,13 +53,13 @@ export const Change = z.object({
 
 export type Change = Readonly<z.output<typeof Change>>;
 
-/** What an entry needs of its surroundings when it changes. */
+/** Functions that applying a change needs. */
 export interface ChangeGround {
   readonly intern: (text: string) => string;
   readonly reasonOf: (reply: RecordedReply) => string;
 }
 
-/** Brings the entry to where the change says. */
+/** Applies the change to the entry. */
 export function applyChange(entry: QueuedEntry, change: Change, ground: ChangeGround): void {
   entry.revision = change.revision;
   for (const recipient of change.recipients ?? []) applyToRecipient(entry, recipient, ground);
@@ -82,7 +83,7 @@ function applyToRecipient(entry: QueuedEntry, change: RecipientChange, ground: C
   if (reply !== undefined) setReply(recipient, reply, ground);
 }
 
-/** Hosts and sayings are the same again and again. */
+/** Shares repeated hosts and texts. */
 export function setReply(recipient: RecipientRecord, reply: RecordedReply, { intern, reasonOf }: ChangeGround): void {
   const { code, status, text, host, at } = reply;
   recipient.reply = { code, status: intern(status), text: intern(text), host: host && intern(host), at };
@@ -104,5 +105,5 @@ function applyToDetails(entry: QueuedEntry, change: Change): void {
     entry.edit.recent = [...entry.details.recent, flat(JSON.stringify(attempt))].slice(-keptAttempts);
 }
 
-/** So many attempts of an entry are remembered. */
+/** Attempts that are kept per entry. */
 export const keptAttempts = 20;

@@ -1,11 +1,11 @@
 import type { Clock } from '../../../core/clock.js';
 
-/** A clock that differs so much from what the monotonic one says has jumped. */
+/** Minimum difference from the monotonic clock that counts as a jump. */
 export const jumpMs = 60_000;
-/** The clock is trusted when it has gone steadily for so long. */
+/** The clock is trusted after it has been steady for this time. */
 const steadyAfterMs = 3_600_000;
 
-/** Sees whether the clock of the wall jumps. */
+/** Detects jumps of the system clock. */
 export class ClockWatch {
   readonly #clock: Clock;
   #offset: number;
@@ -18,7 +18,7 @@ export class ClockWatch {
     this.#steadySince = clock.monotonic();
   }
 
-  /** By how many milliseconds it has jumped since it was looked at last, ahead or back; 0 when it has gone as it should. */
+  /** Milliseconds that the clock has jumped since the last call, ahead or back; 0 for none. */
   look(): number {
     const offset = this.#clock.now() - this.#clock.monotonic();
     const jump = offset - this.#offset;
@@ -29,12 +29,12 @@ export class ClockWatch {
     return jump;
   }
 
-  /** Whether it has gone as it should for long enough, when it was looked at last. */
+  /** True when the clock had been steady for long enough at the last call. */
   get isSteady(): boolean {
     return this.#clock.monotonic() - this.#steadySince >= steadyAfterMs;
   }
 
-  /** Whether it was seen to jump a short while ago, so that what it says of the age of mail is not believed yet. */
+  /** True shortly after a jump: the clock's word on the age of mail is not trusted. */
   get hasJumped(): boolean {
     return this.#hasJumped && !this.isSteady;
   }

@@ -2,14 +2,14 @@ import type { Notice } from '../../../core/contracts/queue-entry.js';
 import type { Change } from './change.js';
 import { isOpen, type QueuedEntry, type RecipientRecord } from './queued-entry.js';
 
-/** A change while it is put together. */
+/** A change under construction. */
 export type Draft = { -readonly [Field in keyof Change]: Change[Field] };
 
 export function draftOf(entry: QueuedEntry): Draft {
   return { uid: entry.uid, revision: entry.revision + 1 };
 }
 
-/** Adds notices to those that are pending; their ids are never used again. */
+/** Adds notices to the pending ones; ids are never reused. */
 export function addNotices(entry: QueuedEntry, draft: Draft, notices: readonly Omit<Notice, 'id'>[]): void {
   if (notices.length === 0) return;
   const pending =
@@ -25,13 +25,13 @@ export function addNotices(entry: QueuedEntry, draft: Draft, notices: readonly O
   draft.noticeCount = count;
 }
 
-/** The states of all recipients behind the change. */
+/** The states of all recipients after the change. */
 export function statesBehind(entry: QueuedEntry, draft: Draft): readonly Pick<RecipientRecord, 'state'>[] {
   const changed = new Map((draft.recipients ?? []).map(({ index, state }) => [index, state]));
   return entry.recipients.map(({ index, state }) => ({ state: changed.get(index) ?? state }));
 }
 
-/** Notes the end of an entry that has no open recipient any more. */
+/** Records the end of an entry without open recipients. */
 export function finish(entry: QueuedEntry, draft: Draft, now: number): void {
   const states = statesBehind(entry, draft);
   if (!states.some(isOpen)) draft.finishedAt = now;

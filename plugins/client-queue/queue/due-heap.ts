@@ -1,4 +1,4 @@
-/** What waits in a heap. It knows its place there, so that it can be taken out of the middle. */
+/** An item of a heap. It knows its index, so that it can be removed from the middle. */
 export interface Due {
   /** Milliseconds since the epoch. */
   due: number;
@@ -8,7 +8,7 @@ export interface Due {
 
 export const nowhere = -1;
 
-/** The earliest first; taking out and putting in anywhere costs the logarithm of the size. */
+/** Earliest first; insertion and removal take logarithmic time. */
 export class DueHeap<T extends Due> {
   readonly #items: T[] = [];
 
@@ -25,7 +25,7 @@ export class DueHeap<T extends Due> {
     this.#rise(item, this.#items.length - 1);
   }
 
-  /** Takes it out, wherever it stands. Nothing happens when it is in no heap. */
+  /** Removes the item; does nothing when it is in no heap. */
   remove(item: T): void {
     const { place } = item;
     if (place < 0) return;
@@ -35,7 +35,7 @@ export class DueHeap<T extends Due> {
     this.#settle(last, place);
   }
 
-  /** To be called when its time has changed. */
+  /** Restores the order after the item's time has changed. */
   moved(item: T): void {
     if (item.place >= 0) this.#settle(item, item.place);
   }

@@ -24,7 +24,7 @@ import { attemptsOf, type Snapshots } from './snapshots.js';
 import { Tally } from './statistics.js';
 import { StoredAttempt } from './stored-envelope.js';
 
-/** A cursor: the entry that a page ends or begins with, and on which side of it the page is. */
+/** A cursor: the entry at which a page ends or begins, and on which side of it the page lies. */
 const Cursor = z.tuple([
   z.string(),
   z.string(),
@@ -33,7 +33,7 @@ const Cursor = z.tuple([
   z.enum(['next', 'prev']),
 ]);
 
-/** What has no such time stands at the end. */
+/** Entries without such a time sort last. */
 const never = Number.MAX_SAFE_INTEGER;
 
 const keys: Readonly<Record<EntrySort, (entry: QueuedEntry) => Key>> = {
@@ -52,11 +52,11 @@ interface DecodedCursor {
   readonly side: 'next' | 'prev';
 }
 
-/** So many times the page are gathered before what is too much is parted off. */
+/** Rows are collected up to this multiple of the page, then the surplus is dropped. */
 const surplus = 4;
 const fewest = 2000;
 
-/** One page of the entries that match, which come in any order: only as much is sorted as is shown. */
+/** One page of the matching entries, which arrive in any order: only what is shown is sorted. */
 export class PageSelection {
   readonly #options: Required<Pick<ListOptions, 'sort' | 'order' | 'limit'>>;
   readonly #cursor: DecodedCursor | undefined;
@@ -65,13 +65,13 @@ export class PageSelection {
   readonly #compare: Compare;
   readonly #keyOf: (entry: QueuedEntry) => Key;
   #rows: Rows;
-  /** No row behind it is on the page. */
+  /** No row after it is on the page. */
   #last: Row | undefined;
   #total = 0;
-  /** On the side of the cursor where the page is. */
+  /** Rows on the page's side of the cursor. */
   #beside = 0;
 
-  /** @throws Problem `bad-request` for a foreign cursor */
+  /** @throws Problem `bad-request` for a cursor that this server did not create */
   constructor({ sort = 'queuedAt', order = 'desc', limit, cursor, page = 1 }: ListOptions) {
     this.#options = { sort, order, limit };
     this.#cursor = cursor === undefined ? undefined : decodeCursor(cursor, sort, order);
@@ -136,7 +136,7 @@ function decodeCursor(text: string, sort: EntrySort, order: string): DecodedCurs
     const fits = ofSort === sort && ofOrder === order && typeof key === (sort === 'sender' ? 'string' : 'number');
     if (fits) return { key, uid, side };
   } catch {
-    // Falls through: whatever is wrong with it, it is none of ours.
+    // Falls through: an invalid cursor of any kind is refused below.
   }
   throw problem('bad-request', 'The cursor does not belong to this list.');
 }
@@ -172,7 +172,7 @@ export function summaryOf(entry: QueuedEntry): EntrySummary {
 
 const History = z.array(StoredAttempt);
 
-/** Answers questions about the entries, from memory; only histories are read from the disk. */
+/** Answers questions about entries from memory; only histories are read from disk. */
 export class EntryReader {
   readonly #ledger: Ledger;
   readonly #snapshots: Snapshots;
@@ -219,7 +219,7 @@ export class EntryReader {
     return found;
   }
 
-  /** Shows all entries that match, with turns for others in between. */
+  /** Visits all matching entries and yields to other work in between. */
   async #each(filter: EntryFilter, visit: (entry: QueuedEntry) => void): Promise<void> {
     const test = testOf(filter, this.#clock.now());
     const slice = new TimeSlice();
@@ -255,16 +255,16 @@ export class EntryReader {
 type Test = (entry: QueuedEntry) => boolean;
 export type RecipientTest = (recipient: RecipientRecord) => boolean;
 
-/** The states that a filter lets through. */
+/** The states that a filter allows. */
 function statesOf({ state }: EntryFilter): ReadonlySet<EntryState> {
   return new Set(state === undefined || state.length === 0 ? openStates : state);
 }
 
-/** What an entry must be to be listed: cheap questions first, for all entries are asked. */
+/** Test of an entry against the filter: cheap criteria first, since it runs on every entry. */
 function testOf(filter: EntryFilter, now: number): Test {
   const states = statesOf(filter);
   const tests: Test[] = [];
-  // Entries are asked only where they are open, or where they are finished.
+  // When all open states and no others are wanted, visiting the open entries is enough.
   if (!openStates.every((state) => states.has(state)) || states.size > openStates.length) {
     tests.push((entry) => states.has(entry.state));
   }
@@ -292,7 +292,10 @@ function testOf(filter: EntryFilter, now: number): Test {
   return others.length === 0 ? only : (entry) => tests.every((test) => test(entry));
 }
 
-/** Which recipients of an entry a filter chooses; undefined when it has no criterion of recipients, so that it chooses all. */
+/**
+ * Test of a recipient against the filter; undefined when the filter has no criterion for recipients, and so selects
+ * all.
+ */
 export function recipientTestOf({ domain, destination, reason, recipient }: EntryFilter): RecipientTest | undefined {
   const tests: RecipientTest[] = [];
   if (destination !== undefined) {
@@ -307,7 +310,8 @@ export function recipientTestOf({ domain, destination, reason, recipient }: Entr
     const wanted = reason.toLowerCase();
     tests.push((one) => one.reason.toLowerCase() === wanted);
   }
-  // An address is found wherever it occurs; of the others only open recipients count, but in a finished entry, which has none.
+  // An address matches in any state; the other criteria match open recipients only, except in finished entries, which
+  // have none.
   if (tests.length > 0) tests.push((one) => one.entry.finishedAt !== null || isOpen(one));
   if (recipient !== undefined) {
     const matches = addressTest(recipient.toLowerCase());
@@ -330,7 +334,7 @@ function addressTest(wanted: string): (address: string) => boolean {
 
 type Key = number | string;
 
-/** An entry and what it is sorted by, worked out once. */
+/** An entry with its sort key, computed once. */
 interface Row {
   readonly entry: QueuedEntry;
   readonly key: Key;
@@ -338,7 +342,9 @@ interface Row {
 
 type Compare = (one: Row, other: Row) => number;
 
-/** Entries of which some ranks are wanted: never are all of them sorted, and only those that may be wanted are more than a number. */
+/**
+ * Entries of which a range of ranks is wanted: never sorts all of them, and creates rows only for those in the range.
+ */
 class Rows {
   readonly #entries: QueuedEntry[] = [];
   readonly #keys: Key[] = [];
@@ -357,7 +363,7 @@ class Rows {
     this.#keys.push(key);
   }
 
-  /** The rows from rank `from` to below rank `to`, in no order. */
+  /** The rows from rank `from` to below rank `to`, unordered. */
   between(from: number, to: number): Row[] {
     const end = Math.min(to, this.size);
     if (from >= end) return [];
@@ -369,7 +375,7 @@ class Rows {
     return rest.slice(0, end - from);
   }
 
-  /** Rows among which those ranks are, and how many are in front of all of them. */
+  /** Rows that contain those ranks, and how many rows precede them. */
   #candidates(from: number, end: number): { readonly rows: Row[]; readonly before: number } {
     const numbers = this.#numbers();
     if (numbers === undefined) return { rows: this.#entries.map((entry, at) => this.#row(entry, at)), before: 0 };
@@ -391,7 +397,7 @@ class Rows {
     return { entry, key: this.#keys[at] ?? 0 };
   }
 
-  /** The keys, so that the first one wanted is the least; undefined when they are texts. */
+  /** The keys, inverted where needed so that the smallest comes first; undefined when they are texts. */
   #numbers(): Float64Array | undefined {
     const numbers = new Float64Array(this.size);
     for (let at = 0; at < numbers.length; at += 1) {
@@ -403,7 +409,7 @@ class Rows {
   }
 }
 
-/** The number of that rank: quickselect. Those below it are in front of it afterwards; `from` says from where on that holds already. */
+/** The key of that rank: quickselect. Keys below it precede it afterwards; ranks below `from` are in place already. */
 function keyOfRank(numbers: Float64Array, rank: number, from: number): number {
   let low = from;
   let high = numbers.length - 1;
@@ -428,7 +434,7 @@ function keyOfRank(numbers: Float64Array, rank: number, from: number): number {
   return numbers[rank] ?? 0;
 }
 
-/** Brings the `count` first rows to the front, in no order: quickselect. */
+/** Moves the first `count` rows to the front, unordered: quickselect. */
 function part(rows: Row[], count: number, compare: Compare): void {
   let from = 0;
   let to = rows.length - 1;
@@ -474,16 +480,16 @@ function compareKeys(one: Key, other: Key): number {
 
 type Holds = (text: string) => boolean;
 
-/** Texts that come again and again are looked at once; of more than so many nobody keeps the answer. */
+/** Results are cached for up to this many repeated texts. */
 const maxRemembered = 5000;
 
-/** Whether a text is a part of an entry, without regard to case. Every entry is asked, so that most are answered by few looks. */
+/** True when a text occurs in an entry, ignoring case. Runs on every entry, so most are decided by few comparisons. */
 export function mentions(q: string): (entry: QueuedEntry) => boolean {
   const inText = holding(q);
   const inHeader = holding(JSON.stringify(q).slice(1, -1));
   const inShared = remembering(inText);
   const mayBeUid = /^[0-9a-z_-]+$/i.test(q);
-  // Codes are looked for only by those who look for digits: putting a line together for every entry takes its time.
+  // Codes are only compared when the query begins with a digit: building the line for every entry is slow.
   const inReply = /^\d/.test(q) ? anywhereInReply(inText) : ({ text }: RecordedReply) => inShared(text);
   return (entry) => {
     if (mayBeUid && inText(entry.uid)) return true;
@@ -495,7 +501,7 @@ export function mentions(q: string): (entry: QueuedEntry) => boolean {
   };
 }
 
-/** A literal pattern: it folds case without making another text of each, and takes linear time. */
+/** A literal pattern: it folds case without copying the text, in linear time. */
 function holding(wanted: string): Holds {
   const pattern = new RegExp(wanted.replaceAll(/[\\^$.*+?()[\]{}|/-]/g, String.raw`\$&`), 'i');
   return (text) => pattern.test(text);

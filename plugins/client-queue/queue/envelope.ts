@@ -3,7 +3,7 @@ import type { NewEntry } from '../../../core/contracts/queue-entry.js';
 import type { QueuedEntry } from './queued-entry.js';
 import { StoredExtras, StoredRecipientExtras } from './stored-envelope.js';
 
-/** Everything of an envelope that is not a field of the entry in memory: few names, for there are many of them. */
+/** The parts of an envelope that are not fields of the entry in memory. A tuple, since there are many of them. */
 const Rest = z.tuple([
   z.enum(['smtp', 'lmtp']),
   z.string().nullable(),
@@ -38,8 +38,9 @@ export function encodeEnvelope(entry: NewEntry): string {
 }
 
 /**
- * Subject and Message-ID as they stand in the JSON, escapes and all, without taking it apart: searches ask for them of every entry. Neither
- * protocol nor route, which are in front of them, has a comma or a quotation mark in it.
+ * Subject and Message-ID as written in the JSON, with escapes, without parsing it: searches read them of every entry.
+ * The fields
+ * before them, protocol and route, contain neither comma nor quotation mark.
  */
 export function headerTexts({ envelope }: Pick<QueuedEntry, 'envelope'>): readonly string[] {
   const subject = envelope.indexOf(',', envelope.indexOf(',') + 1) + 1;
@@ -49,7 +50,7 @@ export function headerTexts({ envelope }: Pick<QueuedEntry, 'envelope'>): readon
   return texts;
 }
 
-/** The index of the quotation mark that ends the text whose own is at that index. */
+/** Index of the closing quotation mark; `start` is that of the opening one. */
 function endOfText(json: string, start: number): number {
   for (let at = json.indexOf('"', start + 1); ; at = json.indexOf('"', at + 1)) {
     if (at < 0) return json.length;

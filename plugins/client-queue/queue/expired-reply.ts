@@ -1,11 +1,14 @@
 import type { RecordedReply } from '../../../core/contracts/queue-entry.js';
 import { pluralize } from '../../../core/text/format.js';
 
-/** Status of mail that was tried for too long (RFC 3463 §3.5, X.4.7). */
+/** Status for an exceeded delivery time (RFC 3463 §3.5, X.4.7). */
 const expiredStatus = '5.4.7';
 const longest = 1000;
 
-/** What is said of mail whose time is over, and what was said of it last. It is our own decision: no server has said it. */
+/**
+ * The final reply for expired mail, with the last reply of a server. This server decided it, so it names no remote
+ * host.
+ */
 export function expiredReply(
   last: RecordedReply | null,
   { queuedAt, expiresAt, now }: { readonly queuedAt: number; readonly expiresAt: number; readonly now: number },

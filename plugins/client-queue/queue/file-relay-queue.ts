@@ -59,13 +59,13 @@ export interface FileRelayQueueInput {
   readonly quarantine: Quarantine;
   readonly ground: ChangeGround;
   readonly loaded: Loaded;
-  /** The journal was found in many files: each process that died has left one. */
+  /** The journal consisted of many files: each process that died left one. */
   readonly crowded: boolean;
-  /** How many files of the journal could not be understood, now or at earlier starts. */
+  /** Unreadable journal files, found now or at earlier starts. */
   readonly aside: number;
 }
 
-/** The relay queue on the disk of one server: see docs/on-disk.md. */
+/** The relay queue on the disk of one server, see docs/on-disk.md. */
 export class FileRelayQueue implements OpenedRelayQueue {
   readonly #input: FileRelayQueueInput;
   readonly #ledger: Ledger;
@@ -137,7 +137,7 @@ export class FileRelayQueue implements OpenedRelayQueue {
     }
   }
 
-  /** One that may bring the process down, with nothing else in hand. */
+  /** Picks an entry that may crash the process, while no other is leased. */
   #pickAlone(options: ClaimOptions): readonly Picked[] {
     if (this.#leases.count > 0) return [];
     const picked = this.#suspects.pick(options);
@@ -178,7 +178,7 @@ export class FileRelayQueue implements OpenedRelayQueue {
     try {
       return await read(entry);
     } catch (error) {
-      // The commit log of the spool may still be about to bring it back.
+      // The commit log of the spool may still restore it.
       const maybeLater = isProblem(error) && error.problem === 'not-found' && !this.#upkeep.ready && !entry.isDone;
       throw maybeLater ? problem('unavailable', { detail: 'The message is not there yet.', cause: error }) : error;
     }
@@ -317,7 +317,7 @@ export class FileRelayQueue implements OpenedRelayQueue {
   async locate({ name }: LinkTarget): Promise<string | null | undefined> {
     const { bodies } = this.#input;
     const entry = this.#ledger.find(bodies.uidOf(name));
-    // What has no entry goes to quarantine: the journal may have lost it.
+    // A message without an entry goes to quarantine: the journal may have lost the entry.
     return entry?.isDone === true ? null : bodies.locate(name);
   }
 

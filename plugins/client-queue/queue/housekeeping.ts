@@ -15,17 +15,17 @@ import { isWaiting, type QueuedEntry, type RecipientRecord } from './queued-entr
 
 interface Moment {
   readonly now: number;
-  /** The clock has gone steadily for so long that its word alone ends an entry. */
+  /** The clock has been steady for long enough that age alone may end an entry. */
   readonly steady: boolean;
-  /** It was seen to jump a short while ago: its word ends none. */
+  /** The clock jumped a short while ago: age ends no entry. */
   readonly jumped: boolean;
-  /** Mail that nobody can be told of is kept for an operator for so long; 0 for ever. Milliseconds. */
+  /** Milliseconds that undeliverable mail without a valid sender is kept for an operator; 0 for ever. */
   readonly keepDeadLetterMs: number;
-  /** By how many milliseconds the clock was ahead when the entry was accepted. */
+  /** Milliseconds that the clock was ahead when the entry was accepted. */
   readonly aheadOf: (entry: QueuedEntry) => number;
 }
 
-/** What time does to an entry; undefined for nothing. */
+/** The change that time makes to an entry; undefined for none. */
 export function ageEntry(entry: QueuedEntry, moment: Moment): Change | undefined {
   const { now } = moment;
   const lapsed = entry.details.holdUntil !== null && entry.details.holdUntil <= now;
@@ -51,7 +51,7 @@ export function ageEntry(entry: QueuedEntry, moment: Moment): Change | undefined
   );
   if (late && delayed.length > 0) {
     draft.warnAt = null;
-    // Whoever has no address is not told of a delay (RFC 3464 §2).
+    // A null sender gets no delay notice (RFC 3464 §2).
     const recipients = delayed.map(({ address }) => address);
     if (entry.sender !== null) addNotices(entry, draft, [{ kind: 'delayed', recipients, at: now }]);
   }
@@ -61,7 +61,7 @@ export function ageEntry(entry: QueuedEntry, moment: Moment): Change | undefined
   return draft;
 }
 
-/** What is to be noted, so that a restart does not begin its time again; undefined for nothing new. */
+/** The start of the entry's lifetime to record, so that a restart does not begin it again; undefined for no change. */
 function countsFromBehind(entry: QueuedEntry, ahead: number, { jumped }: Moment): number | null | undefined {
   const { countsFrom } = entry.details;
   if (jumped) return countsFrom === null ? undefined : null;
@@ -69,7 +69,7 @@ function countsFromBehind(entry: QueuedEntry, ahead: number, { jumped }: Moment)
   return entry.queuedAt - ahead;
 }
 
-/** What nobody can be told of is held for an operator. */
+/** Mail that cannot be returned is held for an operator. */
 function expire(
   entry: QueuedEntry,
   draft: Draft,
@@ -91,7 +91,7 @@ function expire(
   if (keepDeadLetterMs > 0) draft.discardAt = now + keepDeadLetterMs;
 }
 
-/** Mail that nobody can be told of was held for as long as it is to be, and no operator has seen to it. */
+/** Undeliverable mail has been held for its full time without an operator's decision. */
 function isOverdue(entry: QueuedEntry, { now, steady }: Moment): boolean {
   const { discardAt } = entry.details;
   return steady && discardAt !== null && discardAt <= now && entry.recipients.every((one) => !isWaiting(one));
@@ -108,8 +108,9 @@ function discarded(entry: QueuedEntry, now: number): Change | undefined {
 }
 
 /**
- * Age alone does not end a recipient: the clock may have jumped. He has been tried when his time was over already, or was tried
- * before and the clock goes steadily. Whom an operator wants to have tried is tried first.
+ * Age alone does not expire a recipient, since the clock may have jumped: it must have been tried after its time was
+ * over, or tried at all
+ * while the clock is steady. A recipient that an operator wants retried is tried first.
  */
 function isExpired(recipient: RecipientRecord, { steady, jumped }: Moment): boolean {
   const { entry, attempts, manual } = recipient;
@@ -124,16 +125,16 @@ interface SweepInput {
   readonly bodies: Bodies;
   readonly quarantine: Quarantine;
   readonly find: (uid: string) => QueuedEntry | undefined;
-  /** Messages that are being accepted at this moment. */
+  /** Messages that are being accepted now. */
   readonly isPreparing: (uid: string) => boolean;
-  /** Nothing of snapshot and journal was lost. */
+  /** Snapshot and journal were read without loss. */
   readonly whole: boolean;
-  /** What is older has been looked at before. */
+  /** Older messages were checked by an earlier sweep. */
   readonly sweptAt: number;
 }
 
 interface Swept {
-  /** Entries whose message is not what it should be. */
+  /** Entries whose message is missing or damaged. */
   readonly complaints: readonly { readonly entry: QueuedEntry; readonly complaint: 'missing' | 'damaged' }[];
 }
 
@@ -143,14 +144,14 @@ const unknown = 'No entry of the queue belongs to it: the journal of the queue w
 const foreign = 'Unknown file in the queue folder.';
 const damaged = 'The message is not of the size that its entry says.';
 
-/** Looks at every message once: what has no entry, and what an entry lacks. */
+/** Checks every message once: files without an entry, and entries without their file. */
 export async function sweep(input: SweepInput, open: Iterable<QueuedEntry>): Promise<Swept> {
   const slice = new TimeSlice();
   for (const shard of shards) {
     const folder = join(input.folder, shard);
     const names = await input.files.readdir(folder);
     const isEnvelope = (name: string): boolean => name.endsWith(envelopeSuffix);
-    // An envelope goes with its message, if there is one.
+    // An envelope file is moved with its message, if there is one.
     for (const name of [...names.filter((one) => !isEnvelope(one)), ...names.filter(isEnvelope)]) {
       await (isEnvelope(name) ? lookAtEnvelope(input, folder, name) : lookAt(input, folder, name));
       await slice.yieldIfDue();
@@ -190,7 +191,7 @@ async function lookAt(input: SweepInput, folder: string, name: string): Promise<
   }
 }
 
-/** Of a message that has gone, or was set aside with what stood in it. */
+/** Removes the envelope of a message that is gone, or was moved to quarantine with it. */
 async function lookAtEnvelope({ bodies, ...input }: SweepInput, folder: string, name: string): Promise<void> {
   const uid = name.slice(0, -envelopeSuffix.length);
   const path = join(folder, name);
@@ -210,19 +211,19 @@ function belongs(bodies: Bodies, uid: string, path: string): boolean {
   }
 }
 
-/** An attempt that seems to be further away than it can be comes at some time within an hour. */
+/** An attempt that is scheduled too far ahead is moved to a random time within an hour. */
 const clampedMs = 3_600_000;
 
 interface ClockFault {
   readonly now: number;
-  /** What the clock said before it went back; absent when nobody has seen it. */
+  /** The time before the clock went back; absent when no process saw it. */
   readonly before?: number;
   readonly maxPauseMs: number;
-  /** Below `limit`. */
+  /** Random integer below `limit`. */
   readonly random: (limit: number) => number;
 }
 
-/** Brings attempts near again that a clock gone wrong has put far away; undefined when there are none. */
+/** Reschedules attempts that a wrong clock put too far ahead; undefined when there are none. */
 export function broughtBack(entry: QueuedEntry, fault: ClockFault): Change | undefined {
   const { now, random } = fault;
   const astray = entry.recipients.filter((one) => isAstray(one, fault));
@@ -231,10 +232,10 @@ export function broughtBack(entry: QueuedEntry, fault: ClockFault): Change | und
   return { ...draftOf(entry), recipients };
 }
 
-/** An operator, or who handed it in, may have asked for a time that is far ahead. */
+/** The recipient's time is too far ahead, and no operator or sender asked for it. */
 function isAstray(one: RecipientRecord, { now, before = -Infinity, maxPauseMs }: ClockFault): boolean {
   if (!isWaiting(one) || one.due <= now) return false;
-  // It was due already.
+  // It was already due.
   if (one.due <= before) return true;
   if (one.manual) return false;
   if (one.attempts > 0) return one.due > now + maxPauseMs;
@@ -243,9 +244,11 @@ function isAstray(one: RecipientRecord, { now, before = -Infinity, maxPauseMs }:
 }
 
 /**
- * Mail that was accepted while the clock was ahead: it would be kept too long. It counts as accepted when a clock that goes steadily
- * has shown it; one that jumps may have been wrong until then, so that what it has shown is forgotten. What an earlier process has seen
- * counts while the times of the entry are still to come: when they are not, the clock may have been behind then.
+ * Detects mail that was accepted while the clock was ahead, and that would be kept too long. Counts only what a steady
+ * clock has shown: a
+ * jump clears it, since the clock may have been wrong until then. What an earlier process recorded counts while the
+ * times of the
+ * entry are in the future; otherwise the clock may have been behind.
  */
 export class FutureArrivals {
   #seen = new WeakMap<QueuedEntry, number>();
@@ -254,7 +257,7 @@ export class FutureArrivals {
     this.#seen = new WeakMap();
   }
 
-  /** By how many milliseconds the times of the entry are too late, as a clock that goes steadily says. */
+  /** Milliseconds that the times of the entry are ahead, according to a steady clock. */
   aheadOf(entry: QueuedEntry, now: number): number {
     const seen = this.#seen.get(entry);
     if (seen !== undefined) return entry.queuedAt - seen;

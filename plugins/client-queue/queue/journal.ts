@@ -7,7 +7,7 @@ import type { QueuedEntry } from './queued-entry.js';
 import { StoredAccept, type StoredAcceptInput, StoredEntry, storeEntry } from './stored-entry.js';
 import { StoredAttempt } from './stored-envelope.js';
 
-/** Kinds of the records. */
+/** Record kinds. */
 const acceptKind = 1;
 const changesKind = 2;
 const markerKind = 3;
@@ -15,18 +15,18 @@ const putKind = 4;
 const dropKind = 5;
 const sweptKind = 6;
 
-/** So many bytes of changes stand in one record, unless a single one has more. */
+/** Maximum bytes of changes in one record, unless a single change is larger. */
 const changesBytes = 1024 * 1024;
 
-/** Entries whose changes could not be written, wholly. */
+/** Whole entries whose changes could not be written. */
 const Put = z.array(z.object({ entry: StoredEntry, envelope: z.string(), recent: z.array(StoredAttempt) }));
 const Drop = z.array(z.string());
 
-/** Which snapshot the journal goes on from. */
+/** The snapshot that the journal continues. */
 interface Marker {
   /** Name of the file; null for an empty queue. */
   readonly snapshot: string | null;
-  /** The records up to that number are in it. */
+  /** Number of the last record that it contains. */
   readonly upTo: number;
 }
 
@@ -35,11 +35,11 @@ export interface JournalVisitor {
   change(change: Change): void;
   put(entry: StoredEntry, envelope: string, recent: readonly z.output<typeof StoredAttempt>[]): void;
   drop(uid: string): void;
-  /** A record that cannot be understood. */
+  /** Receives a record that cannot be decoded. */
   damaged(bytes: Buffer): Promise<void>;
 }
 
-/** What happened to the entries since the last snapshot: records in a log of its own, which share their fdatasync. */
+/** Changes of the entries since the last snapshot: records in a commit log of their own, which share an fdatasync. */
 export class Journal {
   readonly #commits: CommitLog;
   #marker: Marker | undefined;
@@ -66,17 +66,17 @@ export class Journal {
     });
   }
 
-  /** Undefined when there is none: the journal is new, or its beginning is gone. */
+  /** Undefined when there is none: the journal is new, or its beginning is missing. */
   get marker(): Marker | undefined {
     return this.#marker;
   }
 
-  /** When the folder of messages was last looked through; `Infinity` for never. */
+  /** When the message folder was last swept; `Infinity` for never. */
   get sweptAt(): number {
     return this.#sweptAt;
   }
 
-  /** Records that had been acknowledged and cannot be read. */
+  /** Acknowledged records that cannot be read. */
   get damage(): CommitLog['damage'] {
     return this.#commits.damage;
   }
@@ -91,7 +91,7 @@ export class Journal {
     return this.#bytes;
   }
 
-  /** Leaves a note of damage beside what is set aside. */
+  /** Writes a note about damage beside the quarantined files. */
   note(name: string, sentence: string): Promise<void> {
     return this.#commits.note(name, sentence);
   }
@@ -100,7 +100,7 @@ export class Journal {
     return this.#commits.countAside();
   }
 
-  /** Shows what stands behind that number. */
+  /** Visits the records after that number. */
   async replay(upTo: number, visitor: JournalVisitor): Promise<void> {
     await this.#commits.replay(async ({ kind, number, payload }) => {
       if (number <= upTo || kind === markerKind || kind === sweptKind) return;
@@ -140,7 +140,7 @@ export class Journal {
     this.#sweptAt = at;
   }
 
-  /** From now on the journal goes on from that snapshot; what is in it is let go of. */
+  /** Continues the journal from that snapshot and releases its records. */
   async mark(marker: Marker): Promise<void> {
     const before = this.#bytes;
     await this.#appendText(markerKind, `${marker.snapshot ?? '-'} ${marker.upTo}`);
@@ -150,17 +150,17 @@ export class Journal {
     if (marker.upTo > 0) await this.#commits.release(marker.upTo);
   }
 
-  /** Gives segments back that a burst has left. */
+  /** Returns segments that a burst has left. */
   shrink(): Promise<void> {
     return this.#commits.shrink();
   }
 
-  /** Sees to it that there is room before the first record. */
+  /** Reserves space before the first record. */
   prepare(): Promise<void> {
     return this.#commits.prepare();
   }
 
-  /** Resolves when those who wait for a record have heard of it. */
+  /** Resolves when all waiting callers have been notified. */
   async idle(): Promise<void> {
     await Promise.allSettled(this.#appending);
     await setImmediate();
@@ -189,7 +189,7 @@ export class Journal {
   }
 }
 
-/** The changes as arrays of JSON, in their order, each of so many bytes or of a single one. */
+/** The changes as JSON arrays, in order, each up to `most` bytes or a single change. */
 function joined(changes: readonly Change[], most: number): readonly string[] {
   const arrays: string[] = [];
   let texts: string[] = [];
@@ -227,7 +227,7 @@ function show(kind: number, content: unknown, visitor: JournalVisitor): void {
   }
 }
 
-/** Short, so that it finds room in a journal that is full. */
+/** Short, so that it fits into a full journal. */
 function decodeMarker(payload: Buffer): Marker | undefined {
   const [, name, upTo] = /^(\S+) (\d+)$/.exec(payload.toString('latin1')) ?? [];
   if (name === undefined) return undefined;

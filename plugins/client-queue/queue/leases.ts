@@ -9,20 +9,20 @@ import { type EntryLease, isOpen, type QueuedEntry, type RecipientRecord } from 
 import type { Picked } from './schedule.js';
 import { suspectCrashes } from './suspects.js';
 
-/** A lease of this process. */
+/** A lease that this process granted. */
 interface ActiveLease extends EntryLease {
   readonly entry: QueuedEntry;
   /** By `clock.monotonic()`. */
   readonly deadline: number;
 }
 
-/** The leases that this process has given. */
+/** The leases that this process has granted. */
 export class Leases {
   readonly #clock: Clock;
   readonly #active = new Map<number, ActiveLease>();
   #token: number;
 
-  /** @param token all leases get larger ones */
+  /** @param token the last used one; new leases get larger ones */
   constructor(clock: Clock, token: number) {
     this.#clock = clock;
     this.#token = token;
@@ -49,7 +49,7 @@ export class Leases {
     };
   }
 
-  /** Ends it: nobody else can. @throws Problem `conflict` when it has ended already */
+  /** Ends it; no other call can end it again. @throws Problem `conflict` when it has ended already */
   end({ token, uid }: Lease): ActiveLease {
     const active = this.#active.get(token);
     if (active === undefined || active.entry.uid !== uid) throw problem('conflict', 'The lease has ended.');
@@ -57,7 +57,7 @@ export class Leases {
     return active;
   }
 
-  /** Takes all out that have run out. */
+  /** Removes and returns the expired leases. */
   takeOverdue(): readonly ActiveLease[] {
     const now = this.#clock.monotonic();
     return this.#takeIf(({ deadline }) => deadline <= now);
@@ -75,8 +75,9 @@ export class Leases {
 }
 
 /**
- * Whether an earlier attempt may have delivered it unseen: nothing was written down of it, or a fault of this server ended it, so
- * that it may not have been taken back.
+ * True when an earlier attempt may have delivered without a recorded result: the process died, or a local fault ended
+ * it, so
+ * its message may already be with the next server.
  */
 function isInterrupted({ entry, reply }: RecipientRecord): boolean {
   const { lastAttempt, details } = entry;
@@ -84,7 +85,7 @@ function isInterrupted({ entry, reply }: RecipientRecord): boolean {
   return lastAttempt !== null && (reply === null || reply.at < lastAttempt || reply.status.startsWith('4.3.'));
 }
 
-/** The entry from when on the recipients of the lease are in flight. */
+/** The change that puts the recipients of the lease in flight. */
 export function leaseChange(entry: QueuedEntry, { token, recipients }: Lease, at: number): Change {
   const indexes = recipients.map(({ index }) => index);
   return {
@@ -94,23 +95,23 @@ export function leaseChange(entry: QueuedEntry, { token, recipients }: Lease, at
   };
 }
 
-/** So many processes may die one after the other while they have an entry in hand, the last with this entry alone. */
+/** Processes that may die in a row while they hold an entry, the last with this entry alone. */
 const maxCrashes = suspectCrashes + 1;
 const crashHold = `The server has ended ${maxCrashes} times while this message was being sent.`;
 
 interface LossMoment {
   readonly now: number;
-  /** When it is tried again. */
+  /** Time of the next attempt. */
   readonly due: number;
   /** The process that held it has died. */
   readonly crashed: boolean;
-  /** It had no other entry in hand. */
+  /** It held no other entry. */
   readonly alone?: boolean;
 }
 
 /**
- * What becomes of an entry when nobody can say how the attempt of a lease went: it is tried again, and its server may get it
- * twice. The attempt counts. One that kills process after process, the last time alone, is held.
+ * The change for an entry whose lease ended without a result: it is tried again, so the next server may receive it
+ * twice. The attempt counts. An entry that crashes one process after another, the last time alone, is held.
  */
 export function loseLease(
   entry: QueuedEntry,

@@ -24,29 +24,29 @@ interface LedgerInput {
   readonly ground: ChangeGround;
   readonly clock: Clock;
   readonly log: Log;
-  /** What was found at the start. */
-  /** Called when somebody was put in who is due then. */
+  /** Called when a recipient was scheduled for that time. */
   readonly scheduled: (due: number) => void;
-  /** They hear of what is durable. */
+  /** Receive outcomes once they are durable. */
   readonly outcomes: OutcomeListeners;
-  /** Called for an entry of which nothing is needed any more but its memory. */
+  /** Called for an entry that is complete, so that its message can be removed. */
   readonly done: (entry: QueuedEntry) => void;
 }
 
 /**
- * All entries, in memory and in the journal. A change is seen at once and resolves when it is durable. One that the disk refuses
- * holds in memory and is written as soon as that is possible; until then nothing is begun that would depend on it.
+ * All entries, in memory and in the journal. A change is visible at once and resolves when it is durable. A change
+ * that the disk refuses
+ * stays in memory and is written as soon as possible; until then no work that depends on it begins.
  */
 export class Ledger {
   readonly open = new Map<string, QueuedEntry>();
-  /** In the order in which they finished. */
+  /** In the order of completion. */
   readonly finished = new Map<string, QueuedEntry>();
   readonly schedule = new Schedule();
-  /** Entries with notices that nobody has sent yet. */
+  /** Entries with unsent notices. */
   readonly #noticing = new Set<QueuedEntry>();
   /** Accepted while other targets of the same message may still fail. */
   readonly #unreleased = new Set<QueuedEntry>();
-  /** Entries that are held because their message, or this server, was damaged. */
+  /** Entries held because of damage or crashes. */
   readonly #damaged = new Set<QueuedEntry>();
   readonly #input: LedgerInput;
   readonly #backlog: Backlog;
@@ -57,7 +57,7 @@ export class Ledger {
     this.#backlog = new Backlog({ journal, log, makeRoom: () => this.snapshot() });
   }
 
-  /** Takes what a start has read. */
+  /** Fills the ledger with the entries read at the start. */
   async fill(entries: Iterable<QueuedEntry>): Promise<void> {
     const now = this.#input.clock.now();
     const slice = new TimeSlice();
@@ -68,7 +68,7 @@ export class Ledger {
     }
   }
 
-  /** How many entries are held because their message is damaged, or processes died while it was sent. */
+  /** Number of entries that are held because their message is damaged or processes died while sending it. */
   get damagedCount(): number {
     return this.#damaged.size;
   }
@@ -77,24 +77,24 @@ export class Ledger {
     return this.open.get(uid) ?? this.finished.get(uid);
   }
 
-  /** True while there is something that the disk has refused. */
+  /** True while the disk has refused a write. */
   get stalled(): boolean {
     return this.#backlog.size > 0;
   }
 
-  /** @throws Problem `storage-full` while the disk refuses what came before */
+  /** @throws Problem `storage-full` while an earlier write is refused */
   refuseWhileStalled(): void {
     if (this.stalled) throw problem('storage-full', 'The queue cannot be written now; try again later.');
   }
 
-  /** The entry is there when this resolves, and was never when it rejects. Nobody is given it before it is released. */
+  /** The entry exists when this resolves, and never did when it rejects. It cannot be claimed before it is released. */
   async accept(accepted: StoredAcceptInput): Promise<QueuedEntry> {
     this.refuseWhileStalled();
     const { envelope } = accepted;
     try {
       await this.#append(accepted);
     } catch (error) {
-      // It may be on the disk all the same, and must not come back: whoever handed it in keeps it.
+      // It may be on the disk nevertheless, and must not reappear: the caller keeps the message.
       if (error instanceof AppendFailed) this.#backlog.drop(envelope.uid);
       throw storageProblem(error);
     }
@@ -105,12 +105,12 @@ export class Ledger {
     return entry;
   }
 
-  /** Its recipients may be claimed. */
+  /** Allows claims of its recipients. */
   release(entry: QueuedEntry): void {
     if (this.#unreleased.delete(entry) && this.find(entry.uid) === entry) this.#place(entry, entry.recipients);
   }
 
-  /** Takes back what was accepted: it is forgotten, in memory at once. */
+  /** Revokes an accepted entry: removed from memory at once. */
   async forget(entry: QueuedEntry): Promise<void> {
     this.schedule.remove(entry.recipients);
     this.open.delete(entry.uid);
@@ -126,8 +126,9 @@ export class Ledger {
   }
 
   /**
-   * Seen at once, durable when it resolves. Changes are asked for one after the other, each when the one before is seen. When
-   * it rejects they hold in memory, and are written later. @throws Problem
+   * Visible at once, durable when it resolves. The iterable is read one change at a time, each after the one before is
+   * applied. When
+   * it rejects, the changes stay in memory and are written later. @throws Problem
    */
   async commit(changes: Iterable<Change>): Promise<void> {
     const entries = await this.#write(changes);
@@ -135,7 +136,9 @@ export class Ledger {
     this.#tidy();
   }
 
-  /** The same, for what must not be lost: waits until the disk takes it, however long. Rejects only when the queue closes. */
+  /**
+   * The same for changes that must not be lost: waits until the disk accepts it. Rejects only when the queue closes.
+   */
   async commitPatiently(draft: () => Change): Promise<void> {
     const change = draft();
     try {
@@ -163,7 +166,7 @@ export class Ledger {
     try {
       await journal.changes(written);
     } catch (error) {
-      // A journal that has no room, or none for so large a change, is gone round: a snapshot has it.
+      // When the journal has no room for the change, a snapshot stores it.
       if (!isFull(error) || !(await this.snapshot())) {
         this.#backlog.keep(entries);
         void this.#tellLater(told);
@@ -174,7 +177,7 @@ export class Ledger {
     return entries;
   }
 
-  /** When the disk has taken what it refuses now; never, when the queue is closed before. */
+  /** Emits outcomes when the disk has accepted the refused writes; never, when the queue closes first. */
   async #tellLater(outcomes: readonly QueueOutcome[]): Promise<void> {
     try {
       await this.#backlog.settled();
@@ -184,7 +187,7 @@ export class Ledger {
     this.#input.outcomes.tell(outcomes);
   }
 
-  /** A journal that is full gets room. */
+  /** Makes room in a full journal and tries again. */
   async #append(accepted: StoredAcceptInput): Promise<void> {
     const { journal } = this.#input;
     try {
@@ -230,7 +233,10 @@ export class Ledger {
     else this.#damaged.delete(entry);
   }
 
-  /** Entries that have so many notices together. They are behind all others then: one that stays keeps nobody up. */
+  /**
+   * Entries with up to `most` notices in total. They move to the end of the line, so that one that fails does not
+   * block the others.
+   */
   nextNoticing(most: number): readonly QueuedEntry[] {
     const given: QueuedEntry[] = [];
     let count = 0;
@@ -246,7 +252,7 @@ export class Ledger {
     return given;
   }
 
-  /** Finished entries whose time is over, or that are too many, are forgotten; the journal need not know. */
+  /** Forgets finished entries that are too old or too many; not journaled. */
   async forgetFinished(before: number, most: number): Promise<void> {
     const slice = new TimeSlice();
     let tooMany = this.finished.size - most;
@@ -260,12 +266,12 @@ export class Ledger {
     }
   }
 
-  /** A notice is remembered while its own entry would have it sent again. */
+  /** True while the entry of the notice exists, so that it would be sent again. */
   #announces({ accepted: { noticeOf } }: QueuedEntry): boolean {
     return noticeOf !== undefined && (this.find(noticeOf)?.details.notices.length ?? 0) > 0;
   }
 
-  /** Brings everything into a snapshot; whether that has worked. Never rejects. */
+  /** Writes everything to a snapshot and returns whether it succeeded. Never rejects. */
   snapshot(): Promise<boolean> {
     return this.#input.snapshots.writeNow(() => this.#everything());
   }
@@ -288,7 +294,7 @@ export class Ledger {
   }
 }
 
-/** Nothing was written for want of room, though the disk is well. */
+/** The journal is full although the disk is fine. */
 function isFull(error: unknown): boolean {
   return error instanceof LogFull && faultCode(error.cause) === undefined;
 }
@@ -300,7 +306,7 @@ function storageProblem(error: unknown): Error {
   return problem('storage-full', { detail: 'The queue cannot be written now; try again later.', cause: error });
 }
 
-/** What a change means for those of the recipients whose fate it is; to be asked before it is applied. */
+/** Outcomes of a change for its recipients; compute them before the change is applied. */
 function outcomesOf(entry: QueuedEntry, change: Change, now: number): readonly QueueOutcome[] {
   return (change.recipients ?? []).flatMap((given): readonly QueueOutcome[] => {
     const recipient = entry.recipients[given.index];
@@ -326,7 +332,7 @@ function outcomesOf(entry: QueuedEntry, change: Change, now: number): readonly Q
   });
 }
 
-/** To wait on is none, unless there was an attempt; nor is a state that he was in before. */
+/** Waiting is an outcome only after an attempt; an unchanged state is none. */
 function fateOf(before: EntryState, { state, attempts }: RecipientChange): QueueOutcome['state'] | undefined {
   if (state === 'queued' || state === 'active') return undefined;
   if (state === 'deferred') return attempts === undefined ? undefined : state;
@@ -335,7 +341,7 @@ function fateOf(before: EntryState, { state, attempts }: RecipientChange): Queue
 
 type Listener = (outcome: QueueOutcome) => void;
 
-/** Those who want to hear of outcomes. */
+/** Listeners of recipient outcomes. */
 export class OutcomeListeners {
   readonly #listeners = new Set<Listener>();
 
@@ -353,10 +359,10 @@ export class OutcomeListeners {
   }
 }
 
-/** Longer replies are cut. */
+/** Longer replies are truncated. Characters. */
 const maxReply = 1000;
 
-/** What becomes of an entry when one of its leases ends. Results for others than the recipients of the lease do not count. */
+/** The change at the end of a lease. Results for recipients outside of the lease are ignored. */
 export function settleLease(entry: QueuedEntry, lease: EntryLease, settlement: Settlement, now: number): Change {
   const { attempt, results, notices = [] } = settlement;
   const draft = draftOf(entry);

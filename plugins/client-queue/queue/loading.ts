@@ -21,15 +21,15 @@ interface LoadInput {
 export interface Loaded {
   readonly entries: readonly QueuedEntry[];
   readonly snapshot: SnapshotFile | undefined;
-  /** Nothing that was acknowledged is missing: a message without an entry was never acknowledged. */
+  /** Nothing acknowledged is missing, so a message without an entry was never acknowledged. */
   readonly whole: boolean;
-  /** The largest token of a lease that was ever given, as far as is known. */
+  /** The largest known lease token. */
   readonly token: number;
-  /** The records of the journal up to that number are in the snapshot. */
+  /** Number of the last journal record that the snapshot contains. */
   readonly upTo: number;
 }
 
-/** Reads snapshot and journal. What is damaged is put into quarantine, and everything else is there. */
+/** Reads snapshot and journal. Damaged records go to quarantine; all others are returned. */
 export async function loadEntries(input: LoadInput): Promise<Loaded> {
   const loader = new Loader(input);
   const snapshot = await loader.readSnapshot();
@@ -47,7 +47,7 @@ class Loader {
   readonly entries = new Map<string, QueuedEntry>();
   whole = true;
   token = 0;
-  /** The records up to that number are in the snapshot. */
+  /** Number of the last record that the snapshot contains. */
   upTo = 0;
   readonly #input: LoadInput;
 
@@ -56,8 +56,8 @@ class Loader {
   }
 
   /**
-   * The newest snapshot and the records behind it are the truth, whether the journal knows of it yet or not: it may have been
-   * finished by a process that died before it could say so.
+   * The newest snapshot is valid even when the journal does not name it yet: a process
+   * may have finished it and died before the journal was marked.
    */
   async readSnapshot(): Promise<SnapshotFile | undefined> {
     const { folder, files, journal, quarantine } = this.#input;

@@ -9,7 +9,7 @@ import { loadEntries } from './loading.js';
 import { Quarantine } from './quarantine.js';
 
 export interface StoppedQueue {
-  /** What cannot be read of the journal, in sentences. */
+  /** Sentences about unreadable parts of the journal. */
   readonly damage: readonly string[];
   readonly open: number;
   readonly held: number;
@@ -17,7 +17,7 @@ export interface StoppedQueue {
   readonly damaged: number;
 }
 
-/** Looks at the queue of a server that does not run, and changes nothing. */
+/** Inspects the queue of a stopped server without changing it. */
 export async function lookAtStoppedQueue(folder: string, clock: Clock, log: Log): Promise<StoppedQueue> {
   const files = readOnlyFiles;
   const journal = await Journal.open(join(folder, 'journal'), { files, log, clock });

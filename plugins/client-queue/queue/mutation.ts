@@ -14,9 +14,9 @@ import {
 type Outcome = Omit<MutationResult['results'][number], 'uid'>;
 
 export interface Mutated extends Outcome {
-  /** Undefined when there is nothing to change. */
+  /** Undefined when nothing changes. */
   readonly change: Change | undefined;
-  /** Those that change, now or behind the attempt that is under way. */
+  /** Recipients that change, now or after the running attempt. */
   readonly recipients: readonly RecipientRecord[];
 }
 
@@ -28,7 +28,7 @@ const behindAttempt = {
   hold: 'It is held behind the attempt that is under way.',
 } as const;
 
-/** What a mutation makes of an entry, or only of the recipients that are chosen. Doing it again changes nothing more. */
+/** The change that a mutation makes to an entry, or to the chosen recipients. Applying it again changes nothing. */
 export function mutateEntry(entry: QueuedEntry, mutation: Mutation, now: number, chooses?: RecipientTest): Mutated {
   if (!entry.isOpen) return nothing('It is finished.');
   const chosen = entry.recipients.filter((one) => isOpen(one) && (chooses?.(one) ?? true));
@@ -77,7 +77,7 @@ function release(entry: QueuedEntry, chosen: readonly RecipientRecord[], now: nu
 const concerns = ({ recipients }: PendingOperation, { index }: RecipientRecord): boolean =>
   recipients === undefined || recipients.includes(index);
 
-/** The operation for those who are left in flight; null when nobody is. */
+/** The operation for its other recipients that are in flight; null when there are none. */
 function without(
   entry: QueuedEntry,
   pending: PendingOperation,
@@ -92,7 +92,7 @@ export function released(recipient: RecipientRecord, now: number): RecipientChan
   return { index: recipient.index, state: waitingState(recipient), due: now, manual: true };
 }
 
-/** Who is in flight is seen to behind his attempt; the others at once, for they must not be tried meanwhile. */
+/** Recipients in flight change after their attempt; the others at once, since they must not be tried meanwhile. */
 function endOrHold(entry: QueuedEntry, operation: PendingOperation, now: number): Mutated {
   const draft = draftOf(entry);
   const { pending } = entry.details;
@@ -121,7 +121,7 @@ function endOrHold(entry: QueuedEntry, operation: PendingOperation, now: number)
   return { outcome: isActive ? 'active' : 'done', detail, change: draft, recipients };
 }
 
-/** The operation for those it is for already as well. */
+/** The operation, extended to more recipients. */
 function withRecipients(
   { recipients, ...operation }: PendingOperation,
   more: readonly RecipientRecord[],
@@ -130,7 +130,7 @@ function withRecipients(
   return { ...operation, recipients: [...recipients, ...more.map(({ index }) => index)] };
 }
 
-/** What an operator asked for while the entry was in flight, for those who are not in flight any more. */
+/** Applies the pending operations to recipients that are no longer in flight. */
 export function performPending(entry: QueuedEntry, draft: Draft, now: number): void {
   const { pending } = entry.details;
   if (pending === null) return;
@@ -165,7 +165,7 @@ function perform(entry: QueuedEntry, draft: Draft, operation: PendingOperation, 
   addNotices(entry, draft, [{ kind: 'failed', recipients, at: now, ...(reason !== undefined && { reason }) }]);
 }
 
-/** An entry has one end of holding: who is held longer, or without an end, stays so. */
+/** An entry has one end of its hold: the later one wins, and no end is the latest. */
 function holdUntil(entry: QueuedEntry, { until }: PendingOperation, now: readonly RecipientRecord[]): number | null {
   if (!entry.recipients.some((one) => one.state === 'held' && !now.includes(one))) return until ?? null;
   const before = entry.details.holdUntil;

@@ -8,11 +8,13 @@ import { isOpen, type QueuedEntry } from './queued-entry.js';
 
 type Result = MutationResult['results'][number];
 
-/** So many entries are changed together, or fewer with so many recipients: others shall not wait long. */
+/** Entries per batch, or fewer when they have many recipients, so that other work is not blocked. */
 const together = 250;
 const recipientsTogether = 2500;
 
-/** Changes these entries, in their order. @throws Problem `storage-full`: each entry has its old state or its new one then */
+/**
+ * Changes these entries, in order. @throws Problem `storage-full`: then each entry has either its old or its new state
+ */
 export async function mutateAll(
   ledger: Ledger,
   uids: readonly string[],
@@ -66,7 +68,7 @@ function* groupsOf(uids: readonly string[], ledger: Ledger): Generator<readonly 
 
 const maxSample = 10;
 
-/** What `mutateAll` would change; nothing is written. */
+/** The result of `mutateAll`, without writing anything. */
 export async function previewAll(
   ledger: Ledger,
   uids: readonly string[],
@@ -94,7 +96,7 @@ export async function previewAll(
 class Reach {
   readonly counts = { recipients: 0, messages: 0, otherRecipients: 0 };
 
-  /** Before the change is applied. */
+  /** To be called before the change is applied. */
   add(entry: QueuedEntry, { recipients }: Mutated): void {
     if (recipients.length === 0) return;
     this.counts.recipients += recipients.length;

@@ -19,55 +19,56 @@ import { defaultLongestPauseMs } from './upkeep.js';
 
 /** Limits that may change while the queue is open. */
 export interface QueueBounds {
-  /** Finished entries are remembered for so long. */
+  /** Milliseconds that finished entries are kept. */
   readonly keepFinishedMs: number;
-  /** With so many open entries no more are accepted. */
+  /** Maximum number of open entries; further ones are refused. */
   readonly maxEntries: number;
-  /** Mail that nobody can be told of is held for so long when its time is over; for ever when 0 or absent. */
+  /** Milliseconds that mail without a sender to return it to is held after it expired; for ever when 0 or absent. */
   readonly keepDeadLetterMs?: number;
-  /** What lies in quarantine is kept for so long, and takes no more bytes than that. No limit when absent. */
+  /** Maximum age in milliseconds and maximum bytes of the quarantine. Unlimited when absent. */
   readonly quarantineMs?: number;
   readonly quarantineBytes?: number;
-  /** The longest pause between two attempts: what is further away was written by a clock that went wrong. */
+  /** Maximum pause between two attempts: a later time was written by a wrong clock. */
   readonly maxPauseMs?: number;
 }
 
 export interface RelayQueueOptions extends QueueBounds {
-  /** Its own: `data/queue`. One process at a time; the lock of the data folder sees to that. */
+  /** Exclusive to the queue: `data/queue`. One process at a time; the lock of the data folder ensures that. */
   readonly folder: string;
   readonly clock: Clock;
   readonly log: Log;
-  /** No more finished entries than that are remembered. */
+  /** Maximum number of finished entries that are kept. */
   readonly maxFinished?: number;
-  /** Attempts whose process has died are made again within that time. */
+  /** Attempts of dead processes are repeated within this time. */
   readonly spreadMs?: number;
-  /** Name of the delivery target that lends `locate` as its finder. */
+  /** Name of the delivery target whose finder is `locate`. */
   readonly owner?: string;
   /**
-   * The commit log of the spool has brought every message back; before that one that is missing may still come. At once when
+   * Resolves when the commit log of the spool has restored every message; a missing message may reappear until then.
+   * Immediately when
    * absent.
    */
   readonly ready?: Promise<void>;
   readonly files?: FileLayer;
-  /** Below `limit`. */
+  /** Random integer below `limit`. */
   readonly random?: (limit: number) => number;
   readonly segmentBytes?: number;
   readonly mostSegments?: number;
   readonly journalBytes?: number;
 }
 
-/** The queue on the disk, and what only its owner needs. */
+/** The queue on disk, with the operations for its owner only. */
 export interface OpenedRelayQueue extends RelayQueue {
-  /** Finder of a delivery target: where a message of the queue is after a crash; null when nobody needs it. */
+  /** Finder of a delivery target: where a message of the queue is after a crash; null when it is no longer needed. */
   locate(placement: LinkTarget): Promise<string | null | undefined>;
-  /** From now on these limits hold. */
+  /** Replaces the limits. */
   bound(bounds: QueueBounds): void;
-  /** Why it is degraded; undefined while it is well. */
+  /** Why the queue is degraded; undefined when it is healthy. */
   complaint(): string | undefined;
   recover(options: RecoverOptions): Promise<Recovered>;
-  /** Files in quarantine, files of the journal that were set aside, entries that are held because of damage. */
+  /** Counts of files in quarantine, of journal files set aside, and of entries held because of damage. */
   figures(): Readonly<Record<'quarantined' | 'aside' | 'damaged', number>>;
-  /** Waits for what is being written. Leases that nobody has settled are lost, and tried again. */
+  /** Waits for pending writes. Leases without a result are lost, and tried again. */
   close(): Promise<void>;
 }
 
@@ -81,7 +82,7 @@ const defaults = {
 
 const foreign = 'Unknown file in the queue folder.';
 
-/** Opens the queue. Nothing that is broken in it stops the start, unless a newer version has written it. */
+/** Opens the queue. Damage does not stop the start; data of a newer version does. */
 export async function openRelayQueue(options: RelayQueueOptions): Promise<OpenedRelayQueue> {
   const files = options.files ?? nodeFiles;
   const { keepFinishedMs, maxEntries, keepDeadLetterMs = 0, maxPauseMs = defaultLongestPauseMs } = options;
@@ -125,7 +126,7 @@ export async function openRelayQueue(options: RelayQueueOptions): Promise<Opened
   return queue;
 }
 
-/** Texts that come again and again are kept once, and their reasons worked out once. */
+/** Shares repeated texts and caches their normalised reasons. */
 function changeGround(): ChangeGround {
   const texts = new Interned();
   const intern = (text: string): string => texts.of(text);
@@ -144,7 +145,7 @@ async function setForeignAside(folder: string, files: FileLayer, quarantine: Qua
   }
 }
 
-/** On a read-only disk it stays for a later start. */
+/** Ignores a read-only disk: a later start does it. */
 function unlessUnwritable(error: unknown): void {
   if (!isUnwritable(error)) throw error;
 }

@@ -9,13 +9,13 @@ import { problem } from '../../../core/problem.js';
 import type { OpenedRelayQueue, QueueBounds } from './open-relay-queue.js';
 import { snapshotName } from './snapshots.js';
 
-/** A snapshot or journal of so many bytes is read when the server listens: it takes half a second and more. */
+/** A snapshot or journal of this size is read after the server listens: it takes half a second and more. Bytes. */
 const largeSnapshot = 16 * 2 ** 20;
 const largeJournal = 64 * 2 ** 20;
-/** The end of the process does not wait longer for a queue that is still being read. */
+/** Milliseconds that a stop waits for a queue that is still being read. */
 const closeMs = 5000;
 
-/** The queue; a large one is read behind `started`, and something stands in for it until then. */
+/** The queue; a large one is read after `started`, and a placeholder answers until then. */
 export async function openInTime(
   folder: string,
   {
@@ -43,8 +43,8 @@ async function bytesOf(folder: string, isWanted: (name: string) => boolean): Pro
 }
 
 /**
- * A queue that is still being read. What hands mail in waits; what looks at entries or changes them throws
- * `unavailable`; nothing is due.
+ * Placeholder for a queue that is still being read. Submissions wait; operations on entries throw
+ * `unavailable`; no recipient is due.
  */
 class OpeningQueue implements OpenedRelayQueue {
   readonly #opening: Promise<OpenedRelayQueue>;
@@ -91,7 +91,7 @@ class OpeningQueue implements OpenedRelayQueue {
     return queue.prepare(...given);
   }
 
-  /** A message that nobody wants any more may come back so: it goes when the queue is looked through. */
+  /** A message that is no longer needed may reappear this way: the next sweep removes it. */
   locate(placement: LinkTarget) {
     return this.#queue?.locate(placement) ?? findAtTarget(nodeFiles)(placement, Buffer.alloc(0));
   }

@@ -27,19 +27,19 @@ interface QuarantineInput {
 const Reason = z.object({
   reason: z.string(),
   at: z.number(),
-  /** As it stood beside a message. */
+  /** The envelope file of a message. */
   envelope: z.exactOptional(z.string()),
 });
 const reasonSuffix = '.reason';
 const noReason = 'Nobody has written down why.';
-/** So many are listed; the rest is counted. */
+/** Maximum number of listed files; the rest is counted. */
 const maxListed = 1000;
 
-/** What is younger is not removed for want of room. */
+/** Younger files are not removed to make room. Milliseconds. */
 const minKeptMs = 86_400_000;
 const messageName = /^[0-9a-z]{20}-(.+)\.eml$/;
 
-/** The uid of the entry that a message in quarantine had. */
+/** The uid of the entry of a quarantined message. */
 function uidOfQuarantined(name: string): string | undefined {
   return messageName.exec(name)?.[1];
 }
@@ -50,7 +50,7 @@ interface QuarantineBounds {
   readonly maxBytes: number;
 }
 
-/** The folder of what cannot be understood: each file with another beside it that says why. An operator or its age removes something from it. */
+/** The folder of unreadable files, each with a note beside it that says why. An operator or its age removes a file. */
 export class Quarantine {
   readonly #input: QuarantineInput;
   #count = 0;
@@ -59,12 +59,12 @@ export class Quarantine {
     this.#input = input;
   }
 
-  /** How many things lie in it, as far as is known. */
+  /** Number of files in it, as last counted. */
   get count(): number {
     return this.#count;
   }
 
-  /** Looks into the folder, if there is one. */
+  /** Counts the files in the folder, if it exists. */
   async open(): Promise<void> {
     this.#count = (await this.names()).length;
   }
@@ -73,23 +73,23 @@ export class Quarantine {
     return join(this.#input.folder, name);
   }
 
-  /** The envelope that stood beside a message. */
+  /** The envelope file of a message. */
   async envelopeOf(name: string): Promise<Buffer | undefined> {
     const { envelope } = await this.#reasonOf(name);
     return envelope === undefined ? undefined : Buffer.from(envelope);
   }
 
-  /** Somebody has moved it out again. */
+  /** Called after a file was moved out again. */
   async gone(name: string): Promise<void> {
     await this.#removeReason(name);
     this.#count = Math.max(0, this.#count - 1);
   }
 
-  /** Removes what has been there for too long, and the oldest when all takes too much room. */
+  /** Removes files that are too old, then the oldest until the size fits. */
   async trim({ now, maxAgeMs, maxBytes }: QuarantineBounds): Promise<void> {
     const { files, log } = this.#input;
     const found: { readonly name: string; readonly size: number; readonly at: number }[] = [];
-    // The names begin with the time.
+    // Names begin with the time.
     for (const name of await this.names()) {
       const there = await files.lstat(this.path(name)).catch(() => undefined);
       if (there?.isFile() !== true) continue;
@@ -108,7 +108,7 @@ export class Quarantine {
     this.#count = (await this.names()).length;
   }
 
-  /** Moves a file, folder or link out of the way. Never rejects: what cannot be moved stays where it is, and the log says so. */
+  /** Moves a file, folder or link to quarantine. Never rejects: what cannot be moved stays, and is logged. */
   async move(path: string, reason: string, envelope?: string): Promise<boolean> {
     const { folder, files } = this.#input;
     const name = `${uniqueId()}-${basename(path)}`.slice(0, 200);
@@ -119,7 +119,7 @@ export class Quarantine {
     });
   }
 
-  /** Keeps bytes that were found in a file of ours. Never rejects. */
+  /** Stores bytes from a damaged file. Never rejects. */
   save(what: string, bytes: Buffer, reason: string): Promise<boolean> {
     const { folder, files } = this.#input;
     const name = `${uniqueId()}-${what}`;
@@ -155,11 +155,11 @@ export class Quarantine {
     return found;
   }
 
-  /** @throws Problem `not-found`, `conflict` for what is no plain file */
+  /** @throws Problem `not-found`; `conflict` for anything but a regular file */
   async read(name: string): Promise<Readable> {
     const { files } = this.#input;
     const { path, size } = await this.#plainFile(name);
-    // The message alone: its envelope is no part of it.
+    // Skips the envelope, which is not part of the message.
     const { length } = await envelopeLineOf(files, path);
     const fd = await openRegularFile(path, files);
     return new FileStream(files, { fd, from: length, to: size });
@@ -212,14 +212,14 @@ export class Quarantine {
     }
   }
 
-  /** The oldest first. */
+  /** Oldest first. */
   async names(): Promise<readonly string[]> {
     const { folder, files } = this.#input;
     try {
       const names = await files.readdir(folder);
       return names.filter((name) => !name.endsWith(reasonSuffix) && !name.startsWith('.')).sort();
     } catch (error) {
-      // A file in its place takes nothing in, and the log says so of each thing.
+      // A file in place of the folder can store nothing; each failure is logged.
       if (isMissing(error) || faultCode(error) === 'ENOTDIR') return [];
       throw error;
     }
@@ -241,11 +241,11 @@ const pieceBytes = 256 * 1024;
 /** A message in quarantine whose envelope is known. */
 interface Found {
   readonly accepted: StoredAcceptInput;
-  /** The envelope, where it does not stand in the file of the message. */
+  /** The envelope, unless it is in the message file. */
   readonly beside: Buffer | undefined;
 }
 
-/** Makes entries again from messages in quarantine whose envelope is known. What cannot be an entry stays where it is. */
+/** Recreates entries from quarantined messages with a known envelope. Others stay in quarantine. */
 export async function recover(input: RecoverInput, { names, dryRun = false }: RecoverOptions): Promise<Recovered> {
   const { quarantine, log } = input;
   const uids: string[] = [];
@@ -270,7 +270,7 @@ export async function recover(input: RecoverInput, { names, dryRun = false }: Re
   return { recovered: uids.length, uids, left };
 }
 
-/** A sentence when it cannot be an entry. */
+/** Returns a sentence when it cannot become an entry. */
 async function look(input: RecoverInput, name: string): Promise<Found | string> {
   const { files, quarantine, ledger, acceptance, clock } = input;
   const path = quarantine.path(name);

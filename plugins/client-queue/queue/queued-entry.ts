@@ -8,24 +8,24 @@ import {
 import { type Due, nowhere } from './due-heap.js';
 import { decodeEnvelope } from './envelope.js';
 
-/** What an operator asked for while an attempt was under way. */
+/** An operator's request that was made while an attempt was running. */
 export interface PendingOperation {
   readonly operation: 'delete' | 'bounce' | 'hold';
   readonly reason?: string;
   readonly status?: string;
   readonly until?: number;
-  /** Indexes of the recipients it is for; absent: all. */
+  /** Indexes of the recipients; absent: all. */
   readonly recipients?: readonly number[];
 }
 
-/** A lease as the entry keeps it. */
+/** A lease as stored in the entry. */
 export interface EntryLease {
   readonly token: number;
   readonly at: number;
   readonly recipients: readonly number[];
 }
 
-/** One recipient in memory. There are as many as there is mail, so that what is shared is shared. */
+/** One recipient in memory. There may be very many, so repeated values are shared. */
 export class RecipientRecord implements Due {
   readonly entry: QueuedEntry;
   readonly index: number;
@@ -33,10 +33,10 @@ export class RecipientRecord implements Due {
   readonly destination: string;
   state: EntryState = 'queued';
   attempts = 0;
-  /** When it is to be tried; of a finished one, without meaning. */
+  /** Time of the next attempt; meaningless for a finished recipient. */
   due: number;
   place = nowhere;
-  /** Asked for by an operator: the next attempt does not count. */
+  /** Requested by an operator: the next attempt does not count. */
   manual = false;
   reply: RecordedReply | null = null;
   /** Normalised reply; empty for none. */
@@ -51,16 +51,16 @@ export class RecipientRecord implements Due {
   }
 }
 
-/** What most entries have none of. */
+/** Fields that most entries do not have. */
 class EntryDetails {
   notices: readonly Notice[] = [];
   noticeCount = 0;
   pending: PendingOperation | null = null;
   holdUntil: number | null = null;
   discardAt: number | null = null;
-  /** How many processes have died while they held a lease of it, one after the other. */
+  /** Processes that died in a row while they held a lease of the entry. */
   crashes = 0;
-  /** Its time counts from then, and not from `queuedAt`: it was accepted while the clock was ahead. */
+  /** Start of its lifetime if it is not `queuedAt`: it was accepted while the clock was ahead. */
   countsFrom: number | null = null;
   leases: readonly EntryLease[] = [];
   /** Attempts since the last snapshot, as JSON, oldest first. */
@@ -69,7 +69,7 @@ class EntryDetails {
 
 const noDetails: Readonly<EntryDetails> = Object.freeze(new EntryDetails());
 
-/** What an entry is made of. */
+/** Constructor arguments of an entry. */
 interface EntryForm {
   readonly uid: string;
   readonly sender: string | null;
@@ -81,23 +81,23 @@ interface EntryForm {
   readonly warnAt: number | null;
   readonly hold?: string | null;
   readonly recipients: readonly { readonly address: string; readonly destination: string; readonly due: number }[];
-  /** As `encodeEnvelope` gives it. */
+  /** As `encodeEnvelope` returns it. */
   readonly envelope: string;
 }
 
-/** An entry in memory: what lists and the schedule need. Its history lies in the snapshot. */
+/** An entry in memory: what lists and the schedule need. Its history is in the snapshot. */
 export class QueuedEntry {
   readonly uid: string;
   readonly sender: string | null;
   readonly size: number;
   /** Where the trace header fields begin in the message file. */
   readonly traceOffset: number;
-  /** CRC-32 of what is sent; undefined in entries of older versions. */
+  /** CRC-32 of the content to send; undefined in entries of older versions. */
   readonly checksum: number | undefined;
   readonly queuedAt: number;
   expiresAt: number;
   readonly recipients: readonly RecipientRecord[];
-  /** All else that was accepted, as JSON. */
+  /** The other accepted fields, as JSON. */
   readonly envelope: string;
   /** Rises by one with each change. */
   revision = 1;
@@ -105,7 +105,7 @@ export class QueuedEntry {
   lastAttempt: number | null = null;
   hold: string | null;
   finishedAt: number | null = null;
-  /** Its history in the snapshot; no bytes for none. */
+  /** Its history in the snapshot; length 0 for none. */
   historyAt = 0;
   historyBytes = 0;
   #details: EntryDetails | undefined;
@@ -126,7 +126,7 @@ export class QueuedEntry {
     );
   }
 
-  /** Not to be changed; `edit` is for that. */
+  /** Read-only; `edit` returns a writable one. */
   get details(): Readonly<EntryDetails> {
     return this.#details ?? noDetails;
   }
@@ -136,7 +136,7 @@ export class QueuedEntry {
     return this.#details;
   }
 
-  /** Gives the memory of details back that nobody needs any more. */
+  /** Frees the details when they are no longer needed. */
   tidy(): void {
     const { notices, noticeCount, crashes, leases, recent } = this.details;
     const { pending, holdUntil, discardAt, countsFrom } = this.details;
@@ -169,20 +169,20 @@ export class QueuedEntry {
     return next;
   }
 
-  /** The newest of all recipients. */
+  /** The newest reply of all recipients. */
   get lastReply(): RecordedReply | null {
     let last: RecordedReply | null = null;
     for (const { reply } of this.recipients) if (reply !== null && (last === null || reply.at >= last.at)) last = reply;
     return last;
   }
 
-  /** True when nothing of it is needed but its memory. */
+  /** True when the entry is complete and its message can be removed. */
   get isDone(): boolean {
     return !this.isOpen && this.details.notices.length === 0;
   }
 }
 
-/** Another one after each change: the entity tag. */
+/** Changes with every change of the entry: the entity tag. */
 export const versionOf = ({ revision }: QueuedEntry): string => String(revision);
 
 const open: ReadonlySet<EntryState> = new Set(openStates);
@@ -191,17 +191,17 @@ export function isOpen({ state }: { readonly state: EntryState }): boolean {
   return open.has(state);
 }
 
-/** Somebody will try it when its time has come. */
+/** The recipient waits for an attempt. */
 export function isWaiting({ state }: { readonly state: EntryState }): boolean {
   return state === 'queued' || state === 'deferred';
 }
 
-/** The state in which a recipient waits. */
+/** The state of a waiting recipient. */
 export function waitingState({ attempts, reply }: Pick<RecipientRecord, 'attempts' | 'reply'>): EntryState {
   return attempts > 0 || reply !== null ? 'deferred' : 'queued';
 }
 
-/** Of several states the one that says most: what goes on, what waits, and then what went wrong. */
+/** Precedence of states for an entry: in flight, then waiting, then failed. */
 const byWeight: readonly EntryState[] = [
   'active',
   'deferred',
@@ -222,21 +222,21 @@ function stateOf(recipients: readonly { readonly state: EntryState }[]): EntrySt
 
 const longest = 160;
 
-/** What differs from mail to mail, and what stands for it. In this order; all of them run in linear time. */
+/** Variable parts of replies with their placeholders, in this order; all run in linear time. */
 const differences: readonly (readonly [pattern: RegExp, placeholder: string])[] = [
   [/\bhttps?:\/\/[^\s<>()"']+/gi, 'URL'],
   [/[^\s<>()[\]"',;:=]+@[^\s<>()[\]"',;:]+/g, 'ADDRESS'],
   [/\[?\b(?:\d{1,3}\.){3}\d{1,3}\b\]?/g, 'IP'],
   [/\[?(?:IPv6:)?(?<![\w:])(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?![\w:])\]?/gi, 'IP'],
   [/\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/gi, 'ID'],
-  // Letters and digits mixed, or punctuated by a single mark, are an id of somebody; words and dates are not.
+  // Mixed letters and digits, or parts joined by a single mark, are an id; words and dates are not.
   [/(?<![\w.-])(?=[\w.-]*\d)(?=[\w.-]*[A-Za-z])[\w-]{6,}(?:\.[\w-]+)*(?![\w-])/g, 'ID'],
   [/\b0x[0-9a-f]+\b/gi, 'N'],
   [/\d+(?:[.,:]\d+)*/g, 'N'],
 ];
 
 /**
- * A reply without what differs from mail to mail: addresses, networks, ids, numbers. So that mail which waits for the same
+ * A reply without variable parts: addresses, networks, ids, numbers. Mail that waits for the same
  * reason is counted together. Code and enhanced status code stay.
  */
 export function normalReason({ code, status, text }: Pick<RecordedReply, 'code' | 'status' | 'text'>): string {
@@ -250,12 +250,12 @@ export function normalReason({ code, status, text }: Pick<RecordedReply, 'code' 
   return `${code} ${status} ${normal}`.trim().slice(0, longest);
 }
 
-/** A copy of its own: a piece of a larger text keeps all of that in memory, and one that was joined all of its pieces. */
+/** A compact copy: a slice of a larger text keeps all of it in memory, and a concatenation all of its parts. */
 export function flat(text: string): string {
   return Buffer.from(text).toString();
 }
 
-/** Keeps one copy of texts that come again and again: hosts, domains, replies. Bounded; an old copy does no harm. */
+/** Keeps one copy of repeated texts: hosts, domains, replies. Bounded; a duplicate does no harm. */
 export class Interned {
   readonly #most: number;
   #texts = new Map<string, string>();

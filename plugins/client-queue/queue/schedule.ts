@@ -12,24 +12,24 @@ export interface Picked {
 
 type PickOptions = Pick<ClaimOptions, 'now' | 'limit' | 'maxRecipients' | 'room' | 'sites'>;
 
-/** So many recipients may become ready in one go: more would hold up everybody else. */
+/** Maximum recipients that become ready in one step: more would block other work. */
 const maxRipened = 5000;
 
-/** Of a site without room so many destinations are looked at so often: they may have other servers by now. Milliseconds. */
+/** Destinations of a full site that are checked in one pass: their servers may have changed. */
 const maxReseated = 64;
 const reseatedMs = 1000;
 
-/** Who waits for which destination until when. Nothing in it is ever searched from end to end. */
+/** Which recipient waits for which destination until when. No operation scans it from end to end. */
 export class Schedule {
   readonly #byName = new Map<string, DestinationSchedule>();
-  /** Destinations by the first that is not due yet. */
+  /** Destinations by their first recipient that is not due yet. */
   readonly #timers = new DueHeap<DestinationSchedule>();
-  /** Destinations with somebody who is due, whose site is to be asked for. */
+  /** Destinations with due recipients whose site is to be looked up. */
   #unseated: DestinationSchedule[] = [];
-  /** The others of them by site; sites take turns. */
+  /** Destinations with a known site, by site; sites take turns. */
   readonly #rows = new Map<string, SiteRow>();
 
-  /** Puts in who waits; those that are in already keep their places. */
+  /** Adds waiting recipients; those already in it keep their positions. */
   add(recipients: Iterable<RecipientRecord>, now: number): void {
     for (const recipient of recipients) {
       if (recipient.place === nowhere && isWaiting(recipient)) this.#add(recipient, now);
@@ -46,7 +46,7 @@ export class Schedule {
     this.#place(destination);
   }
 
-  /** Takes them out, wherever they are: to be done before anything about them changes. */
+  /** Removes them; must be called before they change. */
   remove(recipients: Iterable<RecipientRecord>): void {
     for (const recipient of recipients) {
       if (recipient.place !== nowhere) this.#remove(recipient);
@@ -59,7 +59,7 @@ export class Schedule {
     if (destination !== undefined) this.#place(destination);
   }
 
-  /** Brings a destination whose content has changed to its place. */
+  /** Moves a destination whose content has changed to its new position. */
   #place(destination: DestinationSchedule): void {
     if (destination.due === Infinity) this.#timers.remove(destination);
     else if (destination.place === nowhere) this.#timers.add(destination);
@@ -71,7 +71,7 @@ export class Schedule {
     if (destination.isEmpty && !destination.inRow) this.#byName.delete(destination.name);
   }
 
-  /** When the next is due; in the past when somebody waits for room. */
+  /** Time of the next due recipient; in the past when one waits for a connection slot. */
   nextDue(): number | null {
     return this.#firstReady()?.due ?? this.#timers.first?.due ?? null;
   }
@@ -85,7 +85,9 @@ export class Schedule {
     return undefined;
   }
 
-  /** Takes who is due and has room; sites, within them destinations, then new mail and retries, and senders, in turn. */
+  /**
+   * Picks due recipients with capacity; sites, destinations of a site, new mail and retries, and senders take turns.
+   */
   pick({ now, limit, maxRecipients = Infinity, room, sites = eachItsOwn }: PickOptions): readonly Picked[] {
     this.#ripen(now);
     this.#seat(sites);
@@ -114,7 +116,7 @@ export class Schedule {
     return picked;
   }
 
-  /** Those whose site is known now stand with others of their site. */
+  /** Moves destinations whose site is now known to the row of that site. */
   #seat(sites: ClaimSites): void {
     const unseated = this.#unseated;
     this.#unseated = [];
@@ -138,7 +140,7 @@ export class Schedule {
     row.add(destination);
   }
 
-  /** Who waits for room here and has moved need not wait for it. */
+  /** A destination whose site has changed need not wait for capacity here. */
   #reseat(row: SiteRow, { now, sites }: Pass): void {
     if (Math.abs(now - row.lookedAt) < reseatedMs) return;
     row.lookedAt = now;
@@ -157,7 +159,7 @@ export class Schedule {
     this.#place(destination);
   }
 
-  /** The next of that site whose destination has room; the site is behind all others then. An empty row is none of ours any more. */
+  /** The next destination of that site with capacity; the site then moves to the end. An empty row is removed. */
   #pickFrom(row: SiteRow, { now, maxRecipients, sites, room }: Pass): Picked | undefined {
     if (row.size === 0) return undefined;
     let one: Picked | undefined;
@@ -207,7 +209,7 @@ export class Schedule {
   }
 }
 
-/** What one pick goes by. */
+/** Arguments of one pick. */
 interface Pass {
   readonly now: number;
   readonly maxRecipients: number;
@@ -216,7 +218,7 @@ interface Pass {
   readonly siteRoom: Rooms;
 }
 
-/** Room that is asked for once and then counted down. */
+/** Capacity that is looked up once and then counted down. */
 class Rooms {
   readonly #ask: (name: string) => number;
   readonly #left = new Map<string, number>();
@@ -241,12 +243,12 @@ class Rooms {
 
 const eachItsOwn: ClaimSites = { of: (destination) => destination, room: () => Infinity };
 
-/** What waits for one destination. It stands in a heap itself, by the time of its first. */
+/** Recipients waiting for one destination. Itself an item of a heap, ordered by its first recipient. */
 class DestinationSchedule implements Due {
   readonly name: string;
   due = Infinity;
   place = nowhere;
-  /** Stands in the row of those that have something to do now. */
+  /** True while it is in the row of its site. */
   inRow = false;
   readonly #waiting = new DueHeap<RecipientRecord>();
   #fresh: ReadyLane | undefined;
@@ -261,12 +263,12 @@ class DestinationSchedule implements Due {
     return this.#waiting.size === 0 && this.ready === 0;
   }
 
-  /** How many are due. */
+  /** Number of due recipients. */
   get ready(): number {
     return (this.#fresh?.size ?? 0) + (this.#retried?.size ?? 0);
   }
 
-  /** One of those that are due. */
+  /** The first due recipient. */
   get firstReady(): RecipientRecord | undefined {
     return this.#fresh?.first ?? this.#retried?.first;
   }
@@ -277,14 +279,14 @@ class DestinationSchedule implements Due {
     this.due = this.#waiting.first?.due ?? Infinity;
   }
 
-  /** Takes it out, wherever it is. */
+  /** Removes the recipient. */
   remove(recipient: RecipientRecord): void {
     if (recipient.place === inLane) this.#laneOf(recipient).remove(recipient);
     else this.#waiting.remove(recipient);
     this.due = this.#waiting.first?.due ?? Infinity;
   }
 
-  /** Those whose time has come are ready behind it, up to `most`; how many. */
+  /** Moves recipients whose time has come to the ready lanes, up to `most`; returns how many. */
   ripen(now: number, most: number): number {
     let count = 0;
     for (let first = this.#waiting.first; first !== undefined && count < most; first = this.#waiting.first) {
@@ -297,7 +299,7 @@ class DestinationSchedule implements Due {
     return count;
   }
 
-  /** New mail and retries in turn. */
+  /** Takes from new mail and retries in turn. */
   take(): RecipientRecord | undefined {
     const freshFirst = this.#freshNext;
     this.#freshNext = !freshFirst;
@@ -309,7 +311,7 @@ class DestinationSchedule implements Due {
     this.#laneOf(recipient).add(recipient);
   }
 
-  /** What an operator wants to have tried goes with new mail. */
+  /** A retry that an operator asked for counts as new mail. */
   #laneOf({ state, manual }: RecipientRecord): ReadyLane {
     if (state === 'queued' || manual) {
       this.#fresh ??= new ReadyLane();
@@ -320,16 +322,16 @@ class DestinationSchedule implements Due {
   }
 }
 
-/** Leftovers that may lie in front before they are cleared away. */
+/** Removed items that may accumulate at the front before the array is compacted. */
 const compactRowAfter = 64;
 
-/** Destinations of one site with somebody who is due; they take turns. */
+/** Destinations of one site with due recipients; they take turns. */
 class SiteRow {
   readonly site: string;
-  /** When it was last seen to whether all of them still belong here. */
+  /** When the destinations were last checked to belong to this site. */
   lookedAt = 0;
   #destinations: DestinationSchedule[] = [];
-  /** Those in front of it are gone. */
+  /** Items before it were removed. */
   #head = 0;
 
   constructor(site: string) {
@@ -340,12 +342,12 @@ class SiteRow {
     return this.#destinations.length - this.#head;
   }
 
-  /** Behind all others. */
+  /** Appends it. */
   add(destination: DestinationSchedule): void {
     this.#destinations.push(destination);
   }
 
-  /** Takes out the one whose turn it is. */
+  /** Removes and returns the next one. */
   take(): DestinationSchedule | undefined {
     const first = this.#destinations[this.#head];
     if (first === undefined) return undefined;
@@ -365,22 +367,22 @@ class SiteRow {
   }
 }
 
-/** The place of a recipient that is due and waits for room; it is in no heap then. */
+/** Index of a due recipient that waits for capacity; it is in no heap then. */
 const inLane = -2;
 
 interface SenderQueue {
   readonly sender: string;
   recipients: RecipientRecord[];
-  /** Those in front of it are gone. */
+  /** Items before it were removed. */
   head: number;
 }
 
-/** So many leftovers may lie about before they are cleared away. */
+/** Removed items that may accumulate before the array is compacted. */
 const compactAfter = 256;
 
 /**
- * Recipients that are due at one destination, first come first served for each sender, senders in turn. Who is taken out
- * otherwise leaves his name behind, which is passed over later.
+ * Due recipients of one destination: first in, first out for each sender, and senders take turns. A removed recipient
+ * leaves a gap, which is skipped later.
  */
 class ReadyLane {
   readonly #senders = new Map<string, SenderQueue>();
@@ -389,7 +391,7 @@ class ReadyLane {
   #live = 0;
   #names = 0;
 
-  /** How many are in it. */
+  /** Number of recipients in it. */
   get size(): number {
     return this.#live;
   }
@@ -408,14 +410,14 @@ class ReadyLane {
     this.#names += 1;
   }
 
-  /** Takes out somebody who is in it. */
+  /** Removes a recipient. */
   remove(recipient: RecipientRecord): void {
     recipient.place = -1;
     this.#live -= 1;
     if (this.#names > 2 * this.#live + compactAfter) this.#clear();
   }
 
-  /** Takes the next. */
+  /** Removes and returns the next. */
   take(): RecipientRecord | undefined {
     for (let queue = this.#turn[this.#turnHead]; queue !== undefined; queue = this.#turn[this.#turnHead]) {
       this.#turnHead += 1;
@@ -431,7 +433,7 @@ class ReadyLane {
     return undefined;
   }
 
-  /** The next, who stays. */
+  /** The next, without removing it. */
   get first(): RecipientRecord | undefined {
     for (let at = this.#turnHead; at < this.#turn.length; at++) {
       const first = firstOf(this.#turn[at]);
@@ -477,11 +479,11 @@ function firstOf(queue: SenderQueue | undefined): RecipientRecord | undefined {
   return undefined;
 }
 
-/** Wakes those who wait for the next recipient that is due. */
+/** Wakes waiters for the next due recipient. */
 export class DueSignal {
   readonly #clock: Clock;
   readonly #listeners = new Set<() => void>();
-  /** What they were told last. */
+  /** The time that waiters were last given. */
   #said: number | null = null;
 
   constructor(clock: Clock) {
@@ -493,7 +495,7 @@ export class DueSignal {
     return due;
   }
 
-  /** Somebody is due then. */
+  /** A recipient is due at that time. */
   scheduled(due: number): void {
     if (this.#said !== null && due >= this.#said && due > this.#clock.now()) return;
     for (const listener of this.#listeners) listener();

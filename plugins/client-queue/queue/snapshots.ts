@@ -18,15 +18,15 @@ export interface SnapshotsInput {
   readonly files: FileLayer;
   readonly journal: Journal;
   readonly log: Log;
-  /** The one that was found at the start. */
+  /** The snapshot found at the start. */
   readonly current: SnapshotFile | undefined;
-  /** A snapshot is due when the journal since the last one has so many bytes, and a quarter of that one. */
+  /** A snapshot is due when the journal has this many bytes since the last one, and a quarter of its size. */
   readonly journalBytes: number;
-  /** The journal never grows longer than that, however large the snapshot is. */
+  /** Maximum bytes of the journal, whatever the size of the snapshot. */
   readonly maxJournalBytes: number;
 }
 
-/** Keeps the journal short: what it says is brought into a snapshot from time to time. */
+/** Keeps the journal short by writing snapshots. */
 export class Snapshots {
   readonly #input: SnapshotsInput;
   #current: SnapshotFile | undefined;
@@ -40,7 +40,7 @@ export class Snapshots {
     this.#current = input.current;
   }
 
-  /** While it is true no snapshot is written: what is broken is still to be looked at. */
+  /** While true, no snapshot is written: damage is to be inspected first. */
   set held(held: boolean) {
     this.#held = held;
   }
@@ -52,15 +52,18 @@ export class Snapshots {
     return joinHistory(old ?? '[]', recent);
   }
 
-  /** Writes one if it is time. Never rejects; one at a time. */
+  /** Writes a snapshot if one is due. Never rejects; one at a time. */
   async write(entries: () => Iterable<QueuedEntry>): Promise<void> {
     if (this.#closed || this.#held) return;
     if (this.#writing !== undefined || this.#input.journal.bytes >= this.#threshold) await this.#begin(entries);
   }
 
-  /** Writes one that has all that is in memory now. False when there is none: it must not be written yet, or cannot. Never rejects. */
+  /**
+   * Writes a snapshot with the current state. False when none was written: it is held, or the disk refused. Never
+   * rejects.
+   */
   async writeNow(entries: () => Iterable<QueuedEntry>): Promise<boolean> {
-    // One that has begun before may have passed by what has changed since.
+    // One that is already running may have passed entries that changed since.
     await this.#writing;
     return this.#closed || this.#held ? false : this.#begin(entries);
   }
@@ -80,14 +83,14 @@ export class Snapshots {
 
   async #write(entries: () => Iterable<QueuedEntry>): Promise<boolean> {
     const { folder, files, journal, log } = this.#input;
-    // Whatever was acknowledged is in memory by then: its promise has been heard.
+    // Lets waiters of acknowledged records run first, so that their changes are in memory.
     await setImmediate();
     const upTo = journal.last;
     try {
       const before = this.#current;
       const written = await writeSnapshot({ folder, files, entries: entries(), before, upTo });
       await journal.mark({ snapshot: written.file.name, upTo }).catch(async (error: unknown) => {
-        // The journal may name it all the same: the file stays until the next one.
+        // The journal may name it already: the file stays until the next one.
         await written.file.close();
         throw error;
       });
@@ -122,7 +125,7 @@ export class Snapshots {
 
 const windowBytes = 256 * 1024;
 
-/** The snapshot in force, open so that histories can be read. */
+/** The current snapshot, open for reading histories. */
 export class SnapshotFile {
   readonly name: string;
   readonly bytes: number;
@@ -140,12 +143,12 @@ export class SnapshotFile {
     this.bytes = bytes;
   }
 
-  /** The attempts of an entry that the snapshot knows, as a JSON array. */
+  /** The attempts of an entry in the snapshot, as a JSON array. */
   history({ historyAt, historyBytes }: QueuedEntry): Promise<string> {
     return this.#read(async () => (await readAt(this.#files, this.#fd, historyAt, historyBytes)).toString('utf8'));
   }
 
-  /** The same for somebody who reads one after the other. */
+  /** The same for sequential reads. */
   async historyInOrder({ historyAt, historyBytes }: QueuedEntry): Promise<string> {
     const within = historyAt - this.#windowAt;
     if (within < 0 || within + historyBytes > this.#window.length) {
@@ -158,7 +161,7 @@ export class SnapshotFile {
     return this.#window.toString('utf8', at, at + historyBytes);
   }
 
-  /** Whoever reads may finish. */
+  /** Lets running reads finish. */
   async close(): Promise<void> {
     this.#closing = true;
     this.#window = Buffer.alloc(0);
@@ -176,7 +179,7 @@ export class SnapshotFile {
   }
 }
 
-/** A line is the CRC-32 of what follows as 8 hex digits, a blank, and three pieces of JSON with tabs between them. */
+/** A line is the CRC-32 of the rest as 8 hex digits, a space, and three JSON values separated by tabs. */
 const sumBytes = 8;
 const contentAt = sumBytes + 1;
 const tab = 9;
@@ -184,13 +187,13 @@ const tab = 9;
 export interface SnapshotLine {
   readonly entry: string;
   readonly envelope: string;
-  /** Where the history begins in the line, and how long it is. */
+  /** Offset and length of the history in the line. */
   readonly historyAt: number;
   readonly historyBytes: number;
 }
 
 export interface EncodedLine {
-  /** With its line end. */
+  /** Including the line end. */
   readonly bytes: Buffer;
   readonly historyAt: number;
 }
@@ -228,7 +231,7 @@ function hex(sum: number): string {
 }
 
 const readBytes = 1024 * 1024;
-/** A longer line is none of ours. */
+/** Maximum bytes of a line; a longer one is damaged. */
 const maxLine = 64 * 1024 * 1024;
 
 export const snapshotForm = 1;
@@ -237,28 +240,31 @@ const Frame = z.object({ form: z.number(), upTo: z.number(), end: z.exactOptiona
 export interface FoundEntry {
   readonly stored: StoredEntry;
   readonly envelope: string;
-  /** Where the history is in the file. */
+  /** Offset of the history in the file. */
   readonly historyAt: number;
   readonly historyBytes: number;
 }
 
 export interface SnapshotVisitor {
   entry(found: FoundEntry): void;
-  /** A piece that cannot be understood. */
+  /** Receives a line that cannot be decoded. */
   damaged(bytes: Buffer): Promise<void>;
 }
 
 export interface ReadSnapshot {
-  /** Form of the file; undefined when its first line is damaged. */
+  /** Format version; undefined when the first line is damaged. */
   readonly form: number | undefined;
-  /** Everything in the journal up to that number is in it. */
+  /** Number of the last journal record in it. */
   readonly upTo: number;
-  /** Nothing of it is damaged or missing. */
+  /** Nothing is damaged or missing. */
   readonly whole: boolean;
   readonly bytes: number;
 }
 
-/** Shows every entry of a snapshot. A damaged line harms no other. A file of a later form is not read at all. */
+/**
+ * Visits every entry of a snapshot. A damaged line does not affect others. A file of a later format is not read at
+ * all.
+ */
 export async function readSnapshot(files: FileLayer, fd: number, visitor: SnapshotVisitor): Promise<ReadSnapshot> {
   const slice = new TimeSlice();
   let frame: z.output<typeof Frame> | undefined;
@@ -334,17 +340,17 @@ export const unfinishedSnapshotName = /^snapshot-[0-9a-z]{20}\.tmp$/;
 export interface SnapshotInput {
   readonly folder: string;
   readonly files: FileLayer;
-  /** They may change meanwhile: each is as it was at some moment since the beginning. */
+  /** They may change meanwhile: each is written as it was at some time after the start. */
   readonly entries: Iterable<QueuedEntry>;
-  /** The one that holds the histories until now. */
+  /** The snapshot with the histories so far. */
   readonly before: SnapshotFile | undefined;
-  /** Number of the newest record of the journal that is in it. */
+  /** Number of the newest journal record in it. */
   readonly upTo: number;
 }
 
 export interface WrittenSnapshot {
   readonly file: SnapshotFile;
-  /** Tells the entries where their histories are now. */
+  /** Sets the new positions of the histories in the entries. */
   adopt(): void;
 }
 
@@ -352,11 +358,11 @@ interface HistoryPlace {
   readonly entry: QueuedEntry;
   readonly at: number;
   readonly bytes: number;
-  /** The newest attempt that is in it. */
+  /** The newest attempts that are included. */
   readonly recent: readonly string[];
 }
 
-/** Writes all entries into a new file, durably. When it rejects nothing is left. */
+/** Writes all entries to a new file, durably. Leaves nothing when it rejects. */
 export async function writeSnapshot(input: SnapshotInput): Promise<WrittenSnapshot> {
   const { folder, files } = input;
   const name = `snapshot-${uniqueId()}`;
@@ -409,7 +415,7 @@ async function writeEntries({ files, entries, before, upTo }: SnapshotInput, fd:
   return { bytes, places };
 }
 
-/** What a history says; nothing where the disk has spoilt it, for mail does not hang on it. */
+/** The attempts of a history; empty when the disk damaged it, since delivery does not depend on it. */
 export function attemptsOf(history: string): readonly unknown[] {
   try {
     const known: unknown = JSON.parse(history);
@@ -419,7 +425,7 @@ export function attemptsOf(history: string): readonly unknown[] {
   }
 }
 
-/** The newest attempts of an older history, a JSON array, and of what came behind it. */
+/** Joins an older history, a JSON array, with newer attempts and keeps the newest. */
 export function joinHistory(old: string, recent: readonly string[]): string {
   if (recent.length === 0) return old;
   const texts = attemptsOf(old).map((attempt) => JSON.stringify(attempt));

@@ -6,7 +6,7 @@ import { problem } from '../../../core/problem.js';
 import type { Journal } from './journal.js';
 import { isOpen, type QueuedEntry, type RecipientRecord } from './queued-entry.js';
 
-/** As `qshape` has them. Minutes. */
+/** The age limits of `qshape`. Minutes. */
 const ageLimits: readonly number[] = [5, 10, 20, 40, 80, 160, 320, 640, 1280];
 
 interface DestinationCount {
@@ -22,7 +22,7 @@ interface ReasonCount {
   example: RecordedReply;
 }
 
-/** Counts entries, one after the other. */
+/** Counts entries. */
 export class Tally {
   readonly #now: number;
   readonly #byState = new Map<EntryState, number>();
@@ -110,10 +110,10 @@ export class Tally {
   }
 }
 
-/** Rows that are sorted without a pause. */
+/** Rows that are sorted without yielding. */
 const runLength = 1024;
 
-/** The counts as sorted rows. There may be as many as entries: others get turns in between. */
+/** The counts as sorted rows. There may be as many as entries, so it yields to other work. */
 async function listOf<V, R>(
   counts: ReadonlyMap<string, V>,
   rowOf: (name: string, count: V) => R,
@@ -167,11 +167,11 @@ const entriesInRecord = 50;
 interface BacklogInput {
   readonly journal: Journal;
   readonly log: Log;
-  /** Brings everything into a snapshot, which makes room in the journal; whether that has worked. Never rejects. */
+  /** Writes everything to a snapshot, which frees space in the journal; returns whether it succeeded. Never rejects. */
   readonly makeRoom: () => Promise<boolean>;
 }
 
-/** What the disk has refused: written again and again, with pauses that grow, until it is there. */
+/** Changes that the disk refused: written again with growing pauses until they succeed. */
 export class Backlog {
   readonly #input: BacklogInput;
   readonly #entries = new Set<QueuedEntry>();
@@ -189,26 +189,26 @@ export class Backlog {
     return this.#entries.size + this.#drops.size;
   }
 
-  /** These entries are to be written as they are then. */
+  /** Writes these entries with their state at that time. */
   keep(entries: readonly QueuedEntry[]): void {
     for (const entry of entries) this.#entries.add(entry);
     this.#schedule();
   }
 
-  /** An entry that must not come back. */
+  /** An entry that must not reappear. */
   drop(uid: string): void {
     this.#drops.add(uid);
     this.#schedule();
   }
 
-  /** Resolves when everything is on the disk. Rejects when the queue is closed before. */
+  /** Resolves when everything is on disk. Rejects when the queue closes first. */
   settled(): Promise<void> {
     if (this.size === 0) return Promise.resolve();
     if (this.#closed) return Promise.reject(closing());
     return new Promise((resolve, reject) => this.#waiting.push({ resolve, reject }));
   }
 
-  /** One last try. */
+  /** Tries once more. */
   async close(): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#timer);
@@ -237,7 +237,7 @@ export class Backlog {
     else this.#release();
   }
 
-  /** What is in a snapshot need not be in the journal. */
+  /** Entries in a snapshot need not be in the journal. */
   async #bypass(): Promise<void> {
     const entries = revisionsOf(this.#entries);
     if (await this.#input.makeRoom()) this.#forget(entries);

@@ -5,7 +5,10 @@ import { encodeEnvelope } from './envelope.js';
 import { flat, QueuedEntry, type RecipientRecord } from './queued-entry.js';
 import { StoredEnvelope, StoredLease, StoredNotice, StoredPending, StoredState } from './stored-envelope.js';
 
-/** Address, destination, state, attempts, when it is due, 1 for what an operator asked for, code, status, text, host and time of the reply. */
+/**
+ * Address, destination, state, attempts, due time, 1 if an operator requested it, and the reply: code, status, text,
+ * host, time.
+ */
 const StoredRecipient = z.tuple([
   z.string(),
   z.string(),
@@ -16,7 +19,7 @@ const StoredRecipient = z.tuple([
   z.tuple([z.number(), z.string(), z.string(), z.string().nullable(), z.number()]).nullable(),
 ]);
 
-/** An entry as it stands in a snapshot, without its history and without what lists seldom need of its envelope. */
+/** An entry in a snapshot, without its history and the parts of its envelope that lists seldom need. */
 export const StoredEntry = z.object({
   uid: z.string().min(1),
   sender: z.string().nullable(),
@@ -24,7 +27,7 @@ export const StoredEntry = z.object({
   queuedAt: z.number(),
   expiresAt: z.number(),
   traceOffset: z.int().min(0),
-  /** CRC-32 of what is sent; absent in entries of older versions. */
+  /** CRC-32 of the content to send; absent in entries of older versions. */
   checksum: z.exactOptional(z.number()),
   revision: z.int(),
   recipients: z.array(StoredRecipient).min(1),
@@ -43,7 +46,7 @@ export const StoredEntry = z.object({
 });
 export type StoredEntry = z.output<typeof StoredEntry>;
 
-/** An entry as it was accepted. */
+/** An accepted entry. */
 export const StoredAccept = z.object({
   envelope: StoredEnvelope,
   traceOffset: z.int().min(0),
@@ -58,7 +61,7 @@ export interface StoredAcceptInput {
   readonly checksum?: number;
 }
 
-/** A new entry; recipients wait for their first attempt, or for an operator. */
+/** A new entry; recipients wait for their first attempt or, when held, for an operator. */
 export function acceptEntry({ envelope, traceOffset, checksum }: StoredAcceptInput, ground: ChangeGround): QueuedEntry {
   const recipients = envelope.recipients.map(({ address, destination }) => {
     return { address: flat(address), destination: ground.intern(destination), due: envelope.nextAttempt };
@@ -85,7 +88,7 @@ export function acceptEntry({ envelope, traceOffset, checksum }: StoredAcceptInp
   return entry;
 }
 
-/** The entry for writing. */
+/** The entry in its stored form. */
 export function storeEntry(entry: QueuedEntry): object {
   const { uid, sender, size, queuedAt, expiresAt, traceOffset, checksum, revision } = entry;
   const { lastAttempt, warnAt, hold, finishedAt } = entry;
@@ -123,7 +126,7 @@ function storeRecipient({ address, destination, state, attempts, due, manual, re
   return [address, destination, state, attempts, due, manual ? 1 : 0, said];
 }
 
-/** @param envelope as `encodeEnvelope` gave it */
+/** @param envelope as returned by `encodeEnvelope` */
 export function restoreEntry(stored: StoredEntry, envelope: string, ground: ChangeGround): QueuedEntry {
   const { intern } = ground;
   const entry = new QueuedEntry({

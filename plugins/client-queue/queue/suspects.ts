@@ -3,13 +3,13 @@ import type { ClaimOptions } from '../../../core/contracts/queue-lease.js';
 import { isWaiting, type QueuedEntry } from './queued-entry.js';
 import type { Picked } from './schedule.js';
 
-/** So many processes may die one after the other while they have an entry in hand, before it is tried alone. */
+/** Processes that may die in a row while they hold an entry before it is tried alone. */
 export const suspectCrashes = 2;
 
-/** All others wait for so long at most. A message that brings the process down does so at once. */
+/** Maximum time that other entries wait. A message that crashes the process does so immediately. */
 const aloneMs = 60_000;
 
-/** Entries that several processes had in hand when they died: after a start they are tried first, one at a time. */
+/** Entries that several processes held when they died: after a start they are tried first, one at a time. */
 export class Suspects {
   readonly #clock: Clock;
   readonly #untilMs: number;
@@ -21,7 +21,7 @@ export class Suspects {
     this.#entries = [...entries].filter(isSuspect);
   }
 
-  /** How many are still to be tried alone. */
+  /** Number of entries still to be tried alone. */
   get count(): number {
     if (this.#entries.length === 0) return 0;
     const isOver = this.#clock.monotonic() >= this.#untilMs;
@@ -29,7 +29,7 @@ export class Suspects {
     return this.#entries.length;
   }
 
-  /** The next; undefined when none can be tried at this moment. */
+  /** The next; undefined when none can be tried now. */
   pick({ now, maxRecipients = Infinity, room, sites }: ClaimOptions): Picked | undefined {
     for (const entry of this.#entries) {
       const first = entry.recipients.find((one) => isWaiting(one) && one.due <= now && room(one.destination) > 0);

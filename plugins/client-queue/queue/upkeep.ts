@@ -17,7 +17,7 @@ import { suspectCrashes } from './suspects.js';
 import { isWaiting, type QueuedEntry } from './queued-entry.js';
 import { TimeSlice } from '../../../core/concurrency.js';
 
-/** Changes that are committed together. */
+/** Changes per commit. */
 const together = 250;
 const trimEveryMs = 3_600_000;
 export const defaultLongestPauseMs = 6 * 3_600_000;
@@ -28,7 +28,7 @@ export interface UpkeepInput extends FileRelayQueueInput {
   readonly acceptance: Acceptance;
 }
 
-/** What is done at the start, and now and then. */
+/** Work at the start and at intervals. */
 export class Upkeep {
   readonly #input: UpkeepInput;
   readonly #clock: Clock;
@@ -38,7 +38,7 @@ export class Upkeep {
   #isBegun = true;
   readonly #watch: ClockWatch;
   readonly #arrivals = new FutureArrivals();
-  /** What the clock said before it went back, until that has been seen to. */
+  /** The time before the clock went back, until it was handled. */
   #before: number | undefined;
 
   constructor(input: UpkeepInput) {
@@ -54,17 +54,17 @@ export class Upkeep {
     this.#ready = true;
   }
 
-  /** The journal could be written since the start. */
+  /** The journal has been written since the start. */
   get begun(): boolean {
     return this.#isBegun;
   }
 
-  /** The commit log of the spool has brought every message back. */
+  /** The commit log of the spool has restored every message. */
   get ready(): boolean {
     return this.#ready;
   }
 
-  /** What a dead process has left is put right. */
+  /** Repairs what a dead process left. */
   async start(): Promise<void> {
     const { journal, loaded, snapshots, log } = this.#input;
     snapshots.held = !loaded.whole;
@@ -85,7 +85,7 @@ export class Upkeep {
     if (this.#input.crowded) await this.#input.ledger.snapshot();
   }
 
-  /** The journal goes on from the snapshot that was found. */
+  /** Continues the journal from the snapshot that was found. */
   async #begin(): Promise<void> {
     const { journal, loaded, folder, files } = this.#input;
     const isNew = journal.marker === undefined;
@@ -103,7 +103,7 @@ export class Upkeep {
     }
   }
 
-  /** For how long nothing happened here, as far as entries tell; 0 for what may be a pause between two attempts. */
+  /** Downtime according to the entries; 0 if it may be a pause between attempts. */
   #downMs(): number {
     const { ledger, bounds } = this.#input;
     const now = this.#clock.now();
@@ -117,7 +117,7 @@ export class Upkeep {
     return last === -Infinity || now - last <= maxPauseMs ? 0 : now - last;
   }
 
-  /** Entries that the dead process had in hand. */
+  /** Entries that the dead process held. */
   #leasedEntries(): number {
     let count = 0;
     for (const { details } of this.#input.ledger.open.values()) if (details.leases.length > 0) count += 1;
@@ -135,7 +135,7 @@ export class Upkeep {
     const { maxPauseMs = defaultLongestPauseMs } = bounds;
     let crashed = true;
     for (const lease of entry.details.leases) {
-      // One that is to be tried alone comes first.
+      // A suspect is tried first.
       const due = entry.details.crashes + 1 >= suspectCrashes ? now : now + random(spreadMs);
       yield loseLease(entry, lease, { now, due, crashed, alone });
       crashed = false;
@@ -176,7 +176,7 @@ export class Upkeep {
     }
   }
 
-  /** Now and then: what lies in quarantine is for an operator, and bounded. */
+  /** Runs at intervals: the quarantine is bounded. */
   async #trim(now: number): Promise<void> {
     const { quarantine, bounds } = this.#input;
     const { quarantineMs: maxAgeMs = Infinity, quarantineBytes: maxBytes = Infinity } = bounds;
@@ -214,7 +214,7 @@ export class Upkeep {
     if (!loaded.whole) await ledger.snapshot();
   }
 
-  /** No mail waits for a time that a wrong clock gave it; a clock that was wrong between two rounds is not seen otherwise. */
+  /** Reschedules attempts with the times of a wrong clock; detects a clock that was wrong between two rounds. */
   async #followClock(now: number): Promise<void> {
     const jump = this.#watch.look();
     if (jump < 0) this.#before = Math.max(now - jump, this.#before ?? 0);
@@ -229,7 +229,7 @@ export class Upkeep {
     });
   }
 
-  /** Changes open entries, as many together as is good for the others. */
+  /** Changes open entries, in batches. */
   async #change(changesOf: (entry: QueuedEntry) => Iterable<Change>, isPatient = false): Promise<void> {
     const { ledger } = this.#input;
     const slice = new TimeSlice();
@@ -240,7 +240,7 @@ export class Upkeep {
       try {
         await ledger.commit(eachOf(entries, changesOf));
       } catch (error) {
-        // It holds in memory, and is written later.
+        // It stays in memory and is written later.
         if (!isPatient || !isUnwritable(error)) throw error;
       }
     };
@@ -254,7 +254,7 @@ export class Upkeep {
   }
 }
 
-/** Time in which nobody could try it does not count; but no entry gets more than one lifetime from now. */
+/** Downtime does not count; but no entry gets more than one lifetime from now. */
 function extended(
   entry: QueuedEntry,
   { now, downMs }: { readonly now: number; readonly downMs: number },
