@@ -17,10 +17,10 @@ export interface DirectoryInput {
   readonly clock: Pick<Clock, 'monotonic'>;
 }
 
-/** Verified sign-ins that are remembered at most. */
+/** Maximum number of cached verified sign-ins. */
 const rememberedUsers = 10_000;
 
-/** The users of `users.json` as the rest of the server knows them. */
+/** Directory of the users in `users.json`. */
 export class UserDirectory implements Directory {
   readonly #records: UserRecords;
   readonly #configuration: Pick<Configuration, 'domains' | 'hostname'>;
@@ -40,7 +40,7 @@ export class UserDirectory implements Directory {
     return this.#settings.file;
   }
 
-  /** Takes new settings; sign-ins that were remembered are verified anew. */
+  /** Applies new settings and clears the cache of sign-ins. */
   use(settings: UsersSettings): void {
     this.#settings = settings;
     this.#verified = this.#emptyCache();
@@ -51,8 +51,8 @@ export class UserDirectory implements Directory {
   }
 
   /**
-   * Whose mail it is, without waiting. In this order: the very name or alias, postmaster, the same without `+detail`, and
-   * the catch-all; each in the local domains only, but for postmaster of this host itself.
+   * The recipient's user. In this order: exact name or alias, postmaster, the same without `+detail`, and
+   * the catch-all; each in local domains only, except postmaster of this host itself.
    */
   lookup({ local, domain }: Destination): UserRecord | undefined {
     const name = lowerCase(local);
@@ -60,7 +60,7 @@ export class UserDirectory implements Directory {
     return this.#known(name, domain) ?? this.#known(this.#withoutDetail(name), domain) ?? this.#catchAll(name);
   }
 
-  /** Name of the user who has that address, with or without `+detail`. What only the catch-all takes belongs to nobody. */
+  /** Name of the user who owns that address, with or without `+detail`. The catch-all owns no address. */
   ownerOf({ local, domain }: Destination): string | undefined {
     const name = lowerCase(local);
     if (!this.isLocal(domain)) return this.#isOwnPostmaster(name, domain) ? this.#postmaster()?.username : undefined;
@@ -88,7 +88,7 @@ export class UserDirectory implements Directory {
       await verifyUnknownUser(password);
       return undefined;
     }
-    // With the hash in the key, a new password or a removed user needs no forgetting.
+    // The hash is part of the key, so a new password or a removed user needs no invalidation.
     const key = `${record.username} ${record.passwordHash}`;
     if (this.#verified.get(key, password) === true) return asMailUser(record);
     if (!(await verifyPassword(password, record.passwordHash))) return undefined;
@@ -98,13 +98,13 @@ export class UserDirectory implements Directory {
     return asMailUser(now);
   }
 
-  /** What somebody of that name signs in with, to be compared and nothing else; undefined when nobody can. */
+  /** The current credential of that user, for comparison only; undefined when the user cannot sign in. */
   credentialOf(username: string): string | undefined {
     const record = this.#records.get(username);
     return record === undefined || record.disabled ? undefined : (record.passwordHash ?? undefined);
   }
 
-  /** The name as we keep it of what somebody typed. */
+  /** The canonical form of an entered name. */
   canonical(username: string): string {
     return canonicalUsername(username, this.#configuration.domains);
   }
@@ -114,7 +114,7 @@ export class UserDirectory implements Directory {
     return postmasterName(this.#settings, this.#configuration.domains);
   }
 
-  /** The configured catch-all, when nobody has that name. */
+  /** The configured catch-all, when no such user exists. */
   missingCatchAll(): string | undefined {
     const { catchAll } = this.#settings;
     return catchAll !== null && this.#records.named(this.canonical(catchAll)) === undefined ? catchAll : undefined;
@@ -139,7 +139,7 @@ export class UserDirectory implements Directory {
     return this.#records.named(this.postmasterName());
   }
 
-  /** Nobody's addresses, but never what may ask us to send the message on. */
+  /** Receives unknown addresses, except source routes, which ask for relaying. */
   #catchAll(local: string): UserRecord | undefined {
     const { catchAll } = this.#settings;
     return catchAll === null || looksRouted(local) ? undefined : this.#records.named(this.canonical(catchAll));
@@ -156,7 +156,7 @@ export function postmasterName({ postmaster }: Pick<UsersSettings, 'postmaster'>
   return canonicalUsername(postmaster ?? 'postmaster', domains);
 }
 
-/** `a%b@c`, `b!a@c` and `"a@b"@c` told hosts of old to pass the message on (RFC 5321 §3.3, RFC 1123 §5.2.16). */
+/** `a%b@c`, `b!a@c` and `"a@b"@c` are source routes of old hosts (RFC 5321 §3.3, RFC 1123 §5.2.16). */
 export function looksRouted(local: string): boolean {
   return /[%!@]/.test(local);
 }

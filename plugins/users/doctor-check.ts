@@ -4,7 +4,7 @@ import { pluralize } from '../../core/text/format.js';
 import type { UsersSettings } from './options.js';
 import { openUserRecords } from './user-records.js';
 
-/** Whether anybody has a mailbox: by the file, which holds all that a running server has told. */
+/** Checks that users exist, by reading the file, which a running server keeps current. */
 export const usersCheck: DoctorCheck<UsersSettings> = {
   group: 'Mail',
   name: 'users',

@@ -24,10 +24,10 @@ import { usersMetrics } from './users-metrics.js';
 import { canonicalUsername, lowerCase, partsOf } from './user.js';
 
 const signInLimitMs = 30_000;
-/** Whether somebody gets the mail for postmaster is looked at so often. */
+/** Interval of the check that mail for postmaster has a recipient. */
 const postmasterSeconds = 300;
 
-/** Mail users of another plugin, which provides `directory`: sign-in, recipients, senders, pages and calls work over it. */
+/** Mail users from another plugin that provides `directory`: sign-in, recipients, senders, pages and calls use it. */
 export const usersElsewhere = definePlugin({
   name: 'users',
   options: UsersOptions,
@@ -93,7 +93,7 @@ function recipients(
   };
 }
 
-/** A session that was open when its user was removed or disabled sends nothing more. */
+/** A session whose user was removed or disabled meanwhile may not send. */
 function lockedOutHook(sessions: WeakSet<SmtpSession>, users: Directory): Hook<'mailFrom'> {
   return async ({ transaction: { session } }) => {
     if (session.user === undefined || !sessions.has(session)) return next();
@@ -102,7 +102,7 @@ function lockedOutHook(sessions: WeakSet<SmtpSession>, users: Directory): Hook<'
   };
 }
 
-/** By the names and aliases of the user: what only a catch-all takes belongs to nobody. */
+/** By names and aliases of the user; addresses of the catch-all belong to no user. */
 function senderRule(users: Directory, settings: () => UsersSettings): SenderRule {
   const bare = ({ local, domain }: Destination): string => {
     const { plusDetail } = settings();

@@ -17,7 +17,7 @@ import type { SignIns } from './sign-ins.js';
 import { partsOf } from './user.js';
 import type { CountSignIn } from './users-metrics.js';
 
-/** Checks AUTH. What is wrong is left to the chain, which answers 535 5.7.8 when nobody said yes. */
+/** Checks AUTH. A wrong password is passed on: the default verdict is 535 5.7.8. */
 export function signInHook(
   signIns: SignIns,
   sessions: Pick<SignedInSessions, 'begin'>,
@@ -44,8 +44,9 @@ export function signInHook(
 }
 
 /**
- * Decides about every recipient: ours go to their mailbox, nobody else's go anywhere. It answers at once, and as fast for the
- * unknown as for the known. A plugin that knows a way for others registers its hook with `order: 'route'`, and is asked before.
+ * Decides about every recipient: local users get a mailbox, others are refused. It answers unknown
+ * and known recipients equally fast. A plugin that routes other recipients registers its hook with `order: 'route'`
+ * and runs before.
  */
 export function recipientHook(directory: RecipientDirectory): Hook<'rcptTo'> {
   return ({ address, transaction }) => {
@@ -53,7 +54,7 @@ export function recipientHook(directory: RecipientDirectory): Hook<'rcptTo'> {
       if (user === undefined) {
         return directory.isLocal(address.domain) ? refuseUnknown(address) : refuseForeign(transaction.session);
       }
-      // For good: mail to a mailbox that somebody switched off shall not wait in the sender's queue for days.
+      // Permanent: mail to a disabled mailbox must not wait in the sender's queue for days.
       if (user.disabled && !isOwnNotice(transaction)) return reject(550, '5.2.1', 'This mailbox is disabled');
       return route({ target: targets.mailbox, destination: user.username });
     };
@@ -62,14 +63,14 @@ export function recipientHook(directory: RecipientDirectory): Hook<'rcptTo'> {
   };
 }
 
-/** What this server tells a sender of its own goes into the mailbox, which is still there: refused, it would be held for an operator. */
+/** Notices of this server go to the mailbox, which still exists: refused, they would be held for an operator. */
 const isOwnNotice = ({ session, reversePath }: Transaction): boolean =>
   session.internal === true && session.user === undefined && reversePath === null;
 
 type Addressee = Pick<MailUser, 'username' | 'disabled'>;
 
 export interface RecipientDirectory {
-  /** Whose mail it is. */
+  /** The recipient's mailbox or destination. */
   lookup(address: Address): Addressee | undefined | Promise<Addressee | undefined>;
   isLocal(domain: string): boolean;
 }
@@ -78,7 +79,7 @@ function refuseUnknown({ local }: Destination): Verdict {
   return looksRouted(local) ? reject(550, '5.7.1', 'Relaying denied') : reject(550, '5.1.1', 'No such user here');
 }
 
-/** Who has signed in is told why; to everybody else the chain says that relaying is denied. */
+/** A signed-in client gets the reason; others get the default verdict, relaying denied. */
 function refuseForeign({ user }: SmtpSession): Verdict {
   if (user === undefined) return next();
   return reject(550, '5.7.1', 'Relaying is not available: this server delivers to its own domains only');
@@ -86,12 +87,14 @@ function refuseForeign({ user }: SmtpSession): Verdict {
 
 type Directory = Pick<UserDirectory, 'find' | 'ownerOf'>;
 
-/** Whether a signed-in user may send as an address. */
+/** Decides whether a signed-in user may send as an address. */
 export interface SenderRule {
   allows(username: string, address: Destination): boolean | Promise<boolean>;
 }
 
-/** Which addresses a signed-in user may send as: in the envelope, and in the From and Sender fields that receivers show. */
+/**
+ * Addresses that a signed-in user may send as: in the envelope, and in the From and Sender fields that receivers show.
+ */
 export class SenderPolicy implements SenderRule {
   readonly #directory: Directory;
   readonly #senders: () => UsersSettings['senders'];
@@ -101,7 +104,7 @@ export class SenderPolicy implements SenderRule {
     this.#senders = senders;
   }
 
-  /** Users of other plugins are theirs to judge. */
+  /** Users of other plugins are judged by those plugins. */
   allows(username: string, address: Destination): boolean {
     const senders = this.#senders();
     const user = senders === 'any' ? undefined : this.#directory.find(username);
@@ -113,7 +116,7 @@ export class SenderPolicy implements SenderRule {
   }
 }
 
-/** RFC 6409 §6.1: the envelope sender is one that the user may use. The null reverse-path always is. */
+/** RFC 6409 §6.1: the user must be allowed to use the envelope sender. The null reverse-path is always allowed. */
 export function senderHook(policy: SenderRule): Hook<'mailFrom'> {
   return async ({ transaction: { session, reversePath } }) => {
     const { user } = session;
@@ -122,7 +125,7 @@ export function senderHook(policy: SenderRule): Hook<'mailFrom'> {
   };
 }
 
-/** The same for the header fields that name an author; and a submitted message gets the fields that it must have (RFC 6409 §8). */
+/** The same for From and Sender; also adds missing required fields to a submitted message (RFC 6409 §8). */
 export function submittedMessageHook(policy: SenderRule, hostname: string, clock: Clock): Hook<'message'> {
   return async ({ transaction: { session, reversePath }, message }) => {
     const { user } = session;

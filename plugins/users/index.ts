@@ -18,10 +18,10 @@ import { userCommand } from './user-command.js';
 import { openUserRecords } from './user-records.js';
 import { usersMetrics } from './users-metrics.js';
 
-/** A password check may stand in line behind others for some seconds. */
+/** A password check may wait for others for some seconds. */
 const signInLimitMs = 30_000;
 
-/** Mail users in `users.json`: who may sign in, and whose the recipients are. */
+/** Mail users in `users.json`: sign-in and recipients. */
 const usersOfFile = definePlugin({
   name: 'users',
   options: UsersOptions,
@@ -38,7 +38,7 @@ const usersOfFile = definePlugin({
     const signIns = new SignIns(userDirectory, limiter(settings));
     const count = usersMetrics(metrics, () => records.count);
     const postmaster = () => postmasterName(settings, configuration.domains);
-    // The first domain is where postmaster lives.
+    // Postmaster is in the first domain.
     onClose(
       configuration.watch?.(() => ensurePostmaster(records, { settings, configuration, clock })) ?? (() => undefined),
     );

@@ -13,8 +13,8 @@ export interface PostmasterInput {
 }
 
 /**
- * Somebody gets the mail for postmaster (RFC 5321 §4.5.1): when nobody has that name yet, a user without a password is made,
- * as whom nobody can sign in. At the first start that is how `users.json` comes to be.
+ * Ensures that mail for postmaster has a recipient (RFC 5321 §4.5.1): creates a user without a password
+ * if there is none. This creates `users.json` at the first start.
  */
 export async function ensurePostmaster(records: UserRecords, input: PostmasterInput): Promise<void> {
   const { settings, configuration, clock } = input;
@@ -28,7 +28,7 @@ export async function ensurePostmaster(records: UserRecords, input: PostmasterIn
   try {
     await records.add({ username, passwordHash: null, aliases: [], quota: null, disabled: false, createdAt });
   } catch (error) {
-    // Somebody else has made it meanwhile.
+    // Created concurrently.
     if (records.named(username) === undefined) throw error;
   }
 }

@@ -14,7 +14,7 @@ import {
 } from './user.js';
 import type { UserRecords } from './user-records.js';
 
-/** A user as operators see it; nothing of the password but whether there is one. */
+/** A user in responses to operators; of the password only whether there is one. */
 export interface UserDetails {
   readonly username: string;
   readonly domain: string;
@@ -22,7 +22,7 @@ export interface UserDetails {
   /** Bytes; null means none. */
   readonly quota: number | null;
   readonly disabled: boolean;
-  /** False: nobody can sign in as this user. Null where the users come from another plugin, and for the next one. */
+  /** False: the user cannot sign in. Null where another plugin manages users, also in the next field. */
   readonly hasPassword: boolean | null;
   /** ISO 8601. */
   readonly createdAt: string | null;
@@ -30,7 +30,7 @@ export interface UserDetails {
 
 export interface UserChange {
   readonly password?: string | undefined;
-  /** All of them; what is not named is taken away. */
+  /** The complete list; aliases not in it are removed. */
   readonly aliases?: readonly string[] | undefined;
   /** Bytes, or a size such as `500 MB`; null means none. */
   readonly quota?: number | string | null | undefined;
@@ -41,13 +41,13 @@ export interface NewUser extends UserChange {
   readonly username: string;
 }
 
-/** Says whether the user that somebody has read is the present one. */
+/** True when the user is still the version that the caller read. */
 export type Expectation = (user: UserDetails) => boolean;
 
-/** What an operator does with users, over HTTP or from the command line. Durable when it resolves. */
+/** Operations on users over HTTP and from the command line. Durable when they resolve. */
 export interface Roster {
   list(): Promise<readonly UserDetails[]>;
-  /** Without a password nobody can sign in. Throws `invalid`, `conflict`. */
+  /** Without a password the user cannot sign in. Throws `invalid`, `conflict`. */
   add(user: NewUser): Promise<UserDetails>;
   /** Throws `not-found`, `invalid`, `conflict`. */
   change(username: string, change: UserChange): Promise<UserDetails>;
@@ -58,12 +58,12 @@ export interface Roster {
 export interface LocalRosterInput {
   readonly records: UserRecords;
   readonly configuration: { readonly domains: readonly string[] };
-  /** Name of the user who must stay, because the mail for postmaster goes there. */
+  /** Name of the user who cannot be removed, since mail for postmaster goes there. */
   readonly postmaster: () => string;
   readonly clock: Pick<Clock, 'now'>;
 }
 
-/** The roster over the file itself, for the process that owns the data folder. */
+/** The roster over the file, for the process that owns the data folder. */
 export class LocalRoster implements Roster {
   readonly #input: LocalRosterInput;
 
@@ -105,7 +105,7 @@ export class LocalRoster implements Roster {
     return detailsOf(record);
   }
 
-  /** @param expected says whether the user is still as somebody has seen it; if not, `precondition-failed` */
+  /** @param expected checks that the user is the version that the caller read; if not, `precondition-failed` */
   async change(typed: string, change: UserChange, expected: Expectation = always): Promise<UserDetails> {
     const { records, configuration } = this.#input;
     const { username, createdAt } = this.get(typed);
@@ -116,7 +116,7 @@ export class LocalRoster implements Roster {
     });
     const passwordHash = change.password === undefined ? undefined : await hashPassword(change.password);
     const changed = await records.change(username, (record) => {
-      // While the password was hashed the user may have gone, and another one have come.
+      // While the password was hashed, the user may have been replaced.
       if (record.createdAt !== createdAt) throw noSuchUser();
       expect(record, expected);
       const next = {
@@ -146,7 +146,7 @@ export class LocalRoster implements Roster {
     return canonicalUsername(username, this.#input.configuration.domains);
   }
 
-  /** RFC 5321 §4.5.1: mail for postmaster must always be taken. */
+  /** RFC 5321 §4.5.1: mail for postmaster must always be accepted. */
   #keepPostmaster(next: UserRecord, before?: UserRecord): void {
     const postmaster = this.#input.postmaster();
     const isPostmaster = (record: UserRecord) => [record.username, ...record.aliases].includes(postmaster);
@@ -183,11 +183,11 @@ export function detailsOf(record: UserRecord): UserDetails {
   return details;
 }
 
-/** Records never change, so neither does what is shown of them. */
+/** Records are immutable, so their details are cached. */
 const detailsMade = new WeakMap<UserRecord, UserDetails>();
 const recordOf = new WeakMap<UserDetails, UserRecord>();
 
-/** Another one after every change, of the password too; tells nothing of it, for its salt is known to nobody. */
+/** Changes with every change, also of the password; reveals nothing about it, since the salt is secret. */
 export function versionOf(user: UserDetails): string {
   const text = JSON.stringify([user, recordOf.get(user)?.passwordHash]);
   return createHash('sha256').update(text).digest('base64url').slice(0, 22);

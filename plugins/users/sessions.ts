@@ -5,7 +5,10 @@ import type { UserDirectory } from './directory.js';
 
 type Credentials = Pick<UserDirectory, 'credentialOf'>;
 
-/** SMTP sessions whose users have signed in here, and with what. Those of other plugins' users are not among them. */
+/**
+ * SMTP sessions that signed in as users of this plugin, with their credentials. Users of other plugins are not
+ * included.
+ */
 export class SignedInSessions {
   readonly #directory: Credentials;
   readonly #credentials = new WeakMap<
@@ -21,14 +24,14 @@ export class SignedInSessions {
     this.#credentials.set(session, { username, credential: this.#directory.credentialOf(username) });
   }
 
-  /** False when the user has been removed or disabled since then, or has another password. */
+  /** False when the user has been removed or disabled, or has another password. */
   stillCounts(session: SmtpSession): boolean {
     const known = this.#credentials.get(session);
     return known === undefined || known.credential === this.#directory.credentialOf(known.username);
   }
 }
 
-/** A session that was open when its user was locked out sends nothing more. What it has begun to send is taken. */
+/** A session whose user was locked out may not send. A message that is already being sent is accepted. */
 export function lockedOutHook(sessions: SignedInSessions): Hook<'mailFrom'> {
   return ({ transaction }) =>
     sessions.stillCounts(transaction.session) ? next() : defer(421, '4.7.0', 'Connect and sign in again');

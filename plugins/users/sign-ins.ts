@@ -5,7 +5,7 @@ import type { UserDirectory } from './directory.js';
 export interface Attempt {
   readonly username: string;
   readonly password: string;
-  /** IP address of whoever tries. */
+  /** IP address of the client. */
   readonly address: string;
   /** Neither counted nor refused for earlier failures. */
   readonly exempt: boolean;
@@ -20,16 +20,17 @@ export type SignIn =
 type Credentials = Pick<Directory, 'authenticate'> & Pick<UserDirectory, 'canonical'>;
 
 /**
- * Sign-ins with a limit of failures for each user and address, whether the user exists or not, and however the name is
- * spelt.
+ * Sign-ins with a limit of failures for each user and address, whether the user exists or not, in any spelling of the
+ * name.
  *
- * Attempts for the same pair take turns: a thousand guesses at once are counted one by one, and of many right ones at
- * once only the first is hashed.
+ * Attempts for the same pair run one after the other: a thousand concurrent guesses are counted one by one, and of
+ * concurrent
+ * correct ones only the first is hashed.
  */
 export class SignIns {
   readonly #directory: Credentials;
   #limiter: AttemptLimiter;
-  /** The last attempt of each pair that is under way. */
+  /** The last running attempt of each pair. */
   readonly #turns = new Map<string, Promise<SignIn>>();
 
   constructor(directory: Credentials, limiter: AttemptLimiter) {
@@ -37,7 +38,7 @@ export class SignIns {
     this.#limiter = limiter;
   }
 
-  /** Counts anew with other limits. */
+  /** Replaces the limiter. */
   use(limiter: AttemptLimiter): void {
     this.#limiter = limiter;
   }

@@ -28,7 +28,7 @@ export const userCommand: Command<UsersSettings> = {
   run: (input) => run(input, rosterOf),
 };
 
-/** The same where another plugin has the users: asked of the server that runs. */
+/** The same when another plugin manages the users: calls the running server. */
 export const userCommandElsewhere: Command<UsersSettings> = {
   ...userCommand,
   run: (input) =>
@@ -95,7 +95,7 @@ async function list(roster: Roster, terminal: Terminal): Promise<void> {
   for (const user of await roster.list()) terminal.print(lineOf(user));
 }
 
-/** One user a line, for people and for `grep`. */
+/** One line per user, for reading and for `grep`. */
 function lineOf({ username, aliases, disabled, hasPassword }: UserDetails): string {
   const notes = [
     ...(disabled ? ['disabled'] : []),
@@ -108,7 +108,7 @@ function lineOf({ username, aliases, disabled, hasPassword }: UserDetails): stri
 const ListAnswer = z.object({ details: z.array(UserAnswer) });
 const ProblemAnswer = z.object({ title: z.string().optional(), detail: z.string().optional() });
 
-/** The roster of a running server, reached over HTTP. What it refuses is thrown as a sentence. */
+/** The roster of a running server over HTTP. Refusals are thrown as sentences. */
 class RemoteRoster implements Roster {
   readonly #call: OwnerCall;
 

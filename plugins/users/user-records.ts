@@ -4,7 +4,7 @@ import { orderOf, type UserRecord, UsersFile } from './user.js';
 
 type Draft = UsersFile['users'][number];
 
-/** The users on disk, found by any of their names. Reading is synchronous; a change is durable when it resolves. */
+/** The users on disk, indexed by all their names. Reading is synchronous; a change is durable when it resolves. */
 export class UserRecords {
   readonly #document: Document<UsersFile>;
   #indexed: UsersFile | undefined;
@@ -15,7 +15,7 @@ export class UserRecords {
     this.#document = document;
   }
 
-  /** In the order of their names, made once after each change: who lists ten thousand users again waits for no sorting. */
+  /** In order of their names, sorted once after each change. */
   list(): readonly UserRecord[] {
     const { data } = this.#document;
     if (this.#ordered?.of !== data) this.#ordered = { of: data, records: inOrder(data.users) };
@@ -31,7 +31,7 @@ export class UserRecords {
     return found?.username === username ? found : undefined;
   }
 
-  /** By its name or an alias, canonical. */
+  /** By canonical name or alias. */
   named(name: string): UserRecord | undefined {
     return this.#index().get(name);
   }
@@ -44,7 +44,7 @@ export class UserRecords {
     });
   }
 
-  /** Applies `change` to the record as it is when its turn has come, so that changes at the same time add up. */
+  /** Applies `change` to the current record, so that concurrent changes add up. */
   async change(username: string, change: (record: UserRecord) => UserRecord): Promise<UserRecord> {
     let changed: UserRecord | undefined;
     await this.#document.update(({ users }) => {
@@ -56,7 +56,7 @@ export class UserRecords {
     return changed ?? unknownUser(username);
   }
 
-  /** Throws `not-found`, and what `check` throws when it sees the record as it is when its turn has come. */
+  /** Throws `not-found`, and the errors of `check`, which gets the current record. */
   async remove(username: string, check?: (record: UserRecord) => void): Promise<void> {
     await this.#document.update(({ users }) => {
       const place = placeOf(users, username);
@@ -65,7 +65,7 @@ export class UserRecords {
     });
   }
 
-  /** The document gives a new object for every change, so an index is good for as long as it stays the same one. */
+  /** The document is a new object after every change, so the index is valid for the same object. */
   #index(): ReadonlyMap<string, UserRecord> {
     const { data } = this.#document;
     if (this.#indexed !== data) {
@@ -78,7 +78,7 @@ export class UserRecords {
   }
 }
 
-/** A file that cannot be understood is a start error that names it. */
+/** Throws a start error that names the file when it is invalid. */
 export async function openUserRecords(file: string): Promise<UserRecords> {
   return new UserRecords(await openDocument({ file, schema: UsersFile, initial: { users: [] } }));
 }

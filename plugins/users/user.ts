@@ -4,10 +4,10 @@ import type { MailUser } from '../../core/contracts/directory.js';
 import { parseAddress, parseDomain } from '../../core/mime/address.js';
 import { type InvalidPlace, isProblem, problem, type Problem } from '../../core/problem.js';
 
-/** A user as `users.json` keeps it. */
+/** A user in `users.json`. */
 export const UserRecord = z.strictObject({
   username: z.string().refine(isUsername, 'must be local@domain in lower case'),
-  /** Null: nobody can sign in as this user. */
+  /** Null: the user cannot sign in. */
   passwordHash: z
     .string()
     .refine(isPasswordHash, 'must be scrypt$N$r$p$salt$hash, as postern user passwd writes it')
@@ -20,7 +20,7 @@ export const UserRecord = z.strictObject({
 });
 export type UserRecord = Readonly<z.output<typeof UserRecord>>;
 
-/** The whole file: every name, be it of a user or an alias, belongs to one user. */
+/** The whole file: each name, of a user or an alias, belongs to one user. */
 export const UsersFile = z.strictObject({ users: z.array(UserRecord) }).superRefine(({ users }, context) => {
   const seen = new Set<string>();
   for (const [index, { username, aliases }] of users.entries()) {
@@ -32,10 +32,10 @@ export const UsersFile = z.strictObject({ users: z.array(UserRecord) }).superRef
 });
 export type UsersFile = z.output<typeof UsersFile>;
 
-/** Records never change: a user who changes has a new one. */
+/** Records are immutable: a changed user has a new one. */
 const shown = new WeakMap<UserRecord, MailUser>();
 
-/** The user as other plugins see it: nothing of the password. */
+/** The user for other plugins, without the password. */
 export function asMailUser(record: UserRecord): MailUser {
   const known = shown.get(record);
   if (known !== undefined) return known;
@@ -46,13 +46,13 @@ export function asMailUser(record: UserRecord): MailUser {
 }
 
 /**
- * Names of users are `local@domain` in lower case.
+ * User names are `local@domain` in lower case.
  *
- * Letters of local parts count as equal in either case, for ASCII only: `Anna@example.org` is anna's mailbox. RFC 5321 §2.4
- * leaves that to the host of the mailbox. The local part is a folder name too, so it is taken from an allow-list.
+ * Local parts ignore the case of ASCII letters: `Anna@example.org` is anna's mailbox. RFC 5321 §2.4
+ * leaves that to the host of the mailbox. The local part is also a folder name, so only allowed characters pass.
  */
 const userShape = /^(?=.{1,64}$)[a-z0-9_+=-]+(?:\.[a-z0-9_+=-]+)*$/;
-/** An alias is no folder, so all of RFC 5321's dot-string will do, but for what old hosts took for a route. */
+/** An alias is not a folder name, so the full dot-string of RFC 5321 is allowed, except source routes. */
 const aliasShape = /^(?=.{1,64}$)[a-z0-9#$&'*+/=?^_`{|}~-]+(?:\.[a-z0-9#$&'*+/=?^_`{|}~-]+)*$/;
 
 interface Parts {
@@ -60,7 +60,7 @@ interface Parts {
   readonly domain: string;
 }
 
-/** The name with its letters as we keep them. Only ASCII is folded: a Kelvin sign must not become a `k`. */
+/** Folds ASCII only: a Kelvin sign must not become a `k`. */
 export function lowerCase(text: string): string {
   return text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
 }
@@ -70,7 +70,7 @@ export function partsOf(name: string): Parts {
   return { local: name.slice(0, Math.max(at, 0)), domain: name.slice(at + 1) };
 }
 
-/** Users are listed by domain, then by local part; a blank sorts before every character of a name. */
+/** Sort key: domain, then local part; a space sorts before every character of a name. */
 export function orderOf(username: string): string {
   const { local, domain } = partsOf(username);
   return `${domain} ${local}`;
@@ -94,13 +94,13 @@ function isDomain(text: string): boolean {
   }
 }
 
-/** What somebody typed as the name to sign in with or to look up; without a domain, the first one is meant. */
+/** Canonical form of an entered name; without a domain, the first one is used. */
 export function canonicalUsername(typed: string, domains: readonly string[]): string {
   const name = lowerCase(typed);
   return name.includes('@') ? name : `${name}@${domains[0] ?? 'localhost'}`;
 }
 
-/** The name of a user to be made. Throws `invalid`. */
+/** Validates the name of a new user. Throws `invalid`. */
 export function newUsername(typed: string, domains: readonly string[]): string {
   const name = canonicalUsername(typed, domains);
   if (!isUsername(name)) {
@@ -112,7 +112,7 @@ export function newUsername(typed: string, domains: readonly string[]): string {
   return inDomains(name, 'username', domains);
 }
 
-/** The aliases of a user in their order, each once. Throws `invalid`. */
+/** Validates aliases; sorted, without duplicates. Throws `invalid`. */
 export function newAliases(typed: readonly string[], username: string, domains: readonly string[]): readonly string[] {
   const { domain } = partsOf(username);
   const names = typed.map((alias) => canonicalUsername(alias, [domain]));
@@ -131,7 +131,7 @@ export function invalid(field: string, message: string): Problem {
   return problem('invalid', { detail: message, errors: [{ pointer: `/${field}`, message }] });
 }
 
-/** What the checks make of their fields. Those that throw `invalid` become one problem, with all that is wrong. */
+/** Runs all checks. Errors `invalid` are collected into one problem. */
 export function allValid<T extends Readonly<Record<string, unknown>>>(checks: {
   readonly [K in keyof T]: () => T[K];
 }): T {
@@ -150,7 +150,7 @@ export function allValid<T extends Readonly<Record<string, unknown>>>(checks: {
   return Object.fromEntries(entries) as T;
 }
 
-/** Far more than a password may have, so that the rule can say so; what is beyond costs nothing. */
+/** Far above the password limit, so that the rule gives the error; longer input is cut off early. */
 const Password = z
   .string()
   .max(4 * maxPasswordCharacters)
@@ -200,7 +200,7 @@ export const UserAnswer = z.object({
   createdAt: z.string().nullable().describe('ISO 8601; null where the users come from another plugin.'),
 });
 
-/** Bytes of a quota as somebody gave it: a number, or a size such as `1.5 GB`. Throws `invalid`. */
+/** Bytes of an entered quota: a number, or a size such as `1.5 GB`. Throws `invalid`. */
 export function quotaOf(given: number | string | null): number | null {
   if (typeof given !== 'string') return given;
   const bytes = bytesOf(given);

@@ -4,7 +4,7 @@ import type { SignIn } from './sign-ins.js';
 export type SignInResult = SignIn['outcome'] | 'unavailable';
 export type CountSignIn = (via: 'smtp' | 'http', result: SignInResult) => void;
 
-/** Counts sign-ins and shows how many users there are. */
+/** Counts sign-ins and exports the number of users. */
 export function usersMetrics(metrics: PluginContext['metrics'], users: () => number): CountSignIn {
   const signIns = metrics.counter('authentications_total', 'Sign-ins of mail users, by protocol and result', [
     'via',

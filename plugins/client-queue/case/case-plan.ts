@@ -7,13 +7,13 @@ import { domainTls } from '../delivery/next-hops.js';
 import type { ClientQueueSettings, Route } from '../options.js';
 import type { CaseDefinition } from './definition.js';
 
-/** Where a case goes and how, once that is looked up and allowed. */
+/** Where and how a case is sent, after lookups and permission checks. */
 export interface CasePlan {
   readonly servers: readonly (NextHop & { readonly port: number })[];
   readonly protocol: 'smtp' | 'lmtp';
   readonly tls: TlsPolicy;
   readonly auth: ClientCredentials | undefined;
-  /** Name of the route; null when the servers were named or found by MX. */
+  /** Name of the route; null when the servers were given or found by MX. */
   readonly route: string | null;
 }
 
@@ -26,7 +26,8 @@ interface PlanGround {
 type Where = Pick<CaseDefinition, 'route' | 'mx' | 'port' | 'protocol' | 'tls' | 'verify' | 'auth'>;
 
 /**
- * By the hosts that the case names, the route that it names, the one that queued mail to its recipients takes, or the MX of the one domain that
+ * Uses the hosts that the case names, else its route, else the route of queued mail to its recipients, else the MX of
+ * the one domain that
  * all recipients share.
  * @throws Problem `forbidden` for hosts that are not allowed, `invalid`, `unavailable`
  */
@@ -41,7 +42,7 @@ export async function planCase(
   return name === undefined ? byDomain(domains, where, ground, signal) : byRoute(name, ground, signal);
 }
 
-/** The route that queued mail to all of them takes, if it takes one. */
+/** The route of queued mail to all of these domains, if they share one. */
 function routeOfDomains(domains: readonly string[], settings: ClientQueueSettings): string | undefined {
   const rules = new DestinationRules(settings);
   const [key = '', ...others] = new Set(domains.map((domain) => rules.keyOf({ domain })));
@@ -74,7 +75,7 @@ async function byRoute(name: string, { settings, finder }: PlanGround, signal: A
   };
 }
 
-/** @throws Problem `invalid` when there is no such route */
+/** @throws Problem `invalid` for an unknown route */
 export function routeOf({ routes }: ClientQueueSettings, name: string): Route {
   const route = Object.hasOwn(routes, name) ? routes[name] : undefined;
   if (route === undefined)
@@ -102,7 +103,7 @@ async function byDomain(
   return {
     servers: search.hops.map((hop) => ({ ...hop, port: settings.port })),
     protocol: 'smtp',
-    // What the configuration or the domain requires no caller takes away.
+    // A caller cannot weaken what the configuration or the domain requires.
     tls: policy.mode === 'require' ? policy : tlsOf(where, policy.mode, undefined),
     auth: undefined,
     route: null,

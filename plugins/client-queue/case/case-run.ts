@@ -22,7 +22,7 @@ interface EnvelopeResult {
 export interface SessionResult {
   readonly uid: string;
   readonly outcome: Outcome;
-  /** The server that was talked to; null when none took the call. */
+  /** The connected server; null when no connection succeeded. */
   readonly remote: { readonly host: string; readonly port: number; readonly tls: string | null } | null;
   readonly transactions: readonly TranscriptEntry[];
   readonly envelopes: readonly EnvelopeResult[];
@@ -36,20 +36,20 @@ interface CaseRunInput {
   readonly plan: CasePlan;
   readonly helloName: string;
   readonly localAddress: string | undefined;
-  /** Milliseconds for each step. */
+  /** Timeout of each step in milliseconds. */
   readonly stepMs: number;
-  /** Further attempts to get a connection, and milliseconds between them. */
+  /** Further connection attempts, and milliseconds between them. */
   readonly retry: number;
   readonly delayMs: number;
   readonly assertions: readonly CompiledAssertion[];
-  /** Made one after the other, each when it is sent. */
+  /** Each is composed when it is sent. */
   readonly transactions: AsyncIterable<CaseTransaction> | Iterable<CaseTransaction>;
   readonly open: OpenSession;
-  /** Ends the session: the caller is gone, or our own time is up. */
+  /** Aborts the session: the caller is gone, or the time limit of this server was reached. */
   readonly signal: AbortSignal;
 }
 
-/** Runs one session and tells what was said. What a server refuses is a result, never an error. */
+/** Runs one session and returns its transcript. A refusal by the server is a result, never an error. */
 export async function runCase(input: CaseRunInput): Promise<SessionResult> {
   const { uid, plan, transactions, assertions, signal } = input;
   const transcript = new Transcript();
@@ -61,7 +61,8 @@ export async function runCase(input: CaseRunInput): Promise<SessionResult> {
   } finally {
     if (!isClientFailure(session)) await session.quit();
   }
-  // A server that is slow has its own deadlines: here our time was up, and nobody can tell what it would have said.
+  // A slow server has deadlines of its own: here this server's time limit ended the session, so the outcome is
+  // unknown.
   if (signal.aborted) throw tookTooLong();
   const remote = isClientFailure(session)
     ? null
@@ -83,7 +84,7 @@ function lastServer({ servers }: CasePlan): SessionResult['remote'] {
   return server === undefined ? null : { host: server.host, port: server.port, tls: null };
 }
 
-/** The first server that can be talked to, or what the last one said. */
+/** The first server that accepts a connection, or the failure of the last one. */
 async function connect(input: CaseRunInput, transcript: Transcript): Promise<ClientSession | ClientFailure> {
   const { plan, retry, delayMs, signal } = input;
   let failure: ClientFailure | undefined;
@@ -177,12 +178,12 @@ function outcomeOf(parts: readonly Outcome[]): Outcome {
 interface AssertionResult {
   readonly verb: string;
   readonly expected: string;
-  /** The last reply to the verb; null when it was not sent. */
+  /** The last reply to the verb; null when the verb was not sent. */
   readonly actual: string | null;
   readonly passed: boolean;
 }
 
-/** What a case expects of the replies to a verb, and where the case says so. */
+/** An expected reply pattern for a verb, with its position in the case. */
 export interface Assertion {
   readonly verb: string;
   readonly expected: string;
@@ -194,8 +195,8 @@ interface CompiledAssertion extends Assertion {
 }
 
 /**
- * Before anything is sent. Compiling one pattern may take tens of milliseconds, so the event loop has a turn after each.
- * @throws Problem `invalid` with the place of a pattern that cannot be read
+ * Called before anything is sent. Compiling a pattern may take tens of milliseconds, so it yields after each.
+ * @throws Problem `invalid` with the position of an invalid pattern
  */
 export async function compileAssertions(wanted: readonly Assertion[]): Promise<readonly CompiledAssertion[]> {
   const compiled: CompiledAssertion[] = [];
@@ -206,7 +207,7 @@ export async function compileAssertions(wanted: readonly Assertion[]): Promise<r
   return compiled;
 }
 
-/** Each holds when some reply to its verb has the pattern in it. */
+/** An assertion holds when any reply to its verb matches. */
 function checkAssertions(
   wanted: readonly CompiledAssertion[],
   transcript: readonly TranscriptEntry[],
@@ -218,7 +219,7 @@ function checkAssertions(
   });
 }
 
-/** As assertions name it: the greeting is the answer to the connection. */
+/** The verb as assertions name it: `connect` has the greeting as its reply. */
 function verbOf({ command, step }: TranscriptEntry): string {
   if (step === 'connect' || step === 'greeting') return 'CONNECT';
   return step === 'final' || step === 'body' ? '.' : command;

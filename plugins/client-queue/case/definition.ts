@@ -4,12 +4,12 @@ import { parseAddress } from '../../../core/mime/address.js';
 import { mailDate } from '../../../core/mime/header.js';
 import { type InvalidPlace, isProblem, problem } from '../../../core/problem.js';
 
-/** A case: one SMTP or LMTP session as data. Everything is bounded, for it comes from a caller. */
+/** A case: one SMTP or LMTP session as data. Everything is bounded, since it comes from a caller. */
 
 const maxEnvelopes = 100;
 const maxRecipients = 1000;
 const maxText = 4 * 1024 * 1024;
-/** Messages of one session, repetitions counted. */
+/** Messages of one session, including repetitions. */
 const maxMessages = 1000;
 
 const oneLine = (most: number) =>
@@ -30,7 +30,7 @@ const Parameter = z
   .regex(/^[A-Za-z0-9][A-Za-z0-9-]*(=[!-<>-~]+)?$/, 'must be KEY or KEY=value without blanks');
 
 const HeaderName = z.string().regex(/^[!-9;-~]{1,76}$/, 'must be the name of a header field');
-/** They say how the body is written, which is decided here. */
+/** Fields for the encoding of the body, which the server sets. */
 const ownFields = /^(mime-version|content-.*)$/i;
 
 const Attachment = z.strictObject({
@@ -49,7 +49,7 @@ const Verb = z
   .transform((verb) => verb.toUpperCase());
 
 const Expected = z.string().max(1000).describe('A pattern in RE2 syntax.');
-/** Of all envelopes together: what they cost is known before they are compiled. */
+/** Total of all envelopes, checked before any is compiled. */
 const maxAssertions = 100;
 const maxPatternLength = 10_000;
 
@@ -175,10 +175,10 @@ export function readReversePath(text: string): string | null {
 const longest = 8 * 1024 * 1024;
 const placeholder = /\{\$([A-Za-z][A-Za-z0-9_]{0,63})\}/g;
 
-/** Names and values; what a value holds is not looked at again. */
+/** Names and values; replaced once, not recursively. */
 export type Variables = ReadonlyMap<string, string>;
 
-/** Those of the case and those that the server gives; `uid` is another one for each message. */
+/** Variables of the case and of the server; `uid` is new for each message. */
 export function variablesOf({ $ }: Pick<CaseDefinition, '$'>, now: Date, uid = uniqueId()): Variables {
   const given = Object.entries($).map(([name, value]) => [name, String(value)] as const);
   const day = now.toISOString().slice(0, 10).replaceAll('-', '');
@@ -186,8 +186,8 @@ export function variablesOf({ $ }: Pick<CaseDefinition, '$'>, now: Date, uid = u
 }
 
 /**
- * The envelope with `{$name}` replaced in all its texts, checked anew.
- * @throws Problem `invalid` for a name that is not known, and for a value that does not fit its place
+ * The envelope with `{$name}` replaced in all its texts, and validated again.
+ * @throws Problem `invalid` for an unknown name, and for a value that is invalid in its place
  */
 export function withVariables(envelope: CaseEnvelope, variables: Variables): CaseEnvelope {
   const read = CaseEnvelope.safeParse(expand(envelope, variables, { left: longest }));
@@ -213,7 +213,7 @@ function replaced(text: string, variables: Variables, budget: { left: number }):
   });
 }
 
-/** Reads a part of a case. @throws Problem `invalid` with the place of the part */
+/** Runs `read`. @throws Problem `invalid` with `pointer` as the position */
 export function at<T>(pointer: string, read: () => T): T {
   try {
     return read();
@@ -223,7 +223,7 @@ export function at<T>(pointer: string, read: () => T): T {
   }
 }
 
-/** What is wrong in each of them. */
+/** The errors of all reads. */
 export function wrongPlaces(reads: readonly (() => unknown)[]): readonly InvalidPlace[] {
   return reads.flatMap((read) => {
     try {

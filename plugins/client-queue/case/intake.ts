@@ -15,27 +15,27 @@ import type { CaseTransaction } from './transactions.js';
 export interface IntakeInput {
   readonly submission: SubmissionService;
   readonly settings: () => ClientQueueSettings;
-  /** Name of the target that makes entries. */
+  /** Name of the queue's delivery target. */
   readonly queueTarget: string;
   readonly finder: HopFinder;
 }
 
-/** What belongs to a session with a server now, and to no entry that is tried by the queue. */
+/** Options of an immediate session that queued entries do not have. */
 const sessionOnly = ['auth', 'verify', 'ehlo'] as const;
-/** How servers are spoken with that are named beside it. */
+/** Options that only apply to explicitly named servers. */
 const besideMx = ['tls', 'port'] as const;
-/** The caller waits no longer for the addresses of servers that he names. */
+/** Milliseconds that a caller waits for the addresses of the servers it names. */
 const patienceMs = 30_000;
 
-/** Who wants mail queued. */
+/** The caller who queues mail. */
 export interface Caller {
   /** IP address. */
   readonly address: string;
-  /** What the ids of entries begin with, so that a repetition makes none twice. */
+  /** Prefix of the entries' ids, so that a repeated request creates none twice. */
   readonly once: string | undefined;
 }
 
-/** Makes queue entries of what callers want sent. */
+/** Creates queue entries from requests. */
 export class Intake {
   readonly #input: IntakeInput;
 
@@ -44,7 +44,8 @@ export class Intake {
   }
 
   /**
-   * One entry for each message that goes to another server; their uids. Without a route, recipients who have a mailbox here get
+   * Queues one entry for each message to another server and returns their uids. Without a route, recipients with a
+   * local mailbox get
    * the message at once.
    * @throws Problem `invalid`, `unavailable` when the queue is full, `storage-full`
    */
@@ -66,7 +67,7 @@ export class Intake {
     return uids;
   }
 
-  /** Of all recipients; undefined when each goes where his mail always goes. */
+  /** Destination of all recipients; undefined to use the default of each. */
   async #destination(where: OutgoingRequest['where']): Promise<string | undefined> {
     const { settings, finder } = this.#input;
     const { route, mx, protocol = 'smtp', tls = 'opportunistic' } = where;

@@ -12,18 +12,18 @@ import { at, type CaseDefinition, readReversePath, variablesOf, withVariables } 
 import { type CaseTransaction, type CaseContext, transactionsOf } from './transactions.js';
 import type { KeptUpload } from './upload-shelf.js';
 
-/** What a caller wants sent, a case or one raw message, read and checked. */
+/** A validated request to send a case or one raw message. */
 export interface OutgoingRequest {
   readonly where: Pick<CaseDefinition, 'route' | 'mx' | 'port' | 'protocol' | 'tls' | 'verify' | 'auth' | 'ehlo'>;
   readonly how: Pick<CaseDefinition, 'timeout' | 'retry' | 'delay'>;
   readonly assertions: readonly Assertion[];
-  /** Of all recipients. */
+  /** Domains of all recipients. */
   readonly domains: readonly string[];
-  /** Begins anew whenever it is asked for. */
+  /** Each call starts from the first transaction. */
   transactions(): AsyncIterable<CaseTransaction> | Iterable<CaseTransaction>;
 }
 
-/** @throws Problem `invalid` with the place of each address or variable that is wrong */
+/** @throws Problem `invalid` with the position of each invalid address or variable */
 export function requestOfCase(definition: CaseDefinition, ground: CaseContext): OutgoingRequest {
   const domains = definition.envelopes.flatMap((envelope, index) => domainsOf(envelope, index, definition, ground));
   return {
@@ -35,7 +35,7 @@ export function requestOfCase(definition: CaseDefinition, ground: CaseContext): 
   };
 }
 
-/** Before anything is dialled, every envelope has been tried once with its variables. */
+/** Substitutes every envelope's variables once before anything is sent. */
 function domainsOf(
   envelope: CaseDefinition['envelopes'][number],
   index: number,
@@ -61,7 +61,7 @@ function assertionsOf({ assertions, envelopes }: CaseDefinition): readonly Asser
   ];
 }
 
-/** Beside a raw message. */
+/** Query parameters of a raw message. */
 export interface MessageQuery {
   readonly mail: string;
   readonly rcpt: readonly string[];
@@ -102,12 +102,12 @@ interface SendingInput {
   readonly open: OpenSession;
 }
 
-/** Sessions that callers wait for, at a time. */
+/** Concurrent sessions with waiting callers. */
 const maxAtOnce = 20;
-/** However slow a server is, the caller gets an answer by then. */
+/** Time limit of a session, however slow the server is. */
 const maxMs = 5 * 60_000;
 
-/** Sends at once, while the caller waits. */
+/** Sends immediately while the caller waits. */
 export class Sending {
   readonly #input: SendingInput;
   #running = 0;
@@ -117,9 +117,10 @@ export class Sending {
   }
 
   /**
-   * @param signal the caller is gone
-   * @throws Problem `forbidden` for servers that are not allowed, `invalid`, `unavailable` when there is no way or too much
-   * to do, `session-timeout` when our own time is up
+   * @param signal aborted when the caller is gone
+   * @throws Problem `forbidden` for servers that are not allowed, `invalid`, `unavailable` when there is no route or
+   * too many
+   * sessions, `session-timeout` when the time limit was reached
    */
   async send({ where, how, ...request }: OutgoingRequest, signal: AbortSignal): Promise<SessionResult> {
     if (this.#running >= maxAtOnce)

@@ -28,7 +28,7 @@ export interface CaseContext {
   readonly now: () => Date;
 }
 
-/** The transactions of a case in their order, repetitions too. @throws Problem `invalid` */
+/** The transactions of a case in order, including repetitions. @throws Problem `invalid` */
 export async function* transactionsOf(
   definition: CaseDefinition,
   ground: CaseContext,
@@ -59,7 +59,7 @@ async function transactionOf(
   };
 }
 
-/** Nothing that a caller hands in is ever taken for a path or a URL. */
+/** Nothing that a caller sends is treated as a path or URL. */
 const closed = { disableFileAccess: true, disableUrlAccess: true, newline: '\r\n' } as const;
 
 /** The message of an envelope, with CRLF line ends. @throws Problem `invalid`, `forbidden`, `too-large` */
@@ -102,21 +102,21 @@ function withLineEnds(bytes: Buffer): Buffer {
   return Buffer.concat([lines.push(bytes), lines.end()]);
 }
 
-/** Names of levels: no dot in front, nothing that a system could take for something else. */
+/** Path segments without a leading dot, and only characters that are safe on every system. */
 const safeName = /^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}(\/[A-Za-z0-9_][A-Za-z0-9._-]{0,99}){0,4}$/;
 
-/** Messages that cases may name: regular files below one folder, links not followed. */
+/** Message files that cases may name: regular files below one folder; links are not followed. */
 export class CaseFiles {
   readonly #folder: string | undefined;
   readonly #mostBytes: number;
 
-  /** @param folder absolute; undefined: cases may name no file */
+  /** @param folder absolute; undefined: cases may not name files */
   constructor(folder: string | undefined, mostBytes: number) {
     this.#folder = folder;
     this.#mostBytes = mostBytes;
   }
 
-  /** @throws Problem `forbidden` for any name but that of such a file; it says no more than that */
+  /** @throws Problem `forbidden` for any other name, without saying why */
   async read(name: string): Promise<Buffer> {
     if (this.#folder === undefined)
       throw problem('forbidden', 'No case folder is configured: give the message as eml.');
@@ -127,7 +127,7 @@ export class CaseFiles {
     try {
       const { size } = await handle.stat();
       if (size > this.#mostBytes) throw problem('too-large', `The file may have ${this.#mostBytes} bytes at most.`);
-      // A file that grows meanwhile is read no further.
+      // A file that grows meanwhile is cut at its first size.
       const { buffer, bytesRead } = await handle.read(Buffer.alloc(size), 0, size, 0);
       return buffer.subarray(0, bytesRead);
     } finally {

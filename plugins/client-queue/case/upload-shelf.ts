@@ -6,24 +6,26 @@ import { asStorageProblem } from '../../../core/disk/fault.js';
 import { filesNamed, type OwnEntry } from '../../../core/host/unknown-entries.js';
 import { isProblem, problem } from '../../../core/problem.js';
 
-/** A message that was handed in, readable as often as it is needed. */
+/** An uploaded message that can be read repeatedly. */
 export interface KeptUpload {
   readonly size: number;
-  /** Its first bytes, for the header. */
+  /** First bytes, for the header. */
   readonly head: Buffer;
   open(): AsyncIterable<Buffer>;
   release(): Promise<void>;
 }
 
-/** What a process that was killed may have left: a name is a UUID, and goes at once. */
+/** Leftover of a killed process: its name is a UUID. Such a file can be deleted. */
 export const isOwnUpload: OwnEntry = filesNamed(/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
 
 const headBytes = 256 * 1024;
 
-/** Smaller ones stay in memory: a file for each costs more than all the rest of taking it. */
+/** Smaller uploads stay in memory: a file for each would cost more than the rest of the request. */
 const smallBytes = 64 * 1024;
 
-/** Keeps uploads while they are worked on: small ones in memory, others in files that have no name, so that none is left behind. */
+/**
+ * Stores uploads while they are in use: small ones in memory, others in unlinked files, so that none is left behind.
+ */
 export class UploadStore {
   readonly #folder: string;
 
@@ -31,7 +33,7 @@ export class UploadStore {
     this.#folder = folder;
   }
 
-  /** @throws Problem `invalid` for an empty message, `storage-full`, and what the stream fails with */
+  /** @throws Problem `invalid` for an empty message, `storage-full`, and errors of the stream */
   async keep(stream: Readable): Promise<KeptUpload> {
     const chunks = (stream as AsyncIterable<Buffer>)[Symbol.asyncIterator]();
     try {
@@ -89,7 +91,7 @@ async function nextOf(chunks: AsyncIterator<Buffer>): Promise<Buffer | undefined
   return next.done === true ? undefined : next.value;
 }
 
-/** Everything, or the beginning of what is more than fits into memory. */
+/** The whole stream, or its beginning when it does not fit into memory. */
 async function firstOf(chunks: AsyncIterator<Buffer>): Promise<{ readonly first: Buffer; readonly more: boolean }> {
   const read: Buffer[] = [];
   let size = 0;

@@ -3,7 +3,7 @@ import { isIP } from 'node:net';
 import { embedded, isAscii } from '../../../core/mime/character.js';
 import { mailDate } from '../../../core/mime/header.js';
 
-/** What is told of one recipient (RFC 3464 §2.3). */
+/** Report about one recipient (RFC 3464 §2.3). */
 export interface DsnRecipient {
   /** `local@domain` */
   readonly address: string;
@@ -12,12 +12,12 @@ export interface DsnRecipient {
   readonly action: 'failed' | 'delayed' | 'delivered' | 'relayed';
   /** Enhanced status code (RFC 3463). */
   readonly status: string;
-  /** What a server said: with its code and status. Null when nobody was asked. */
+  /** Reply of a server, with code and status. Null when no server was asked. */
   readonly diagnostic: string | null;
-  /** Name of that server; null for our own findings. */
+  /** Name of that server; null for a decision of this server. */
   readonly host: string | null;
   readonly lastAttempt: Date | null;
-  /** Of `delayed`: how long it is tried. */
+  /** With `delayed`: the end of delivery attempts. */
   readonly retryUntil?: Date;
 }
 
@@ -34,15 +34,15 @@ export interface DsnInput {
   /** ENVID, decoded. */
   readonly envelopeId?: string;
   readonly recipients: readonly DsnRecipient[];
-  /** Subject and Message-ID of the message that it is about. */
+  /** Subject and Message-ID of the original message. */
   readonly subject: string;
   readonly originalMessageId: string | null;
-  /** What an operator gave as a reason. */
+  /** Reason given by an operator. */
   readonly reason?: string;
   /** The header block, with its empty line, or the whole message, with CRLF line ends. */
   readonly returned: Buffer;
   readonly returnedWhole: boolean;
-  /** The message came by SMTPUTF8 (RFC 6531). */
+  /** The message used SMTPUTF8 (RFC 6531). */
   readonly smtputf8?: boolean;
 }
 
@@ -63,8 +63,9 @@ const introductions = {
 } as const;
 
 /**
- * A delivery status notification (RFC 3462, RFC 3464), ready to be sent. UTF-8 stands in it as RFC 6533 wants it: as it is where the
- * address that it goes to needs SMTPUTF8 itself; for others in forms that every server takes (§3, §4.1).
+ * A delivery status notification (RFC 3462, RFC 3464), ready to send. UTF-8 is written according to RFC 6533:
+ * literally when the
+ * recipient's address needs SMTPUTF8 itself, otherwise in forms that every server accepts (§3, §4.1).
  */
 export function composeDsn(input: DsnInput): Buffer {
   const { boundary, returnedWhole } = input;
@@ -77,7 +78,7 @@ export function composeDsn(input: DsnInput): Buffer {
   ]);
 }
 
-/** RFC 6533 §4.1: a message with UTF-8 in its header is encoded where the way back may not take it. */
+/** RFC 6533 §4.1: a message with UTF-8 in its header is encoded where the return path may not support it. */
 function original({ to, returned, smtputf8 = false }: DsnInput, whole: boolean): readonly [string, string, Encoded] {
   const description = whole ? 'Your message' : 'Header of your message';
   const end = returned.indexOf('\r\n\r\n');
@@ -143,7 +144,7 @@ function statusPart(input: DsnInput): Buffer {
   return part(boundary, `message/${type}`, 'Delivery report', asIs(Buffer.from(text)));
 }
 
-/** How a report writes what may be beyond ASCII. */
+/** How a report writes non-ASCII text. */
 interface Form {
   readonly address: (address: string) => string;
   readonly text: (text: string) => string;
@@ -204,7 +205,7 @@ function base64(bytes: Buffer): Encoded {
   return { encoding: 'base64', bytes: Buffer.from(`${lines.join('\r\n')}\r\n`) };
 }
 
-/** The older parts of type `message` are never encoded (RFC 2046 §5.2.1). */
+/** The original subtypes of `message` are never encoded (RFC 2046 §5.2.1). */
 function asIs(bytes: Buffer): Encoded {
   return { encoding: bytes.some((byte) => byte > 127) ? '8bit' : '7bit', bytes };
 }
@@ -215,10 +216,10 @@ function encodeText(text: string): Encoded {
   return base64(Buffer.from(`${wrapped}\r\n`));
 }
 
-/** What others said, with breaks in words that no line could hold (RFC 5322 §2.1.1: 998 octets). */
+/** Text of others, with spaces in words that exceed a line (RFC 5322 §2.1.1: 998 octets). */
 const sayable = (text: string): string => oneLine(text).replaceAll(/\S{200}(?=\S)/gu, '$& ');
 
-/** Nothing that others said may begin a line of its own. */
+/** Removes line breaks, so that text of others cannot start a line. */
 function oneLine(text: string): string {
   return text
     .replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\s]+/gu, ' ')
@@ -226,7 +227,7 @@ function oneLine(text: string): string {
     .slice(0, 1000);
 }
 
-/** Lines of at most 78 characters, the indent kept. */
+/** Wraps at 78 characters and keeps the indent. */
 function wrap(line: string): string {
   const indent = /^ */.exec(line)?.[0] ?? '';
   const rows: string[] = [];
@@ -256,7 +257,7 @@ function fold(field: string): string {
   return [...rows, row].join('\r\n');
 }
 
-/** What enhanced status codes (RFC 3463) mean, in words for people; the longest that fits counts. */
+/** Meaning of enhanced status codes (RFC 3463) for readers; the longest matching prefix applies. */
 const sentences: Readonly<Record<string, string>> = {
   '1.0': 'Something is wrong with the address.',
   '1.1': 'There is no such mailbox. Please look whether the address is spelled right.',

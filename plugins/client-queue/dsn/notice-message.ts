@@ -15,11 +15,11 @@ export interface NoticeMessageInput {
   readonly from: string;
 }
 
-/** What is returned of a message whose sender did not say how much he wants. */
+/** Maximum size of a message that is returned whole when its sender did not use RET. Bytes. */
 const usuallyReturned = 100 * 1024;
 const maxReturned = 4 * 1024 * 1024;
 
-/** The notice of some recipients of an entry; the same bytes whenever it is composed of the same. */
+/** The notice for some recipients of an entry; deterministic for the same input. */
 export async function noticeMessage(
   entry: Entry,
   notices: readonly Notice[],
@@ -69,7 +69,7 @@ function recipientOf(entry: Entry, address: string, action: NoticeKind): DsnReci
   };
 }
 
-/** The class of the status follows what became of it (RFC 3464 §2.3.4); the rest is what the server said. */
+/** The class of the status follows the action (RFC 3464 §2.3.4); the rest is from the server's reply. */
 function statusOf(action: NoticeKind, given = ''): string {
   const digit = action === 'failed' ? '5' : action === 'delayed' ? '4' : '2';
   if (digit === '2') return action === 'delivered' ? '2.1.5' : '2.0.0';
@@ -87,13 +87,16 @@ async function returned(queue: Pick<RelayQueue, 'open'>, uid: string, whole: boo
     const bytes = whole ? await messageStart(queue, uid, size) : await messageHead(queue, uid);
     return await withShortLines({ bytes, isWhole: whole });
   } catch (error) {
-    // Its body is gone: what happened is told all the same.
+    // The message is gone: the notice is sent without it.
     if (isProblem(error) && error.problem === 'not-found') return { bytes: Buffer.from('\r\n'), isWhole: whole };
     throw error;
   }
 }
 
-/** A line over 998 octets (RFC 5321 §4.5.3.1.6) may keep the notice from its reader: it is encoded, else the header alone is returned, with such lines cut. */
+/**
+ * A line over 998 octets (RFC 5321 §4.5.3.1.6) may prevent delivery of the notice: the message is encoded, or only its
+ * header is returned, with such lines cut.
+ */
 async function withShortLines({ bytes, isWhole }: Returned): Promise<Returned> {
   const plan = await planEncoding([bytes], 'short-lines');
   if (plan.outcome === 'as-it-is') return { bytes, isWhole };

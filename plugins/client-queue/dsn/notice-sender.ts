@@ -28,9 +28,9 @@ interface NoticeSenderInput {
 }
 
 const maxAtOnce = 200;
-/** One run goes on while something of a full batch could be sent, and so many times when nothing could. */
+/** A run continues while part of a full batch was sent, and this often when nothing was. */
 const maxInVain = 5;
-/** Others of the same message may fail in the same run: so long is waited for them, and they are told together. */
+/** Wait for further failures of the same message, to report them together. Milliseconds. */
 const patienceMs = 60_000;
 
 /** Notices of one entry and kind. */
@@ -39,11 +39,11 @@ interface Batch {
   readonly notices: Notice[];
 }
 
-/** Tells senders what became of their mail (RFC 3464): durably queued before it is called told, and once. */
+/** Notifies senders about their mail (RFC 3464): once, and recorded as sent only after the notice is durably queued. */
 export class NoticeSender {
   readonly #input: NoticeSenderInput;
   readonly #since: number;
-  /** Notices that were handed in and are not written down as sent: a target may have one of them. */
+  /** Notices that were submitted but not recorded as sent: a target may hold one of them. */
   readonly #tried = new Set<string>();
   #running: Promise<void> | undefined;
   #again = false;
@@ -80,7 +80,7 @@ export class NoticeSender {
     }
   }
 
-  /** What cannot be sent now comes behind all others, and keeps none of them waiting. */
+  /** A notice that cannot be sent now moves to the end and does not delay the others. */
   async #sendAll(): Promise<void> {
     for (let inVain = 0; inVain < maxInVain;) {
       const pending = await this.#input.queue.notices(maxAtOnce);
@@ -96,12 +96,12 @@ export class NoticeSender {
 
   #isRipe({ entry, notices }: Batch): boolean {
     const oldest = Math.min(...notices.map(({ at }) => at));
-    // What lies ahead was written by a clock that went wrong.
+    // A time in the future was written by a wrong clock.
     const isOver = Math.abs(this.#input.clock.now() - oldest) >= patienceMs;
     return isOver || !entry.recipients.some(({ state }) => state === 'active' || state === 'queued');
   }
 
-  /** Whether that is done. */
+  /** Returns true when sent. */
   async #send({ entry, notices }: Batch): Promise<boolean> {
     const { log, metrics } = this.#input;
     const kind = notices[0]?.kind ?? 'failed';
@@ -121,7 +121,7 @@ export class NoticeSender {
     }
   }
 
-  /** What an operator returns with a reason goes to whoever sent it, a program or not. */
+  /** A bounce by an operator with a reason is sent to any sender, also to a program. */
   async #suppressed({ sender, uid }: Entry, notices: readonly Notice[]): Promise<string | undefined> {
     if (sender !== null && notices.some(({ reason }) => reason !== undefined)) return undefined;
     const head = sender === null ? Buffer.alloc(0) : await this.#head(uid);
@@ -167,7 +167,7 @@ export class NoticeSender {
       );
     } catch (error) {
       if (!isProblem(error) || error.problem !== 'invalid') throw error;
-      // Nobody takes it, for good: an operator shall see it.
+      // Permanently undeliverable: held for an operator.
       const hop = { target: relayTarget, destination: this.#input.destinationOf(sender) };
       await hand({ target: targets.hold, destination: '', data: { reason: `Double bounce: ${error.message}`, hop } });
       metrics.notice(kind, 'undeliverable');
@@ -176,7 +176,7 @@ export class NoticeSender {
   }
 }
 
-/** The same for the same notices, so that one that was sent just before a crash is not sent again. */
+/** Deterministic for the same notices, so that a notice sent just before a crash is not sent again. */
 function noticeUid(uid: string, notices: readonly Pick<Notice, 'id'>[]): string {
   const ids = notices.map(({ id }) => id);
   const [first = '0'] = ids;
@@ -197,7 +197,7 @@ function batchesOf(pending: readonly { readonly entry: Entry; readonly notice: N
 
 const wishes = { failed: 'failure', delayed: 'delay', relayed: 'success', delivered: 'success' } as const;
 
-/** Without those of whom the sender does not want to hear. */
+/** Without recipients for whom the sender wants no notice. */
 function meantOf(entry: Entry, notices: readonly Notice[]): readonly Notice[] {
   const byAddress = new Map(
     entry.recipients.map((recipient): [string, QueuedRecipient] => [recipient.address, recipient]),
@@ -210,7 +210,7 @@ function meantOf(entry: Entry, notices: readonly Notice[]): readonly Notice[] {
   });
 }
 
-/** Why a message is not answered with a notice, though it has a sender (RFC 3834 §2, RFC 3464 §2); null when it is. */
+/** Why a message with a sender gets no notice (RFC 3834 §2, RFC 3464 §2); null when it gets one. */
 function unanswerable(sender: string | null, head: Buffer): string | null {
   if (sender === null) return 'it has no sender';
   if (/^(mailer-daemon|double-bounce)@/i.test(sender)) return 'it comes from a mailer daemon';

@@ -16,7 +16,7 @@ import { TimeSlice } from '../../../core/concurrency.js';
 import { isoTime, replyAnswer } from './entry-answer.js';
 import { group, type QueueSite, type SendingSite } from './queue-site.js';
 
-/** A site is named by all of its servers. */
+/** A site's name consists of all its servers. */
 const name = z.string().min(1).max(2000);
 
 const Params = z.object({
@@ -47,7 +47,7 @@ const Body = z.strictObject({
   ratePerMinute: count.describe('Messages in a minute; null for what is configured.'),
 });
 
-/** Destinations can be suspended and limited one by one. */
+/** Destinations, each of which can be suspended and limited. */
 export function destinationEndpoints(site: DestinationSite): readonly AnyEndpoint[] {
   return [listing(site), naming(site), reading(site), changing(site), clearing(site)];
 }
@@ -255,7 +255,7 @@ type Ground = Pick<QueueSite, 'queue' | 'controls' | 'sites' | 'clock'>;
 const maxListed = 1000;
 const maxShared = 100;
 
-/** Destinations with waiting mail, and what somebody has said something of. */
+/** Destinations with waiting mail or with settings of an operator. */
 export async function waitingDestinations({ queue, controls, sites, clock }: Ground): Promise<readonly Waiting[]> {
   const { byDestination } = await queue.statistics(clock.now());
   const waiting = byDestination.slice(0, maxListed).map(({ destination }) => destination);
@@ -265,7 +265,7 @@ export async function waitingDestinations({ queue, controls, sites, clock }: Gro
   return [...names].map((name) => ({ ...controlAnswer(name, controls.get(name)), ...waitingFor(name, rows, sites) }));
 }
 
-/** Undefined when it is none of ours. */
+/** Undefined for an unknown destination. */
 async function oneDestination(
   name: string,
   { routes, siteNames, pace, policies, ...ground }: DestinationSite,
@@ -280,7 +280,7 @@ async function oneDestination(
   const policy = policies.peek(name);
   const isKnown = rows.byName.has(name) || (control ?? policy) !== undefined || configured.includes(name);
   if (!isKnown && !(isSite(name) && shared.length > 0)) return undefined;
-  // The limits of a destination whose site is not known are its own.
+  // A destination without a known site has its own limits.
   const { now, maxConnections, ratePerMinute, suspended } = pace(site ?? name);
   return {
     ...controlAnswer(name, control),
@@ -305,7 +305,7 @@ interface Rows {
   readonly bySite: ReadonlyMap<string, readonly Row[]>;
 }
 
-/** The rows of these destinations and sites. Of all rows there may be very many: others get turns in between. */
+/** The rows of these destinations and sites. There may be very many rows in total, so it yields to other work. */
 async function rowsOf(all: readonly Row[], names: ReadonlySet<string>, sites: QueueSite['sites']): Promise<Rows> {
   const byName = new Map<string, Row>();
   const bySite = new Map<string, Row[]>();
@@ -324,7 +324,7 @@ async function rowsOf(all: readonly Row[], names: ReadonlySet<string>, sites: Qu
   return { byName, bySite };
 }
 
-/** Of a site: all that waits for any of its destinations. */
+/** For a site: everything that waits for any of its destinations. */
 function waitingFor(
   name: string,
   rows: Rows,
@@ -357,7 +357,7 @@ function controlAnswer(destination: string, control: RecordedControl | undefined
   };
 }
 
-/** What the page of a destination shows beside what scripts get. */
+/** Fields for the page of a destination, beside those of the JSON. */
 function destinationPage(answer: z.output<typeof DestinationAnswer>) {
   const { destination, site, destinations } = answer;
   const isOfSite = isSite(destination);

@@ -10,7 +10,7 @@ import {
 import type { QueueStatistics } from '../../../core/contracts/queue-list.js';
 import type { Sites } from '../delivery/sites.js';
 
-/** Entries as answers show them: times are ISO 8601. */
+/** Entries in responses: times are ISO 8601. */
 
 const time = z.string().describe('ISO 8601');
 const Reply = z
@@ -135,7 +135,7 @@ export function entryAnswer(entry: Entry): z.output<typeof EntryAnswer> {
   };
 }
 
-/** Destinations in an answer: with many thousands it would take megabytes, and long to write. */
+/** Maximum destinations per response: thousands would take megabytes. */
 export const maxDestinations = { page: 12, list: 100, statistics: 1000 };
 
 export const StatisticsAnswer = z.object({

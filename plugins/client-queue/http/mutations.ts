@@ -57,7 +57,7 @@ export const MutationAnswer = z.object({
 });
 type Answer = z.output<typeof MutationAnswer>;
 
-/** What operators do to entries, chosen one by one or by filter. */
+/** Operations on entries, chosen one by one or by filter. */
 export function mutationEndpoints(site: QueueSite): readonly AnyEndpoint[] {
   return [retrying(site), deleting(site), bouncing(site), holding(site), releasing(site), choosing(site)];
 }
@@ -161,7 +161,7 @@ const releasing = (site: QueueSite) =>
     handle: ({ body, request }) => change(site, { operation: 'release' }, body, request),
   });
 
-/** Browsers such as w3m know no `formaction`: the name and the value of the button say what the form is for. */
+/** Browsers such as w3m ignore `formaction`: the name and value of the button identify the operation. */
 const choosing = (site: QueueSite) =>
   defineEndpoint({
     ...common,
@@ -172,7 +172,7 @@ const choosing = (site: QueueSite) =>
       change(site, { operation }, request.representation === 'html' ? chosenOnPage(selection) : selection, request),
   });
 
-/** Whoever chooses all of a list on its page need not take the ticks away. */
+/** "All on this list" on a page overrides individual ticks. */
 function chosenOnPage(selection: Given): Given {
   const { uids, filter } = selection;
   if (filter !== undefined) return { ...selection, uids: undefined };
@@ -237,7 +237,7 @@ async function change(
   });
 }
 
-/** What cannot be undone is asked about; so is anything that a filter chooses. */
+/** Irreversible operations need a confirmation, as do operations on a filter. */
 function needsQuestion({ operation }: Mutation, { selector }: Chosen): boolean {
   return operation === 'delete' || operation === 'bounce' || 'filter' in selector;
 }
@@ -267,16 +267,16 @@ function countsOf({ requested, changed, recipients, results }: MutationResult) {
   return { requested, changed, recipients, active: results.filter(({ outcome }) => outcome === 'active').length };
 }
 
-/** Thousands of uids would fill the audit log. */
+/** Shortens the selector: thousands of uids would fill the audit log. */
 function shownSelector({ selector, count }: Chosen): unknown {
   if ('filter' in selector) return { filter: writtenFilter(selector.filter) };
   return count > 20 ? { uids: [...selector.uids.slice(0, 20), `and ${count - 20} more`] } : { uids: selector.uids };
 }
 
-/** Without a segment of dots, by which it might leave the queue. */
+/** No dot segments, which could lead out of the queue. */
 const ownPath = /^\/client\/queue(?:\/(?!\.)[!-.0->@-[\]-~]+)+(?:\?[!-[\]-~]*)?$/;
 
-/** Own pages only. */
+/** Only paths of the queue. */
 function wayBack(path: string | undefined): string {
   return path !== undefined && ownPath.test(path) ? path : '/client/queue/list';
 }
@@ -288,7 +288,7 @@ interface Asked {
   readonly back: string;
 }
 
-/** The page that says what an operation will touch, and asks. */
+/** The confirmation page with what an operation will change. */
 function questionOf({ representation }: EndpointRequest, { mutation, chosen, preview, back }: Asked): Response<never> {
   const { operation } = mutation;
   if (representation !== 'html') throw unconfirmed(sentenceOf(mutation, preview));
@@ -309,11 +309,11 @@ function questionOf({ representation }: EndpointRequest, { mutation, chosen, pre
     more: preview.messages - preview.sample.length,
     back,
   };
-  // The endpoint's own model is what scripts get, and those are never asked.
+  // The endpoint's own model is for scripts, which are never asked.
   return respond({ view: 'client-queue/question.njk', model }) as unknown as Response<never>;
 }
 
-/** Recipients that a row shows; more of them are pluralize. */
+/** Recipients shown in a row; the others are counted. */
 const shownRecipients = 2;
 
 const labels = {
@@ -332,7 +332,7 @@ const sentences = {
   release: 'will be released',
 } as const;
 
-/** What is not affected. */
+/** The recipients that are not affected. */
 function othersText(count: number): string {
   return `${pluralize(count, 'other recipient of the same messages is', 'other recipients of the same messages are')} not affected.`;
 }
@@ -351,7 +351,7 @@ function selectorFields({ selector, count }: Chosen): readonly { readonly name: 
   ];
 }
 
-/** A reason is asked for on the page itself. */
+/** The reason has a field of its own on the page. */
 function optionFields(mutation: Mutation): readonly { readonly name: string; readonly value: string }[] {
   if (mutation.operation === 'bounce' && mutation.status !== undefined)
     return [{ name: 'status', value: mutation.status }];
@@ -367,15 +367,16 @@ interface Selection {
   readonly expect?: number | undefined;
 }
 
-/** What a caller has chosen, and how many entries that is. */
+/** The selected entries and their number. */
 interface Chosen {
   readonly selector: Selector;
   readonly count: number;
 }
 
 /**
- * @param isExpected of a version; for one entry
- * @throws Problem `invalid` unless exactly one selector is given, `too-large`, `conflict` when the number is not as expected
+ * @param isExpected check of the entry's version; for a single entry
+ * @throws Problem `invalid` unless exactly one selector is given, `too-large`, `conflict` when the number differs from
+ * the expected one
  */
 async function chosenBy(
   { uid, uids, filter, expect }: Selection,
@@ -402,10 +403,10 @@ async function chosenBy(
   return { selector, count };
 }
 
-/** Entries that are looked at one by one. */
+/** Maximum number of entries that are read individually. */
 const maxLookedAt = 50;
 
-/** Where the chosen ones go; undefined when that is too much to look at. */
+/** Destinations of the selection; undefined when it is too large to read. */
 async function destinationsOf({ selector }: Chosen, queue: RelayQueue): Promise<readonly string[] | undefined> {
   if ('filter' in selector) {
     const { destination } = selector.filter;
@@ -417,7 +418,7 @@ async function destinationsOf({ selector }: Chosen, queue: RelayQueue): Promise<
   return [...new Set(open.map(({ destination }) => destination))];
 }
 
-/** Some of the chosen ones and who sent them, to be looked at before anything is done. */
+/** A sample of the selection and its senders, for the confirmation page. */
 async function previewOf({ selector }: Chosen, queue: RelayQueue) {
   if ('filter' in selector) return (await queue.list({ filter: selector.filter, limit: 10 })).items;
   const entries = await Promise.all(selector.uids.slice(0, 10).map((uid) => queue.find(uid)));

@@ -35,7 +35,7 @@ const Item = z.object({
 
 type Site = QueueSite & Pick<SendingSite, 'intake' | 'uploads' | 'routes' | 'queueSize'>;
 
-/** What was set aside can be looked at, queued anew, and removed. */
+/** Quarantined messages can be viewed, requeued and removed. */
 export function quarantineEndpoints(site: Site): readonly AnyEndpoint[] {
   return [listing(site), recovering(site), reading(site), downloading(site), queueing(site), discarding(site)];
 }
@@ -246,11 +246,11 @@ const itemOf = ({ at, ...rest }: Quarantined): z.output<typeof Item> => ({
 });
 const pathOf = (name: string): string => `${listPath}/${encodeURIComponent(name)}`;
 
-/** What a message that was set aside says of itself; its envelope is lost. */
+/** Facts from a quarantined message whose envelope is lost. */
 interface QuarantinedMessage {
-  /** Of its Return-Path field; empty for the null reverse-path. */
+  /** From its Return-Path field; empty for the null reverse-path. */
   readonly sender: string;
-  /** Who may have been meant, best first: for whom it was received, or those in its header. */
+  /** Likely recipients, best first: those in its Received fields, else those in its header. */
   readonly recipients: readonly string[];
   readonly subject: string;
 }
@@ -260,7 +260,7 @@ const maxRecipients = 100;
 const maxSubject = 200;
 const returnPath = /^Return-Path: <([^<>\r\n]*)>\r\n/;
 
-/** Undefined for what does not begin as messages of the queue do. */
+/** Undefined when it does not begin like a message of the queue. */
 async function readQuarantined(source: Readable): Promise<QuarantinedMessage | undefined> {
   const chunks: Buffer[] = [];
   let size = 0;
@@ -285,7 +285,7 @@ function described(head: Buffer): Pick<QuarantinedMessage, 'recipients' | 'subje
   };
 }
 
-/** The message as it is sent: without the Return-Path field, if it begins with one. */
+/** The message as sent: without a leading Return-Path field. */
 async function* withoutReturnPath(source: Readable): AsyncGenerator<Buffer> {
   let start = Buffer.alloc(0);
   let isBehind = false;

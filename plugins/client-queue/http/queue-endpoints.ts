@@ -16,7 +16,7 @@ import { headerOf } from '../delivery/outgoing-message.js';
 import { entryPage, filterOf, listPage, ListQuery, statisticsPage, UidParams } from './queue-page.js';
 import { group, type QueueSite } from './queue-site.js';
 
-/** The reading side of the queue. */
+/** Read-only endpoints of the queue. */
 export function queueEndpoints(site: QueueSite): readonly AnyEndpoint[] {
   return [listing(site), statistics(site), oneEntry(site), message(site)];
 }

@@ -15,7 +15,7 @@ type Statistics = z.output<typeof StatisticsAnswer>;
 type Summary = z.output<typeof SummaryAnswer>;
 type Entry = z.output<typeof EntryAnswer>;
 
-/** Rows of the tables on top; the whole is in the statistics. */
+/** Rows of the tables at the top; the statistics have all of them. */
 const maxRows = maxDestinations.page;
 const listPath = '/client/queue/list';
 
@@ -33,7 +33,7 @@ function ageLabel(minutes: number): string {
   return hours < 24 ? `${Number(hours.toFixed(1))} h` : `${Number((hours / 24).toFixed(1))} d`;
 }
 
-/** From which age, and up to which, in seconds. */
+/** Minimum and maximum age in seconds. */
 function ageRange(limits: readonly number[], index: number): EntryFilter {
   const from = index === 0 ? undefined : limits[index - 1];
   const to = limits[index];
@@ -65,7 +65,7 @@ function destinationRow(
     suspended: [destination, site ?? ''].some((key) => (controls.get(key)?.suspendedUntil ?? null) !== null),
     cells: ages.map((count, index) => ({
       count,
-      // Four steps of colour; the number itself stands in the cell.
+      // Four shades; the cell shows the number as well.
       heat: count === 0 ? 0 : Math.min(4, 1 + Math.floor((3 * count) / most)),
       href: linkTo({ destination, ...ageRange(limits, index) }),
       age: index === 0 ? `younger than ${ageLabel(limits[0] ?? 0)}` : `older than ${ageLabel(limits[index - 1] ?? 0)}`,
@@ -73,7 +73,7 @@ function destinationRow(
   };
 }
 
-/** The figures on top of the queue, refreshed by themselves. */
+/** Figures at the top of the queue page, which refresh themselves. */
 export function statisticsPage(
   statistics: Statistics,
   controls: readonly RecordedControl[],
@@ -129,7 +129,7 @@ interface ListAbout {
   readonly siteOf: (destination: string) => string | undefined;
   readonly now: number;
   readonly damage: string | undefined;
-  /** Of the whole queue: the answer may have only the first rows. */
+  /** Of the whole queue: the answer may hold only the first rows. */
 }
 
 const sortLabels: Readonly<Record<string, string>> = {
@@ -183,7 +183,7 @@ export function listPage(answer: ListAnswer, about: ListAbout) {
   };
 }
 
-/** Recipients that a row shows; more of them are counted. */
+/** Recipients shown in a row; the others are counted. */
 const shownRecipients = 2;
 
 function rowOf(entry: Summary, isSuspended: (destination: string) => boolean) {
@@ -192,7 +192,7 @@ function rowOf(entry: Summary, isSuspended: (destination: string) => boolean) {
   const replies = shown.flatMap(({ lastReply }) => lastReply ?? []).sort((a, b) => (a.at < b.at ? 1 : -1));
   return {
     ...entry,
-    // What was said of those who are settled is no reason to wait.
+    // The reply to a finished recipient is no reason to wait.
     lastReply: replies[0] ?? (open.length > 0 ? null : entry.lastReply),
     suspended: open.length > 0 && open.every(({ destination }) => isSuspended(destination)),
     href: `/client/queue/${entry.uid}`,
@@ -220,7 +220,7 @@ export function entryPage(entry: Entry, header: readonly (readonly [string, stri
 const State = z.enum(entryStates);
 const word = z.string().min(1).max(1024);
 
-/** One state, several with commas, or `all`. */
+/** One state, several separated by commas, or `all`. */
 const States = z
   .string()
   .max(200)
@@ -262,7 +262,7 @@ const Age = z
   ])
   .optional();
 
-/** What a list is filtered by; empty fields count as absent. */
+/** Filters of a list; empty fields count as absent. */
 const filterFields = {
   q: z.string().max(200).optional().describe('Part of uid, sender, recipient, subject, Message-ID or last reply.'),
   state: z
@@ -299,7 +299,7 @@ export function filterOf(given: Partial<Given>): EntryFilter {
   return Object.fromEntries(kept);
 }
 
-/** A filter that chooses: never an empty one, for that would be everything. */
+/** A filter that selects: never an empty one, which would select everything. */
 const ChoosingFilter = FilterFields.extend({
   all: z.literal(true).optional().describe('Every open entry; stands alone.'),
 }).transform(({ all, ...given }, context): EntryFilter => {
@@ -312,7 +312,7 @@ const ChoosingFilter = FilterFields.extend({
   return z.NEVER;
 });
 
-/** What a form has in one field: the query of the list. */
+/** A filter in one form field: the query of the list. */
 const WrittenFilter = z
   .string()
   .max(5000)
@@ -331,7 +331,7 @@ const WrittenFilter = z
 const Uid = z.string().regex(/^[A-Za-z0-9-]{1,100}$/, 'must be the uid of an entry');
 const maxUids = 10_000;
 
-/** Which entries: by uid, uids or a filter, never two of them and never none. */
+/** Exactly one of uid, uids and a filter. */
 export const selectionFields = {
   uid: Uid.optional(),
   uids: z.array(Uid).min(1).optional().describe(`At most ${maxUids}; one that occurs twice counts once.`),
@@ -341,7 +341,7 @@ export const selectionFields = {
 };
 export const maxSelected = maxUids;
 
-/** A filter as a link or a form carries it. */
+/** A filter as a query string for links and forms. */
 export function writtenFilter(filter: EntryFilter): string {
   const fields = Object.entries(filter).filter(([, value]) => value !== undefined);
   if (fields.length === 0) return 'all=true';

@@ -19,36 +19,36 @@ import type { StsPolicies } from '../mta-sts/sts-policies.js';
 
 export const group = 'Outbound';
 
-/** What the endpoints of the queue stand on. */
+/** Dependencies of the queue endpoints. */
 export interface QueueSite {
   readonly queue: RelayQueue;
   readonly controls: DestinationControls;
-  /** Which destinations have the same servers. */
+  /** Groups destinations with the same servers. */
   readonly sites: Pick<Sites, 'peek'>;
-  /** Keys of those that are configured. */
+  /** Keys of the configured sites. */
   readonly siteNames: () => readonly string[];
-  /** What holds for a site, and how it stands with it. */
+  /** Limits and current state of a site. */
   readonly pace: (site: string) => SiteState;
-  /** What domains demand of the mail to them. */
+  /** MTA-STS policies of domains. */
   readonly policies: Pick<StsPolicies, 'peek'>;
   readonly clock: Clock;
-  /** What was learnt of the servers of these destinations counts no more; of all when undefined. */
+  /** Forgets connection failures of the servers of these destinations; of all when undefined. */
   readonly forgetFailures: (destinations: readonly string[] | undefined) => void;
-  /** Somebody is to be told of a failure at once. */
+  /** Sends pending notifications now. */
   readonly tellSenders: () => void;
-  /** A sentence about an entry that was set aside as broken. */
+  /** The note about a quarantined entry. */
   readonly quarantineNote: (uid: string) => Promise<string | undefined>;
 }
 
-/** What the endpoints that send stand on. */
+/** Dependencies of the sending endpoints. */
 export interface SendingSite {
   readonly sending: Sending;
   readonly intake: Intake;
   readonly uploads: UploadStore;
-  /** As it is now. */
+  /** The current settings for cases. */
   readonly ground: () => CaseContext;
   readonly routes: () => readonly string[];
-  /** Open entries. */
+  /** Number of open entries. */
   readonly queueSize: () => number;
 }
 
@@ -71,14 +71,14 @@ interface ClientSiteInput {
   readonly pace: ClientSite['pace'];
   readonly forgetFailures: ClientSite['forgetFailures'];
   readonly tellSenders: ClientSite['tellSenders'];
-  /** Absolute; for messages that are worked on. */
+  /** Absolute path of the folder for uploads in use. */
   readonly uploads: string;
 }
 
-/** Files of the case folder beyond this are refused. */
+/** Larger files of the case folder are refused. */
 const maxFileBytes = 50 * 1024 * 1024;
 
-/** Puts together what the endpoints below `/client` stand on. */
+/** Builds the dependencies of the endpoints below `/client`. */
 export function clientSite(input: ClientSiteInput): ClientSite {
   const { queue, controls, settings, finder, submission, configuration, clock } = input;
   const { hostname, data } = configuration;

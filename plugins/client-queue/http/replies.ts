@@ -14,7 +14,7 @@ const Explanation = z.object({
   because: z.string(),
 });
 
-/** What the relay makes of a reply, to be tried before it matters. */
+/** How the relay interprets a reply, to try rules in advance. */
 export function replyEndpoints({ replies }: RepliesSite): readonly AnyEndpoint[] {
   return [
     defineEndpoint({

@@ -27,7 +27,7 @@ const list = z
       .filter((part) => part !== ''),
   );
 
-/** Beside a raw message. */
+/** Query parameters of a raw message. */
 const RawQuery = z.object({
   mail: z.string().max(1024).optional().describe('Reverse-path of a raw message; <> is the null reverse-path.'),
   rcpt: list.optional().describe('Recipients of a raw message, with commas between.'),
@@ -121,7 +121,7 @@ interface Given {
   readonly request: EndpointRequest;
 }
 
-/** Reads what is to be sent, in whichever form it came, and lets go of the upload behind the work. */
+/** Reads the request in any form and releases the upload after the work. */
 async function withRequest<T>(
   site: SendingSite,
   given: Given,
@@ -143,7 +143,7 @@ async function withRequest<T>(
   }
 }
 
-/** What is wrong with a field of the form is said beside that field. */
+/** Attaches an error to its form field. */
 function inField<T>(name: string, { representation }: EndpointRequest, read: () => T): T {
   try {
     return read();
@@ -166,7 +166,7 @@ async function caseOf({ stream }: EndpointRequest): Promise<CaseDefinition> {
   return parseCase(Buffer.concat(chunks).toString());
 }
 
-/** @throws Problem `bad-request` for what is no JSON5, `invalid` with every place for what is no case */
+/** @throws Problem `bad-request` for invalid JSON5, `invalid` with every position for an invalid case */
 function parseCase(text: string): CaseDefinition {
   const { value, repeated } = parseJson5(text);
   const read = CaseDefinition.safeParse(value);
@@ -193,7 +193,7 @@ async function uploadOf({ uploads }: SendingSite, request: EndpointRequest): Pro
   return uploads.keep(stream);
 }
 
-/** A form says it in its fields, a script in the query. */
+/** A form has them in its fields, a script in the query. */
 function messageQuery(query: RawQuery, request: EndpointRequest): MessageQuery {
   const mail = fieldOf(request, 'mail') ?? query.mail;
   const written = fieldOf(request, 'rcpt');
@@ -220,7 +220,7 @@ function fieldOf({ fields }: EndpointRequest, name: string): string | undefined 
   return typeof value === 'string' ? value : undefined;
 }
 
-/** What the form begins with. */
+/** Initial content of the form. */
 const exampleCase = `{
   // One session. Without a route, by MX.
   envelopes: [
@@ -235,10 +235,10 @@ const exampleCase = `{
 }
 `;
 
-/** Nobody looks at the replies to queued mail: its case has no assertions. */
+/** Replies to queued mail are not checked, so its case has no assertions. */
 const queueExample = exampleCase.replace(/\n {2}assertions:.*/, '');
 
-/** One form has one address: not every browser lets a button name another one. */
+/** One action URL per form: not every browser supports `formaction`. */
 const sendPage = (routes: readonly string[], mode: 'now' | 'queue') => ({
   routes,
   example: mode === 'now' ? exampleCase : queueExample,
@@ -250,7 +250,7 @@ const sendPage = (routes: readonly string[], mode: 'now' | 'queue') => ({
   ],
 });
 
-/** The result with what a reader of the transcript wants to see. */
+/** The result with extra fields for the transcript page. */
 function resultPage(result: SessionResult) {
   const { transactions, assertions, envelopes } = result;
   const recipients = envelopes.flatMap((envelope) => envelope.recipients);
@@ -284,7 +284,7 @@ const Step = z.object({
   ms: z.number(),
 });
 
-/** What a session was, as answers show it. */
+/** A session in responses. */
 export const SessionAnswer = z.object({
   uid: z.string(),
   outcome,

@@ -5,24 +5,24 @@ import type { Resolver } from '../../../core/dns/resolver.js';
 
 export interface PolicyFetchContext {
   readonly resolver: Pick<Resolver, 'resolve4' | 'resolve6'>;
-  /** Lets private, loopback and link-local addresses pass. */
+  /** Allows private, loopback and link-local addresses. */
   readonly allowPrivate: boolean;
   readonly signal: AbortSignal;
-  /** 443 but in tests. */
+  /** Default 443; tests use another. */
   readonly port?: number;
-  /** PEM of certificates to trust in place of the system's. */
+  /** PEM of trusted certificates instead of the system's. */
   readonly ca?: string;
 }
 
 const path = '/.well-known/mta-sts.txt';
-/** As RFC 8461 §3.3 suggests. */
+/** As suggested by RFC 8461 §3.3. */
 const mostBytes = 64 * 1024;
-/** Addresses of the policy host that are tried. */
+/** Addresses of the policy host to try. */
 const maxAddresses = 2;
 
 /**
- * The policy file of a domain, from its policy host over HTTPS with a certificate that is good for that name; nothing is followed elsewhere
- * (RFC 8461 §3.3). Rejects with an error that says why there is none, at the latest when the signal comes.
+ * Fetches the policy file of a domain over HTTPS with a valid certificate, without redirects
+ * (RFC 8461 §3.3). Rejects with the reason, at the latest when the signal aborts.
  */
 export async function fetchPolicy(domain: string, ground: PolicyFetchContext): Promise<string> {
   const { signal } = ground;
@@ -64,19 +64,19 @@ async function get(host: string, address: string, { port = 443, ca, signal }: Po
       headers: { Host: host, Accept: 'text/plain' },
       agent: false,
       signal,
-      // Whatever the environment says: without it, a policy is worth nothing.
+      // Overrides the environment: an unauthenticated policy is worthless.
       rejectUnauthorized: true,
       minVersion: 'TLSv1.2',
       ...(ca !== undefined && { ca }),
     });
-    // An error may come behind the answer, too; and behind a switch of protocols there is neither of them.
+    // An error may follow the response; after a protocol switch there is neither response nor error.
     asking.once('response', resolve).on('error', reject);
     asking.once('close', () => reject(new Error(`${host} gives no answer`)));
     asking.end();
   });
   try {
     const text = await textOf(response, host);
-    // What our own end has cut looks whole.
+    // A response that this side aborted looks complete.
     signal.throwIfAborted();
     if (!response.complete) throw new Error(`${host} breaks off`);
     return text;

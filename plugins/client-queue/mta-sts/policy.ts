@@ -3,25 +3,25 @@ import { writeFileAtomic } from '../../../core/disk/atomic.js';
 import { unlessMissing } from '../../../core/disk/fault.js';
 import { readRegularText } from '../../../core/disk/file-layer.js';
 
-/** What a domain asks of those who send mail to it (RFC 8461 §3.2). */
+/** Policy of a domain for senders of mail to it (RFC 8461 §3.2). */
 interface StsPolicy {
   readonly mode: 'enforce' | 'testing' | 'none';
-  /** Names of its mail servers in lower case; `*.example.net` stands for one label more. */
+  /** Names of its mail servers in lower case; `*.example.net` matches exactly one more label. */
   readonly mx: readonly string[];
-  /** How long the policy holds, in seconds. */
+  /** Lifetime in seconds. */
   readonly maxAge: number;
 }
 
 /** A year (RFC 8461 §3.2). */
 const maxSeconds = 31_557_600;
-/** A life that is shorter would be over before a renewal that has failed once is tried again. */
+/** A shorter life would end before a failed renewal is repeated. */
 const leastSeconds = 900;
 const maxServers = 200;
 const maxLine = 1000;
 const modes = ['enforce', 'testing', 'none'] as const;
 const serverName = /^(?:\*\.)?[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)+$/;
 
-/** The id that a domain gives its policy in the DNS (RFC 8461 §3.1); undefined unless exactly one record says one. */
+/** The policy id in a domain's DNS (RFC 8461 §3.1); undefined unless exactly one record has one. */
 export function policyId(records: readonly string[]): string | undefined {
   const ours = records.filter((text) => text.length <= maxLine && /^v=STSv1\s*;/.test(text));
   const [only = ''] = ours;
@@ -30,8 +30,9 @@ export function policyId(records: readonly string[]): string | undefined {
 }
 
 /**
- * Undefined when it is no policy. Of a key that comes twice the first counts; unknown ones, and servers that are no names, are passed
- * over (RFC 8461 §3.2). Takes linear time, whatever strangers have written.
+ * Undefined for an invalid policy. The first of repeated keys counts; unknown keys and invalid server names are
+ * ignored
+ * (RFC 8461 §3.2). Linear time for any input.
  */
 export function parsePolicy(text: string): StsPolicy | undefined {
   const single = new Map<string, string>();
@@ -53,7 +54,7 @@ export function parsePolicy(text: string): StsPolicy | undefined {
   return servers.size > 0 && servers.size <= maxServers ? { mode, mx: [...servers], maxAge } : undefined;
 }
 
-/** Whether mail may go to that server (RFC 8461 §4.1): a wildcard is one whole label, the first. */
+/** True when the policy allows that server (RFC 8461 §4.1): a wildcard is exactly one label, the first. */
 export function allowsServer({ mx }: Pick<StsPolicy, 'mx'>, host: string): boolean {
   const name = host.toLowerCase().replace(/\.$/, '');
   const below = name.slice(name.indexOf('.'));
@@ -69,10 +70,13 @@ const Kept = z.strictObject({
 });
 const Stored = z.strictObject({ policies: z.record(z.string(), z.unknown()) });
 
-/** A policy as it was fetched; `fetchedAt` in milliseconds since the epoch. */
+/** A fetched policy; `fetchedAt` in milliseconds since the epoch. */
 export type KeptPolicy = Readonly<z.output<typeof Kept>>;
 
-/** The policies that are known, by domain; those that make no sense are left out. None when there is no file. @throws what keeps the file from being read or understood */
+/**
+ * The stored policies by domain, without invalid ones; empty when there is no file. @throws when the file cannot be
+ * read or parsed
+ */
 export async function readPolicies(file: string): Promise<ReadonlyMap<string, KeptPolicy>> {
   const text = await unlessMissing(readRegularText(file));
   const stored = text === undefined ? {} : Stored.parse(JSON.parse(text)).policies;

@@ -13,38 +13,38 @@ interface StsPoliciesInput {
   readonly file: string;
   readonly resolver: () => Resolver;
   readonly settings: () => Pick<ClientQueueSettings, 'mtaSts' | 'tls' | 'allowPrivateAddresses' | 'resolver'>;
-  /** Told of each try to fetch a policy. */
+  /** Called after each fetch. */
   readonly fetched?: (result: 'fetched' | 'failed') => void;
   readonly clock: Clock;
   readonly log: Log;
-  /** Where policy hosts are called and what they are trusted by, in tests. */
+  /** Port and trusted certificates of policy hosts, in tests. */
   readonly host?: Pick<PolicyFetchContext, 'port' | 'ca'>;
 }
 
-/** Of all policies that are remembered, about what they take of the memory: some ten thousands of the usual size. */
+/** Approximate memory limit of all policies: some ten thousand of typical size. Bytes. */
 const mostBytes = 8_000_000;
 const maxRemembered = 10_000;
-/** How long mail waits for a policy host, and for the DNS beyond the time after which a name server is asked once more. */
+/** Milliseconds that mail waits for a policy host, and for the DNS after its first retry. */
 const fetchMs = 10_000;
 const secondQuestionMs = 2000;
-/** A policy that could not be had is not fetched again sooner (RFC 8461 §3.3). */
+/** Pause after a failed fetch (RFC 8461 §3.3). */
 const failedPauseMs = 300_000;
-/** Name servers that let us wait are not asked again at once, nor is a policy fetched again because they disagree about its id. */
+/** Pause after a DNS timeout, and after name servers disagreed about a policy's id. */
 const silentPauseMs = 15_000;
 const betweenFetchesMs = 60_000;
 const dayMs = 86_400_000;
 
-/** Policies that domains have for the mail to them (RFC 8461), kept over restarts for as long as each says. */
+/** MTA-STS policies of domains (RFC 8461), kept over restarts for their lifetime. */
 export class StsPolicies {
   readonly #input: StsPoliciesInput;
   readonly #kept = new LRUCache<string, KeptPolicy>({ maxSize: mostBytes, sizeCalculation: sizeOf });
-  /** The policies that could not be fetched, and until when they are not tried again, by `clock.monotonic()`. */
+  /** Failed fetches, and until when they are not repeated, by `clock.monotonic()`. */
   readonly #failed = new LRUCache<string, { readonly id: string; readonly until: number }>(cacheSize(maxRemembered));
-  /** Until when nobody is asked whether the domain has a policy, by `clock.monotonic()`. */
+  /** Until when the DNS is not asked about a domain, by `clock.monotonic()`. */
   readonly #silent = new LRUCache<string, number>(cacheSize(maxRemembered));
-  /** Asked for at this moment. */
+  /** Running DNS queries. */
   readonly #asked = new Map<string, Promise<KeptPolicy | undefined>>();
-  /** Fetched at this moment, or next. */
+  /** Running and waiting fetches. */
   readonly #fetching = new Map<string, { readonly id: string; readonly done: Promise<KeptPolicy | undefined> }>();
   #unsaved = false;
   #saving: Promise<void> = Promise.resolve();
@@ -54,7 +54,7 @@ export class StsPolicies {
     this.#input = input;
   }
 
-  /** Knows what the file has; one that cannot be used is told in the log, and policies are fetched anew. */
+  /** Reads the file; an unreadable one is logged, and policies are fetched anew. */
   static async open(input: StsPoliciesInput): Promise<StsPolicies> {
     const policies = new StsPolicies(input);
     try {
@@ -68,7 +68,7 @@ export class StsPolicies {
     return policies;
   }
 
-  /** The policy that holds for mail to a domain now. Asks for it where that is due. Never rejects. */
+  /** The policy in force for a domain. Looks it up and fetches it when due. Never rejects. */
   of(domain: string): Promise<KeptPolicy | undefined> {
     const { mtaSts, tls } = this.#input.settings();
     if (!mtaSts || tls === 'never' || domain.startsWith('[')) return Promise.resolve(undefined);
@@ -79,21 +79,21 @@ export class StsPolicies {
     return asking;
   }
 
-  /** What is known at this moment, without asking anybody. */
+  /** The known policy, without a lookup. */
   peek(domain: string): KeptPolicy | undefined {
     const kept = this.#kept.peek(domain);
     return kept !== undefined && this.#input.clock.now() < endOf(kept) ? kept : undefined;
   }
 
-  /** An operator has reason to try those again that could not be fetched. */
+  /** Allows an immediate retry of failed fetches, at an operator's request. */
   forgetFailures(): void {
     this.#failed.clear();
     this.#silent.clear();
   }
 
-  /** Writes down what is new; a disk that refuses is told in the log, and tried again by the next call. */
+  /** Writes new policies; a write error is logged, and the next call tries again. */
   save(): Promise<void> {
-    // Behind one that is under way: the older one must not come last.
+    // After a running save, so that the older state is not written last.
     this.#saving = this.#saving.then(() => this.#save());
     return this.#saving;
   }
@@ -102,7 +102,7 @@ export class StsPolicies {
     if (!this.#unsaved) return;
     this.#unsaved = false;
     const { clock, file, log } = this.#input;
-    // A clock that is ahead by less than that ends none for good.
+    // Tolerates a clock that is less than a day ahead.
     const since = clock.now() - dayMs;
     const worth = [...this.#kept.entries()].filter(([, kept]) => since < endOf(kept)).toReversed();
     try {
@@ -116,11 +116,11 @@ export class StsPolicies {
   }
 
   async #find(domain: string): Promise<KeptPolicy | undefined> {
-    // Whoever gets mail is remembered the longest.
+    // Marks it as recently used.
     this.#kept.get(domain);
     const id = await this.#currentId(domain);
     const kept = this.peek(domain);
-    // A record that is gone or kept from us takes no policy away (RFC 8461 §5.1).
+    // A missing DNS record does not remove a policy (RFC 8461 §5.1).
     if (id === undefined) return kept;
     const age = kept === undefined ? Infinity : this.#input.clock.now() - kept.fetchedAt;
     if (age >= 0 && age < betweenFetchesMs) return kept;
@@ -142,7 +142,7 @@ export class StsPolicies {
     }
   }
 
-  /** One at a time of a domain, each policy once. Undefined when there is none to be had, or it was tried a moment ago. Never rejects. */
+  /** One fetch at a time per domain, each policy once. Undefined when it failed, now or a moment ago. Never rejects. */
   async #fetch(domain: string, id: string): Promise<KeptPolicy | undefined> {
     const { clock } = this.#input;
     const before = this.#fetching.get(domain);
@@ -164,7 +164,7 @@ export class StsPolicies {
       const allowPrivate = settings().allowPrivateAddresses;
       const policy = parsePolicy(await fetchPolicy(domain, { resolver: resolver(), allowPrivate, signal, ...host }));
       if (policy === undefined) throw new Error('what the policy host has is no policy');
-      // What is cut out of a text keeps all of the text in memory; a copy does not.
+      // A substring keeps the whole text in memory; a copy does not.
       const kept: KeptPolicy = structuredClone({ id, ...policy, mx: [...policy.mx], fetchedAt: clock.now() });
       this.#failed.delete(domain);
       this.#kept.set(domain, kept);
@@ -184,15 +184,15 @@ export class StsPolicies {
 const sizeOf = ({ mx }: KeptPolicy, domain: string): number =>
   mx.reduce((sum, name) => sum + 40 + name.length, 200 + domain.length);
 
-/** At half its life, after a day at the latest: who wants to take it away must keep it from us for long. */
+/** At half its life, at the latest after a day: an attacker must block renewals for long to let it expire. */
 const isToBeRenewed = ({ maxAge }: KeptPolicy, age: number): boolean => age < 0 || age > Math.min(dayMs, maxAge * 500);
 
-/** When it ceases to hold, in milliseconds since the epoch. */
+/** End of its validity in milliseconds since the epoch. */
 export const endOf = ({ fetchedAt, maxAge }: KeptPolicy): number => fetchedAt + maxAge * 1000;
 
 type Policies = Pick<StsPolicies, 'of' | 'forgetFailures'>;
 
-/** Finds the servers of domains, and of these only such as the domain's own policy allows (RFC 8461 §5). */
+/** Finds the servers of domains, and only those that the domain's policy allows (RFC 8461 §5). */
 export class PolicedFinder implements HopFinder {
   readonly #finder: HopFinder & { forget(): void };
   readonly #policies: Policies;
@@ -203,7 +203,7 @@ export class PolicedFinder implements HopFinder {
   }
 
   async forDomain(domain: string, options?: SearchOptions): Promise<HopSearch> {
-    // Asked for while the finder asks for the servers.
+    // Looked up at the same time as the servers.
     const enforced = this.#policies.of(domain).then((policy) => (policy?.mode === 'enforce' ? policy : undefined));
     const allowed = async () => {
       const policy = await enforced;
@@ -214,12 +214,12 @@ export class PolicedFinder implements HopFinder {
     return { ...search, mustVerify: true };
   }
 
-  /** Who names a server by hand goes by no policy of a domain. */
+  /** A server that was named explicitly is not subject to a domain's policy. */
   forHosts(hosts: readonly string[], options?: SearchOptions): Promise<HopSearch> {
     return this.#finder.forHosts(hosts, options);
   }
 
-  /** What was learnt before counts no more, but for the policies that still hold. */
+  /** Forgets cached servers and failures, but not valid policies. */
   forget(): void {
     this.#finder.forget();
     this.#policies.forgetFailures();

@@ -16,14 +16,14 @@ import { pageOf, type UserPage } from './user-list.js';
 import { CredentialsBody, NewUserBody, partsOf, UserAnswer, UserChangeBody } from '../user.js';
 import type { CountSignIn } from '../users-metrics.js';
 
-/** What is needed to look at users, wherever they come from. */
+/** Dependencies of the read-only endpoints, for users of any source. */
 export interface LookingParts {
   readonly roster: Pick<Roster, 'list'>;
   readonly directory: Pick<Directory, 'source' | 'find'>;
   readonly domains: () => readonly string[];
   readonly signIns: SignIns;
   readonly count: CountSignIn;
-  /** They can be changed here. */
+  /** Users can be changed here. */
   readonly editable: boolean;
 }
 
@@ -85,7 +85,7 @@ const listUsers = ({ roster, directory, domains, editable }: LookingParts) =>
     },
   });
 
-/** Details are for admins: who may see the names need not see who is disabled or has which aliases. */
+/** Details are for admins: a role that may list names does not see disabled users or aliases. */
 function listAnswer(source: string, { items, total, nextCursor }: UserPage, admin: boolean) {
   const answer = { source, count: total, users: items.map(({ username }) => username), nextCursor };
   return admin ? { ...answer, details: items } : answer;
@@ -239,7 +239,7 @@ const isAdmin = (account: Account | null): boolean => account?.role === 'admin';
 
 const pathOf = ({ username }: UserDetails): string => `/users/${encodeURIComponent(username)}`;
 
-/** Asked again when the change has its turn: of many at the same moment, one finds the version that all have read. */
+/** Checked again when the change runs: of concurrent changes, only the first finds the expected version. */
 function expectation({ ifMatch }: EndpointRequest): Expectation | undefined {
   return ifMatch === undefined ? undefined : (user) => namesTag(ifMatch, versionOf(user));
 }

@@ -7,13 +7,13 @@ export interface UserQuery {
   readonly q?: string | undefined;
   /** All if absent. */
   readonly limit?: number | undefined;
-  /** As an earlier answer gave it. */
+  /** From an earlier response. */
   readonly cursor?: string | undefined;
 }
 
 export interface UserPage {
   readonly items: readonly UserDetails[];
-  /** After the filter. */
+  /** Number after the filter. */
   readonly total: number;
   readonly limit: number;
   readonly nextCursor: string | null;
@@ -21,8 +21,8 @@ export interface UserPage {
 }
 
 /**
- * A part of the users in the order of their names. A cursor is the name that a page begins with, so additions do not
- * shift it. Throws the problem `bad-request` for what is no cursor.
+ * A page of the users in order of their names. A cursor is the name that a page begins with, so additions do not
+ * shift it. Throws the problem `bad-request` for an invalid cursor.
  */
 export function pageOf(users: readonly UserDetails[], { q, limit = Infinity, cursor }: UserQuery): UserPage {
   const found = q === undefined ? users : users.filter((user) => matches(user, lowerCase(q.trim())));
