@@ -9,32 +9,32 @@ import { logHeadBytes, SummaryLog } from './summary-log.js';
 import { readRecord, type SummaryRecord, writeRecord } from './summary-record.js';
 import { TimeSlice } from '../../../core/concurrency.js';
 
-/** Whose folders: everything lies below `root`, what is kept of it in `files`. */
+/** The mailboxes of one server: everything is below `root`, the cache files in `files`. */
 export interface CacheSite {
   /** Resolved folder of the mailboxes. */
   readonly root: string;
-  /** Folder of the files of the cache; null to keep nothing on the disk. */
+  /** Folder of the cache files; null to keep nothing on disk. */
   readonly files: string | null;
-  /** Smaller folders are read again after a restart. */
+  /** Smaller folders are not written; they are read again after a restart. */
   readonly keptFrom: number;
 }
 
-/** Records of messages that are gone are dropped when they are so many more than the others. */
+/** The log is compacted when it has this many more records than twice the messages. */
 const wasteAllowed = 1000;
 
-/** What is known of one folder: its names for as long as its directories say so, and the summaries of its messages. */
+/** Cache of one folder: its names for as long as its directories are unchanged, and the summaries of its messages. */
 export class CachedFolder {
   readonly #site: CacheSite;
   readonly #path: string;
   readonly #timeSlice = new TimeSlice();
   #names: FolderNames = nothingRead;
   #log: SummaryLog;
-  /** Records that were found in a log, until their messages are. */
+  /** Offsets of records found in a log by id, until they are attached to their messages. */
   #found: ReadonlyMap<string, number> | undefined;
   #isLoaded = false;
-  /** The last reading; another waits for it. */
+  /** The last read; the next one waits for it. */
   #running: Promise<unknown> = Promise.resolve();
-  /** One that has not begun: who comes before it does can share it. */
+  /** A read that has not begun: callers that arrive before it starts share it. */
   #queued: Promise<FolderRows | undefined> | undefined;
   #kept = '';
 
@@ -50,7 +50,7 @@ export class CachedFolder {
     return bytesOfRows(this.#names.rows) + this.#log.memory;
   }
 
-  /** What was known last, without a look at the folder; undefined when nothing is. */
+  /** The last known rows, without checking the folder; undefined when there are none. */
   get known(): FolderRows | undefined {
     return this.#names === nothingRead ? undefined : this.#names.rows;
   }
@@ -59,7 +59,7 @@ export class CachedFolder {
     return this.#log;
   }
 
-  /** True when a look at the folder has told all of it, and nobody is changing it just now. */
+  /** True when the rows are complete and the folder was not changing. */
   get isQuiet(): boolean {
     return this.#names.stamps.new !== null && this.#names.stamps.cur !== null;
   }
@@ -67,7 +67,7 @@ export class CachedFolder {
   /**
    * The messages that are in the folder now.
    * @param now milliseconds since 1970, not later than now
-   * @param force read the directories, whatever their stamps say
+   * @param force read the directories even when they are unchanged
    * @returns undefined when there is no such folder
    */
   rows(now: number, force: boolean): Promise<FolderRows | undefined> {
@@ -93,7 +93,7 @@ export class CachedFolder {
     return names.rows;
   }
 
-  /** The folder is gone: what was in it is nobody's business any more. */
+  /** The folder is gone: its files are removed. */
   #forget(): undefined {
     this.#names = nothingRead;
     this.#found = undefined;
@@ -104,7 +104,7 @@ export class CachedFolder {
     }
   }
 
-  /** The summary of a message, read if need be; undefined when its file is not there any more. */
+  /** The summary of a message, read if necessary; undefined when its file is gone. */
   summary(rows: FolderRows, row: number, heads: MessageHeads): SummaryRecord | undefined {
     const offset = rows.summary[row] ?? 0;
     const known = offset === 0 ? undefined : this.#log.read(offset);
@@ -112,7 +112,7 @@ export class CachedFolder {
     return (known === undefined ? undefined : readRecord(known, id)) ?? this.readMessage(rows, row, heads);
   }
 
-  /** Reads the message and notes its summary. */
+  /** Reads the message and stores its summary. */
   readMessage(rows: FolderRows, row: number, heads: MessageHeads): SummaryRecord | undefined {
     const read = heads.read(rows, row);
     if (read === undefined) return undefined;
@@ -125,7 +125,7 @@ export class CachedFolder {
     return new MessageHeads(this.#site.root, this.#path);
   }
 
-  /** The summaries are in doubt: all messages are read anew. */
+  /** The summaries are unreliable: all messages are read again. */
   forgetSummaries(): void {
     this.#log.close();
     this.#log = this.#beginLog();
@@ -133,7 +133,7 @@ export class CachedFolder {
     this.#found = undefined;
   }
 
-  /** Writes what is worth it, if it is not written yet. @throws what the file system says */
+  /** Writes the cache files when they are out of date. @throws errors of the file system */
   keep(): void {
     const { rows } = this.#names;
     const path = this.#file('index');
@@ -166,7 +166,7 @@ export class CachedFolder {
     return join(this.#site.files, `${key}.${kind}`);
   }
 
-  /** What another process has left. Whatever is in doubt is left out. */
+  /** Loads the files of an earlier process. Unreliable data is ignored. */
   async #load(): Promise<void> {
     const [index, summaries] = [this.#file('index'), this.#file('summaries')];
     if (index === undefined || summaries === undefined) return;
@@ -185,7 +185,7 @@ export class CachedFolder {
     this.#found = await log.adopt(from, records, this.#timeSlice);
   }
 
-  /** A new file, without the records of messages that are gone. To be called while nobody looks for anything. */
+  /** Writes a new log without the records of removed messages. Must not run while a question is being answered. */
   #compact(): void {
     const path = this.#file('summaries');
     if (path === undefined) return;

@@ -13,19 +13,19 @@ import { join, sep } from 'node:path';
 import { isAbsent } from '../../../core/disk/confinement.js';
 import { type Stamp, stampOf } from '../folders/folder-stamp.js';
 
-/** Names that are read at once; with more, reading gets slower. */
+/** Names read at once; larger batches are slower. */
 const namesAtOnce = 1000;
-/** As far as cursors and dates reach: a file may have any time. */
+/** Maximum that cursors and dates support; a file may have any time. */
 const latestMs = 99_999_999_999_999;
 const hasProc = existsSync('/proc/self/fd');
 
 /**
- * A directory below the folder of the mailboxes, opened without following a symbolic link. What is read of it is read
- * through its descriptor, so that whatever is put in its place meanwhile is not looked at. For threads that may wait.
+ * A directory below the folder of the mailboxes, opened without following symbolic links. It is read
+ * through its descriptor, so that a replacement of the path has no effect. Blocking: for worker threads.
  */
 export class ConfinedDirectory {
   readonly #fd: number;
-  /** How the system knows the open directory. */
+  /** Path of the open descriptor where the system has one. */
   readonly #path: string;
 
   private constructor(fd: number, path: string) {
@@ -33,7 +33,7 @@ export class ConfinedDirectory {
     this.#path = hasProc ? `/proc/self/fd/${fd}` : path;
   }
 
-  /** Undefined when there is no such directory, or the way to it leads through a link. @param root resolved */
+  /** Undefined when there is no such directory, or a link leads to it. @param root resolved */
   static open(root: string, path: string): ConfinedDirectory | undefined {
     if (!path.startsWith(root + sep)) return undefined;
     const fd = openQuietly(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_DIRECTORY);
@@ -47,7 +47,7 @@ export class ConfinedDirectory {
     return stampOf(fstatSync(this.#fd, { bigint: true }));
   }
 
-  /** Names of regular files, but of hidden ones. Between two lots others may have a turn. */
+  /** Names of regular files, except hidden ones, in batches. */
   *files(): Generator<readonly string[]> {
     const directory = opendirSync(this.#path, { bufferSize: namesAtOnce });
     try {
@@ -65,7 +65,7 @@ export class ConfinedDirectory {
     }
   }
 
-  /** What the file says of itself; undefined when it is gone. */
+  /** Time and size of the file; undefined when it is gone. */
   facts(name: string): { readonly receivedAt: number; readonly size: number } | undefined {
     try {
       const { mtimeMs, size } = lstatSync(join(this.#path, name));
@@ -76,7 +76,7 @@ export class ConfinedDirectory {
     }
   }
 
-  /** A descriptor of a regular file, for reading; who opens it closes it. A FIFO does not hang. */
+  /** A descriptor of a regular file, for reading; the caller closes it. Does not block on a FIFO. */
   openFile(name: string): { readonly fd: number; readonly size: number } | undefined {
     const fd = openQuietly(join(this.#path, name), constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
     if (fd === undefined) return undefined;

@@ -6,19 +6,19 @@ import { folderOfIndex } from './index-file.js';
 export interface SweepLimits {
   /** Resolved folder of the mailboxes. */
   readonly root: string;
-  /** Bytes of all files together. */
+  /** Maximum bytes of all files together. */
   readonly diskBytes: number;
 }
 
 const kept = /^([0-9a-f]{32})\.(?:index|summaries)$/;
 const unfinished = /^[0-9a-f]{32}\.(?:index\.[0-9a-z]+\.tmp|summaries\.new)$/;
 
-/** What may lie in the folder. */
+/** Files that belong to the cache. */
 export const isOwnCacheFile: OwnEntry = filesNamed(kept, unfinished);
 
 /**
- * Removes what a dead process left half-written, what is of folders that are gone, and the files that were not used for longest
- * when there are too many.
+ * Removes unfinished files of dead processes, files of removed folders, and the least recently used files
+ * above the limit.
  */
 export function sweepFiles(folder: string, { root, diskBytes }: SweepLimits): void {
   const names = namesIn(folder);
@@ -47,7 +47,7 @@ function isOfFolder(index: string, root: string): boolean {
   return folder !== undefined && existsSync(join(root, folder));
 }
 
-/** Of what is ours. */
+/** Names of cache files only. */
 function namesIn(folder: string): readonly string[] {
   try {
     return readdirSync(folder, { withFileTypes: true })

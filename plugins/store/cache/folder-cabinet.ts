@@ -5,34 +5,34 @@ import type { FolderAnswers, FolderQuestion } from './folder-task.js';
 import { sweepFiles } from './file-sweep.js';
 
 export interface CabinetInput extends CacheSite {
-  /** Bytes of memory for all folders together. */
+  /** Maximum bytes of memory for all folders together. */
   readonly memoryBytes: number;
-  /** Bytes of all files together. */
+  /** Maximum bytes of all files together. */
   readonly diskBytes: number;
 }
 
 const mostFolders = 500;
-/** In the background messages are read in slices, with pauses: others have the processor, and the disk, in between. */
+/** Background reading works in slices with pauses, so that other work gets the processor and the disk. */
 const fillAfterMs = 50;
 const sliceMs = 8;
 const pauseMs = 4;
-/** A folder that changed is kept that much later, and one that changes all the time once in that while. */
+/** Delay before a changed folder is written, and the interval for one that changes all the time. Milliseconds. */
 const keepAfterMs = 2000;
 const keepEveryMs = 30_000;
 
 interface Drawer {
   readonly folder: CachedFolder;
-  /** Questions that are being answered. */
+  /** Questions being answered. */
   busy: number;
   isFilling: boolean;
   keptAt: number;
   timer: NodeJS.Timeout | undefined;
 }
 
-/** The folders of one site that were asked for last, within bounds of memory. */
+/** The most recently used folders of one site, with a memory limit. */
 export class FolderCabinet {
   readonly #input: CabinetInput;
-  /** The least recently used one first. */
+  /** Least recently used first. */
   readonly #drawers = new Map<string, Drawer>();
   #isSwept = false;
   #isClosed = false;
@@ -81,7 +81,7 @@ export class FolderCabinet {
     return drawer;
   }
 
-  /** Reads the messages whose summaries are not known yet: who asked for a page may search next. */
+  /** Reads the missing summaries: a search may follow a page. */
   async #fill(drawer: Drawer): Promise<void> {
     if (drawer.isFilling) return;
     drawer.isFilling = true;
@@ -124,7 +124,7 @@ export class FolderCabinet {
     try {
       drawer.folder.keep();
     } catch {
-      // It is a cache: what cannot be kept is read again.
+      // A cache file that cannot be written is only a cache miss.
     }
   }
 

@@ -7,10 +7,10 @@ import { filterRows, wordsOf } from './row-filter.js';
 import { type Found, searchRows } from './row-search.js';
 import { TimeSlice } from '../../../core/concurrency.js';
 
-/** Ids that are handed over in one piece. */
+/** Ids per transferred buffer. */
 const idsInPiece = 10_000;
 
-/** Answers questions about one folder. Undefined always means that there is no such folder. */
+/** Answers questions about one folder. Undefined means that there is no such folder. */
 export class FolderDesk {
   readonly #folder: CachedFolder;
   readonly #now: number;
@@ -93,7 +93,7 @@ export class FolderDesk {
     return searchRows(this.#folder, rows, fitting, words, ground);
   }
 
-  /** In their order; messages that are gone meanwhile are left out. */
+  /** In order; messages that are gone meanwhile are left out. */
   async #summarised(rows: FolderRows, wanted: readonly number[]): Promise<readonly task.SummarisedEntry[]> {
     const found: (task.SummarisedEntry | string)[] = [];
     const heads = this.#folder.heads();
@@ -111,7 +111,7 @@ export class FolderDesk {
     return found.map((one) => (typeof one === 'string' ? later?.get(one) : one)).filter((one) => one !== undefined);
   }
 
-  /** Messages that another program has renamed since their names were read. */
+  /** Messages that another program has renamed since the names were read. */
   async #summarisedLater(ids: readonly string[]): Promise<ReadonlyMap<string, task.SummarisedEntry>> {
     const found = new Map<string, task.SummarisedEntry>();
     const rows = await this.#rows('read');
@@ -129,7 +129,7 @@ export class FolderDesk {
   }
 }
 
-/** They are asked for with each page. */
+/** Cached, since every page shows them. */
 const knownTotals = new WeakMap<FolderRows, task.FolderTotals>();
 
 function totalsOf(rows: FolderRows): task.FolderTotals {
@@ -152,7 +152,7 @@ function keyOf(rows: FolderRows, row: number): OrderKey {
   return { receivedAt: rows.receivedAt[row] ?? 0, id: idAt(rows, row) };
 }
 
-/** As rows are ordered. */
+/** Same order as the rows. */
 function compareNewestFirst(a: OrderKey, b: OrderKey): number {
   return b.receivedAt - a.receivedAt || Buffer.compare(Buffer.from(b.id, 'utf8'), Buffer.from(a.id, 'utf8'));
 }

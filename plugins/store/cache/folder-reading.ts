@@ -7,10 +7,10 @@ import { type FileFacts, RowBuilder } from './row-builder.js';
 import { isSame, mergeRows, noRows, type Reread, widened } from './row-merge.js';
 import type { TimeSlice } from '../../../core/concurrency.js';
 
-/** What is known of a folder's names, and which states of its two directories that is the whole of. */
+/** The names of a folder, with the directory states that they are complete for. */
 export interface FolderNames {
   readonly rows: FolderRows;
-  /** Stamp of each directory when it was read; null when a change may hide behind it. */
+  /** Stamp of each directory when it was read; null when a later change may have the same stamp. */
   readonly stamps: Readonly<Record<'new' | 'cur', string | null>>;
 }
 
@@ -26,13 +26,15 @@ export interface ReadingGround {
   readonly timeSlice: TimeSlice;
 }
 
-/** A file that is renamed while its directory is read can be missed: so often it is read until nothing changes meanwhile. */
+/**
+ * A file that is renamed during a read can be missed: reads are repeated this often until nothing changes meanwhile.
+ */
 const looks = 4;
 
 /**
- * The names in `new` and `cur`. A directory that is stamped as it was when it was read is not read again; in one that was
- * changed a moment ago two readings must agree.
- * @param force read both, whatever their stamps say
+ * The names in `new` and `cur`. A directory with an unchanged stamp is not read again; for one that changed
+ * a moment ago, two reads must agree.
+ * @param force read both, whatever their stamps are
  * @returns undefined when there is no such folder
  */
 export async function readNames(
@@ -46,7 +48,7 @@ export async function readNames(
   return names;
 }
 
-/** @param builders those whose rows it looks at are added here */
+/** @param builders receives the builders whose rows are in use */
 async function readUntilQuiet(
   known: FolderNames,
   ground: ReadingGround,
@@ -58,7 +60,7 @@ async function readUntilQuiet(
     const { changed, stamps } = changedSince(names, ground);
     if (!changed.new && !changed.cur) return names;
     const reread = widened(names.rows, changed);
-    // A look is compared with the one before it alone.
+    // A read is compared only with the one before it.
     if (builders.length === 2) builders.shift()?.release();
     const found = await readDirectories(ground, reread, names.rows, builders);
     if (found === undefined) return undefined;
@@ -69,7 +71,7 @@ async function readUntilQuiet(
     const last = names;
     names = { rows, stamps: settledOf(seen, ground.now) };
     if (isQuiet && (agrees || maildirNames.every((name) => names.stamps[name] !== null))) return names;
-    // What was seen by one of the last two looks: rather a message too many than one too few.
+    // Messages of either of the last two reads: one too many is better than one too few.
     if (look === looks) return { rows: mergeRows(rows, last.rows, neither), stamps: nothingRead.stamps };
     before = found;
     await ground.timeSlice.yieldIfDue();
@@ -87,7 +89,7 @@ type Stamps = Record<'new' | 'cur', Stamp>;
 function changedSince({ stamps }: FolderNames, { folder }: ReadingGround): { changed: Reread; stamps: Stamps } {
   const [fresh, current] = maildirNames.map((name) => stampAt(join(folder, name)));
   const now: Stamps = { new: fresh ?? nowhere, cur: current ?? nowhere };
-  // Without both it may be that there is no folder any more.
+  // When both are missing, the folder may be gone.
   if (now.new.text === '' && now.cur.text === '') return { changed: { new: true, cur: true }, stamps: now };
   return { changed: { new: now.new.text !== stamps.new, cur: now.cur.text !== stamps.cur }, stamps: now };
 }
@@ -102,11 +104,11 @@ function settledOf(stamps: Stamps, now: number): FolderNames['stamps'] {
 interface Directories {
   readonly reread: Reread;
   readonly rows: FolderRows;
-  /** Of those that were read, before they were. */
+  /** Stamps from before the read, of the directories that were read. */
   readonly stamps: Partial<Stamps>;
 }
 
-/** `new` before `cur`: a message that a reader moves meanwhile is seen twice rather than never. */
+/** `new` before `cur`: a message that is moved meanwhile is seen twice, not never. */
 async function readDirectories(
   ground: ReadingGround,
   reread: Reread,
@@ -139,7 +141,7 @@ async function readDirectories(
   return { reread, rows: builder.finish(), stamps };
 }
 
-/** The file of a unique name never changes: it is asked once, for there may be very many. */
+/** A file never changes under its unique name, so it is only asked once. */
 function knownFacts(known: FolderRows, name: string): FileFacts | undefined {
   const row = known.count === 0 ? -1 : silentRow(known, readMessageName(name).id);
   return row < 0 ? undefined : { receivedAt: known.receivedAt[row] ?? 0, size: known.size[row] ?? 0 };

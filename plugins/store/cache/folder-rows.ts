@@ -3,10 +3,11 @@ import type { MessageEntry } from '../maildir/message-entry.js';
 import type { NamePool } from './name-pool.js';
 
 /**
- * The messages of a folder in columns, newest first: by received time, then by unique name. A folder of 100,000 messages is
- * some ten megabytes that the garbage collector does not look at, and lies on the disk as it lies in memory.
+ * The messages of a folder in columns, newest first: by received time, then by unique name. A folder of 100,000
+ * messages takes
+ * some ten megabytes that the garbage collector does not scan, and is stored on disk in the same form.
  *
- * Nothing changes but `summary`, which is filled in when a message has been read.
+ * Immutable except `summary`, which is set when a message has been read.
  */
 export interface FolderRows {
   readonly count: number;
@@ -14,17 +15,17 @@ export interface FolderRows {
   readonly receivedAt: Float64Array;
   /** Bytes. */
   readonly size: Float64Array;
-  /** Where the file name begins in `names`. */
+  /** Offset of the file name in `pool`. */
   readonly start: Uint32Array;
   /** Bytes of the file name. */
   readonly length: Uint16Array;
-  /** Bytes of the unique name, which the file name begins with. */
+  /** Bytes of the unique name, a prefix of the file name. */
   readonly idLength: Uint16Array;
   /** See `rowBits`. */
   readonly bits: Uint8Array;
-  /** Where its record lies in the log of summaries; 0 for none. */
+  /** Offset of its record in the summary log; 0 for none. */
   readonly summary: Uint32Array;
-  /** File names, in any order; some may be of messages that are gone. */
+  /** File names, in any order; some may be of removed messages. */
   readonly pool: NamePool;
 }
 
@@ -33,9 +34,9 @@ export const rowBits = {
   current: 1,
   seen: 2,
   flagged: 4,
-  /** Its name does not tell both its time and its size, so the file was asked. Every name of another program is such a one. */
+  /** Its name lacks its time or its size, so the file was asked. True for all names of other programs. */
   silent: 8,
-  /** In both directories: another program is moving it, or was stopped while it did. */
+  /** In both directories: another program is moving it, or was stopped while moving it. */
   doubled: 16,
 } as const;
 
@@ -88,7 +89,7 @@ export function entryAt(rows: FolderRows, row: number): MessageEntry {
   };
 }
 
-/** Negative when row `i` of `a` stands in front of row `j` of `b`; 0 when they are the same message. */
+/** Negative when row `i` of `a` precedes row `j` of `b`; 0 when they are the same message. */
 export function compareRows(a: FolderRows, i: number, b: FolderRows, j: number): number {
   const difference = (b.receivedAt[j] ?? 0) - (a.receivedAt[i] ?? 0);
   if (difference !== 0) return difference;
@@ -96,7 +97,7 @@ export function compareRows(a: FolderRows, i: number, b: FolderRows, j: number):
   return b.pool.bytes.compare(a.pool.bytes, one, one + (a.idLength[i] ?? 0), other, other + (b.idLength[j] ?? 0));
 }
 
-/** A message by which a place in a list is named; `id` in UTF-8. */
+/** Sort key of a message in a list; `id` in UTF-8. */
 export interface RowKey {
   readonly receivedAt: number;
   readonly id: Buffer;
@@ -110,7 +111,7 @@ export function compareRowTo(rows: FolderRows, row: number, { receivedAt, id }: 
   return id.compare(rows.pool.bytes, start, start + (rows.idLength[row] ?? 0));
 }
 
-/** Rows of the messages of those unique names, in their order; -1 for one that is not there. */
+/** Rows of the messages with those unique names, in their order; -1 for a missing one. */
 export function rowsOf(rows: FolderRows, ids: readonly string[]): readonly number[] {
   return ids.map((id) => rowOf(rows, id));
 }
@@ -123,10 +124,10 @@ function rowOf(rows: FolderRows, id: string): number {
   return row < rows.count && compareRowTo(rows, row, key) === 0 ? row : -1;
 }
 
-/** Rows of silent names, found by the hash of their ids: open addressing, -1 where there is none. */
+/** Hash index of rows with silent names by id: open addressing, -1 for an empty slot. */
 const silentRows = new WeakMap<FolderRows, Int32Array>();
 
-/** The row of a silent name, which stands where its file's time has put it; -1 for none. */
+/** The row of a silent name, which is sorted by the time of its file; -1 for none. */
 export function silentRow(rows: FolderRows, id: string): number {
   const table = silentRows.get(rows) ?? hashed(rows);
   silentRows.set(rows, table);
@@ -153,14 +154,14 @@ function hashed(rows: FolderRows): Int32Array {
   return table;
 }
 
-/** FNV-1a, and its high bits in the low ones too. */
+/** FNV-1a, with the high bits mixed into the low ones. */
 function hashOf(bytes: Buffer, start: number, end: number): number {
   let hash = 0x811c9dc5;
   for (let at = start; at < end; at++) hash = Math.imul(hash ^ (bytes[at] ?? 0), 0x01000193);
   return (hash ^ (hash >>> 15)) >>> 0;
 }
 
-/** The first of so many that `isBehind` is true of, by bisection; `count` when there is none. */
+/** The first row for which `isBehind` is true, by bisection; `count` when there is none. */
 export function firstRow(count: number, isBehind: (row: number) => boolean): number {
   let low = 0;
   let high = count;
@@ -182,7 +183,7 @@ export function copyRow(from: FolderRows, row: number, to: FolderRows, at: numbe
   to.summary[at] = from.summary[row] ?? 0;
 }
 
-/** Rows `start` to `end`, as they are. */
+/** Copies rows `start` to `end`, end exclusive. */
 export function copyRows(from: FolderRows, start: number, end: number, to: FolderRows, at: number): void {
   to.receivedAt.set(from.receivedAt.subarray(start, end), at);
   to.size.set(from.size.subarray(start, end), at);

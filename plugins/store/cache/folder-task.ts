@@ -3,7 +3,7 @@ import type { CacheSite } from './cached-folder.js';
 import type { RowFilter } from './row-filter.js';
 import type { SummaryRecord } from './summary-record.js';
 
-/** What the thread is asked of one folder. */
+/** Questions to the thread about one folder. */
 export type FolderQuestion =
   | { readonly kind: 'totals' }
   | { readonly kind: 'page'; readonly request: PageQuestion }
@@ -13,8 +13,8 @@ export type FolderQuestion =
   | { readonly kind: 'summaries'; readonly ids: readonly string[] };
 
 /**
- * What an answer may rest on: what was known last, even if that was long ago; a look at the folder; or a reading of all its
- * names, whatever the look says.
+ * Required freshness of an answer: the last known state, of any age; a check of the folder; or a read of all
+ * names regardless of the check.
  */
 export type Trust = 'known' | 'looked' | 'read';
 
@@ -26,7 +26,7 @@ export interface PageQuestion extends MessageQuestion {
   readonly order: 'newest' | 'oldest';
   readonly limit: number;
   readonly cursor?: string | undefined;
-  /** Milliseconds that reading messages for a search may take. */
+  /** Time limit in milliseconds for reading messages during a search. */
   readonly patienceMs: number;
 }
 
@@ -64,7 +64,7 @@ export interface FolderSheet {
 }
 
 export interface Selected {
-  /** Unique names with a slash behind each, in UTF-8: strings by the hundred thousand are slow to hand over. */
+  /** Unique names, each followed by a slash, in UTF-8: hundreds of thousands of strings are slow to transfer. */
   readonly ids: readonly Uint8Array<ArrayBuffer>[];
   readonly count: number;
   readonly unread: number;
@@ -74,7 +74,7 @@ export interface Selected {
 export interface Located {
   /** In the order of the ids. */
   readonly entries: readonly (MessageEntry | null)[];
-  /** Nobody was changing the folder: what is not found is not there. */
+  /** The folder was not changing: a missing message does not exist. */
   readonly quiet: boolean;
 }
 

@@ -4,17 +4,17 @@ import type { FolderAnswers, FolderQuestion, FolderReply, FolderTask } from './f
 import type { WorkerMessage } from './folder-worker.js';
 
 export interface ThreadLimits {
-  /** Milliseconds that one question may take. */
+  /** Time limit of one question in milliseconds. */
   readonly timeLimitMs: number;
-  /** Megabytes of JavaScript objects that the thread may hold. */
+  /** Heap limit of the thread in megabytes. */
   readonly memoryMb: number;
-  /** Questions that may wait for an answer; more are refused. */
+  /** Maximum number of waiting questions; more are refused. */
   readonly waiting: number;
 }
 
 export const threadLimits: ThreadLimits = { timeLimitMs: 180_000, memoryMb: 512, waiting: 1000 };
 
-/** V8's 48 MB would be as much as everything else that the thread holds. */
+/** The default of 48 MB would double the memory of the thread. */
 const youngGenerationMb = 6;
 
 interface Waiting {
@@ -28,7 +28,7 @@ type Message = WorkerMessage extends infer M
     : never
   : never;
 
-/** The thread that reads folders. It is started when it is first needed; one that ends is replaced. */
+/** The thread that reads folders. Started on first use and replaced when it ends. */
 export class FolderThread {
   readonly #limits: ThreadLimits;
   #worker: Worker | undefined;
@@ -52,7 +52,7 @@ export class FolderThread {
     });
   }
 
-  /** Lets go of the folders of a site; what is known of them is on the disk then. */
+  /** Closes the folders of a site and writes their cache files. */
   async release(site: FolderTask['site']): Promise<void> {
     if (this.#worker !== undefined) await this.#send({ close: site });
   }
@@ -98,7 +98,7 @@ export class FolderThread {
     if (waiting === undefined) return;
     clearTimeout(waiting.timer);
     this.#waiting.delete(number);
-    // Nobody waits: the process may end, whatever the thread still reads.
+    // No caller waits, so the thread need not keep the process alive.
     if (this.#waiting.size === 0) this.#worker?.unref();
     waiting.settle(reply);
   }

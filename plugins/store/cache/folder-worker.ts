@@ -2,12 +2,12 @@ import { parentPort } from 'node:worker_threads';
 import { FolderCabinet } from './folder-cabinet.js';
 import type { FolderReply, FolderTask } from './folder-task.js';
 
-/** What the thread is told: a task with its number, or the end of a site. */
+/** A message to the thread: a task with its number, or the closing of a site. */
 export type WorkerMessage = { readonly number: number } & (
   { readonly task: FolderTask } | { readonly close: FolderTask['site'] }
 );
 
-/** Reads folders, where waiting for a disk and going through a hundred thousand names holds nobody up. */
+/** Folders are read in this thread: disk waits and scans of a hundred thousand names block no other work. */
 const cabinets = new Map<string, FolderCabinet>();
 
 function keyOf({ root, files }: FolderTask['site']): string {

@@ -7,9 +7,10 @@ import { NamePool } from './name-pool.js';
 import type { FolderNames } from './folder-reading.js';
 
 /**
- * The rows of a folder in a file: 24 bytes of head (`PSTNFLD2`, bytes of the description, CRC-32 of all behind the head, bytes
- * of all behind the head), the description as JSON, filled up with blanks to a multiple of eight, then the columns and the
- * names as they lie in memory. It is replaced as a whole. One that is not wholly as it was written is none.
+ * The rows of a folder in a file: 24 bytes of head (`PSTNFLD2`, bytes of the description, CRC-32 of everything after
+ * the head, bytes
+ * after the head), the description as JSON, padded with spaces to a multiple of eight, then the columns and the
+ * names as they are in memory. It is replaced as a whole. A file with any difference is ignored.
  */
 const magic = Buffer.from('PSTNFLD2');
 const headBytes = 24;
@@ -18,16 +19,16 @@ const maxIndexBytes = 0x7fff_0000;
 export interface StoredFolder {
   readonly folder: string;
   readonly names: FolderNames;
-  /** The log of summaries that the rows speak of, and its bytes then. */
+  /** The summary log that the rows refer to, and its size at that time. */
   readonly log: { readonly mark: string; readonly end: number; readonly records: number };
 }
 
-/** What the JSON says; its checksum says that we wrote it. */
+/** The JSON; the checksum protects it. */
 interface Description extends Pick<StoredFolder, 'folder' | 'log'> {
   readonly stamps: FolderNames['stamps'];
   readonly count: number;
   readonly namesBytes: number;
-  /** Of the machine, for columns are written as they lie in memory. */
+  /** Byte order of the machine, since columns are written as they are in memory. */
   readonly order: string;
 }
 
@@ -44,7 +45,7 @@ const columnsOf = (rows: FolderRows): readonly Column[] => [
   rows.pool.names,
 ];
 
-/** @throws what the file system says; then the old one is there, if there was one */
+/** @throws errors of the file system; then an older file is still there */
 export function writeIndex(path: string, { folder, names: { rows, stamps }, log }: StoredFolder): void {
   const { count } = rows;
   const described: Description = { folder, stamps, count, namesBytes: rows.pool.used, order: endianness(), log };
@@ -65,7 +66,7 @@ export function writeIndex(path: string, { folder, names: { rows, stamps }, log 
 
 const bytesOf = (column: Column): Buffer => Buffer.from(column.buffer, column.byteOffset, column.byteLength);
 
-/** Not fsynced: what a power cut leaves of it is known by its checksum. */
+/** Not fsynced: the checksum detects what a power cut leaves. */
 function replaceFile(path: string, parts: readonly Buffer[]): void {
   const temporary = `${path}.${uniqueId()}.tmp`;
   try {
@@ -84,7 +85,7 @@ function replaceFile(path: string, parts: readonly Buffer[]): void {
   }
 }
 
-/** Undefined when there is none, or one that is not of that folder, not whole, or in doubt for any reason. */
+/** Undefined when there is none, or it is damaged or of another folder. */
 export function readIndex(path: string, folder: string): StoredFolder | undefined {
   try {
     const stored = reading(path, (fd) => parseIndex(readFileSync(fd)));
@@ -94,7 +95,7 @@ export function readIndex(path: string, folder: string): StoredFolder | undefine
   }
 }
 
-/** The folder that an index is of, by its first bytes; undefined for what is none. */
+/** The folder of an index, from its first bytes; undefined for other files. */
 export function folderOfIndex(path: string): string | undefined {
   const head = Buffer.alloc(8192);
   try {
@@ -107,7 +108,7 @@ export function folderOfIndex(path: string): string | undefined {
   }
 }
 
-/** Waits for nobody, also where a pipe has the name. */
+/** Does not block on a FIFO. */
 function reading<T>(path: string, read: (fd: number) => T): T {
   const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
@@ -117,7 +118,7 @@ function reading<T>(path: string, read: (fd: number) => T): T {
   }
 }
 
-/** @throws anything, for bytes that are not an index */
+/** @throws any error for bytes that are not an index */
 export function parseIndex(file: Buffer): StoredFolder | undefined {
   const bytes = file.length - headBytes;
   if (bytes < 0 || bytes > maxIndexBytes || !file.subarray(0, 8).equals(magic)) return undefined;
@@ -126,7 +127,7 @@ export function parseIndex(file: Buffer): StoredFolder | undefined {
   const described = JSON.parse(file.toString('utf8', headBytes, columnsAt)) as Description;
   const { folder, stamps, count, namesBytes, order, log } = described;
   if (order !== endianness()) return undefined;
-  // Columns need memory of their own that begins where their numbers may.
+  // Columns need an aligned buffer.
   const aligned = file.buffer.slice(file.byteOffset + columnsAt, file.byteOffset + file.length);
   const rows = rowsIn(aligned, count, namesBytes);
   return rows !== undefined && isSound(rows, log.end) ? { folder, names: { rows, stamps }, log } : undefined;

@@ -5,12 +5,12 @@ import { ConfinedDirectory } from './confined-directory.js';
 import { type FolderRows, hasBit, nameAt, rowBits } from './folder-rows.js';
 import type { SummaryRecord } from './summary-record.js';
 
-/** Where the header and the first words are, as a rule; and where they are else. */
+/** Usual and maximum bytes that contain the header and the beginning of the text. */
 const defaultHeadBytes = 16 * 1024;
 const headBytes = 64 * 1024;
 const bytes = Buffer.allocUnsafeSlow(headBytes);
 
-/** Reads the beginnings of a folder's messages, with both of its directories open. */
+/** Reads the beginnings of a folder's messages through its open directories. */
 export class MessageHeads {
   readonly #open: (part: 'new' | 'cur') => ConfinedDirectory | undefined;
   readonly #directories = new Map<'new' | 'cur', ConfinedDirectory | undefined>();
@@ -19,7 +19,7 @@ export class MessageHeads {
     this.#open = (part) => ConfinedDirectory.open(root, join(folder, part));
   }
 
-  /** Undefined when the file is not there under that name any more. */
+  /** Undefined when the file no longer has that name. */
   read(rows: FolderRows, row: number): SummaryRecord | undefined {
     const part = hasBit(rows, row, rowBits.current) ? 'cur' : 'new';
     if (!this.#directories.has(part)) this.#directories.set(part, this.#open(part));

@@ -1,15 +1,15 @@
-/** What is left free for names to come, in a pool that had to grow. */
+/** Free space for further names in a pool that had to grow. */
 const spareBytes = 64 * 1024;
 
 /**
- * File names in UTF-8, one behind the other. They are only ever added, and what is there is not changed: whoever knows where a
- * name stands can share the pool with others, and a few more names do not cost a copy of all.
+ * File names in UTF-8, one after the other. Names are only added and never changed: rows with offsets
+ * can share the pool, and new names do not cost a copy of all.
  */
 export class NamePool {
   readonly bytes: Buffer;
   #used: number;
 
-  /** @param used so many of the bytes are names */
+  /** @param used number of bytes that contain names */
   constructor(bytes: Buffer, used = bytes.length) {
     this.bytes = bytes;
     this.#used = used;
@@ -19,7 +19,7 @@ export class NamePool {
     return this.#used;
   }
 
-  /** The names alone. */
+  /** The used bytes. */
   get names(): Buffer {
     return this.bytes.subarray(0, this.#used);
   }

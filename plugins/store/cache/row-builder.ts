@@ -11,7 +11,7 @@ import {
 import { NamePool } from './name-pool.js';
 import { newestFirst } from './row-order.js';
 
-/** What the file itself says of a message whose name is silent. */
+/** Time and size of a file whose name is silent. */
 export interface FileFacts {
   /** Milliseconds since 1970. */
   readonly receivedAt: number;
@@ -29,7 +29,7 @@ const capitalS = 83;
 const spares: FolderRows[] = [];
 const maxSpares = 2;
 
-/** Gathers the names of a folder and puts them in order. */
+/** Collects the names of a folder and sorts them. */
 export class RowBuilder {
   readonly #ask: (name: string) => FileFacts | undefined;
   readonly #scan = new NameScan();
@@ -38,8 +38,8 @@ export class RowBuilder {
   #used = 0;
 
   /**
-   * @param ask about a file; undefined when it is gone
-   * @param expected messages, for which there is room from the beginning
+   * @param ask returns the facts of a file; undefined when it is gone
+   * @param expected number of messages to reserve space for
    */
   constructor(ask: (name: string) => FileFacts | undefined, expected = 0) {
     this.#ask = ask;
@@ -47,7 +47,7 @@ export class RowBuilder {
     this.#rows = spares.pop() ?? emptyRows(count, roomFor(count * usualNameBytes));
   }
 
-  /** Gives its buffers to the next builder: the rows that it has finished must not be used any more. */
+  /** Returns its buffers to the next builder: rows that it has finished must no longer be used. */
   release(): void {
     if (spares.length < maxSpares && bytesOfRows(this.#rows) <= maxSpareBytes) spares.push(this.#rows);
   }
@@ -58,7 +58,7 @@ export class RowBuilder {
     const bytes = Buffer.byteLength(text);
     this.#makeRoom(names.length, bytes);
     this.#rows.pool.bytes.write(text, this.#used);
-    // Nearly always each character is a byte.
+    // True for nearly all names: one byte per character.
     const isPlain = bytes === text.length;
     const place = current ? rowBits.current : 0;
     const [rows, scan] = [this.#rows, this.#scan];
@@ -78,7 +78,7 @@ export class RowBuilder {
     this.#count = row;
   }
 
-  /** Time, size and bits of the name that was scanned; false when its file had to be asked, and is gone. */
+  /** Sets time, size and bits of the scanned name; false when its file was asked and is gone. */
   #note(rows: FolderRows, row: number, name: string, bits: number): boolean {
     const { receivedAt, size } = this.#scan;
     const isSilent = Number.isNaN(size) || Number.isNaN(receivedAt);
@@ -90,7 +90,7 @@ export class RowBuilder {
     return true;
   }
 
-  /** In order. Of messages that were added twice the last one counts. */
+  /** Sorted. Of messages that were added twice the last one counts. */
   finish(): FolderRows {
     const gathered = this.#rows;
     const order = newestFirst(gathered, this.#count);

@@ -1,6 +1,6 @@
 import { type FolderRows, rowBits } from './folder-rows.js';
 
-/** Which messages, as far as names tell. */
+/** Criteria that file names can answer. */
 export interface RowFilter {
   readonly unread?: boolean | undefined;
   readonly flagged?: boolean | undefined;
@@ -9,7 +9,7 @@ export interface RowFilter {
   readonly before?: number | undefined;
 }
 
-/** Rows that fit, newest first. */
+/** Matching rows, newest first. */
 export function filterRows(rows: FolderRows, filter: RowFilter): Uint32Array {
   const { unread, flagged, since = -Infinity, before = Infinity } = filter;
   const seen = wanted(unread === undefined ? undefined : !unread, rowBits.seen);
@@ -34,7 +34,7 @@ function wanted(value: boolean | undefined, bit: number): { readonly mask: numbe
   return { mask: value === undefined ? 0 : bit, bits: value === true ? bit : 0 };
 }
 
-/** The words of a search, all of which must occur. */
+/** The words of a search, all of which must match. */
 export function wordsOf(q: string | undefined): readonly string[] {
   const words = (q ?? '').normalize('NFC').toLowerCase().split(/\s+/);
   return [...new Set(words.filter((word) => word !== ''))];

@@ -14,18 +14,18 @@ import { NamePool } from './name-pool.js';
 
 export const noRows: FolderRows = emptyRows(0, new NamePool(Buffer.alloc(0)));
 
-/** Names of messages that are gone are dropped when they are more than those that are there. */
+/** Names of removed messages are dropped when they take more space than the others. */
 const wasteAllowed = 64 * 1024;
-/** With fewer changes than one in so many rows, what lies between them is copied in one piece. */
+/** With fewer changes than one in this many rows, unchanged ranges are copied in one piece. */
 const fewIn = 8;
 
-/** Which of the two directories were read again. */
+/** The directories that were read again. */
 export interface Reread {
   readonly new: boolean;
   readonly cur: boolean;
 }
 
-/** Of a message that was in both directories the one is not enough to know where it is now. */
+/** For a message that was in both directories, both must be read to know where it is. */
 export function widened(known: FolderRows, reread: Reread): Reread {
   if (reread.new === reread.cur) return reread;
   for (let row = 0; row < known.count; row++) {
@@ -35,8 +35,8 @@ export function widened(known: FolderRows, reread: Reread): Reread {
 }
 
 /**
- * What a folder holds, from what it held and what was read since. A message that is found again under another file name (a
- * flag, or from `new` to `cur`) keeps its summary; one of a directory that was read again and is not there any more is gone.
+ * The new rows of a folder, from its old rows and what was read. A message that is found under another file name (a
+ * flag, or from `new` to `cur`) keeps its summary; one that is missing from a directory that was read is removed.
  */
 export function mergeRows(known: FolderRows, fresh: FolderRows, reread: Reread): FolderRows {
   const merging = new Merging(known, fresh, reread);
@@ -58,7 +58,7 @@ function scratchFor(rows: number, nameBytes: number): typeof scratch {
   return next;
 }
 
-/** The next merge needs a little more, as a rule. */
+/** Usually, the next merge needs a little more. */
 const withHeadroom = (needed: number): number => Math.ceil(needed * 1.25);
 
 class Merging {
@@ -67,7 +67,7 @@ class Merging {
   readonly #reread: Reread;
   readonly #merged: FolderRows;
   #count = 0;
-  /** File names that the known ones do not have. */
+  /** File names that are not in the pool yet. */
   readonly #names: Buffer;
   #used = 0;
 
@@ -80,7 +80,7 @@ class Merging {
     this.#names = names;
   }
 
-  /** Known rows that are only there still if they were read again. */
+  /** Known rows of directories that were read: kept only if they were found again. */
   dropped(): Uint32Array {
     const [known, reread] = [this.#known, this.#reread];
     const rows = new Uint32Array(known.count);
@@ -104,7 +104,7 @@ class Merging {
     return this.#finish();
   }
 
-  /** @param dropped in order */
+  /** @param dropped sorted */
   sparse(dropped: Uint32Array): FolderRows {
     const [known, fresh] = [this.#known, this.#fresh];
     let [row, drop] = [0, 0];
@@ -130,7 +130,7 @@ class Merging {
     return this.#finish();
   }
 
-  /** @param before its row as it is known; -1 for none */
+  /** @param before its known row; -1 for none */
   #takeFresh(row: number, before: number): void {
     const [known, fresh, merged, at] = [this.#known, this.#fresh, this.#merged, this.#count++];
     const isDoubled = before >= 0 && this.#isKept(before);
@@ -144,7 +144,7 @@ class Merging {
     if (isDoubled) merged.bits[at] = (merged.bits[at] ?? 0) | rowBits.doubled;
   }
 
-  /** Returns where the name will begin in the pool of the merged rows. */
+  /** Returns the offset of the name in the pool of the merged rows. */
   #addName(row: number): number {
     const { pool, start, length } = this.#fresh;
     const from = start[row] ?? 0;
@@ -174,7 +174,7 @@ class Merging {
   }
 }
 
-/** Two rows of one message: after the unique name come the flags. */
+/** Compares two rows of one message, whose names differ at most in the flags. */
 function haveSameName(a: FolderRows, i: number, b: FolderRows, j: number): boolean {
   const [length, idLength] = [a.length[i] ?? 0, a.idLength[i] ?? 0];
   if (length !== b.length[j]) return false;
@@ -182,7 +182,7 @@ function haveSameName(a: FolderRows, i: number, b: FolderRows, j: number): boole
   return b.pool.bytes.compare(a.pool.bytes, one + idLength, one + length, other + idLength, other + length) === 0;
 }
 
-/** Without the names of messages that are gone, when there are many. */
+/** Drops the names of removed messages when there are many. */
 function tidied(rows: FolderRows): FolderRows {
   let used = 0;
   for (let row = 0; row < rows.count; row++) used += rows.length[row] ?? 0;
@@ -198,7 +198,7 @@ function tidied(rows: FolderRows): FolderRows {
   return { ...rows, start, pool: new NamePool(names) };
 }
 
-/** True when both are the outcome of the same reading: the same file names, found in the same order. */
+/** True when both reads found the same file names in the same order. */
 export function isSame(a: FolderRows, b: FolderRows): boolean {
   const alike = (one: Uint8Array | Uint32Array | Uint16Array, other: typeof one): boolean =>
     bytesOf(one).equals(bytesOf(other));

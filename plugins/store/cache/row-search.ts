@@ -6,17 +6,17 @@ import type { TimeSlice } from '../../../core/concurrency.js';
 
 export interface Found {
   readonly rows: Uint32Array;
-  /** False when the time was over before all messages had been read: those behind were not looked at. */
+  /** False when the time limit was reached before all messages had been read: older ones were not searched. */
   readonly searchedAll: boolean;
 }
 
 export interface SearchGround {
   readonly timeSlice: TimeSlice;
-  /** As `performance.now()` has it. */
+  /** By `performance.now()`. */
   readonly until: number;
 }
 
-/** Those of `candidates` whose subject, sender, recipients, Message-ID or first words have all the words. */
+/** Those of `candidates` whose subject, sender, recipients, Message-ID or first words contain all the words. */
 export async function searchRows(
   folder: CachedFolder,
   rows: FolderRows,
@@ -28,7 +28,7 @@ export async function searchRows(
     const { log } = folder;
     const read = await readMissing(folder, rows, candidates, words, ground);
     const offsets = await matchingOffsets(log, words, ground);
-    // Another search may have found the log in doubt, and have begun a new one.
+    // Another search may have discarded the log meanwhile.
     const isSame = folder.log === log;
     if (isSame && offsets === undefined) folder.forgetSummaries();
     if (!isSame || offsets === undefined) {
@@ -42,9 +42,9 @@ export async function searchRows(
 }
 
 interface Read {
-  /** How many candidates are read now. */
+  /** Number of candidates that have been read. */
   readonly looked: number;
-  /** Those of them that fit, as far as their summaries could not be kept. */
+  /** The matching ones whose summaries could not be stored. */
   readonly matched: ReadonlySet<number>;
 }
 
@@ -75,7 +75,7 @@ function hasAll(text: string, words: readonly string[]): boolean {
   return words.every((word) => text.includes(word));
 }
 
-/** Undefined when the log is in doubt. */
+/** Undefined when the log is damaged. */
 async function matchingOffsets(
   log: SummaryLog,
   words: readonly string[],
@@ -87,7 +87,7 @@ async function matchingOffsets(
   return (await log.scan(logHeadBytes, show, timeSlice)) ? found : undefined;
 }
 
-/** Looks for the longest word in the whole slice, and only where it stands for the others. */
+/** Searches the whole slice for the longest word, and for the others only where it occurs. */
 export function matchSlice(slice: Buffer, offset: number, words: readonly Buffer[], found: Set<number>): void {
   const [longest = Buffer.alloc(0), ...others] = words;
   let record = 0;

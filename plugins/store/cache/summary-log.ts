@@ -3,13 +3,13 @@ import { closeSync, fstatSync, ftruncateSync, openSync, readSync, renameSync, st
 import { idOfRecord, isIntact, maxRecordBytes, recordLength } from './summary-record.js';
 import type { TimeSlice } from '../../../core/concurrency.js';
 
-/** In front of the records: eight letters, eight bytes that stand for the folder, and a mark of its own for each life of a log. */
+/** Before the records: eight letters, eight bytes of a hash of the folder, and a mark that is unique for each log. */
 const magic = Buffer.from('PSTNSUM1');
 export const logHeadBytes = 24;
 const markBytes = 8;
-/** What is gathered before it is written. */
+/** Bytes that are buffered before they are written. */
 const gatherBytes = 256 * 1024;
-/** What is kept in memory at most while it cannot be written. */
+/** Maximum bytes of memory while the file cannot be written. */
 const maxGathered = 16 * 1024 * 1024;
 const usualRecordBytes = 2048;
 const sliceBytes = 1024 * 1024;
@@ -17,34 +17,34 @@ const sliceBytes = 1024 * 1024;
 const maxLogBytes = 0xf000_0000;
 
 export interface LogPlace {
-  /** Undefined for a log that stays in memory. */
+  /** Undefined for a log in memory. */
   readonly path: string | undefined;
-  /** Below the folder of the mailboxes. */
+  /** Relative to the folder of the mailboxes. */
   readonly folder: string;
 }
 
-/** What every log of that folder begins with. */
+/** The fixed part of a log's head. */
 function headOf(folder: string): Buffer {
   return Buffer.concat([magic, createHash('sha256').update(folder).digest().subarray(0, 8)]);
 }
 
 /**
- * The summaries of a folder's messages, one record behind the other; which message has which record stand elsewhere. Records
- * are only ever added. They gather in memory first: those of a small folder never leave it.
+ * The summaries of a folder's messages, one record after the other; the rows hold the offsets. Records
+ * are only added. They are buffered in memory: those of a small folder are never written.
  */
 export class SummaryLog {
-  /** Where it is written when much has gathered; undefined for a log that stays in memory. */
+  /** Path of the file; undefined for a log in memory. */
   #path: string | undefined;
   readonly #head: Buffer;
   #fd: number | undefined;
   #mark: Buffer;
-  /** Bytes of the file. */
+  /** Bytes in the file. */
   #written: number;
   #gathered = Buffer.alloc(0);
   #used = 0;
   #records = 0;
   #isFull = false;
-  /** So far the records are known to be intact. */
+  /** Records before this offset are known to be intact. */
   #checked = logHeadBytes;
 
   private constructor({ path, folder }: LogPlace, fd: number | undefined, mark: Buffer, written: number) {
@@ -55,12 +55,12 @@ export class SummaryLog {
     this.#written = written;
   }
 
-  /** A new one, in memory until much has gathered. */
+  /** A new log, in memory until the buffer is full. */
   static begin(place: LogPlace): SummaryLog {
     return new SummaryLog(place, undefined, randomBytes(markBytes), logHeadBytes);
   }
 
-  /** Undefined when there is none that can be read. */
+  /** Undefined when there is no readable log. */
   static open(place: LogPlace & { readonly path: string }): SummaryLog | undefined {
     let fd: number | undefined;
     try {
@@ -72,28 +72,28 @@ export class SummaryLog {
         return new SummaryLog(place, fd, Buffer.from(head.subarray(-markBytes)), size);
       }
     } catch {
-      // Whatever is wrong with it: the messages themselves can be read.
+      // An unreadable log is ignored: the messages can be read again.
     }
     if (fd !== undefined) closeSync(fd);
     return undefined;
   }
 
-  /** Which life of the log it is, in hexadecimal. */
+  /** Unique mark of this log, in hexadecimal. */
   get mark(): string {
     return this.#mark.toString('hex');
   }
 
-  /** Offset behind the last record. */
+  /** Offset after the last record. */
   get end(): number {
     return this.#written + this.#used;
   }
 
-  /** How many there are, those of messages that are gone too. */
+  /** Number of records, including those of removed messages. */
   get records(): number {
     return this.#records;
   }
 
-  /** The file is still where it was made: nobody has removed it, or put another one in its place. */
+  /** False when the file was removed or replaced. */
   get isInPlace(): boolean {
     if (this.#fd === undefined || this.#path === undefined) return true;
     try {
@@ -103,7 +103,7 @@ export class SummaryLog {
     }
   }
 
-  /** Nothing more can be added. */
+  /** No record can be added. */
   get isFull(): boolean {
     return this.#isFull;
   }
@@ -135,8 +135,8 @@ export class SummaryLog {
   }
 
   /**
-   * Shows all records from an offset on, in slices of whole records, each looked at before it is shown. False when it came upon
-   * something that is none, which is where it stopped.
+   * Visits all records from an offset on, in slices of whole records, each verified. Returns false when it found
+   * invalid bytes, where it stops.
    * @param turn is awaited between slices
    */
   async scan(from: number, show: (slice: Buffer, offset: number) => void, timeSlice: TimeSlice): Promise<boolean> {
@@ -154,8 +154,8 @@ export class SummaryLog {
   }
 
   /**
-   * For a log that was opened. Answers the offsets of the records behind those that are known already, by their ids; what comes
-   * behind something that is no record is cut off.
+   * For an opened log. Returns the offsets of the records after the known ones, by id; truncates the file
+   * at invalid bytes.
    */
   async adopt(from: number, records: number, timeSlice: TimeSlice): Promise<ReadonlyMap<string, number>> {
     const found = new Map<string, number>();
@@ -174,7 +174,7 @@ export class SummaryLog {
     return found;
   }
 
-  /** Everything is in the file. @throws what the file system says */
+  /** Writes the buffer. @throws errors of the file system */
   flush(): void {
     const fd = this.#fd ?? this.#create();
     if (fd === undefined) return;
@@ -185,7 +185,7 @@ export class SummaryLog {
     this.#gathered = Buffer.alloc(0);
   }
 
-  /** Gives its file another name, in place of whatever has it. @throws what the file system says */
+  /** Renames its file, replacing an existing one. */
   moveTo(path: string): void {
     this.flush();
     if (this.#path !== undefined) renameSync(this.#path, path);
@@ -214,7 +214,7 @@ export class SummaryLog {
     try {
       this.flush();
     } catch {
-      // It stays in memory, as far as there is room.
+      // The records stay in memory up to the limit.
     }
   }
 
@@ -237,7 +237,7 @@ export class SummaryLog {
       : Buffer.concat([stored, this.#gathered.subarray(0, Math.min(more, this.#used))]);
   }
 
-  /** Bytes of the whole records that a slice begins with. */
+  /** Number of bytes of whole records at the start of a slice. */
   #whole(bytes: Buffer, offset: number): number {
     let at = 0;
     while (at < sliceBytes) {
@@ -247,7 +247,7 @@ export class SummaryLog {
       if (isNew && !isIntact(bytes.subarray(at, at + length))) break;
       at += length;
     }
-    // Records are looked at in their order, from the first or from where the last look ended.
+    // Records are verified in order, so this only advances from the start or the last position.
     if (offset <= this.#checked) this.#checked = Math.max(this.#checked, offset + at);
     return at;
   }

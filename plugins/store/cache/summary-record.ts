@@ -3,17 +3,27 @@ import type { DisplayAddress } from '../../../core/mime/address-list.js';
 import type { Summary } from '../mime/summary.js';
 
 /**
- * What was read of one message, as it lies in the log of summaries. Numbers are little-endian.
+ * The summary of one message as a record of the summary log. Numbers are little-endian.
  *
- * | 0-3 | 4-7 | 8-9 | 10-11 | 12-15 | then |
- * |---|---|---|---|---|---|
- * | bytes of all | CRC-32 of all that follows | bytes of the unique name | 0 | bytes of the text | unique name, text, JSON |
- *
- * The text is what a search looks through: normalised, in lower case, each field on a line of its own.
+ * | 0-3
+ * 4-7
+ * 8-9
+ * 10-11
+ * 12-15
+ * then
+ * | |---|---|---|---|---|---|
+ * | bytes of all
+ * CRC-32 of all that follows
+ * bytes of the unique name
+ * 0
+ * bytes of the text
+ * unique name, text, JSON
+ * |
+ * A search reads the text: normalised, in lower case, each field on a line of its own.
  */
 export const recordHeadBytes = 16;
 const checkedFrom = 8;
-/** Of a whole record; a longer one is not kept. */
+/** Maximum bytes of a record; a longer one is not stored. */
 export const maxRecordBytes = 256 * 1024;
 
 export interface SummaryRecord {
@@ -22,7 +32,7 @@ export interface SummaryRecord {
   readonly size: number;
 }
 
-/** Undefined for what is too long to be kept. */
+/** Undefined when the record would be too long. */
 export function writeRecord(id: string, { summary, size }: SummaryRecord): Buffer | undefined {
   const name = Buffer.from(id, 'utf8');
   const text = Buffer.from(searchText(summary), 'utf8');
@@ -37,7 +47,7 @@ export function writeRecord(id: string, { summary, size }: SummaryRecord): Buffe
   return record;
 }
 
-/** Bytes of the record that begins there; undefined when none can begin there. */
+/** Bytes of the record at that offset; undefined when there is no valid record head. */
 export function recordLength(bytes: Buffer, at: number): number | undefined {
   if (at + recordHeadBytes > bytes.length) return undefined;
   const length = bytes.readUInt32LE(at);
@@ -45,7 +55,7 @@ export function recordLength(bytes: Buffer, at: number): number | undefined {
   return length < inner || length > maxRecordBytes ? undefined : length;
 }
 
-/** True when the record is as it was written. @param record exactly its bytes */
+/** Verifies the checksum. @param record exactly its bytes */
 export function isIntact(record: Buffer): boolean {
   return recordLength(record, 0) === record.length && crc32(record.subarray(checkedFrom)) === record.readUInt32LE(4);
 }
@@ -54,13 +64,13 @@ export function idOfRecord(record: Buffer): string {
   return record.toString('utf8', recordHeadBytes, recordHeadBytes + record.readUInt16LE(8));
 }
 
-/** Where the text begins and ends, from the beginning of the record. */
+/** Start and end of the text, relative to `bytes`. */
 export function textOfRecord(bytes: Buffer, at: number): readonly [start: number, end: number] {
   const start = at + recordHeadBytes + bytes.readUInt16LE(at + 8);
   return [start, start + bytes.readUInt32LE(at + 12)];
 }
 
-/** @param record intact; undefined when it is of another message */
+/** Undefined when the record is of another message. @param record intact */
 export function readRecord(record: Buffer, id: string): SummaryRecord | undefined {
   if (idOfRecord(record) !== id) return undefined;
   const [, end] = textOfRecord(record, 0);
@@ -68,13 +78,13 @@ export function readRecord(record: Buffer, id: string): SummaryRecord | undefine
   return { summary, size };
 }
 
-/** What a search looks through. */
+/** The text that a search reads. */
 export function searchText({ subject, from, to, internetMessageId, snippet }: Summary): string {
   const people = [...(from === null ? [] : [from]), ...to].map(personText);
   return [subject, ...people, internetMessageId ?? '', snippet].map(folded).join('\n');
 }
 
-/** A text as it is compared in a search. */
+/** Normalises text for comparison in a search. */
 export function folded(text: string): string {
   return text.normalize('NFC').toLowerCase().replaceAll('\n', ' ');
 }

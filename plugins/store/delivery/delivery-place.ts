@@ -8,17 +8,17 @@ import { hasMark } from '../maildir/maildir-name.js';
 
 export interface PlaceGround {
   readonly maildirs: Pick<MaildirTree, 'ensure'>;
-  /** None are kept if absent. */
+  /** Without quotas if absent. */
   readonly quotas?: Pick<MailboxQuotas, 'reserve' | 'noteChange'>;
 }
 
-/** One mailbox of a delivery: the folder that is to get the message, and the room that is set aside for it. */
+/** One mailbox of a delivery: the target folder and the reserved quota. */
 export class MailboxDelivery {
   readonly #ground: PlaceGround;
   readonly #mailbox: MailboxName;
-  /** Of a delivery that a crash may have hidden: it is done where a message with this mark is. */
+  /** Mark of a delivery that may have happened before a crash: a message with this mark means that it is done. */
   readonly #mark: string | undefined;
-  /** The whole mailbox is looked through: only where an earlier try may have been interrupted. */
+  /** True where an earlier attempt may have been interrupted: the whole mailbox is searched then. */
   #mayBeThere: boolean;
   #folder: string | undefined;
   #room: QuotaReservation | undefined;
@@ -32,17 +32,17 @@ export class MailboxDelivery {
     this.#mayBeThere = mayBeThere;
   }
 
-  /** Undefined when the mailbox is full, or has the message from an earlier try. */
+  /** Undefined when the mailbox is full, or already has the message from an earlier attempt. */
   get folder(): string | undefined {
     return this.#folder;
   }
 
-  /** Why the mailbox takes nothing: it is full. */
+  /** The error of a full mailbox. */
   get refusal(): Problem | undefined {
     return this.#refusal;
   }
 
-  /** Makes the mailbox, and sets room aside if it has a quota. */
+  /** Creates the mailbox and reserves quota if it has one. */
   async prepare(size: number): Promise<void> {
     await this.find();
     if (this.#folder === undefined) return;
@@ -56,15 +56,15 @@ export class MailboxDelivery {
     if (this.#isGivenUp) this.release();
   }
 
-  /** Makes the mailbox, again if it has vanished since. */
+  /** Creates the mailbox again if it has vanished. */
   async find(): Promise<void> {
     const inbox = await this.#ground.maildirs.ensure(this.#mailbox);
     this.#folder = this.#mayBeThere && (await this.#isThere(inbox)) ? undefined : `${inbox}/new`;
-    // Asked again, it is after a try that failed.
+    // A second call follows a failed attempt.
     this.#mayBeThere = true;
   }
 
-  /** What came, or went (negative); in the background, for nobody waits for an estimate. */
+  /** Records the change (negative for a removal) in the background, since usage is an estimate. */
   noteUsage(size: number, count: number): void {
     const room = this.#room;
     this.#room = undefined;
@@ -72,7 +72,7 @@ export class MailboxDelivery {
     else void (room?.commit(size, count) ?? this.#ground.quotas?.noteChange(this.#mailbox, size, count));
   }
 
-  /** The message does not come. */
+  /** Releases the reservation: the message is not delivered. */
   release(): void {
     this.#isGivenUp = true;
     this.#room?.release();

@@ -16,13 +16,13 @@ import type { MaildirTree } from '../maildir/maildir.js';
 import { markOf, type UniqueNames } from '../maildir/maildir-name.js';
 import type { StoreMetrics } from './store-metrics.js';
 
-/** How often a name that is taken, or a mailbox that vanished, is answered by another try. */
+/** Attempts after a name conflict or a vanished mailbox. */
 const tries = 3;
 
 export interface DeliveryGround {
   readonly maildirs: MaildirTree;
   readonly names: UniqueNames;
-  /** None are kept if absent. */
+  /** Without quotas if absent. */
   readonly quotas?: Pick<MailboxQuotas, 'reserve' | 'noteChange'>;
   readonly health: WriteHealth;
   readonly metrics: StoreMetrics;
@@ -30,10 +30,10 @@ export interface DeliveryGround {
   readonly log: Log;
 }
 
-/** Puts messages into the `new` folder of mailboxes; the destination of a hop is the user's name, `local@domain`. */
+/** Delivers messages to the `new` folder of mailboxes; the destination of a hop is the user name, `local@domain`. */
 export function maildirTarget(ground: DeliveryGround): DeliveryTarget {
   return {
-    // In a promise, so that a destination that cannot be a mailbox rejects and does not throw.
+    // Async, so that an invalid destination rejects instead of throwing.
     start: (transaction, recipients) =>
       Promise.resolve().then(() => new MaildirDelivery(ground, recipients, transaction)),
     finder: () => placedMessageFinder(ground.maildirs.root),
@@ -41,7 +41,7 @@ export function maildirTarget(ground: DeliveryGround): DeliveryTarget {
   };
 }
 
-/** One message on its way to the mailboxes of its recipients: once for each mailbox, however many recipients share it. */
+/** Delivery of one message to the mailboxes of its recipients: once per mailbox, however many recipients share it. */
 class MaildirDelivery implements Delivery {
   readonly #ground: DeliveryGround;
   readonly #recipients: readonly Recipient[];
@@ -63,7 +63,7 @@ class MaildirDelivery implements Delivery {
     this.#places = new Map([...new Set(recipients.map(destinationOf))].map((user) => [user, place(user)]));
   }
 
-  /** Of a mailbox that is full `commit` says so: its recipients alone are concerned, whoever else gets the message. */
+  /** `commit` reports full mailboxes: only their recipients are affected. */
   async body(message: SpooledMessage): Promise<void> {
     this.#message = message;
     const prepared = [...this.#places.values()].map((place) => place.prepare(message.size));
@@ -92,7 +92,7 @@ class MaildirDelivery implements Delivery {
     return this.#recipients.map((recipient) => this.#outcomeOf(recipient));
   }
 
-  /** May come while the commit is under way: then what is placed later takes itself back. */
+  /** May be called during a commit: links created afterwards are removed again. */
   async abort(): Promise<void> {
     this.#aborted = true;
     for (const place of this.#places.values()) place.release();
@@ -106,7 +106,7 @@ class MaildirDelivery implements Delivery {
     this.#ground.log.error('possible duplicate: a delivery could not be taken back');
   }
 
-  /** Those that are not full. */
+  /** Mailboxes that are not full. */
   get #open(): readonly MailboxDelivery[] {
     return [...this.#places.values()].filter(({ refusal }) => refusal === undefined);
   }
@@ -122,7 +122,7 @@ class MaildirDelivery implements Delivery {
     for (const place of this.#places.values()) place.noteUsage(size, count);
   }
 
-  /** In all mailboxes that are not full, or in none. */
+  /** Delivers to all mailboxes that are not full, or to none. */
   async #place(message: SpooledMessage): Promise<void> {
     for (let attempt = 1; this.#folders().length > 0; attempt++) {
       const placements = this.#folders().map((folder) => this.#placement(folder, message.size));
@@ -143,7 +143,7 @@ class MaildirDelivery implements Delivery {
 
   #placement(folder: string, size: number): LinkTarget {
     const { names } = this.#ground;
-    // A repeated delivery has its mark in place of chance.
+    // A repeated delivery uses its mark instead of a random part.
     return { folder, name: names.next(size, this.#mark), isUnique: this.#mark === undefined, owner: targets.mailbox };
   }
 

@@ -16,18 +16,18 @@ import { defer, next, type Verdict } from '../../../core/pipeline/verdict.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import { mailboxNameOf } from '../maildir/mailbox-name.js';
 
-/** What a mailbox holds, in all its folders. */
+/** Contents of a mailbox, in all its folders. */
 export interface MailboxUsage {
   /** Bytes. */
   readonly size: number;
   readonly count: number;
 }
 
-/** Room that is set aside for what is on its way into a mailbox, until that is there or has failed. */
+/** Quota reserved for an operation until it succeeds or fails. */
 export interface QuotaReservation {
-  /** It came. Never rejects. */
+  /** Records the usage. Never rejects. */
   commit(size: number, count: number): Promise<void>;
-  /** It did not come, or was noted already. */
+  /** Releases the reservation after a failure, or when the usage was recorded otherwise. */
   release(): void;
 }
 
@@ -42,11 +42,11 @@ interface QuotaGround {
   readonly count: (mailbox: MailboxName) => Promise<MailboxUsage>;
 }
 
-/** A longer file is summed up anew (Maildir++). */
+/** A longer file is recalculated (Maildir++). */
 const maxFileBytes = 5120;
-/** A mailbox that seems full is counted again when its file is older than that. */
+/** A mailbox that seems full is counted again when its file is older. */
 const recountAfterMs = 15 * 60_000;
-/** So long it is believed that a mailbox has no such file, for another program may begin to keep one. */
+/** How long the absence of the file is cached: another program may create it. */
 const absentMs = 60_000;
 
 interface Known extends MailboxUsage {
@@ -55,8 +55,8 @@ interface Known extends MailboxUsage {
 }
 
 /**
- * Quotas as Maildir++ has them: the file `maildirsize` of a mailbox holds the limit, and what came and went since it was
- * counted. Other programs that keep the file are kept right too. It is an estimate that is counted anew when in doubt.
+ * Quotas according to Maildir++: the file `maildirsize` of a mailbox holds the limit, and the changes since the last
+ * count. Compatible with other programs that use the file. An estimate that is recounted when in doubt.
  */
 export class MailboxQuotas {
   readonly #ground: QuotaGround;
@@ -70,19 +70,22 @@ export class MailboxQuotas {
     this.#held = new QuotaReservations(ground.clock);
   }
 
-  /** Rejects with the problem `mailbox-full` when so many bytes more would be too much. No promise for a mailbox without a quota. */
+  /**
+   * Rejects with the problem `mailbox-full` when that many more bytes exceed the quota. Returns no promise for a
+   * mailbox without a quota.
+   */
   requireRoom(mailbox: MailboxName, bytes: number): Promise<void> | undefined {
     const limit = this.#ground.limitOf(mailbox);
     return limit === null ? undefined : this.#admit(mailbox, bytes, limit);
   }
 
-  /** As `requireRoom`, and nobody else is admitted to that room. The caller takes it or gives it back, whatever happens. */
+  /** Like `requireRoom`, but also reserves the bytes. The caller must commit or release the reservation. */
   reserve(mailbox: MailboxName, bytes: number): Promise<QuotaReservation> | undefined {
     const limit = this.#ground.limitOf(mailbox);
     return limit === null ? undefined : this.#reserve(mailbox, bytes, limit);
   }
 
-  /** Notes what `place` puts into the mailbox, for which there must be so many bytes more. @throws Problem `mailbox-full` */
+  /** Reserves the bytes, runs `place` and records the usage. @throws Problem `mailbox-full` */
   async whileReserved<T>(mailbox: MailboxName, bytes: number, came: MailboxUsage, place: () => Promise<T>): Promise<T> {
     const room = await this.reserve(mailbox, bytes);
     try {
@@ -94,7 +97,7 @@ export class MailboxQuotas {
     }
   }
 
-  /** What is noted and what is held are looked at and changed together, so that nothing counts twice or not at all. */
+  /** Recorded and reserved bytes are checked and changed in one step, so that nothing counts twice or not at all. */
   #reserve(mailbox: MailboxName, bytes: number, limit: number | Promise<number | null>): Promise<QuotaReservation> {
     const path = this.#fileOf(mailbox);
     return this.#turns.run(path, async () => {
@@ -120,13 +123,13 @@ export class MailboxQuotas {
     throw problem('mailbox-full', 'There is no room left in this mailbox: its quota is used up.');
   }
 
-  /** Notes what came (or went, negative). Never rejects: the change itself is done. */
+  /** Records a change (negative for a removal). Never rejects, since the change itself is done. */
   async noteChange(mailbox: MailboxName, bytes: number, count: number): Promise<void> {
     const path = this.#fileOf(mailbox);
     if ((bytes === 0 && count === 0) || this.#absent.has(path)) return;
     const { files, log } = this.#ground;
     try {
-      // A pipe that nobody reads would hold a thread for ever.
+      // A FIFO without a reader would block a thread.
       const flags = constants.O_WRONLY | constants.O_APPEND | constants.O_NOFOLLOW | constants.O_NONBLOCK;
       const fd = await files.open(path, flags);
       try {
@@ -140,7 +143,7 @@ export class MailboxQuotas {
     }
   }
 
-  /** What the file says; undefined when it must be counted. */
+  /** Contents of the file; undefined when the mailbox must be counted. */
   async #known(mailbox: MailboxName, limit: number): Promise<Known | undefined> {
     const path = this.#fileOf(mailbox);
     try {
@@ -188,7 +191,7 @@ export class MailboxQuotas {
   }
 }
 
-/** `<bytes>S,<count>C`, then a line for each change; undefined for anything else. */
+/** Parses `<bytes>S,<count>C`, then a line for each change; undefined for anything else. */
 function parseMaildirSize(text: string): (MailboxUsage & { readonly limit: number }) | undefined {
   const [definition = '', ...changes] = text.split('\n');
   const limit = /(?:^|,)(\d{1,15})S(?:,|$)/.exec(definition)?.[1];
@@ -211,10 +214,10 @@ interface Hold {
   readonly since: number;
 }
 
-/** What takes longer than that hangs, and shall not fill a mailbox for ever. */
+/** Reservations expire after this, so that a hanging operation does not fill a mailbox permanently. */
 const maxReservationMs = 15 * 60_000;
 
-/** What was admitted to mailboxes and is on its way. */
+/** Reserved bytes by mailbox. */
 class QuotaReservations {
   readonly #clock: Clock;
   readonly #holds = new Map<string, Set<Hold>>();
@@ -231,7 +234,7 @@ class QuotaReservations {
     return sum;
   }
 
-  /** The answer gives it back; a second call of it does nothing. */
+  /** Returns the release function; a second call of it does nothing. */
   reserve(mailbox: string, bytes: number): () => void {
     const hold = { bytes, since: this.#clock.monotonic() };
     const holds = this.#holds.get(mailbox) ?? new Set();
@@ -244,7 +247,7 @@ class QuotaReservations {
 }
 
 /**
- * Refuses a recipient whose mailbox is full, for now: other recipients of the message are not concerned. The size is what
+ * Defers a recipient whose mailbox is full; other recipients of the message are not affected. Uses the size that
  * MAIL declared (RFC 1870).
  */
 export function quotaHook(

@@ -3,10 +3,13 @@ import type { FolderSummary } from '../folders/folder-tree.js';
 import type { MailboxUsage } from './mailbox-quota.js';
 import type { StoreReader } from '../messages/store-reader.js';
 
-/** Who renames folders each time we look must be very quick to outrun that many looks. */
+/** Repeats when folders were renamed during the count. */
 const tries = 10;
 
-/** Counts every message; none in a mailbox that its first message will make. A folder that is renamed meanwhile hides from one look: so it is looked whether any was left out. */
+/**
+ * Counts every message; zero for a mailbox that does not exist yet. A folder renamed during the count can be missed,
+ * so it is repeated until all are found.
+ */
 export async function usageOf(
   reader: Pick<StoreReader, 'folders' | 'mailboxFolders'>,
   mailbox: MailboxName,

@@ -8,9 +8,9 @@ import { findAtTarget, type FindLinked, hasContent } from '../../../core/spool/r
 import { readMessageName } from '../maildir/message-name.js';
 
 /**
- * Finds messages in any folder of the mailbox into which they were delivered, for a reader may have moved them or set
- * flags: by their unique names, and by their bytes where a move has given them another name. What a mailbox holds is
- * read once, so it is for the time before mail comes in.
+ * Finds messages in any folder of the mailbox into which they were delivered, since a client may have moved or
+ * flagged them: by unique name, and by content where a move has changed the name. A mailbox is
+ * read once, so use it only before mail is accepted.
  */
 export function placedMessageFinder(root: string, files = nodeFiles): FindLinked {
   const known = new Map<string, Promise<MailboxInventory>>();
@@ -28,20 +28,20 @@ export function placedMessageFinder(root: string, files = nodeFiles): FindLinked
   };
 }
 
-/** With the trace fields of what we received, which are never alike. */
+/** Includes the trace fields of received messages, which always differ. */
 const headBytes = 1024;
 const readsAtOnce = 16;
-/** Neither a FIFO nor a link is waited for or followed. */
+/** Neither blocks on a FIFO nor follows a link. */
 const readOnly = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 
 type Paths = readonly string[];
 
-/** The messages of a mailbox in all its folders, as they were when it was read. */
+/** The messages of a mailbox in all its folders at the time of reading. */
 class MailboxInventory {
   readonly #files: FileLayer;
   readonly #byId = new Map<string, string>();
   readonly #bySize = new Map<number, string[]>();
-  /** Of the sizes that were asked for: a mailbox may have very many messages of one. */
+  /** Only for requested sizes: a mailbox may have very many messages of one size. */
   readonly #byHead = new Map<number, Promise<ReadonlyMap<string, Paths>>>();
 
   private constructor(files: FileLayer) {
@@ -66,12 +66,12 @@ class MailboxInventory {
     }
   }
 
-  /** Where the message with that unique name is, whatever its flags. */
+  /** Path of the message with that unique name, with any flags. */
   named(id: string): string | undefined {
     return this.#byId.get(id);
   }
 
-  /** Where the message with these bytes is. Each file is read once for its head, and wholly when that is alike. */
+  /** Path of the message with this content. Each file's head is read once, and the whole file when the head matches. */
   async holding(content: Buffer): Promise<string | undefined> {
     const size = content.length;
     const reading = this.#byHead.get(size) ?? this.#readHeads(size);
@@ -91,7 +91,7 @@ class MailboxInventory {
     return byHead;
   }
 
-  /** Undefined for what is no file of that size. */
+  /** Undefined unless it is a file of that size. */
   async #headOf(path: string, size: number): Promise<Buffer | undefined> {
     const files = this.#files;
     const is = await files.lstat(path);
@@ -118,7 +118,7 @@ function listIn<K>(lists: Map<K, string[]>, key: K): string[] {
   return list;
 }
 
-/** Empty for what is no folder; symbolic links are not followed. */
+/** Empty unless it is a folder; symbolic links are not followed. */
 async function namesIn(path: string, files: FileLayer): Promise<Paths> {
   const is = await unlessMissing(files.lstat(path));
   return is?.isDirectory() === true ? ((await unlessMissing(files.readdir(path))) ?? []) : [];

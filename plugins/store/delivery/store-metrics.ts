@@ -1,6 +1,6 @@
 import type { PluginContext } from '../../../core/plugin.js';
 
-/** What the store counts. */
+/** Metrics of the store. */
 export interface StoreMetrics {
   /** @param seconds from the first link to the last durable folder */
   delivered(mailboxes: number, size: number, seconds: number): void;

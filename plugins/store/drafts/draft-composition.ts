@@ -8,9 +8,9 @@ import type { MessageFile } from '../maildir/message-file.js';
 import { composeMessage, correspondent, type Correspondent, type RawPart } from '../mime/compose.js';
 import type { DraftContent, DraftPart } from './draft-content.js';
 
-/** What a person writes: all of it checked. */
+/** The validated input of a user. */
 export interface DraftFields {
-  /** Null: whose mailbox it is. */
+  /** Null for the mailbox's own address. */
   readonly from: Correspondent | null;
   readonly to: readonly Correspondent[];
   readonly cc: readonly Correspondent[];
@@ -26,15 +26,15 @@ export type PartSource = RawPart;
 
 interface DraftComposition {
   readonly mailbox: MailboxName;
-  /** The version before; undefined for a new draft. */
+  /** The version it replaces; undefined for a new draft. */
   readonly before: DraftContent | undefined;
-  /** Undefined: those of the version before stay. */
+  /** Undefined: keep those of the replaced version. */
   readonly fields: DraftFields | undefined;
   readonly parts: readonly PartSource[];
   readonly now: Date;
 }
 
-/** A draft as a message. @throws Problem `conflict` when the version before cannot be taken to pieces */
+/** A draft as a message. @throws Problem `conflict` when the replaced version cannot be parsed completely */
 export function composeDraft({ mailbox, before, fields, parts, now }: DraftComposition): AsyncIterable<Buffer> {
   if (before?.truncated === true) {
     throw problem(
@@ -54,7 +54,7 @@ export function composeDraft({ mailbox, before, fields, parts, now }: DraftCompo
   });
 }
 
-/** What an editor shows no HTML of keeps it, as long as the text beside it is the same. */
+/** Keeps the HTML that an editor does not show, as long as the text is unchanged. */
 export function withKeptHtml(fields: DraftFields, before: DraftContent | undefined): DraftFields {
   if (fields.html !== null || before === undefined || (before.text ?? '') !== (fields.text ?? '')) return fields;
   return { ...fields, html: before.html };
@@ -68,7 +68,7 @@ export function ownerOf({ user, domain }: MailboxName): Correspondent {
   return { name: '', address: makeAddress(user, domain) };
 }
 
-/** Whether saving these fields would leave the draft as it is. HTML that an editor does not show is not asked for. */
+/** True when saving these fields would not change the draft. HTML that an editor does not show is ignored. */
 export function holdsFields(mailbox: MailboxName, before: DraftContent, fields: DraftFields): boolean {
   if (before.truncated || before.from === null) return false;
   const { from, html, text, ...rest } = fields;
@@ -95,7 +95,7 @@ export function holdsFields(mailbox: MailboxName, before: DraftContent, fields: 
   return JSON.stringify(wanted) === JSON.stringify(found);
 }
 
-/** The part as it is in the file, so that nothing of it is held in memory. */
+/** The part as a range of the file, so that it is not held in memory. */
 function partOf({ handle }: MessageFile, { header, start, end }: DraftPart): PartSource {
   return {
     async *open() {
@@ -128,7 +128,7 @@ function fieldsOf(before: DraftContent | undefined): DraftFields {
   };
 }
 
-/** Another program may have written anything into the address fields. @throws Problem `invalid` */
+/** Other programs may have written invalid address fields. @throws Problem `invalid` */
 export function sendable({ name, address }: DisplayAddress): Correspondent {
   try {
     return correspondent(name, address);
@@ -143,7 +143,10 @@ export function sendable({ name, address }: DisplayAddress): Correspondent {
   }
 }
 
-/** The bytes of an open file from `start` up to `end`. A stream for each part would leave its listeners on the handle. */
+/**
+ * The bytes of an open file from `start` up to `end`. Not a stream, since each stream would add listeners to the
+ * handle.
+ */
 export async function* readRange(handle: MessageFile['handle'], start: number, end: number): AsyncGenerator<Buffer> {
   for (let at = start; at < end;) {
     const piece = Buffer.allocUnsafeSlow(Math.min(pieceBytes, end - at));

@@ -6,7 +6,7 @@ import { attachmentField, ownParts, type Part, readStructure, type Structure } f
 import { readBody } from '../mime/message-text.js';
 import { dateOf, readableParts, subjectOf } from '../mime/summary.js';
 
-/** A draft as its file says it. */
+/** A parsed draft. */
 export interface DraftContent {
   readonly from: DisplayAddress | null;
   readonly to: readonly DisplayAddress[];
@@ -17,13 +17,13 @@ export interface DraftContent {
   readonly messageId: string | null;
   readonly inReplyTo: string | null;
   readonly references: readonly string[];
-  /** As it was written, nothing sanitised: it is for an editor. */
+  /** As written, not sanitised: for an editor. */
   readonly text: string | null;
   readonly html: string | null;
   readonly attachments: readonly DraftPart[];
-  /** Header fields that no field of a draft stands for, as they are in the file. */
+  /** Header fields without a field in the draft, as they are in the file. */
   readonly kept: string;
-  /** The tree of parts was not read to its end, so it cannot be taken to pieces. */
+  /** The part tree was not read completely, so parts cannot be reused. */
   readonly truncated: boolean;
 }
 
@@ -35,20 +35,20 @@ export interface Attachment {
   readonly size: number;
 }
 
-/** An attachment and where it is. */
+/** An attachment with its position. */
 export interface DraftPart extends Attachment {
   /** Number of the part, as in IMAP. */
   readonly part: string;
-  /** Its header fields as they shall stand in the next version, its id among them. */
+  /** Its header fields for the next version, with its id. */
   readonly header: string;
-  /** Bytes of the file that hold its id, which is ours alone: sent messages have none. */
+  /** Ranges of the file that contain its id, which is internal: sent messages have none. */
   readonly marks: readonly { readonly start: number; readonly end: number }[];
-  /** Bytes of the file: its body, still encoded, from `start` up to `end`. */
+  /** Range of its encoded body in the file: from `start` up to `end`. */
   readonly start: number;
   readonly end: number;
 }
 
-/** Characters of a body that are taken; a JSON body is no longer. */
+/** Maximum characters of a body, the same as of a JSON body. */
 const maxBody = 4 * 1024 * 1024;
 const maxKept = 64 * 1024;
 
@@ -81,7 +81,7 @@ export async function readDraft(bytes: Buffer): Promise<DraftContent> {
   };
 }
 
-/** A multipart without a boundary: nobody can say what belongs to which part. */
+/** A multipart without a boundary, whose parts cannot be separated. */
 function isBroken({ root }: Structure): boolean {
   return root.contentType.startsWith('multipart/') && root.boundary === undefined;
 }
@@ -101,14 +101,14 @@ async function joined(bytes: Buffer, parts: readonly Part[], separator: string):
   return texts.join(separator);
 }
 
-/** Without the end of its last line, which a writer adds. */
+/** Without the last line end, which the composer adds. */
 async function textOf(bytes: Buffer, part: Part): Promise<string> {
   if (part.flowed) return (await readBody(bytes, part)).text;
   const body = decodeTransfer(bytes.subarray(part.bodyOffset, part.end), part.encoding);
   return decodeCharset(body, part.charset).replaceAll('\r\n', '\n').replace(/\n$/, '');
 }
 
-/** Every leaf but the texts that an editor shows: pictures that the HTML refers to are kept with the rest. */
+/** Every leaf except the texts in the editor: inline images of the HTML are kept as attachments. */
 function attachmentsOf(bytes: Buffer, structure: Structure, bodies: ReadonlySet<Part>): readonly DraftPart[] {
   const taken = new Set<string>();
   return ownParts(structure)
@@ -150,7 +150,7 @@ function fieldsOf(bytes: Buffer, header: HeaderBlock, names: RegExp): string {
     .join('');
 }
 
-/** What a composer writes itself, and what belonged to a way that the message has not gone yet. */
+/** Fields that a composer writes itself, and fields of a transport that has not happened yet. */
 export const kept =
   /^(?!(?:from|to|cc|bcc|subject|date|message-id|in-reply-to|references|mime-version|content-.*|return-path|received|delivered-to|x-postern-.*)$)/;
 

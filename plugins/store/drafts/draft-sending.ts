@@ -52,18 +52,21 @@ interface Outgoing {
   readonly remoteAddress: string;
 }
 
-/** The targets that keep a queue: the id of the transaction is then the entry's. */
+/** Targets that queue: the transaction id is the id of the entry. */
 const queueTargets = new Set<string>([targets.relay, targets.hold]);
-/** What the way of an earlier message may have left, and what is written anew. */
+/** Fields left by an earlier transport, and fields that are written anew. */
 const removed = ['date', 'return-path', 'received', 'delivered-to', 'x-postern-draft'];
 
-/** Of each version of a draft, whoever hands it in. */
+/** Id of the transaction for a version of a draft, whoever submits it. */
 const transactionOf = ({ draftId, revision }: DraftMark): string => `${draftId}-${revision}`;
 
-/** Hands drafts in. A draft that was sent is a message in Sent; asking again for the same one sends nothing. */
+/** Submits drafts. A sent draft is a message in Sent; submitting the same one again sends nothing. */
 export class DraftSending {
   readonly #input: DraftSendingInput;
-  /** A second click comes with the version that the first one is about to replace: it waits, and finds that the draft was sent. */
+  /**
+   * A double click submits the version that the first request is about to replace: it waits, and finds that the draft
+   * was sent.
+   */
   readonly #turns = new KeyedMutex();
 
   constructor(input: DraftSendingInput) {
@@ -78,8 +81,9 @@ export class DraftSending {
   }
 
   /**
-   * Finishes what dead processes handed in: files it, and removes the drafts. For the start, before anybody changes a draft.
-   * Answers the messages that could not be filed now.
+   * Finishes the submissions of dead processes: files them, and removes the drafts. Run it at the start, before any
+   * draft changes.
+   * Returns the messages that could not be filed.
    */
   async resume(): Promise<readonly PreparedFile[]> {
     const { notes, log } = this.#input;
@@ -103,7 +107,7 @@ export class DraftSending {
     remoteAddress: string,
   ): Promise<SentDraft> {
     const { drafts } = this.#input;
-    // A new version would be a new message: what is sent again as it is stays the same one.
+    // A new version would have a new id: repeating a submission must use the same one.
     const change = { kind: 'fields', keepHtml: true, keepVersion: true } as const;
     try {
       const saved =
@@ -122,7 +126,7 @@ export class DraftSending {
     }
   }
 
-  /** For somebody who knows an older version than the present one: he may have saved that with his first try. */
+  /** For a client with an older version: it may have saved the current one with its first attempt. */
   #savedBefore(mailbox: MailboxName, draftId: string, fields: DraftFields | undefined): Promise<SentDraft | undefined> {
     return this.#input.drafts.held(mailbox, draftId, async ({ shelved, content }) => {
       const isSame = fields === undefined || holdsFields(mailbox, content, fields);
@@ -130,7 +134,7 @@ export class DraftSending {
     });
   }
 
-  /** What became of a draft that is gone. @throws Problem `conflict` when something else was sent */
+  /** Result of a draft that no longer exists. @throws Problem `conflict` when a different message was sent */
   async #sentBefore(
     mailbox: MailboxName,
     draftId: string,
@@ -148,7 +152,7 @@ export class DraftSending {
     return { sentId: sent.id, uid: null };
   }
 
-  /** Whether a message in Sent says that. One that cannot be taken to pieces may. */
+  /** True when a message in Sent has this content; also when it cannot be parsed. */
   async #says(mailbox: MailboxName, id: string, fields: DraftFields): Promise<boolean> {
     const { reader } = this.#input;
     const file = await reader.open({ mailbox, folder: sentFolder, id });
@@ -163,7 +167,7 @@ export class DraftSending {
     }
   }
 
-  /** Finishes with a version that was handed in before, if it was. */
+  /** Finishes an earlier submission of this version, if there is one. */
   async #handedIn(mailbox: MailboxName, draft: StoredDraft): Promise<SentDraft | undefined> {
     const { notes, shelf } = this.#input;
     const note = await notes.find(mailbox, draft);
@@ -204,7 +208,7 @@ export class DraftSending {
     const { files, submission } = this.#input;
     const { recipients, message, remoteAddress } = outgoing;
     const submitted = await submission.submit({
-      // The same one when a crash came before it was noted: nobody gets that twice.
+      // Deterministic, so that a submission repeated after a crash creates no second message.
       id: transactionOf(shelved),
       username: ownerOf(mailbox).address.address,
       remoteAddress,
@@ -217,7 +221,7 @@ export class DraftSending {
     return isQueued ? submitted.id : null;
   }
 
-  /** Files the message, removes its draft and forgets the note. After a crash at any step it may be done again. */
+  /** Files the message, removes its draft and the note. Each step can be repeated after a crash. */
   async #conclude({ mailbox, draftId, revision, uid, message }: SentNote): Promise<SentDraft> {
     const { shelf, files, notes } = this.#input;
     const mark = { draftId, revision };
@@ -231,7 +235,7 @@ export class DraftSending {
     return { sentId, uid };
   }
 
-  /** The message as it is sent and filed: the present date, and whatever it cannot go without. */
+  /** The message as submitted and filed: current date, and missing required fields. */
   async *#finished(mailbox: MailboxName, open: OpenDraft): AsyncGenerator<Buffer> {
     const { from, messageId } = open.content;
     const fields = [`Date: ${mailDate(this.#input.now())}`];
@@ -244,7 +248,7 @@ export class DraftSending {
   }
 }
 
-/** The message without what is only for its editor. */
+/** The message without fields that are only for the editor. */
 async function* withoutMarks({ file, content }: OpenDraft): AsyncGenerator<Buffer> {
   let at = 0;
   for (const { start, end } of content.attachments.flatMap(({ marks }) => marks)) {
@@ -260,7 +264,7 @@ async function* without(fields: readonly string[], source: AsyncIterable<Buffer>
   yield filter.end();
 }
 
-/** Everybody once. @throws Problem `invalid` */
+/** Without duplicates. @throws Problem `invalid` */
 function recipientsOf({ to, cc, bcc }: DraftContent): readonly Address[] {
   const everybody = [...to, ...cc, ...bcc].map((person) => sendable(person).address);
   if (everybody.length === 0) throw problem('invalid', 'Add at least one recipient.');
@@ -274,35 +278,37 @@ const Written = z.strictObject({
   draftId: z.string().regex(uniqueIdPattern),
   revision: z.int().min(0),
   uid: z.string().nullable(),
-  /** The prepared file with the message, beside the note. */
+  /** Prepared file of the message, beside the note. */
   file: z.string().regex(uniqueIdPattern),
 });
 
-/** A version of a draft that was handed in: what is left is to file it in Sent and to remove the draft. */
+/** A submitted version of a draft, which is still to be filed in Sent before the draft is removed. */
 interface SentNote extends DraftMark {
   readonly mailbox: MailboxName;
   /** The queue entry; null when every recipient was local. */
   readonly uid: string | null;
-  /** The message as it was handed in, with Bcc. */
+  /** The submitted message, with Bcc. */
   readonly message: PreparedFile;
 }
 
 interface SentNotesInput {
-  /** Where messages are prepared. */
+  /** Folder of prepared messages. */
   readonly folder: string;
   readonly files: FileLayer;
   readonly log: Log;
 }
 
-/** A note whose message has gone says that everything is done. */
+/** A note without its message is complete. */
 type Read = SentNote | 'done' | 'unreadable';
 
 const noteName = /^sent-[0-9a-f]{32}$/;
 const tornName = /^\.sent-[0-9a-f]{32}\..*\.tmp$/;
-/** What may lie beside the messages that are prepared. */
+/** Files that belong to the folder of prepared messages. */
 export const sentNoteNames: readonly RegExp[] = [noteName, tornName];
 
-/** Notes of what was handed in and is not filed yet, durable, so that whoever comes next finishes it and sends nothing again. */
+/**
+ * Durable notes of submissions that are not filed yet, so that another process can finish them without sending again.
+ */
 export class SentNotes {
   readonly #input: SentNotesInput;
 
@@ -322,7 +328,7 @@ export class SentNotes {
     return typeof note === 'string' ? undefined : note;
   }
 
-  /** What dead processes left. What cannot be understood is left alone, as is what is no file. */
+  /** Notes of dead processes. Invalid notes and other files are ignored. */
   async all(): Promise<readonly SentNote[]> {
     const { files, folder, log } = this.#input;
     const notes: SentNote[] = [];
@@ -338,7 +344,7 @@ export class SentNotes {
     return notes;
   }
 
-  /** One that comes back after a power cut finds that everything is done. The message is the caller's to discard. */
+  /** A note that reappears after a power cut is complete. The caller discards the message. */
   async forget(mailbox: MailboxName, mark: DraftMark): Promise<void> {
     await this.#input.files.unlink(this.#pathOf(mailbox, mark)).catch(() => undefined);
   }
@@ -376,16 +382,16 @@ interface DraftServiceOptions {
   readonly provide: DraftStoreOptions['provide'];
   readonly quotas: DraftStoreOptions['quotas'];
   readonly submission: SubmissionService;
-  /** Private, on the file system of the mailboxes; emptied here. */
+  /** Private, on the file system of the mailboxes; emptied at the start. */
   readonly folder: string;
-  /** The limit of a message now: a reload may change it. */
+  /** The current size limit, which a reload may change. */
   readonly messageBytes: () => number;
   readonly clock: Clock;
   readonly log: Log;
   readonly files?: FileLayer;
 }
 
-/** Everything that drafts need, wired. */
+/** The services for drafts. */
 export interface DraftService {
   readonly drafts: Drafts;
   readonly shelf: DraftStore;

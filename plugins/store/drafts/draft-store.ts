@@ -18,7 +18,7 @@ import { type DraftMark, markName, markOf, type StoredDraft } from './draft.js';
 
 export interface DraftStoreOptions {
   readonly folders: MailboxFolders;
-  /** The folder, made when it is not there yet. */
+  /** The folder, created if missing. */
   readonly provide: (mailbox: MailboxName, name: FolderName) => Promise<MailboxFolder>;
   readonly quotas: Pick<MailboxQuotas, 'whileReserved' | 'noteChange'>;
   readonly names: UniqueNames;
@@ -31,10 +31,10 @@ export interface DraftStoreOptions {
 const draftsFolder = parseFolderName('Drafts');
 export const sentFolder = parseFolderName('Sent');
 
-/** How often a file that another program renamed meanwhile is looked for again. */
+/** Attempts to find a file that another program renames meanwhile. */
 const tries = 5;
 
-/** The drafts of mailboxes as files: one for each draft, two while a new version takes the place of the old one. */
+/** The drafts of mailboxes as files: one per draft, two while a version is being replaced. */
 export class DraftStore {
   readonly #input: DraftStoreOptions;
 
@@ -54,9 +54,9 @@ export class DraftStore {
       else known.push({ mark, entry });
     }
     return [...versions.values()].flatMap((found) => {
-      // Entries come newest first, so of equal revisions the newest stays in front.
+      // Entries come newest first, so of equal revisions the newest wins.
       const [newest, ...older] = found.toSorted((a, b) => b.mark.revision - a.mark.revision);
-      // Marked as deleted by a mail client that has not expunged it yet.
+      // Marked as deleted by a mail client, but not expunged yet.
       if (newest === undefined || newest.entry.flags.includes('T')) return [];
       return [{ ...newest.mark, folder, entry: newest.entry, older: older.map(({ entry }) => entry) }];
     });
@@ -69,11 +69,11 @@ export class DraftStore {
     return found;
   }
 
-  /** The sent message that a draft, or that version of it, has become, if it was sent. */
+  /** The sent message of a draft, or of that version of it, if it was sent. */
   async sent(mailbox: MailboxName, draftId: string, revision?: number): Promise<MessageEntry | undefined> {
     const folder = await this.#folder(mailbox, sentFolder);
     if (folder === undefined) return undefined;
-    // Names are looked through before they are taken to pieces: Sent may be large.
+    // Filters by name before parsing, since Sent may be large.
     const entries = await this.#input.folders.messages.entries(folder, `D${draftId}V`);
     return entries.find(({ id }) => {
       const mark = markOf(id);
@@ -81,7 +81,7 @@ export class DraftStore {
     });
   }
 
-  /** Puts a new version of a draft beside the old one, which goes then. Answers the new unique name. */
+  /** Writes a new version of a draft, then removes the old one. Returns the new unique name. */
   async save(mailbox: MailboxName, file: PreparedFile, draftId: string, old: StoredDraft | undefined): Promise<string> {
     const folder = old?.folder ?? (await this.#input.provide(mailbox, draftsFolder));
     const flags = flagsFor('DS', old?.entry.flags ?? '');
@@ -93,7 +93,7 @@ export class DraftStore {
     return id;
   }
 
-  /** The new version is there already: an old one that does not go is left to `tidy`. */
+  /** The new version exists: `tidy` removes an old one that could not be removed here. */
   async #outdate(mailbox: MailboxName, old: StoredDraft): Promise<void> {
     try {
       await this.#unlinkAll(mailbox, old);
@@ -102,7 +102,7 @@ export class DraftStore {
     }
   }
 
-  /** Files what was sent; its name tells which draft it was, so that it is not sent twice. */
+  /** Files a sent message; its name identifies the draft, so that it is not sent twice. */
   async fileSent(mailbox: MailboxName, file: PreparedFile, mark: DraftMark): Promise<string> {
     const folder = await this.#input.provide(mailbox, sentFolder);
     const id = await this.#place(folder, file, mark, 'S');
@@ -110,7 +110,7 @@ export class DraftStore {
     return id;
   }
 
-  /** Removes a draft, durably. One that another program removed first is gone as well. */
+  /** Removes a draft, durably. One that another program removed first counts as removed. */
   async remove(mailbox: MailboxName, draft: StoredDraft): Promise<void> {
     await this.#unlinkAll(mailbox, draft);
     try {
@@ -121,12 +121,12 @@ export class DraftStore {
   }
 
   async #unlinkAll(mailbox: MailboxName, draft: StoredDraft): Promise<void> {
-    // The older first: what is left by a crash is then the newest that there was.
+    // Oldest first: after a crash the newest version is still there.
     for (const entry of draft.older) await this.#unlink(mailbox, draft.folder, entry);
     await this.#unlink(mailbox, draft.folder, draft.entry);
   }
 
-  /** Removes what a crash left of older versions, once the newest is sure to stay. */
+  /** Removes older versions left by a crash, once the newest is durable. */
   async tidy(mailbox: MailboxName, draft: StoredDraft): Promise<void> {
     await this.#input.sync.sync(join(draft.folder.path, 'cur'));
     for (const entry of draft.older) await this.#unlink(mailbox, draft.folder, entry);
@@ -165,7 +165,7 @@ export class DraftStore {
   }
 }
 
-/** In ASCII order, as Maildir wants it; keyword letters and the other flags stay. */
+/** In ASCII order, as Maildir requires; keyword letters and other flags are kept. */
 function flagsFor(own: string, before: string): string {
   return [...new Set(own + before)]
     .filter((flag) => flag !== 'T')
@@ -173,7 +173,7 @@ function flagsFor(own: string, before: string): string {
     .join('');
 }
 
-/** A file of ours that nobody else sees yet. */
+/** A file that is not visible to others yet. */
 export interface PreparedFile {
   readonly path: string;
   /** Bytes. */
@@ -185,11 +185,11 @@ interface DraftFilesInput {
   readonly folder: string;
   readonly files: FileLayer;
   readonly sync: FolderSync;
-  /** Bytes of the largest message. */
+  /** Maximum bytes of a message. */
   readonly messageBytes: () => number;
 }
 
-/** Writes messages aside, and puts them into folders when they are whole and durable. */
+/** Prepares messages in a private folder, and links them into folders when they are complete and durable. */
 export class DraftFiles {
   readonly #input: DraftFilesInput;
 
@@ -197,7 +197,7 @@ export class DraftFiles {
     this.#input = input;
   }
 
-  /** What a killed process left behind goes, but for what is still to be filed. What is not ours stays as it is. */
+  /** Removes files of killed processes, except those still to be filed. Unknown files stay. */
   async sweep(wanted: readonly PreparedFile[]): Promise<void> {
     const { files, folder } = this.#input;
     const kept = new Set(wanted.map(({ path }) => path));
@@ -208,7 +208,7 @@ export class DraftFiles {
     }
   }
 
-  /** A message or a part of one, with CRLF line ends, durable. @throws Problem `too-large`, `invalid` for a NUL byte */
+  /** Writes a message or part with CRLF line ends, durably. @throws Problem `too-large`, `invalid` for a NUL byte */
   async prepare(content: AsyncIterable<Buffer>): Promise<PreparedFile> {
     const { files, folder } = this.#input;
     const path = join(folder, uniqueId());
@@ -224,7 +224,7 @@ export class DraftFiles {
     return createReadStream(path);
   }
 
-  /** Into `cur` of a folder, durably. When it rejects, nothing is there. The prepared file stays. */
+  /** Links it into `cur` of a folder, durably. When it rejects, nothing is there. The prepared file stays. */
   async place({ path }: PreparedFile, folder: string, name: string): Promise<void> {
     const { files, sync } = this.#input;
     const cur = join(folder, 'cur');

@@ -8,10 +8,10 @@ import type { MessageFile } from '../maildir/message-file.js';
 import type { DraftFields, PartSource } from './draft-composition.js';
 import type { DraftContent } from './draft-content.js';
 
-/** A draft as it is now. */
+/** The current state of a draft. */
 export interface Draft {
   readonly draftId: string;
-  /** Unique name of its present file; another one after each change. */
+  /** Unique name of its file; changes with each version. */
   readonly id: string;
   /** Changes with each version. */
   readonly tag: string;
@@ -22,21 +22,21 @@ export interface Draft {
   readonly content: DraftContent;
 }
 
-/** Fields, or a whole message. */
+/** Either fields or a whole message. */
 export type DraftChange =
   | {
       readonly kind: 'fields';
       readonly fields: DraftFields;
-      /** HTML that the editor did not show stays, as long as the text beside it is the same. */
+      /** HTML that the editor did not show is kept as long as the text is unchanged. */
       readonly keepHtml?: boolean;
-      /** A draft that holds these fields already stays the version that it is. */
+      /** A draft that already has these fields keeps its version. */
       readonly keepVersion?: boolean;
-      /** Of a draft that is begun: what is attached from the first. */
+      /** Attachments of a new draft. */
       readonly parts?: readonly PartSource[];
     }
   | { readonly kind: 'raw'; readonly content: AsyncIterable<Buffer> };
 
-/** Says whether the version that somebody has read is the present one. */
+/** True when the draft is still the version that the caller read. */
 export type Expectation = (tag: string) => boolean;
 
 export interface AttachmentUpload {
@@ -45,13 +45,13 @@ export interface AttachmentUpload {
   open(): AsyncIterable<Buffer>;
 }
 
-/** What is done to a draft together with a change of its attachments, for an editor whose text is not saved yet. */
+/** Unsaved text of the editor, saved together with a change of attachments. */
 export interface AlongWith {
   readonly fields?: DraftFields | undefined;
   readonly expected?: Expectation | undefined;
 }
 
-/** A draft whose file is open, held by whoever changes it. */
+/** A draft with its file open, under the lock. */
 export interface OpenDraft {
   readonly shelved: StoredDraft;
   readonly file: MessageFile;
@@ -75,20 +75,20 @@ export function describe({ shelved, file, content }: OpenDraft): Draft {
   };
 }
 
-/** What the unique name of a draft's file says of the draft. */
+/** Identity of a draft in the unique name of its file. */
 export interface DraftMark {
   readonly draftId: string;
-  /** Rises with each version; 0 for a file that another program wrote. */
+  /** Increases with each version; 0 for a file of another program. */
   readonly revision: number;
 }
 
 const marked = /^\d+\.M\d+P\d+Q\d+R[0-9a-f]{32}D([0-9a-hjkmnp-tv-z]{20})V(\d{1,9})\./;
 const chance = /R[0-9a-f]{32}(?=\.)/;
-/** As for every unique name: what leaves room for flags below NAME_MAX. */
+/** Leaves room for flags below NAME_MAX, as for every unique name. */
 const maxName = 200;
 const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
 
-/** Puts the mark of a draft into a unique name: `…R<random>D<draftId>V<revision>.<host>,S=…`. */
+/** Writes the draft's identity into a unique name: `…R<random>D<draftId>V<revision>.<host>,S=…`. */
 export function markName(name: string, { draftId, revision }: DraftMark): string {
   const whole = name.replace(chance, (found) => `${found}D${draftId}V${revision}`);
   const surplus = Math.max(0, whole.length - maxName);
@@ -97,8 +97,8 @@ export function markName(name: string, { draftId, revision }: DraftMark): string
 }
 
 /**
- * The draft that a file is a version of, by its unique name. One that a mail client wrote has an id too, worked out from its
- * name: it stays the same when the draft is saved here, for then it stands in the name.
+ * The draft that a file is a version of, by its unique name. A draft of a mail client has an id derived from its
+ * name; it stays the same when the draft is saved here, since it is written into the name then.
  */
 export function markOf(id: string): DraftMark {
   const match = marked.exec(id);
@@ -108,12 +108,12 @@ export function markOf(id: string): DraftMark {
   return { draftId, revision: 0 };
 }
 
-/** Changes with each version, and with nothing else. */
+/** The entity tag: changes with each version only. */
 export function tagOf(id: string): string {
   return createHash('sha256').update(baseOf(id)).digest('hex').slice(0, 24);
 }
 
-/** @throws Problem `not-found`: what can be no id is no draft */
+/** @throws Problem `not-found` for an invalid id */
 export function parseDraftId(text: string): string {
   if (!uniqueIdPattern.test(text)) throw problem('not-found', 'There is no draft with that id.');
   return text;
@@ -130,8 +130,8 @@ const octets = 'application/octet-stream';
 const maxFilenameLength = 200;
 
 /**
- * What an attachment is called and is, by the words of whoever sends it. A name is text to show: of a path the last component. One
- * that would break a header field, or that misleads who reads it, is refused.
+ * Name and type of an attachment as given by the client. Only the last path component of a name is used. A name
+ * that would break a header field or mislead a reader is refused.
  * @throws Problem `invalid`
  */
 export function parseAttachmentLabel(
@@ -147,7 +147,7 @@ export function parseAttachmentLabel(
   return { filename: name, contentType: typeOf(contentType) };
 }
 
-/** Only leaves can be in base64: a message or multipart goes as bytes (RFC 2046 §5.1, §5.2.1). */
+/** Only leaves may use base64: a message or multipart is stored as bytes (RFC 2046 §5.1, §5.2.1). */
 function typeOf(written: string | undefined): string {
   const { value, parameters } = parseParameters(written ?? '');
   if (!token.test(value) || /^(?:multipart|message)\//.test(value)) return octets;
@@ -155,7 +155,7 @@ function typeOf(written: string | undefined): string {
   return value.startsWith('text/') && named !== undefined && charset.test(named) ? `${value}; charset=${named}` : value;
 }
 
-/** The newest version of a draft, and what a crash may have left of it. */
+/** The newest version of a draft, and older versions left by a crash. */
 export interface StoredDraft extends DraftMark {
   readonly folder: MailboxFolder;
   readonly entry: MessageEntry;

@@ -40,7 +40,7 @@ interface DraftsInput {
 
 const most = 100;
 
-/** Messages that are being written. Every change makes a new file, and one change of a draft follows the other. */
+/** Messages that are being written. Every change creates a new file; changes of one draft run one after the other. */
 export class Drafts {
   readonly #input: DraftsInput;
 
@@ -78,7 +78,7 @@ export class Drafts {
     return this.read(mailbox, draftId);
   }
 
-  /** Attachments stay, unless a raw message takes the place of everything. @throws Problem also `precondition-failed` */
+  /** Keeps the attachments unless a raw message replaces everything. @throws Problem also `precondition-failed` */
   async update(mailbox: MailboxName, draftId: string, change: DraftChange, expected?: Expectation): Promise<Draft> {
     if (change.kind === 'fields') {
       const { fields, keepVersion = false } = change;
@@ -88,7 +88,7 @@ export class Drafts {
       });
     }
     await this.#found(mailbox, draftId, () => this.#input.shelf.find(mailbox, draftId));
-    // What comes slowly is not waited for while others wait for the draft.
+    // Reads a slow request body before it takes the lock.
     const raw = await this.#prepareRaw(change.content);
     try {
       return await this.#alone(mailbox, draftId, () => this.#replace(mailbox, draftId, expected, raw));
@@ -97,7 +97,7 @@ export class Drafts {
     }
   }
 
-  /** By a whole message; the one before may be one that nobody can parse. */
+  /** Replaces it by a whole message; the current one may be unparsable. */
   async #replace(
     mailbox: MailboxName,
     draftId: string,
@@ -174,7 +174,7 @@ export class Drafts {
     });
   }
 
-  /** Runs while nobody else changes the draft, with its file open. */
+  /** Runs under the lock of the draft with its file open. */
   held<T>(mailbox: MailboxName, draftId: string, task: (open: OpenDraft) => Promise<T>): Promise<T> {
     return this.#alone(mailbox, draftId, () => this.#opened(mailbox, draftId, task));
   }
@@ -183,7 +183,7 @@ export class Drafts {
     mailbox: MailboxName,
     draftId: string,
     expected: Expectation | undefined,
-    /** Undefined: nothing is to be changed. */
+    /** Undefined: nothing changes. */
     prepare: (open: OpenDraft) => Promise<PreparedFile> | undefined,
   ): Promise<Draft> {
     const { shelf, files } = this.#input;
@@ -206,12 +206,12 @@ export class Drafts {
     return this.#input.turns.run(`${mailbox.domain}/${folderOfLocal(mailbox.user)}/${draftId}`, task);
   }
 
-  /** To somebody who changes nothing. */
+  /** For a caller that changes nothing. */
   #shown<T>(mailbox: MailboxName, draftId: string, task: (open: OpenDraft) => Promise<T>): Promise<T> {
     return this.#found(mailbox, draftId, () => this.#opened(mailbox, draftId, task));
   }
 
-  /** What is not there may only be hidden by a change: so it is looked for again when nobody changes the draft. */
+  /** A missing file may be hidden by a concurrent change, so the lookup is repeated under the lock. */
   async #found<T>(mailbox: MailboxName, draftId: string, look: () => Promise<T>): Promise<T> {
     try {
       return await look();
@@ -245,7 +245,7 @@ export class Drafts {
     throw problem('bad-request', 'The message is empty.');
   }
 
-  /** With what the editor shows, if it is sent along. */
+  /** Includes the current content of the editor, if the request has it. */
   #composeAlong(
     mailbox: MailboxName,
     open: OpenDraft,
@@ -274,7 +274,7 @@ function noAttachment() {
   return problem('not-found', 'There is no such attachment of this draft.');
 }
 
-/** A draft as lists show it. */
+/** A draft in lists. */
 type ListedDraft = Pick<MessageSummary, 'id' | 'size' | 'from' | 'to' | 'subject' | 'hasAttachments' | 'snippet'> & {
   readonly draftId: string;
   /** ISO 8601. */
@@ -288,15 +288,17 @@ interface DraftListGround {
 
 interface Sheet {
   readonly page: Page<ListedDraft>;
-  /** Between two looks, a version gave way to the next one. */
+  /** A version was replaced between two reads. */
   readonly isTorn: boolean;
 }
 
-/** Who saves each time we look must be very quick to outrun that many looks. */
+/** Repeats when drafts were saved during the read. */
 const tries = 10;
 const order = (a: OrderKey, b: OrderKey): number => compareNewestFirst(a, b);
 
-/** Drafts of a mailbox, newest first. @throws Problem `not-found` for the mailbox, `bad-request` for a cursor that is none */
+/**
+ * Drafts of a mailbox, newest first. @throws Problem `not-found` for the mailbox, `bad-request` for an invalid cursor
+ */
 export async function listDrafts(
   ground: DraftListGround,
   mailbox: MailboxName,

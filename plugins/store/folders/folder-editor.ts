@@ -28,7 +28,7 @@ export interface EditorGround {
   readonly clock: Clock;
 }
 
-/** What must hold when nobody else changes the mailbox any more; it rejects else. */
+/** A precondition checked under the lock of the mailbox; rejects when it fails. */
 export type Condition = () => Promise<void>;
 
 type Steps = Omit<FolderIntent, 'domain' | 'user'>;
@@ -36,17 +36,17 @@ type Steps = Omit<FolderIntent, 'domain' | 'user'>;
 const nothing: Steps = { renames: [], remove: [], subscriptions: null };
 const linksAtOnce = 16;
 
-/** Makes, renames, copies and removes folders. Each change is whole after a crash: it happened, or it did not. */
+/** Creates, renames, copies and removes folders. Each change is atomic with regard to crashes. */
 export class FolderEditor {
   readonly #ground: EditorGround;
-  /** Intents of mailboxes that failed half-way; whoever comes next tries again first. */
+  /** Unfinished intents by mailbox; the next change resumes them first. */
   readonly #unfinished = new Map<string, string>();
 
   constructor(ground: EditorGround) {
     this.#ground = ground;
   }
 
-  /** @throws Problem `not-found` for the mailbox, `conflict` for a name that is taken or too like another one */
+  /** @throws Problem `not-found` for the mailbox, `conflict` for a name that exists or is too similar to one */
   create(mailbox: MailboxName, name: FolderName, condition?: Condition): Promise<void> {
     return this.#alone(mailbox, async (root) => {
       await condition?.();
@@ -56,7 +56,7 @@ export class FolderEditor {
     });
   }
 
-  /** The folder, made when it is a special one that is not there yet. @throws Problem `not-found` */
+  /** The folder; a missing special folder is created. @throws Problem `not-found` */
   async provide(mailbox: MailboxName, name: FolderName): Promise<MailboxFolder> {
     const { folders } = this.#ground;
     const found = await folders.find(mailbox, name).catch((error: unknown) => {
@@ -71,7 +71,9 @@ export class FolderEditor {
     return folders.find(mailbox, name);
   }
 
-  /** Gives the folder, and with it those below, another name or another place. @throws Problem `not-found`, `conflict`, `forbidden`, `invalid` */
+  /**
+   * Renames or moves the folder with its subfolders. @throws Problem `not-found`, `conflict`, `forbidden`, `invalid`
+   */
   rename(mailbox: MailboxName, folder: FolderName, to: FolderName, condition?: Condition): Promise<void> {
     return this.#alone(mailbox, async (root) => {
       await condition?.();
@@ -93,7 +95,10 @@ export class FolderEditor {
     });
   }
 
-  /** Messages become links under names of their own; folders below are copied too. @throws Problem as `rename`, and `mailbox-full` */
+  /**
+   * Copies a folder with its subfolders: messages are linked under new names. @throws Problem as `rename`, and
+   * `mailbox-full`
+   */
   copy(mailbox: MailboxName, folder: FolderName, to: FolderName, condition?: Condition): Promise<void> {
     return this.#alone(mailbox, async (root) => {
       await condition?.();
@@ -114,7 +119,7 @@ export class FolderEditor {
   }
 
   /**
-   * @param recursive with the messages in it and the folders below; else it must be empty
+   * @param recursive with its messages and subfolders; otherwise it must be empty
    * @throws Problem `not-found`, `conflict` when it is not empty, `forbidden`
    */
   remove(
@@ -147,7 +152,7 @@ export class FolderEditor {
     });
   }
 
-  /** Other programs file messages without asking: so it is out of their reach before it is sure to be empty. */
+  /** Other programs deliver without locks, so the folder is hidden before it is checked for messages. */
   async #removeEmpty(mailbox: MailboxName, root: string, { name, directory }: FolderName): Promise<void> {
     const { files, intents } = this.#ground;
     const hidden = hiddenDirectory();
@@ -182,7 +187,7 @@ export class FolderEditor {
     this.#unfinished.delete(lockKey(mailbox));
   }
 
-  /** Folders are made whole under hidden names and then renamed; until that is written down, a crash means to remove them. */
+  /** Folders are built under hidden names and then renamed; until the intent is written, a crash removes them. */
   async #build(mailbox: MailboxName, root: string, builds: readonly Build[]): Promise<void> {
     const { intents } = this.#ground;
     const renames = builds.map(({ to }): [string, string] => [hiddenDirectory(), to.directory]);
@@ -216,7 +221,7 @@ export class FolderEditor {
     });
   }
 
-  /** Letters in the names of the copies mean the same as before. */
+  /** Keyword letters in the copied names keep their meaning. */
   async #copyKeywords(from: MailboxFolder, path: string): Promise<void> {
     const { folders, files } = this.#ground;
     const list = await keywordFile(from.path, folders.confinement);
@@ -272,7 +277,7 @@ function refuseProtected(folder: FolderName): void {
   }
 }
 
-/** @param leaving a folder whose name becomes free, with those below it */
+/** @param leaving a folder that is being renamed, whose name becomes free with those below it */
 function refuseTaken(all: readonly MailboxFolder[], to: FolderName, leaving?: FolderName): void {
   const staying = all
     .map(({ name }) => name)

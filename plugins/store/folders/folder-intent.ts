@@ -15,27 +15,27 @@ import { removeTree } from './folder-removal.js';
 import { folderOfLocal, isDomain, localOfFolder } from '../maildir/mailbox-name.js';
 import { changeSubscriptions } from '../maildir/dovecot-files.js';
 
-/** A directory of a mailbox: a folder, or a folder in the making. Never a path. */
+/** A directory of a mailbox: a folder, or a folder under construction. Never a path. */
 const Directory = z.string().regex(/^\.[^/\0]{1,254}$/);
 const FolderIntent = z.strictObject({
   domain: z.string().refine(isDomain),
   /** The mailbox's directory. */
   user: z.string().refine((name) => localOfFolder(name) !== undefined),
-  /** In order. One whose first name is gone is done. */
+  /** In order. A rename whose source is gone is done. */
   renames: z.array(z.tuple([Directory, Directory])).readonly(),
   remove: z.array(Directory).readonly(),
   subscriptions: z.strictObject({ from: z.string(), to: z.string().nullable() }).nullable(),
 });
 
-/** What `writeFileAtomic` leaves of an intent when it is killed. */
+/** Name of a temporary file that a killed `writeFileAtomic` leaves. */
 const tornName = /^\.[0-9a-z]{20}\.[0-9a-z]{20}\.tmp$/;
-/** What may lie in the folder of the intents. */
+/** Files that belong to the folder of intents. */
 export const isOwnIntent: OwnEntry = filesNamed(uniqueIdPattern, tornName);
 const usualLockMs = 30_000;
-/** After a crash the lock is most probably our own. */
+/** After a crash, an existing lock is probably from the same server. */
 const ownLockMs = 1000;
 
-/** What is to become of the folders of a mailbox. May be carried out any number of times. */
+/** A planned change of a mailbox's folders. Idempotent. */
 export type FolderIntent = z.output<typeof FolderIntent>;
 
 export interface IntentGround {
@@ -46,14 +46,14 @@ export interface IntentGround {
   readonly log: Log;
 }
 
-/** A directory of the mailbox that readers do not take for a folder. */
+/** A directory name that mail clients do not treat as a folder. */
 export function hiddenDirectory(): string {
   return `..postern-${uniqueId()}`;
 }
 
 /**
- * Changes of folders are several renames, and no file system does those in one step. So what is to be done is written down
- * first, durably; a crash between two steps is followed by the remaining ones at the next start.
+ * A change of folders takes several renames, which no file system does in one step. So the plan is written
+ * first, durably; after a crash, the next start carries out the remaining steps.
  */
 export class FolderIntents {
   readonly #ground: IntentGround;
@@ -64,7 +64,7 @@ export class FolderIntents {
     this.#folder = join(ground.root, '.intents');
   }
 
-  /** @param name of an intent that this one replaces */
+  /** @param name of an intent to replace */
   async write(mailbox: MailboxName, steps: Omit<FolderIntent, 'domain' | 'user'>, name = uniqueId()): Promise<string> {
     const { files, sync } = this.#ground;
     await makeFolder(this.#folder, files, sync);
@@ -74,8 +74,8 @@ export class FolderIntents {
   }
 
   /**
-   * Does what is written there, then forgets it. Faults are the system's.
-   * @param lockMs a lock of subscriptions that is older is nobody's
+   * Carries out the intent, then deletes it. Rejects with errors of the file system.
+   * @param lockMs a subscription lock that is older is stale
    */
   async carryOut(name: string, lockMs = usualLockMs): Promise<void> {
     const intent = FolderIntent.parse(JSON.parse(await readFile(this.#pathOf(name), 'utf8')));
@@ -87,11 +87,11 @@ export class FolderIntents {
     for (const directory of intent.remove) await removeTree(files, join(mailbox, directory));
     if (intent.remove.length > 0) await sync.sync(mailbox);
     await files.unlink(this.#pathOf(name));
-    // An intent that came back after a power cut would do again what has been undone by hand since.
+    // An intent that reappeared after a power cut would redo changes that were reverted since.
     await sync.sync(this.#folder);
   }
 
-  /** What a dead process left. One that cannot be carried out is kept, and said in the log. */
+  /** Carries out the intents of a dead process. A failing one is kept and logged. */
   async resume(): Promise<void> {
     for (const name of await this.#left()) {
       try {
@@ -107,7 +107,7 @@ export class FolderIntents {
     try {
       const entries = await readdir(this.#folder, { withFileTypes: true });
       const names = entries.filter((entry) => entry.isFile()).map(({ name }) => name);
-      // One that was still being written: nothing of it was begun.
+      // An intent that was still being written: none of its steps had begun.
       for (const name of names.filter((one) => tornName.test(one))) await this.#ground.files.unlink(this.#pathOf(name));
       const foreign = entries.filter((entry) => !entry.isFile()).map(({ name }) => name);
       if (foreign.length > 0) this.#ground.log.warn({ entries: foreign }, 'no changes of folders; left alone');
@@ -120,7 +120,7 @@ export class FolderIntents {
     }
   }
 
-  /** rename(2) would replace an empty directory: so it is looked at first. */
+  /** rename(2) would replace an empty directory, so check first. */
   async #rename(from: string, to: string): Promise<void> {
     const { files, log } = this.#ground;
     if (!(await isThere(files, from))) return;
@@ -131,7 +131,7 @@ export class FolderIntents {
     await files.rename(from, to);
   }
 
-  /** The folders count, and their change is done: a list that cannot be had is no reason to fail. */
+  /** The folders matter most, and their change is done: an unavailable subscription list is no error. */
   async #changeSubscriptions(
     mailbox: string,
     change: NonNullable<FolderIntent['subscriptions']>,

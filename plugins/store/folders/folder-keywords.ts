@@ -5,26 +5,26 @@ import { type DovecotListContext, replaceDovecotList, whileUidsAreLocked } from 
 const largest = 64 * 1024;
 const line = /^(\d{1,2}) (\S{1,200})$/;
 const letters = 'abcdefghijklmnopqrstuvwxyz';
-/** By letter; undefined when nobody wrote a list. */
+/** By letter; undefined when there is no list. */
 type Keywords = ReadonlyMap<string, string> | undefined;
 
 export interface KeywordContext extends Omit<DovecotListContext, 'staleMs'> {
   readonly confinement: Confinement;
 }
 
-/** Whoever changes the list holds it for a few milliseconds. */
+/** A lock is held for a few milliseconds; an older one is stale. */
 const staleMs = 2000;
 
 /**
- * What the letters a to z in the names of messages mean: keywords that mail clients gave. Each folder has its own list, which
- * Dovecot keeps in `dovecot-keywords`. Here are those of messages that go from one folder to another.
+ * Meaning of the letters a to z in message names: keywords set by mail clients. Each folder has its own list, which
+ * Dovecot keeps in `dovecot-keywords`. This class maps keywords of messages that move between folders.
  */
 export class MovedKeywords {
   readonly #from: Keywords;
   readonly #target: string;
   readonly #context: KeywordContext;
   #theirs: Keywords;
-  /** In lower case: the target has no letter left for them, or its list could not be changed. */
+  /** In lower case: the target folder has no free letter, or its list could not be changed. */
   readonly #refused = new Set<string>();
   #extending: Promise<void> = Promise.resolve();
 
@@ -42,8 +42,8 @@ export class MovedKeywords {
   }
 
   /**
-   * Flags of a message as they stand in the other folder. A keyword that is not known there is added to its list; it is left
-   * out where that is not possible, for its letter would be another keyword.
+   * The flags of a message for the target folder. A keyword that is missing there is added to its list; it is dropped
+   * where that is not possible, since its letter would mean another keyword.
    */
   async inTarget(flags: string): Promise<string> {
     if (this.#from === undefined && this.#theirs === undefined) return flags;
@@ -66,7 +66,7 @@ export class MovedKeywords {
       : [];
   }
 
-  /** Dovecot changes the list only while it holds the lock of the UIDs. */
+  /** Dovecot changes the list only while it holds the UID list lock. */
   async #extend(keywords: readonly string[]): Promise<void> {
     if (keywords.length === 0) return;
     const { files } = this.#context;
@@ -90,7 +90,7 @@ function lettersOf(list: Keywords): ReadonlyMap<string, string> {
   return new Map([...(list ?? [])].map(([letter, keyword]) => [keyword.toLowerCase(), letter]));
 }
 
-/** The list with more keywords, as far as there are letters for them. */
+/** The list with additional keywords, as far as letters are free. */
 function extended(before: string, keywords: readonly string[]): string {
   const known = readList(Buffer.from(before, 'latin1')) ?? new Map<string, string>();
   const words = lettersOf(known);
@@ -102,7 +102,7 @@ function extended(before: string, keywords: readonly string[]): string {
   return `${before === '' || before.endsWith('\n') ? before : `${before}\n`}${added.join('')}`;
 }
 
-/** The list as it lies in a folder; undefined when there is none that can be read. */
+/** The list of a folder; undefined when there is no readable one. */
 export async function keywordFile(folder: string, confinement: Confinement): Promise<Buffer | undefined> {
   const handle = await confinement.openFile(join(folder, 'dovecot-keywords'));
   if (handle === undefined) return undefined;

@@ -8,9 +8,9 @@ import type { MessageEntry } from '../maildir/message-entry.js';
 import { describeMessage, type MessageSummary } from '../messages/message-summary.js';
 import type { Page, PageRequest } from '../page.js';
 
-/** Which messages. */
+/** Criteria for messages. */
 export interface MessageFilter {
-  /** Words that all must occur in subject, sender, recipients, Message-ID or the first words; case does not matter. */
+  /** Words that must all occur in subject, sender, recipients, Message-ID or the first words; ignores case. */
   readonly q?: string | undefined;
   readonly unread?: boolean | undefined;
   readonly flagged?: boolean | undefined;
@@ -24,7 +24,7 @@ export interface ListingRequest extends MessageFilter, PageRequest {
 }
 
 export interface Listing extends Page<MessageSummary> {
-  /** False when reading all messages for a search would have taken too long: older ones were not looked at. */
+  /** False when a search reached its time limit: older messages were not searched. */
   readonly searchedAll: boolean;
   readonly totals: FolderTotals;
 }
@@ -37,7 +37,7 @@ export interface Matching {
 
 export interface Located {
   readonly byId: ReadonlyMap<string, MessageEntry>;
-  /** Nobody was changing the folder: what is not found is not there. */
+  /** The folder was not changing: a missing message does not exist. */
   readonly quiet: boolean;
 }
 
@@ -47,12 +47,12 @@ export interface FolderMessagesInput {
   readonly clock: Clock;
 }
 
-/** Milliseconds that a list waits for messages to be read for a search. */
+/** Time limit in milliseconds for reading messages during a search of a list. */
 const patienceMs = 2000;
 const idsAtOnce = 2000;
 
 /**
- * The one door to what is in folders. What lies behind it is checked against the folder each time it is asked. All reject with
+ * Access to the messages in folders. Every answer is checked against the folder. All methods reject with
  * the problem `not-found` when the folder is gone, and `unavailable` when it cannot be read now.
  */
 export class FolderMessages {
@@ -66,7 +66,7 @@ export class FolderMessages {
     return this.#ask(folder, { kind: 'totals' });
   }
 
-  /** @throws Problem `bad-request` for a cursor that is none; check it before */
+  /** @throws Problem `bad-request` for an invalid cursor; validate it first */
   async list(folder: MailboxFolder, request: ListingRequest): Promise<Listing> {
     const sheet = await this.#ask(folder, { kind: 'page', request: { ...request, patienceMs } });
     const { items, total, nextCursor, prevCursor, searchedAll, totals } = sheet;
@@ -74,7 +74,7 @@ export class FolderMessages {
     return { items: described, total, limit: request.limit, nextCursor, prevCursor, searchedAll, totals };
   }
 
-  /** All messages that fit, however long it takes. */
+  /** All matching messages, without a time limit. */
   async matching(folder: MailboxFolder, filter: MessageFilter): Promise<Matching> {
     const { ids, unread } = await this.#ask(folder, { kind: 'select', filter });
     const found: string[][] = [];
@@ -85,7 +85,7 @@ export class FolderMessages {
     return { ids: found.flat(), unread };
   }
 
-  /** Where messages are, by their ids; those that are not in the folder are left out. */
+  /** File names of messages by id; messages that are not in the folder are left out. */
   async locate(folder: MailboxFolder, ids: readonly string[], trust: Trust = 'looked'): Promise<Located> {
     const byId = new Map<string, MessageEntry>();
     let quiet = true;
@@ -98,7 +98,7 @@ export class FolderMessages {
     return { byId, quiet };
   }
 
-  /** Newest first. For folders that are small, or of which few ids have that text. */
+  /** Newest first. For small folders, or when few ids contain that text. */
   entries(folder: MailboxFolder, containing = ''): Promise<readonly MessageEntry[]> {
     return this.#ask(folder, { kind: 'entries', containing });
   }

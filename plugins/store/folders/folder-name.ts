@@ -1,10 +1,10 @@
 import { problem } from '../../../core/problem.js';
 import { decodeModifiedUtf7, encodeModifiedUtf7 } from '../maildir/modified-utf7.js';
 
-/** A Maildir++ folder by name, parsed: safe to build a path from. Made by the functions of this file only. */
+/** A parsed Maildir++ folder name that is safe in a path. Only functions of this file create it. */
 export interface FolderName {
   readonly postern: 'folder-name';
-  /** As the interface shows it: Unicode in NFC, levels joined by `.`, `INBOX` for the mailbox itself. */
+  /** Display name: Unicode in NFC, levels joined by `.`, `INBOX` for the mailbox itself. */
   readonly name: string;
   /** On disk below the mailbox: `.Projects.2026`, in modified UTF-7; empty for INBOX. */
   readonly directory: string;
@@ -12,13 +12,13 @@ export interface FolderName {
 
 export const inbox: FolderName = Object.freeze({ postern: 'folder-name', name: 'INBOX', directory: '' });
 
-/** NAME_MAX of the usual file systems, in bytes. */
+/** NAME_MAX of common file systems, in bytes. */
 const maxDirectoryBytes = 255;
-/** Controls, characters that cannot be seen or turn the direction of writing, and halves of surrogate pairs. */
+/** Controls, invisible and bidirectional characters, and unpaired surrogates. */
 const refused = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029/\\]/u;
 
 /**
- * Reads a folder's name as it stands in a URL or body. A leading dot is accepted, `INBOX` in any case.
+ * Parses a folder name from a URL or body. A leading dot is accepted, `INBOX` in any case.
  * @throws Problem `bad-request`
  */
 export function parseFolderName(text: string): FolderName {
@@ -45,8 +45,9 @@ function faultOf(name: string): string | undefined {
 }
 
 /**
- * The folder that a directory of a mailbox is, or undefined when it is none (`tmp`, `..` in front, control files). Other
- * programs write names that ours would not: those are shown in NFC, read as UTF-8 if they are not modified UTF-7.
+ * The folder of a mailbox directory, or undefined for others (`tmp`, names that begin with `..`, control files). Other
+ * programs write names that this server would not: those are shown in NFC, read as UTF-8 if they are not modified
+ * UTF-7.
  */
 export function folderOfDirectory(directory: string): FolderName | undefined {
   if (!directory.startsWith('.') || directory.startsWith('..') || directory.length < 2) return undefined;
@@ -73,7 +74,7 @@ const specials: Readonly<Record<string, SpecialUse>> = {
   archive: 'archive',
 };
 
-/** The canonical names of the folders that have a use; they are made when something is to be put into them. */
+/** Canonical names of special folders; each is created on first use. */
 export const specialNames = ['Sent', 'Drafts', 'Trash', 'Junk', 'Archive'] as const;
 
 /** Last level of the name. */
@@ -85,18 +86,19 @@ export function isBelow(folder: FolderName, top: FolderName): boolean {
   return folder.name.startsWith(`${top.name}.`);
 }
 
-/** Names that fold alike are too alike to stand side by side: some file systems and most people take them for one. */
+/** Names that fold to the same text may not coexist: some file systems, and most people, cannot distinguish them. */
 export function foldedName(name: string): string {
   return name.normalize('NFC').toUpperCase().toLowerCase().normalize('NFC');
 }
 
-/** What other programs keep in a mailbox, with a dot in front or without. */
+/** Names that other programs use in a mailbox, with or without a leading dot. */
 const reservedLevel = /^(?:new|cur|tmp|inbox|dovecot(?:[-.].*)?|maildirfolder|maildirsize|subscriptions)$/i;
 
 /**
- * The name of a folder to be made: one level, below `parent` or on the first one. As in Maildir++, what is below INBOX is the
- * first level.
- * @param pointer the field of the request that is at fault when it cannot be a name
+ * Validates the name of a new folder: one level, below `parent` or at the top. As in Maildir++, the children of INBOX
+ * are the
+ * top level.
+ * @param pointer the request field to report in errors
  * @throws Problem `invalid`
  */
 export function folderBelow(parent: FolderName | null, level: string, pointer = '/name'): FolderName {
@@ -109,7 +111,10 @@ function faultOfLevel(level: string): string | undefined {
   return reservedLevel.test(level) ? 'it is reserved' : faultOf(level);
 }
 
-/** The name that a folder gets when `from`, the folder itself or one above it, becomes `to`. @throws Problem `invalid` */
+/**
+ * The new name of a folder when `from`, the folder itself or one above it, is renamed to `to`. @throws Problem
+ * `invalid`
+ */
 export function rebased(folder: FolderName, from: FolderName, to: FolderName): FolderName {
   return folder.name === from.name ? to : named(to.name + folder.name.slice(from.name.length));
 }
@@ -126,7 +131,7 @@ function invalidName(fault: string, pointer?: string) {
   return problem('invalid', { detail, errors: [{ pointer, message: `must be a folder name, and ${fault}` }] });
 }
 
-/** What the folder is for (RFC 6154), by its name on the first level. */
+/** Special use of a folder (RFC 6154), by its top-level name. */
 export function specialUseOf(folder: FolderName): SpecialUse | null {
   return Object.hasOwn(specials, folder.name.toLowerCase()) ? (specials[folder.name.toLowerCase()] ?? null) : null;
 }

@@ -5,7 +5,7 @@ import { mapBounded } from '../../../core/concurrency.js';
 
 const unlinksAtOnce = 16;
 
-/** Removes a folder with everything in it. A symbolic link is removed, never followed. What is gone already is no fault. */
+/** Removes a folder with its contents. A symbolic link is removed, never followed. A missing folder is no error. */
 export async function removeTree(files: FileLayer, path: string): Promise<void> {
   await unlessGone(async () => {
     if (!(await files.lstat(path)).isDirectory()) return files.unlink(path);
@@ -14,7 +14,7 @@ export async function removeTree(files: FileLayer, path: string): Promise<void> 
   });
 }
 
-/** Tried as a file first: nearly all are messages. Linux says EISDIR for a folder, others EPERM. */
+/** Tries to unlink first: nearly all entries are messages. Linux reports EISDIR for a folder, others EPERM. */
 async function removeEntry(files: FileLayer, path: string): Promise<void> {
   await unlessGone(async () => {
     try {

@@ -3,9 +3,9 @@ import { lstat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isAbsent } from '../../../core/disk/confinement.js';
 
-/** The state of a directory of names, as the file system stamps it. */
+/** Identity and times of a directory, to detect changes. */
 export interface Stamp {
-  /** The directory itself and its times; empty for one that is not there. */
+  /** Empty for a missing directory. */
   readonly text: string;
   /** Milliseconds since 1970. */
   readonly changedAt: number;
@@ -14,21 +14,21 @@ export interface Stamp {
 export const maildirNames = ['new', 'cur'] as const;
 
 /**
- * Directories are stamped by a clock that ticks every few milliseconds: a change may hide behind a fresh stamp. One that is
- * older than this names one state only.
+ * Directory times have a resolution of some milliseconds: two changes can have the same stamp. A stamp that is
+ * older than this identifies one state.
  */
 export const settledMs = 100;
 
 const absent: Stamp = { text: '', changedAt: 0 };
 
-/** The time of the last change (ctime) counts too, for it cannot be set back. */
+/** Includes the time of the last change (ctime), which cannot be set back. */
 export function stampOf({ dev, ino, mtimeNs, ctimeNs }: BigIntStats): Stamp {
   const newest = mtimeNs > ctimeNs ? mtimeNs : ctimeNs;
   const text = [dev, ino, mtimeNs, ctimeNs].map((part) => part.toString(36)).join('-');
   return { text, changedAt: Number(newest / 1_000_000n) };
 }
 
-/** @param now milliseconds since 1970, before the stamp was looked at */
+/** @param now milliseconds since 1970, before the stamp was read */
 export function isSettled(stamp: Stamp, now: number): boolean {
   return now - stamp.changedAt > settledMs;
 }
@@ -42,7 +42,7 @@ export function stampAt(path: string): Stamp {
   }
 }
 
-/** Changes whenever a message comes, goes or gets a flag; undefined when that was a moment ago and may be still going on. */
+/** Changes whenever a message arrives, leaves or gets a flag; undefined when the folder changed a moment ago. */
 export async function folderVersion(folder: string, now: number): Promise<string | undefined> {
   const stamps = await Promise.all(maildirNames.map((name) => stampLater(join(folder, name))));
   if (!stamps.every((stamp) => isSettled(stamp, now))) return undefined;

@@ -5,7 +5,7 @@ import { mapBounded } from '../../../core/concurrency.js';
 import { inbox, parentOf, type SpecialUse, specialUseOf } from './folder-name.js';
 import type { MailboxFolder, MailboxFolders } from '../maildir/mailbox-folder.js';
 
-/** A folder as the tree shows it. */
+/** A folder in the tree. */
 export interface FolderSummary {
   readonly name: string;
   /** Name of the folder above; null on the first level. */
@@ -32,7 +32,7 @@ export interface FolderProperties {
 const foldersAtOnce = 4;
 const specialOrder: readonly (SpecialUse | null)[] = ['inbox', 'drafts', 'sent', 'archive', 'junk', 'trash', null];
 
-/** Counts what is in folders. */
+/** Counts the messages of folders. */
 export class FolderTree {
   readonly #folders: MailboxFolders;
 
@@ -40,7 +40,7 @@ export class FolderTree {
     this.#folders = folders;
   }
 
-  /** INBOX first, then what has a special use, then by name. @throws Problem `not-found` */
+  /** INBOX first, then special folders, then by name. @throws Problem `not-found` */
   async list(mailbox: MailboxName): Promise<readonly FolderSummary[]> {
     const all = [await this.#folders.find(mailbox, inbox), ...(await this.#folders.list(mailbox))];
     const summaries = await mapBounded(all, foldersAtOnce, (folder) => this.#ifStillThere(folder));
@@ -71,7 +71,7 @@ export class FolderTree {
     };
   }
 
-  /** @throws Problem `not-found` when the folder went away meanwhile */
+  /** @throws Problem `not-found` when the folder was removed meanwhile */
   async summary(folder: MailboxFolder): Promise<FolderSummary> {
     return describeFolder(folder, await this.#folders.messages.totals(folder));
   }
@@ -90,7 +90,7 @@ function compareFolders(a: FolderSummary, b: FolderSummary): number {
   return order === 0 ? a.name.localeCompare(b.name, 'en') : order;
 }
 
-/** A folder below `Sent` stands with it. */
+/** Subfolders sort with their special folder. */
 function rank(folder: FolderSummary): number {
   const top = folder.name.split('.')[0] ?? '';
   return specialOrder.indexOf(specialUseOf({ postern: 'folder-name', name: top, directory: '' }));
