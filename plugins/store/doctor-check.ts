@@ -3,7 +3,7 @@ import { stat } from 'node:fs/promises';
 import { fine, skipped, trouble, type DoctorCheck } from '../../core/contracts/doctor-check.js';
 import type { StoreSettings } from './options.js';
 
-/** Messages are linked into mailboxes: that needs one file system. */
+/** Messages are hard-linked into mailboxes, which needs one file system. */
 export const mailFolderCheck: DoctorCheck<StoreSettings> = {
   group: 'Data folder',
   name: 'mail-folder',

@@ -26,12 +26,12 @@ import { openStoreEditor } from './messages/message-editor.js';
 import { storeMetrics } from './delivery/store-metrics.js';
 import { StoreReader } from './messages/store-reader.js';
 
-/** How often a degraded store tries to write again. */
+/** Interval of write tests while the store is degraded. */
 const probeSeconds = 10;
-/** How often the mailboxes on disk are counted. */
+/** Interval at which the mailboxes on disk are counted. */
 const countSeconds = 60;
 
-/** Keeps mail in Maildir++ folders: the delivery target `mailbox`, and the mailboxes for other plugins. */
+/** Stores mail in Maildir++ folders: the delivery target `mailbox`, and the mailboxes for other plugins. */
 export const store = definePlugin({
   name: 'store',
   options: StoreOptions,
@@ -57,7 +57,7 @@ export const store = definePlugin({
     const names = new MailboxNames(directory, provision);
     const limitOf = (mailbox: MailboxName) => names.quota(mailbox);
     const editor = await openStoreEditor({ reader, root: maildirs.root, names: unique, limitOf, clock, log });
-    // Behind the start: there may be very many files.
+    // After the start, since there may be very many files.
     void editor.mailboxes.resume();
     smtp.on('rcptTo', { order: 'last' }, quotaHook(directory, editor.quotas));
     smtp.deliverTo(

@@ -9,7 +9,7 @@ const usage = ['postern mailbox remove NAME    remove a mailbox with all its mes
 const Answer = z.object({ folders: z.array(z.object({ total: z.number() })) });
 const ProblemAnswer = z.object({ title: z.string().optional(), detail: z.string().optional() });
 
-/** `postern mailbox …`. It asks the running server, which knows whose mailboxes are in use. */
+/** `postern mailbox …`. Calls the running server, which knows the mailboxes in use. */
 export const mailboxCommand: Command<unknown> = {
   name: 'mailbox',
   summary: 'Mailboxes: remove one whose user is gone',

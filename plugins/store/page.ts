@@ -1,7 +1,7 @@
 import { problem } from '../../core/problem.js';
 import type { OrderKey } from './maildir/message-entry.js';
 
-/** One page of a list, as every list of the interface shows it. */
+/** One page of a list. */
 export interface Page<T> {
   readonly items: readonly T[];
   /** After filters. */
@@ -19,7 +19,7 @@ export interface PageRequest {
 /**
  * Cuts a page out of a sorted list.
  * @param compare the order of `list`
- * @throws Problem `bad-request` for a cursor that is none
+ * @throws Problem `bad-request` for an invalid cursor
  */
 export function pageOf<T extends OrderKey>(
   list: readonly T[],
@@ -33,7 +33,7 @@ export function pageOf<T extends OrderKey>(
 
 const nothing: OrderKey = { receivedAt: 0, id: '' };
 
-/** A sorted list that is somewhere else. */
+/** A sorted list that is not in memory. */
 interface SortedList {
   readonly length: number;
   readonly keyAt: (index: number) => OrderKey;
@@ -45,11 +45,11 @@ interface Cut extends Pick<Page<unknown>, 'nextCursor' | 'prevCursor'> {
   readonly end: number;
 }
 
-/** Where a page begins and ends. @throws Problem `bad-request` for a cursor that is none */
+/** Start and end of a page. @throws Problem `bad-request` for an invalid cursor */
 export function cutOut(list: SortedList, request: PageRequest): Cut {
   const cursor = request.cursor === undefined ? undefined : readCursor(request.cursor);
   const place = cursor === undefined ? 0 : placeOf(list, cursor);
-  // What was in front of the cursor may be gone: then the first page is the answer, not an empty one.
+  // When everything before the cursor is gone, the result is the first page, not an empty one.
   const backwards = cursor?.side === 'before' && place > 0;
   const start = backwards ? Math.max(0, place - request.limit) : cursor?.side === 'before' ? 0 : place;
   const end = Math.min(list.length, backwards ? place : start + request.limit);
@@ -65,7 +65,7 @@ function cursorAt(side: Cursor['side'], key: OrderKey): string {
   return writeCursor({ side, receivedAt: key.receivedAt, id: key.id });
 }
 
-/** Index of the first element behind the cursor's side of its message, by bisection. */
+/** Index of the first element after the cursor, by bisection. */
 function placeOf({ length, keyAt, compare }: SortedList, cursor: Cursor): number {
   let low = 0;
   let high = length;
@@ -78,12 +78,12 @@ function placeOf({ length, keyAt, compare }: SortedList, cursor: Cursor): number
   return low;
 }
 
-/** A place between two messages of a list: behind (`after`) or in front of (`before`) the message of that key. */
+/** A position between two messages of a list: after or before the message of that key. */
 interface Cursor extends OrderKey {
   readonly side: 'after' | 'before';
 }
 
-/** It names a message, not a position: mail that arrives or goes moves nothing. The message itself may be gone. */
+/** It names a message, not an index: arrivals and removals do not shift it. The message itself may be gone. */
 function writeCursor(cursor: Cursor): string {
   const text = `${cursor.side === 'after' ? 'a' : 'b'}${cursor.receivedAt}/${cursor.id}`;
   return Buffer.from(text, 'utf8').toString('base64url');

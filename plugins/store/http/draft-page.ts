@@ -20,7 +20,7 @@ interface DraftPath {
 
 type Written = RefusedForm<unknown, unknown>['fields'];
 
-/** The editor, with what somebody has written into it and what is wrong with that. */
+/** The editor with the user's input and its errors. */
 export function editorAgain(site: DraftSite) {
   return async ({ params, fields, problem }: RefusedForm<DraftPath, unknown>): Promise<Response> => {
     const { mailbox, draftId } = await placeOf(site, params);
@@ -69,7 +69,7 @@ interface Attempt {
   readonly request: EndpointRequest;
 }
 
-/** A person whose version is not the present one sees both; a script gets the 412. */
+/** A user with an outdated version sees both versions; a script gets the 412. */
 export async function orConflict<T>({ drafts }: DraftSite, attempt: Attempt, task: () => Promise<T>) {
   try {
     return await task();
@@ -86,7 +86,7 @@ export async function orConflict<T>({ drafts }: DraftSite, attempt: Attempt, tas
   }
 }
 
-/** What the endpoints of drafts stand on. */
+/** Dependencies of the draft endpoints. */
 export interface DraftSite {
   readonly drafts: Drafts;
   readonly shelf: DraftStore;
@@ -114,13 +114,13 @@ export async function placeOf(
   return { mailbox: await names.parse(params), draftId };
 }
 
-/** `If-Match`, or what a form says instead of it. */
+/** `If-Match`, or the form field for it. */
 export function expectation({ ifMatch }: EndpointRequest, version: unknown): Expectation | undefined {
   if (ifMatch !== undefined) return (tag) => namesTag(ifMatch, tag);
   return typeof version === 'string' && version !== '' ? (tag) => tag === version : undefined;
 }
 
-/** What an endpoint of a draft is asked for. */
+/** Request for a draft. */
 export interface DraftWork {
   readonly params: z.output<typeof DraftParams>;
   readonly body: DraftInput | undefined;

@@ -4,7 +4,7 @@ import { isProblem, problem } from '../../../core/problem.js';
 import type { DraftFields } from '../drafts/draft-composition.js';
 import { MailboxParams } from './store-query.js';
 
-/** What the endpoints of drafts take. */
+/** Schemas of the requests for drafts. */
 export const DraftParams = MailboxParams.extend({ draftId: z.string().describe('Id of the draft; stays the same.') });
 export const AttachmentParams = DraftParams.extend({
   attachmentId: z.string().max(200).describe('Id of the attachment.'),
@@ -16,10 +16,10 @@ export const AttachmentQuery = z.strictObject({
   download: z.boolean().optional().describe('Attachments are always saved.'),
 });
 
-/** Recipients of one message, as over SMTP. */
+/** Maximum recipients of one message, as over SMTP. */
 const maxRecipients = 1000;
 
-/** Runs a parser that throws problems as a step of a schema. */
+/** Runs a parser that throws problems as a schema step. */
 function parsed<I, T>(parse: (value: I) => T) {
   return (value: I, context: z.core.$RefinementCtx): T => {
     try {
@@ -41,7 +41,7 @@ const OnePerson = z.union([z.string().max(5000), Person]);
 
 function readPeople(given: string | readonly unknown[]): readonly Correspondent[] {
   if (typeof given === 'string') return parseCorrespondents(given, maxRecipients);
-  // Counted before each of them is looked at.
+  // Counted before each is parsed.
   if (given.length > maxRecipients) throw problem('invalid', `At most ${maxRecipients} recipients are taken.`);
   return given.map((written) => {
     const read = OnePerson.safeParse(written);
@@ -143,7 +143,7 @@ export function fieldsOf(input: DraftInput): DraftFields {
 /** Browsers send CRLF. */
 const lineFeeds = (text: string): string => text.replaceAll(/\r\n?/g, '\n');
 
-/** A form that carries the fields of the editor along; a script that only acts on a draft sends none. */
+/** A form that includes the fields of the editor; scripts that only act on a draft send none. */
 export function fieldsAlong(input: DraftInput | undefined): DraftFields | undefined {
   if (input === undefined) return undefined;
   const { version, files, ...fields } = input;
@@ -152,7 +152,7 @@ export function fieldsAlong(input: DraftInput | undefined): DraftFields | undefi
   return Object.values(fields).some((value) => value !== undefined) ? fieldsOf(input) : undefined;
 }
 
-/** The fields of the editor beside the files of an upload. @throws Problem `invalid` */
+/** Editor fields sent with an upload. @throws Problem `invalid` */
 export function readEditorFields(given: Readonly<Record<string, string | readonly string[]>>): DraftInput | undefined {
   const fields = Object.entries(given).filter(([name]) => name !== '_method');
   if (fields.length === 0) return undefined;

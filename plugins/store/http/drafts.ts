@@ -209,13 +209,13 @@ const FormBody = schema.DraftBody.extend({
     .describe('Of the button: save, send, attach, or remove: with the id of an attachment.'),
 });
 
-/** A file that was chosen is no field for Attach; for the others it is one, as it is when the form comes without its content. */
+/** "Attach" reads a chosen file as a file; other buttons, and forms without its content, see its name as a field. */
 function formFields({ fields, files }: EndpointRequest): Readonly<Record<string, unknown>> {
   const { filename = '' } = files.find((file) => file.filename !== '') ?? {};
   return fields['operation'] === 'attach' ? fields : { ...fields, files: filename };
 }
 
-/** Browsers such as w3m know no `formaction`: the name and the value of the button say what the form is for. */
+/** Browsers such as w3m ignore `formaction`: the name and value of the button identify the action. */
 function formEndpoint(site: DraftSite): AnyEndpoint {
   return defineEndpoint({
     method: 'POST',

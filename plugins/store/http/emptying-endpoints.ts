@@ -14,7 +14,7 @@ const access = 'operate';
 const dryRun = z.boolean().optional().describe('Only count, and show some of them.');
 const expect = z.int().min(0).optional().describe('How many it must be; another number is 409.');
 
-/** Whole folders are marked read, emptied and cleaned up, and whole mailboxes removed. */
+/** Mark all as read, empty, clean up; remove mailboxes. */
 export function emptyingEndpoints(site: StoreSite): readonly AnyEndpoint[] {
   return [markingAll(site), deletingAll(site), cleaning(site), removing(site)];
 }
@@ -138,7 +138,7 @@ async function removeForGood(
   });
 }
 
-/** The same time of day so many months earlier; on the last day of a shorter month. */
+/** The same time of day `months` earlier; on the last day of a shorter month. */
 export function monthsBefore(time: number, months: number): number {
   const date = new Date(time);
   const day = date.getUTCDate();

@@ -20,7 +20,7 @@ const destinationField = '/destinationParent';
 
 const access = 'operate';
 
-/** Folders are made, renamed, copied, moved and removed. */
+/** Create, rename, copy, move and remove folders. */
 export function folderChangeEndpoints(site: StoreSite): readonly AnyEndpoint[] {
   return [creation(site), renaming(site), copying(site), moving(site), removal(site)];
 }
@@ -184,7 +184,7 @@ async function described({ reader, names }: StoreSite, mailbox: MailboxName, fol
   return respond({ status, notice, model, location, audit: { action, selector: { folder: folder.name } } });
 }
 
-/** Where a folder keeps its own name: what makes that too long or impossible. */
+/** Attributes errors of the name to the right field. */
 const blamed = ({ destinationParent }: { readonly destinationParent?: unknown }): string =>
   destinationParent === undefined ? 'folder' : destinationField;
 
@@ -193,7 +193,7 @@ function parentFolder(folder: FolderName): FolderName | null {
   return above === null ? null : parseFolderName(above);
 }
 
-/** That there is a folder to put something into, or others below it: `invalid` else. */
+/** Requires that the folder exists: `invalid` otherwise. */
 function isThere({ reader }: StoreSite, mailbox: MailboxName, parent: FolderName | null, pointer: string): Condition {
   return async () => {
     if (parent === null || parent.directory === '') return;
@@ -210,7 +210,10 @@ function isThere({ reader }: StoreSite, mailbox: MailboxName, parent: FolderName
 const tries = 4;
 const waitMs = 60;
 
-/** That the folder is as somebody has read it, who sent `If-Match`: `precondition-failed` else. */
+/**
+ * Requires that the folder is unchanged since the caller read it, if it sent `If-Match`: `precondition-failed`
+ * otherwise.
+ */
 function asRead(
   site: StoreSite,
   mailbox: MailboxName,
@@ -227,7 +230,7 @@ function asRead(
 
 async function presentVersion({ reader }: StoreSite, mailbox: MailboxName, folder: FolderName) {
   let version = await reader.version(mailbox, folder);
-  // A state that is a moment old has no tag yet.
+  // A folder that changed a moment ago has no tag yet.
   for (let attempt = 1; version === undefined && attempt < tries; attempt++) {
     await wait(waitMs);
     version = await reader.version(mailbox, folder);
@@ -235,7 +238,7 @@ async function presentVersion({ reader }: StoreSite, mailbox: MailboxName, folde
   return version;
 }
 
-/** Lists have a tag for each of their queries: those of the present state begin alike, and any of them will do. */
+/** Lists have a tag for each query; those of one state share a prefix, and any of them is accepted. */
 function namesListOf(ifMatch: string, version: string): boolean {
   return ifMatch.split(',').some((tag) => tag.trim().replace(/^W\//, '').startsWith(`"${version}.`));
 }

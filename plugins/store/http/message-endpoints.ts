@@ -22,7 +22,7 @@ import { folderHref } from './view-model.js';
 const access = 'operate';
 const notFound = z.array(z.string()).describe('Ids that are not in the folder');
 
-/** Messages are moved, deleted, marked and filed. */
+/** Move, delete, mark and file messages. */
 export function messageChangeEndpoints(site: StoreSite): readonly AnyEndpoint[] {
   return [
     moving(site),
@@ -213,7 +213,7 @@ function filing({ editor, names }: StoreSite): AnyEndpoint {
   });
 }
 
-/** The body, or the files of a form. */
+/** The request body, or the files of a form. */
 function sourcesOf({ stream, files }: EndpointRequest): readonly (() => Readable)[] {
   if (stream !== undefined) return [() => stream];
   // What a browser sends for a field without a file.
@@ -222,7 +222,7 @@ function sourcesOf({ stream, files }: EndpointRequest): readonly (() => Readable
   return chosen.map((file) => () => file.open());
 }
 
-/** One after the other. What was added before one is refused stays, and the refusal says so. */
+/** One after the other. Messages added before a refused one stay, and the error says so. */
 async function appendAll<T>(
   sources: readonly (() => Readable)[],
   append: (source: Readable) => Promise<T>,

@@ -19,7 +19,7 @@ import * as schema from './draft-query.js';
 import { draftGroup, type DraftSite } from './draft-page.js';
 import { MessageParams } from './store-query.js';
 
-/** The buttons of a message that begin a draft. */
+/** Buttons on a message that begin a draft. */
 export function answerEndpoint({ reader, drafts, names }: DraftSite): AnyEndpoint {
   return defineEndpoint({
     method: 'POST',
@@ -60,7 +60,7 @@ interface AnsweringInput {
 const headBytes = 64 * 1024;
 
 /**
- * Begins the draft of a reply, or of a message that is forwarded with its attachments.
+ * Creates the draft of a reply or forward, with attachments for a forward.
  * @throws Problem `not-found`, `conflict` when the message cannot be parsed, `mailbox-full`, `too-large`
  */
 async function beginAnswer({ reader, drafts }: AnsweringInput, place: MessagePlace, kind: AnswerKind): Promise<Draft> {
@@ -86,7 +86,7 @@ async function contentOf(reader: StoreReader, file: MessageFile): Promise<DraftC
   }
 }
 
-/** Its attachments; a message that is too large or too deep to be taken to pieces goes whole. */
+/** Its attachments; a message that is too large or too deeply nested is attached whole. */
 function forwardedParts(file: MessageFile, original: DraftContent): readonly PartSource[] {
   return original.truncated ? [wholeMessage(file)] : partsOfMessage(file, original.attachments);
 }
@@ -108,17 +108,17 @@ type AnswerKind = (typeof answerKinds)[number];
 interface Answered {
   readonly original: DraftContent;
   readonly replyTo: readonly DisplayAddress[];
-  /** Whose mailbox it is. */
+  /** The owner of the mailbox. */
   readonly owner: Correspondent;
 }
 
-/** Characters of the original that are quoted. */
+/** Maximum quoted characters of the original. */
 const maxQuoted = 256 * 1024;
 const maxSubject = 1900;
 const maxReferences = 50;
 const turnEvery = 100;
 
-/** The draft that a reply or a forwarded message begins as, without the parts of the original (RFC 5322 §3.6.2-3.6.5). */
+/** Initial draft of a reply or forward, without the parts of the original (RFC 5322 §3.6.2-3.6.5). */
 async function answerFields(kind: AnswerKind, answered: Answered): Promise<DraftFields> {
   const { original } = answered;
   const isForward = kind === 'forward';
@@ -134,7 +134,7 @@ async function answerFields(kind: AnswerKind, answered: Answered): Promise<Draft
   };
 }
 
-/** Who answers to oneself goes on writing to whom one wrote. */
+/** A reply to one's own message goes to its recipients. */
 async function recipientsOf(kind: AnswerKind, { original, replyTo, owner }: Answered) {
   const own = keyOf(owner);
   const isOwn = original.from?.address.toLowerCase() === own;
@@ -146,10 +146,10 @@ async function recipientsOf(kind: AnswerKind, { original, replyTo, owner }: Answ
   return { to, cc: others.filter((person) => !known.has(keyOf(person))) };
 }
 
-/** Nobody means two people by two spellings. */
+/** Different spellings of an address count as one recipient. */
 const keyOf = ({ address }: Correspondent): string => address.address.toLowerCase();
 
-/** Everybody once, without what is no address: nobody could write to it. In slices: there may be thousands. */
+/** Without duplicates and invalid addresses. Yields, since there may be thousands. */
 async function unique(people: readonly DisplayAddress[]): Promise<readonly Correspondent[]> {
   const slice = new TimeSlice();
   const found = new Map<string, Correspondent>();
@@ -204,7 +204,7 @@ function forwarded(original: DraftContent): string {
 const shown = (person: DisplayAddress): string => oneLine(writeCorrespondent(person));
 const dateOf = (date: string | null): string => (date === null ? '' : mailDate(new Date(date)));
 
-/** What there is to read, without the blank lines at its end. */
+/** The readable text without trailing blank lines. */
 function textOf({ text, html }: DraftContent): string {
   const whole = text ?? (html === null ? '' : textOfHtml(html.slice(0, maxQuoted)));
   const clean = whole.slice(0, maxQuoted).replace(/[\0\p{Cs}]/gu, '\ufffd');

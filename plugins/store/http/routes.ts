@@ -15,7 +15,7 @@ import type { MessagePlace, StoreReader } from '../messages/store-reader.js';
 export interface StoreRoutesInput {
   readonly reader: StoreReader;
   readonly names: MailboxNames;
-  /** Local domains at this moment: listed even before the first message comes. */
+  /** Current local domains: listed even before the first message arrives. */
   readonly domains: () => readonly string[];
 }
 
@@ -24,7 +24,7 @@ const mailboxPath = '/store/{domain}/{user}';
 const folderPath = `${mailboxPath}/folders/{folder}`;
 const messagePath = `${folderPath}/messages/{messageId}`;
 
-/** The reading side of `/store`. Nothing here marks a message as read. */
+/** Read-only endpoints of `/store`. None of them marks a message as read. */
 export function storeEndpoints(site: StoreRoutesInput): readonly AnyEndpoint[] {
   return [...mailboxEndpoints(site), ...folderEndpoints(site), ...messageEndpoints(site), ...contentEndpoints(site)];
 }
@@ -125,7 +125,7 @@ function folderEndpoints({ reader, names }: StoreRoutesInput): readonly AnyEndpo
       async handle({ params, query, request }) {
         const folder = parseFolderName(params.folder);
         const mailbox = await names.parse(params);
-        // Asked before the list is read: a tag may be older than its list, never newer. A page also shows other folders.
+        // Read before the list: the tag may be older than the list, never newer. A page also shows other folders.
         const version = request.representation === 'html' ? undefined : await reader.version(mailbox, folder);
         const etag = version === undefined ? undefined : tagOf(version, query);
         if (etag !== undefined && namesTag(request.ifNoneMatch, etag)) return respond({ etag });
@@ -235,7 +235,7 @@ function tagOf(version: string, query: object): string {
   return `${version}.${Buffer.from(JSON.stringify(query)).toString('base64url')}`;
 }
 
-/** The id without its sizes: a list of entity tags is separated by commas. */
+/** The id without its sizes: their commas would separate entity tags. */
 function unique(id: string): string {
   return id.replace(/,.*$/s, '');
 }
@@ -268,7 +268,7 @@ function sourceOfBytes(bytes: Uint8Array): ByteSource {
   return { size: bytes.length, open: (start, end) => Readable.from([bytes.subarray(start, end + 1)]) };
 }
 
-/** Whatever the sanitiser may have overlooked finds nothing here that it could use. */
+/** A second defence: the sandbox blocks anything that the sanitiser may have missed. */
 function htmlAnswer(document: string, remote: boolean) {
   const policy = [
     "default-src 'none'",

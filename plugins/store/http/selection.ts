@@ -19,7 +19,7 @@ export const selectionBytes = 2 * 1024 * 1024;
 const maxIds = 10_000;
 export const sampleSize = 10;
 
-/** A parser of the store as a schema: what it refuses is 422 with its place. */
+/** A parser of the store as a schema: its errors become 422 with the field. */
 function parsed<T>(parse: (text: string) => T, meaning: string) {
   return z
     .string()
@@ -49,7 +49,7 @@ const Filter = filterShape.superRefine(({ all, q, ...others }, context) => {
   context.addIssue({ code: 'custom', message });
 });
 
-/** What a form has in one field: the query of the folder's list. */
+/** A filter in one form field: the query of the folder's list. */
 const WrittenFilter = z
   .string()
   .max(2000)
@@ -66,7 +66,7 @@ const WrittenFilter = z
     return z.NEVER;
   });
 
-/** Which messages: by their ids or by a filter, never both and never neither. */
+/** Selects messages by ids or by a filter, exactly one of them. */
 export const selectionFields = {
   messageIds: z
     .array(parsed(parseMessageId, 'Unique name of a message, without flags.'))
@@ -83,7 +83,7 @@ interface Chosen {
   readonly filter?: MessageFilter | undefined;
 }
 
-/** For `superRefine` of a body with those fields. */
+/** For `superRefine` of a body with these fields. */
 export function oneSelector({ messageIds, filter }: Chosen, context: z.RefinementCtx): void {
   if ((messageIds === undefined) !== (filter === undefined)) return;
   const message =
@@ -93,7 +93,7 @@ export function oneSelector({ messageIds, filter }: Chosen, context: z.Refinemen
   context.addIssue({ code: 'custom', path: ['messageIds'], message });
 }
 
-/** Messages that were chosen. */
+/** Selected messages. */
 interface Selection {
   readonly ids: readonly string[];
 }
@@ -102,7 +102,7 @@ interface SelectionRequest extends Chosen {
   readonly expect?: number | undefined;
 }
 
-/** @throws Problem `not-found`, `too-large`, `conflict` when it is another number than expected, `invalid` */
+/** @throws Problem `not-found`, `too-large`, `conflict` when the number differs from the expected one, `invalid` */
 export async function select(
   reader: StoreReader,
   mailbox: MailboxName,
@@ -128,13 +128,13 @@ export function expectCount(count: number, expected: number | undefined): void {
   );
 }
 
-/** What a dry run adds to an answer. */
+/** Additional response fields of a dry run. */
 export const previewAnswer = {
   dryRun: z.literal(true).optional(),
   sample: z.array(Summary).optional().describe(`At most ${sampleSize} of the messages.`),
 };
 
-/** What would be touched. */
+/** The messages that would change. */
 interface Preview {
   readonly dryRun: true;
   readonly count: number;
@@ -187,7 +187,7 @@ interface Work {
   readonly body: SelectionBody;
 }
 
-/** What the bar above a list of messages sends: one form for all that can be done with the chosen ones. */
+/** The form above a list of messages: one form for all actions on the selection. */
 export function selectionEndpoint(site: StoreSite): AnyEndpoint {
   const { reader, names } = site;
   return defineEndpoint({
@@ -222,7 +222,7 @@ export function selectionEndpoint(site: StoreSite): AnyEndpoint {
   });
 }
 
-/** Whoever chooses all of a list on its page need not take the ticks away. */
+/** "All in this list" on a page overrides individual ticks. */
 function onlySelector(body: SelectionBody, { representation }: EndpointRequest): SelectionBody {
   if (body.messageIds === undefined || body.filter === undefined) return body;
   if (representation === 'html') return { ...body, messageIds: undefined };

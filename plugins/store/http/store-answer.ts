@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-/** What the reading endpoints answer as JSON, for the description of the interface. */
+/** JSON responses of the read-only endpoints, for the OpenAPI document. */
 const count = (meaning: string) => z.int().min(0).describe(meaning);
 const moment = (meaning: string) => z.string().nullable().describe(`${meaning}, ISO 8601`);
 

@@ -6,7 +6,7 @@ import type { MailboxNames } from '../maildir/mailboxes.js';
 import type { StoreEditor } from '../messages/message-editor.js';
 import type { StoreReader } from '../messages/store-reader.js';
 
-/** What the reading endpoints take. */
+/** Request schemas of the read-only endpoints. */
 export const MailboxParams = z.object({
   domain: z.string().describe('Mail domain, in ASCII.'),
   user: z.string().describe('Local part of the mailbox.'),
@@ -44,7 +44,7 @@ const cursor = z.string().max(500).optional().describe('From `nextCursor` or `pr
 const limit = (otherwise: number) => z.int().min(1).max(1000).default(otherwise).describe('Entries of a page.');
 
 export const ListQuery = z.strictObject({ limit: limit(50), cursor });
-/** Mailboxes have few folders, and a tree is useless in pieces. */
+/** Not paged: mailboxes have few folders, and a tree cannot be split. */
 export const FoldersQuery = z.strictObject({ limit: limit(1000), cursor });
 
 export const FolderQuery = z.strictObject({
@@ -77,7 +77,7 @@ export const MessageQuery = z.strictObject({
 export const HtmlQuery = z.strictObject({ remote: flag('Pictures from other servers are left in.') });
 export const PartQuery = z.strictObject({ download: flag('Saved instead of shown.') });
 
-/** What the endpoints that change mailboxes stand on. */
+/** Dependencies of the endpoints that change mailboxes. */
 export interface StoreSite {
   readonly reader: StoreReader;
   readonly editor: StoreEditor;
@@ -89,10 +89,10 @@ export const mailboxPath = '/store/{domain}/{user}';
 export const folderPath = `${mailboxPath}/folders/{folder}`;
 export const group = 'Mailboxes';
 
-/** A folder as a path names it. @throws Problem `bad-request` */
+/** The folder in a path. @throws Problem `bad-request` */
 export const folderOf = ({ folder }: { readonly folder: string }) => parseFolderName(folder);
 
-/** A filter as a form carries it; what a list has beside it, such as its order, chooses nothing. */
+/** A filter from a form field; other parameters of a list, such as its order, do not select. */
 export function writtenFilter({
   q,
   unread,

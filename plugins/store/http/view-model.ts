@@ -11,18 +11,18 @@ import type { FolderPage, MessageView, RawHead } from '../messages/store-reader.
 import { type Correspondent, writeCorrespondent } from '../mime/compose.js';
 import { type FolderFilters, type MessageViewName, messageViews, writtenFilter } from './store-query.js';
 
-/** What the templates of `views/store` get: the answers of the interface with their links, and nothing to compute. */
+/** Models of the templates in `views/store`: responses with their links, so that templates compute nothing. */
 
 interface FolderLink extends FolderSummary {
-  /** Last level of the name. */
+  /** Last component of the name. */
   readonly label: string;
-  /** 0 for the first level. */
+  /** 0 for the top level. */
   readonly level: number;
   readonly href: string;
   readonly current: boolean;
 }
 
-/** Characters of text on a page; the part itself has them all. */
+/** Maximum characters of text on a page; the part itself has all of it. */
 const maxTextShown = 256 * 1024;
 
 export const domainHref = (domain: string): string => `/store/${encodeURIComponent(domain)}`;
@@ -63,11 +63,11 @@ interface MailboxAnswer extends MailboxIdentity {
   readonly folders: readonly FolderSummary[];
 }
 
-/** @param isInUse a user has it, so it cannot be removed */
+/** @param isInUse a user has this mailbox, so it cannot be removed */
 export function mailboxPage(answer: MailboxAnswer, isInUse: boolean) {
   const { folders, ...links } = folderLinks(answer, answer.folders);
   const parents = [{ value: '', label: 'the first level' }, ...answer.folders.filter(isNotInbox).map(choiceOf)];
-  // A folder moves neither below itself nor below one of its own.
+  // A folder cannot be moved below itself or its subfolders.
   const otherThan = (name: string) => parents.filter(({ value }) => !`${value}.`.startsWith(`${name}.`));
   return {
     ...answer,
@@ -84,7 +84,7 @@ export function mailboxPage(answer: MailboxAnswer, isInUse: boolean) {
 const isNotInbox = ({ special }: FolderSummary): boolean => special !== 'inbox';
 const choiceOf = ({ name }: FolderSummary) => ({ value: name, label: name });
 
-/** Where messages of a folder can go: the special folders are offered before they are there. */
+/** Target folders for messages: special folders are offered before they exist. */
 function destinations(folders: readonly FolderSummary[], current: string) {
   const names = new Set([...folders.map(({ name }) => name), ...specialNames]);
   return [...names].filter((name) => name !== current).map((name) => ({ value: name, label: name }));
@@ -116,14 +116,14 @@ export function folderPage(
     messagesHref: `${mailboxHref(mailbox)}/messages`,
     destinations: destinations(folders, answer.folder.name),
     deletesForGood: ['trash', 'junk'].includes(answer.folder.special ?? ''),
-    // A search that did not look at all messages cannot stand for all that match.
+    // An incomplete search cannot select all matches.
     matching: answer.searchedAll ? writtenFilter(filters) || 'all=true' : null,
     filters: { q, unread, flagged, order, since: dayOf(filters.since), before: dayOf(filters.before) },
     filtered: q !== '' || [unread, flagged, filters.since, filters.before].some((value) => value !== undefined),
   };
 }
 
-/** Whom a message is from, or in folders of one's own mail whom it is to. */
+/** The sender, or in folders of the user's own mail the recipients. */
 function whoOf({ from, to }: MessageSummary, folder: FolderSummary): string {
   if (folder.special !== 'sent' && folder.special !== 'drafts') return nameOf(from);
   const shown = to.slice(0, 3).map(nameOf).join(', ');
@@ -135,7 +135,7 @@ function nameOf(person: DisplayAddress | null): string {
   return person.name === '' ? person.address : person.name;
 }
 
-/** As `<input type="date">` has it. */
+/** Format of `<input type="date">`. */
 function dayOf(time: number | undefined): string {
   return time === undefined ? '' : new Date(time).toISOString().slice(0, 10);
 }
@@ -193,16 +193,16 @@ export function messagePage(mailbox: MailboxIdentity, message: MessageView, inpu
   };
 }
 
-/** What the page shows when nothing was asked for. */
+/** Initial state of the page. */
 export function defaultView(message: MessageView): MessageViewName {
   if (message.unparsed !== null) return 'raw';
   if (message.text !== null && message.text.trim() !== '') return 'text';
   return message.html === null ? 'text' : 'html';
 }
 
-/** Neighbouring lines of a plain text that are quoted equally deep. */
+/** Consecutive lines of plain text with the same quote depth. */
 interface TextBlock {
-  /** 0 for what the sender wrote; at most 5. */
+  /** 0 for the sender's own text; at most 5. */
   readonly depth: number;
   readonly text: string;
 }
@@ -210,7 +210,7 @@ interface TextBlock {
 const maxDepth = 5;
 const maxBlocks = 5000;
 
-/** Cuts a plain text where quoting (`>` in front of lines) begins, ends or changes; the marks are taken off. Linear. */
+/** Splits plain text where the quote depth (`>` at the beginning of lines) changes, and removes the marks. Linear. */
 function textBlocks(text: string): readonly TextBlock[] {
   const blocks: { depth: number; lines: string[] }[] = [];
   for (const line of text.split('\n')) {
@@ -237,7 +237,7 @@ export function messageHref(mailbox: MailboxIdentity, folder: string, id: string
   return `${mailboxHref(mailbox)}/folders/${encodeURIComponent(folder)}/messages/${encodeURIComponent(id)}`;
 }
 
-/** What JSON says of a draft. */
+/** JSON of a draft. */
 export function draftAnswer({ draftId, id, savedAt, size, content }: Draft) {
   const { from, to, cc, bcc, subject, text, html, date, messageId, inReplyTo, references, attachments } = content;
   return {
@@ -264,7 +264,7 @@ export function attachmentAnswer({ attachmentId, filename, contentType, size }: 
   return { attachmentId, filename, contentType, size };
 }
 
-/** What an editor shows in its fields. */
+/** Contents of the editor's fields. */
 export interface EditorFields {
   readonly from: string;
   readonly to: string;
@@ -290,7 +290,7 @@ function editorFields(content: DraftContent): EditorFields {
   };
 }
 
-/** What somebody has just written, for the fields of an editor. */
+/** The submitted contents of the editor's fields. */
 export function writtenFields(fields: DraftFields): EditorFields {
   const people = (list: readonly Correspondent[]): string =>
     list.map(({ name, address }) => writeCorrespondent({ name, address: address.address })).join(', ');

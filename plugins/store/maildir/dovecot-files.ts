@@ -12,7 +12,7 @@ export interface DovecotListContext {
   readonly files: FileLayer;
   readonly sync: FolderSync;
   readonly clock: Clock;
-  /** A lock that old was left by a program that died: nobody holds it for longer than a few milliseconds. */
+  /** Locks are held for a few milliseconds; an older one belongs to a dead program. */
   readonly staleMs: number;
 }
 
@@ -20,7 +20,7 @@ const maxBytes = 4 * 1024 * 1024;
 const waitMs = 50;
 const maxWaits = 60;
 
-/** As latin1: what we do not change keeps its bytes. Undefined for what is no file, or too large. */
+/** As latin1, so that unchanged bytes are kept. Undefined unless it is a file within the size limit. */
 async function readDovecotList(path: string): Promise<string | undefined> {
   try {
     const stat = await lstat(path);
@@ -32,9 +32,10 @@ async function readDovecotList(path: string): Promise<string | undefined> {
 }
 
 /**
- * Changes a list that Dovecot keeps in a file, as Dovecot does: under its lock file `<name>.lock`, replaced by a rename. A list
- * that is not there is empty before.
- * @returns the list afterwards
+ * Changes a list in a file of Dovecot in the same way as Dovecot: under its lock file `<name>.lock`, replaced by a
+ * rename. A missing
+ * list counts as empty.
+ * @returns the new list
  * @throws Problem `unavailable` when another program holds the lock
  */
 export async function replaceDovecotList(
@@ -66,7 +67,7 @@ export async function replaceDovecotList(
   }
 }
 
-/** Dovecot reads a list again when its mtime is of another second. */
+/** Dovecot reloads a list when its mtime has changed by seconds. */
 async function makeNewer(file: string, older: string): Promise<void> {
   const secondsOf = async (path: string) => Math.floor((await lstat(path)).mtimeMs / 1000);
   const before = await secondsOf(older).catch(() => 0);
@@ -95,10 +96,12 @@ const lockWaitMs = 20;
 const lockTries = 100;
 
 /**
- * Runs a task that renames files within a folder. A Dovecot that reads the folder meanwhile may miss some of them; it would take
- * them for expunged, and give them new UIDs when it sees them again. It does not while somebody has its own lock on the list of
- * UIDs. Where it holds that lock for long, or there is no such list, the task runs all the same: nothing is lost by it.
- * @param task is told whether Dovecot is kept out
+ * Runs a task that renames files within a folder. A Dovecot that scans the folder meanwhile may miss some of them; it
+ * would treat
+ * them as expunged, and give them new UIDs when it sees them again. It does not scan while its lock on the UID
+ * list is held. When that lock is not available in time, or there is no such list, the task runs without it: nothing
+ * is lost.
+ * @param task is told whether Dovecot is locked out
  */
 export async function whileUidsAreLocked<T>(
   folder: string,
@@ -133,7 +136,7 @@ async function acquireUidLock(path: string, files: FileLayer): Promise<UidLock |
   return undefined;
 }
 
-/** A lock that stood for minutes may have been taken over. */
+/** Another program may have taken over a lock that is minutes old. */
 async function removeOwn(path: string, ino: number, files: FileLayer): Promise<void> {
   try {
     if ((await files.lstat(path)).ino === ino) await files.unlink(path);
@@ -150,15 +153,15 @@ async function isRegularFile(path: string, files: FileLayer): Promise<boolean> {
   }
 }
 
-/** Folder `from` and all below it are called `to` now; null: they are gone. */
+/** Folder `from` and its subfolders were renamed to `to`; null: removed. */
 interface SubscriptionChange {
   readonly from: string;
   readonly to: string | null;
 }
 
 /**
- * Changes names in the mailbox's `subscriptions`, which mail clients wrote through an IMAP server: in the two formats that
- * Dovecot knows. Without such a file there is nothing to do.
+ * Changes names in the mailbox's `subscriptions`, which mail clients wrote through an IMAP server: in both formats of
+ * Dovecot. Does nothing without such a file.
  */
 export async function changeSubscriptions(
   mailbox: string,
@@ -170,7 +173,7 @@ export async function changeSubscriptions(
   await replaceDovecotList(path, (list) => changed(list, change), context);
 }
 
-/** First line of the newer format, whose names have a tab between their levels; the older one has a dot. */
+/** First line of the newer format, which separates levels by tabs; the older format uses dots. */
 const secondFormat = /^V\t2\n/;
 
 function changed(list: string, change: SubscriptionChange): string {

@@ -9,17 +9,17 @@ import { isDomain, localOfFolder } from './mailbox-name.js';
 import { isRemovedMailbox, removedFolder } from './mailbox-removal.js';
 import { maildirParts } from './maildir.js';
 
-/** Of more mailboxes the parts are not looked at: a delivery to a broken one says so in the log. */
+/** Above this number of mailboxes their parts are not checked: a delivery to a broken one logs the error. */
 const lookedInto = 1000;
 const atOnce = 16;
 
-/** A file system's own, changes of folders that are under way, mailboxes that are being removed, and what a test of the disk may have left. */
+/** Entries of the file system, intermediate folders of changes and removals, and leftovers of the write test. */
 const ownName = /^(?:lost\+found|\.intents|\.removed|\.probe-.*)$/;
 
-/** How often they are looked for while there are none. */
+/** Interval of the check while there are none. */
 const lookSeconds = 3600;
 
-/** Tells of what is no mailbox among the mailboxes, in health and in the log. */
+/** Reports unknown entries among the mailboxes in health and log. */
 export async function watchMailFolder(root: string, { health, clock, log, every }: PluginContext): Promise<void> {
   const what = {
     one: 'entry of the mail folder is no mailbox',
@@ -32,8 +32,8 @@ export async function watchMailFolder(root: string, { health, clock, log, every 
 }
 
 /**
- * What lies where domains, mailboxes and their `new`, `cur` and `tmp` are expected and is none: files, symbolic links,
- * folders whose names we would not give; and what is no change of folders among those. Paths below the root.
+ * Entries in place of domains, mailboxes and their `new`, `cur` and `tmp` that are none: files, symbolic links,
+ * folders with invalid names; except intermediate folders of changes. Paths below the root.
  */
 async function foreignInMail(root: string): Promise<readonly string[]> {
   const top = (await readdir(root, { withFileTypes: true })).filter(({ name }) => !ownName.test(name));

@@ -4,7 +4,7 @@ import type { PluginContext } from '../../../core/plugin.js';
 import { isOwnCacheFile } from '../cache/file-sweep.js';
 import { sentNoteNames } from '../drafts/draft-sending.js';
 
-/** Tells of what is none of ours in our folders beside the mailboxes. */
+/** Reports unknown entries in the store's own folders. */
 export function watchStoreFolders(data: string, context: PluginContext): void {
   const cache = { cache: isFolderOfCache, 'cache/folders': isOwnCacheFile };
   watchFolder('cache', data, cache, context);

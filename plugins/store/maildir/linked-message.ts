@@ -4,7 +4,7 @@ import type { FileLayer } from '../../../core/disk/file-layer.js';
 
 const linkless = new Set(['EPERM', 'EMLINK', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS']);
 
-/** The file under another name; a copy of it, durable, where the file system has no more links. */
+/** The file under another name, or a durable copy where the file system allows no more links. */
 export async function linkOrCopy(files: FileLayer, from: string, to: string): Promise<void> {
   try {
     await files.link(from, to);

@@ -6,7 +6,7 @@ import type { FolderMessages } from '../folders/folder-messages.js';
 import { type FolderName, folderOfDirectory } from '../folders/folder-name.js';
 import { folderOfLocal } from './mailbox-name.js';
 
-/** A folder that was there when it was looked for. */
+/** A folder that existed when it was looked up. */
 export interface MailboxFolder {
   readonly mailbox: MailboxName;
   readonly name: FolderName;
@@ -14,13 +14,13 @@ export interface MailboxFolder {
   readonly path: string;
 }
 
-/** Finds folders; what is in them is told by `messages`. */
+/** Finds folders; `FolderMessages` reads their contents. */
 export class MailboxFolders {
   readonly messages: FolderMessages;
   readonly #confinement: Confinement;
   readonly #pathOf: (mailbox: MailboxName) => string;
 
-  /** @param pathOf absolute path of a mailbox */
+  /** @param pathOf returns the absolute path of a mailbox */
   constructor(confinement: Confinement, messages: FolderMessages, pathOf: (mailbox: MailboxName) => string) {
     this.#confinement = confinement;
     this.messages = messages;
@@ -52,7 +52,10 @@ export class MailboxFolders {
     throw problem('not-found', 'There is no such folder.');
   }
 
-  /** All folders but INBOX, unsorted; of two directories that show the same name, the one that we would write. */
+  /**
+   * All folders but INBOX, unsorted; of two directories with the same display name, the one with the canonical
+   * encoding.
+   */
   async list(mailbox: MailboxName): Promise<readonly MailboxFolder[]> {
     const root = await this.mailbox(mailbox);
     const found = new Map<string, MailboxFolder>();

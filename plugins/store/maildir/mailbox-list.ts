@@ -21,7 +21,7 @@ export interface MailboxSummary {
 const byName = (a: OrderKey, b: OrderKey): number => (a.id === b.id ? 0 : a.id < b.id ? -1 : 1);
 const mailboxesAtOnce = 4;
 
-/** @param local domains that are listed even when they have no mailbox yet */
+/** @param local domains that are listed even without a mailbox */
 export async function listDomains(
   reader: StoreReader,
   local: readonly string[],
@@ -35,7 +35,7 @@ export async function listDomains(
   return { ...page, items };
 }
 
-/** @throws Problem `not-found` for a domain that is not here */
+/** @throws Problem `not-found` for an unknown domain */
 export async function listMailboxes(
   reader: StoreReader,
   local: readonly string[],

@@ -2,23 +2,23 @@ import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import type { Address, Domain, LocalPart } from '../../../core/mime/address.js';
 import { problem } from '../../../core/problem.js';
 
-/** Labels of letters, digits and inner hyphens (RFC 5890 §2.3.1); 253 bytes in all. */
+/** Labels of letters, digits and inner hyphens (RFC 5890 §2.3.1); at most 253 bytes. */
 const domainPattern = /^(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$/;
-/** Local parts that are their own folder name. */
+/** Local parts that are used unchanged as folder names. */
 const plainLocal = /^(?!\.)(?!.*\.\.)[A-Za-z0-9._+=-]{1,64}(?<!\.)$/;
-/** Everything that a folder name shows as itself; the rest is `%` and two hex digits for each byte of its UTF-8. */
+/** Characters that are not escaped; others become `%` and two hex digits for each byte of their UTF-8. */
 const plainByte = /[A-Za-z0-9._+=-]/;
 const maxFolderNameBytes = 255;
 
-/** What a request names: path parameters, decoded once. */
+/** Path parameters, decoded once. */
 export interface MailboxParameters {
   readonly domain: string;
   readonly user: string;
 }
 
 /**
- * The mailbox that a request names, by an allow-list: the domain in ASCII, in any case; the user `[A-Za-z0-9._+=-]{1,64}`
- * without a dot at an end or two in a row. Throws `bad-request`. Users with other characters are found through the
+ * Validates the mailbox in a request: the domain in ASCII, in any case; the user `[A-Za-z0-9._+=-]{1,64}`
+ * without leading, trailing or double dots. Throws `bad-request`. Users with other characters are found through the
  * directory: `mailboxNameOf(user.address)`.
  */
 export function parseMailboxName({ domain, user }: MailboxParameters): MailboxName {
@@ -30,7 +30,7 @@ export function parseMailboxName({ domain, user }: MailboxParameters): MailboxNa
   return { postern: 'mailbox-name', domain: name, user };
 }
 
-/** The mailbox of an address that has been parsed. Throws `invalid` for an address literal: those have no mailbox. */
+/** The mailbox of a parsed address. Throws `invalid` for an address literal, which has no mailbox. */
 export function mailboxNameOf(address: Pick<Address, 'local' | 'domain'>): MailboxName {
   const { local, domain } = address;
   if (!isDomain(domain)) throw problem('invalid', 'An address literal has no mailbox.');
@@ -40,7 +40,7 @@ export function mailboxNameOf(address: Pick<Address, 'local' | 'domain'>): Mailb
   return { postern: 'mailbox-name', domain, user: local };
 }
 
-/** Absolute folder of the mailbox: `<root>/<domain>/<user>`. Never outside the root, whatever the local part. */
+/** Absolute folder of the mailbox: `<root>/<domain>/<user>`. Always inside the root, for any local part. */
 export function mailboxFolder(root: string, name: MailboxName): string {
   return `${root}/${name.domain}/${folderOfLocal(name.user)}`;
 }
@@ -57,7 +57,7 @@ export function folderOfLocal(local: LocalPart): string {
   return folder;
 }
 
-/** The local part of a folder that is found below a domain; undefined when it is not a name that we would give. */
+/** The local part of a folder below a domain; undefined for a name that this server would not create. */
 export function localOfFolder(folder: string): LocalPart | undefined {
   if (isPlainLocal(folder)) return folder;
   let local: string;
@@ -70,7 +70,7 @@ export function localOfFolder(folder: string): LocalPart | undefined {
   return candidate !== '' && folderOfLocal(candidate) === folder ? candidate : undefined;
 }
 
-/** True for the name of a folder below the root that is a domain. */
+/** True for the name of a domain folder. */
 export function isDomain(text: string): text is Domain {
   return domainPattern.test(text);
 }
@@ -79,7 +79,7 @@ function isPlainLocal(text: string): text is LocalPart {
   return plainLocal.test(text);
 }
 
-/** The mailbox of a user by its name, `local@domain` as the directory spells it: a local part may be quoted. */
+/** The mailbox of a user name, `local@domain` as in the directory: the local part may be quoted. */
 export function mailboxNameOfUser(username: string): MailboxName {
   const at = username.lastIndexOf('@');
   if (at < 1) throw problem('invalid', 'A mailbox is named user@domain.');

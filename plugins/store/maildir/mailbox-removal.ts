@@ -11,7 +11,7 @@ import { lockKey, type MailboxFolders } from './mailbox-folder.js';
 import { removeTree } from '../folders/folder-removal.js';
 import type { KeyedMutex } from '../../../core/concurrency.js';
 
-/** Below the folder of the mailboxes: those that were removed, until all their files are gone. */
+/** Folder below the root for removed mailboxes until their files are deleted. */
 export const removedFolder = '.removed';
 export const isRemovedMailbox: OwnEntry = (entry) => entry.isDirectory() && uniqueIdPattern.test(entry.name);
 
@@ -26,8 +26,8 @@ export interface MailboxRemovalContext {
 }
 
 /**
- * Removes whole mailboxes. One is renamed aside first, so that it is there as a whole or not at all, and then its files are
- * removed; what a crash leaves of those is removed behind the next start.
+ * Removes mailboxes. A mailbox is renamed first, so that it disappears as a whole, and then its files are
+ * deleted; what remains after a crash is deleted after the next start.
  */
 export class MailboxRemoval {
   readonly #context: MailboxRemovalContext;
@@ -39,8 +39,8 @@ export class MailboxRemoval {
   }
 
   /**
-   * @param condition what must hold when nobody else changes the mailbox any more; it rejects else
-   * @throws Problem `not-found`, and those of the condition
+   * @param condition a precondition checked under the lock; it rejects when it fails
+   * @throws Problem `not-found`, and errors of the condition
    */
   async remove(mailbox: MailboxName, condition: () => Promise<void>): Promise<void> {
     const { folders, files, sync, locks } = this.#context;
@@ -52,13 +52,13 @@ export class MailboxRemoval {
       await files.rename(path, aside);
       await sync.sync(this.#folder);
       await sync.sync(dirname(path));
-      // A domain without mailboxes is none, unless the configuration names it.
+      // The folder of a domain without mailboxes is removed unless the domain is configured.
       await files.rmdir(dirname(path)).catch(() => undefined);
     });
     await removeTree(files, aside);
   }
 
-  /** What a dead process left. */
+  /** Leftovers of a dead process. */
   async resume(): Promise<void> {
     const { files, log } = this.#context;
     try {

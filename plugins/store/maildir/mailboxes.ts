@@ -7,7 +7,7 @@ import { isProblem } from '../../../core/problem.js';
 import { mailboxNameOf, type MailboxParameters, parseMailboxName } from './mailbox-name.js';
 import type { MaildirTree } from './maildir.js';
 
-/** A mailbox as answers name it. */
+/** A mailbox in responses. */
 export interface MailboxIdentity {
   readonly domain: string;
   readonly user: string;
@@ -15,24 +15,24 @@ export interface MailboxIdentity {
   readonly mailbox: string;
 }
 
-/** Mailboxes by the names that requests give. */
+/** Resolves mailboxes by the names in requests. */
 export class MailboxNames {
   readonly #directory: Pick<Directory, 'find'>;
   readonly #provision: Pick<MailboxProvision, 'ensureOne' | 'ensureAll'> | undefined;
 
-  /** @param provision makes the mailbox of a user that has none yet */
+  /** @param provision creates the mailbox of a user that has none yet */
   constructor(directory: Pick<Directory, 'find'>, provision?: Pick<MailboxProvision, 'ensureOne' | 'ensureAll'>) {
     this.#directory = directory;
     this.#provision = provision;
   }
 
-  /** What the allow-list does not know may still be a user of the directory. @throws Problem `bad-request` */
+  /** A name with other characters may still be a user of the directory. @throws Problem `bad-request` */
   async parse(params: MailboxParameters): Promise<MailboxName> {
     const name = await this.#read(params);
     return this.#provision?.ensureOne(name) ?? name;
   }
 
-  /** Before mailboxes are listed. */
+  /** Called before mailboxes are listed. */
   async ensureAll(): Promise<void> {
     await this.#provision?.ensureAll();
   }
@@ -48,7 +48,7 @@ export class MailboxNames {
     }
   }
 
-  /** That a user has this mailbox: it would be made anew at once. */
+  /** True when a user has this mailbox: a removed one would be created again. */
   async isInUse(mailbox: MailboxName): Promise<boolean> {
     const user = await this.#directory.find(usernameOf(mailbox));
     if (user === undefined) return false;
@@ -60,24 +60,24 @@ export class MailboxNames {
     return { domain, user, mailbox: `${user}@${domain}` };
   }
 
-  /** Bytes, or null for none. */
+  /** Bytes, or null for no quota. */
   quota(mailbox: MailboxName): number | null | Promise<number | null> {
     const user = this.#directory.find(usernameOf(mailbox));
     return user instanceof Promise ? user.then((found) => found?.quota ?? null) : (user?.quota ?? null);
   }
 }
 
-/** The name of the user whose mailbox it is. */
+/** Name of the user who owns the mailbox. */
 function usernameOf({ user, domain }: MailboxName): string {
   return `${quoteLocalPart(user)}@${domain}`;
 }
 
-/** Users who were added while the server runs have an empty mailbox as soon as somebody looks at it. */
+/** Users added at runtime have an empty mailbox as soon as it is read. */
 export class MailboxProvision {
   readonly #maildirs: MaildirTree;
   readonly #directory: Pick<Directory, 'find' | 'list'>;
   readonly #log: Log;
-  /** Users whose mailboxes have been looked for. */
+  /** Users whose mailboxes are known to exist. */
   readonly #known = new Set<string>();
 
   constructor(maildirs: MaildirTree, directory: Pick<Directory, 'find' | 'list'>, log: Log) {
@@ -87,8 +87,8 @@ export class MailboxProvision {
   }
 
   /**
-   * The mailbox of that name, or of the user who has that name in other letters: `ANNA` is anna's. Nothing is made for a
-   * name that no user has.
+   * The mailbox of that name, or of the user whose name differs only in case: `ANNA` is anna's. Creates nothing for an
+   * unknown user.
    */
   async ensureOne(mailbox: MailboxName): Promise<MailboxName> {
     if (await this.#maildirs.exists(mailbox)) return mailbox;
@@ -111,7 +111,7 @@ export class MailboxProvision {
 const maxParallel = 32;
 
 /**
- * Makes the mailboxes that users of the directory do not have yet, so that a user who never got mail has an empty one.
+ * Creates missing mailboxes of directory users, so that a user without mail has an empty one.
  * A failure is logged: the first delivery tries again.
  */
 export async function createMissingMailboxes(
@@ -133,7 +133,7 @@ export async function createMissingMailboxes(
   await Promise.all(Array.from({ length: maxParallel }, work));
 }
 
-/** The mailboxes as other plugins see them. Faults of the disk are problems. */
+/** The mailboxes for other plugins. Disk faults are thrown as problems. */
 export function maildirMailboxes(maildirs: MaildirTree): Mailboxes {
   async function asked<T>(answer: () => Promise<T>): Promise<T> {
     try {

@@ -3,7 +3,7 @@ import type { Clock } from '../../../core/clock.js';
 import { randomBytes } from '../../../core/disk/id.js';
 import { sizesIn } from './message-name.js';
 
-/** What leaves room for a size, flags and 26 keywords below NAME_MAX (255). */
+/** Leaves room for size, flags and 26 keywords below NAME_MAX (255). */
 const maxNameBytes = 200;
 export interface UniqueNamesInput {
   readonly host: string;
@@ -12,11 +12,12 @@ export interface UniqueNamesInput {
 }
 
 /**
- * Makes the names of new messages: `<seconds>.M<µs>P<pid>Q<n>R<random>.<host>,S=<size>,W=<size>`. Within a process
- * (seconds, µs) rises strictly, so that a clock that goes back cannot make a name twice; the random part has 128 bits.
+ * Generates names of new messages: `<seconds>.M<µs>P<pid>Q<n>R<random>.<host>,S=<size>,W=<size>`. Within a process,
+ * (seconds, µs) strictly increases, so that a clock that goes back creates no duplicates; the random part has 128
+ * bits.
  */
 export class UniqueNames {
-  /** As it stands in a name, before it is cut. */
+  /** The encoded host name, before truncation. */
   readonly #host: string;
   readonly #clock: Clock;
   readonly #pid: number;
@@ -30,8 +31,8 @@ export class UniqueNames {
   }
 
   /**
-   * @param size bytes of the file, which has CRLF line ends: so both sizes are the same
-   * @param mark in place of the random part, for a delivery that must be known again (`markOf`)
+   * @param size bytes of the file, which has CRLF line ends: so both sizes are equal
+   * @param mark instead of the random part, for a delivery that must be recognised later (`markOf`)
    */
   next(size: number, mark: string = randomBytes(16).toString('hex')): string {
     const micros = Math.max(this.#lastMicros + 1, Math.floor(this.#clock.now() * 1000));
@@ -40,8 +41,8 @@ export class UniqueNames {
   }
 
   /**
-   * A name of its own for a message that has one already and goes to another folder: it keeps the received time, by which
-   * lists are ordered, and whatever sizes the old name told.
+   * A new name for a message that moves to another folder: keeps the received time, by which
+   * lists are ordered, and the sizes of the old name.
    * @param receivedAt milliseconds since 1970
    */
   renamed(id: string, receivedAt: number): string {
@@ -56,15 +57,15 @@ export class UniqueNames {
   }
 }
 
-/** The mark of a delivery that may be repeated: 128 bits that are the same for the same id. */
+/** Mark of a repeatable delivery: 128 bits derived from the id. */
 export function markOf(id: string): string {
   return createHash('sha256').update(id).digest('hex').slice(0, 32);
 }
 
-/** Whether a message has that mark; a reader that set flags or moved it from `new` to `cur` has left it there. */
+/** True when a message has that mark; flags and moves from `new` to `cur` keep it. */
 export const hasMark = (name: string, mark: string): boolean => name.includes(`R${mark}.`);
 
-/** `/` and `:` would break the name; other characters than those of a host name are left out. */
+/** `/` and `:` would break the name; only host name characters are kept. */
 function escapeHost(host: string): string {
   const escaped = host
     .replace(/[^A-Za-z0-9._/:[\]-]/g, '')

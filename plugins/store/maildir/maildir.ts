@@ -12,16 +12,16 @@ import { mailboxFolder } from './mailbox-name.js';
 
 export const maildirParts = ['tmp', 'new', 'cur'] as const;
 
-/** Mailboxes whose folders are known to be durable; a forgotten one costs three shared fsyncs. */
+/** Maximum number of mailboxes whose folders are known to be durable; a forgotten one costs three shared fsyncs. */
 const maxDurable = 10_000;
 
-/** The mailboxes below one root. The root may be reached by a symbolic link; nothing below it may be one. */
+/** The mailboxes below one root. The root may be a symbolic link; nothing below it may be one. */
 export class MaildirTree {
   /** Absolute and resolved. */
   readonly root: string;
   readonly #files: FileLayer;
   readonly #folders: FolderSync;
-  /** The folders on the way to `new`. */
+  /** The parent folders of `new`. */
   readonly #durable = new LRUCache<string, readonly string[]>(cacheSize(maxDurable));
 
   readonly #looks = new Map<string, Promise<boolean>>();
@@ -33,8 +33,9 @@ export class MaildirTree {
   }
 
   /**
-   * The folder of the mailbox, which exists with its tmp, new and cur, durably. The way to `new` is looked at anew in each turn of the event loop.
-   * Folders that were there already are fsynced once by this process: who made them may have died before he did.
+   * The folder of the mailbox, created durably with tmp, new and cur. The path to `new` is checked again in each turn
+   * of the event loop.
+   * Existing folders are fsynced once by this process: the process that created them may have died before its fsync.
    */
   async ensure(name: MailboxName): Promise<string> {
     const folder = mailboxFolder(this.root, name);
@@ -47,13 +48,13 @@ export class MaildirTree {
     return folder;
   }
 
-  /** True when there is a Maildir of that name. */
+  /** True when the Maildir exists. */
   async exists(name: MailboxName): Promise<boolean> {
     const folder = mailboxFolder(this.root, name);
     return this.#allThere([join(this.root, name.domain), folder, join(folder, 'new'), join(folder, 'cur')]);
   }
 
-  /** Deliveries of one turn of the event loop share a look. */
+  /** Deliveries of one turn of the event loop share a check. */
   #look(folder: string, way: readonly string[]): Promise<boolean> {
     const shared = this.#looks.get(folder);
     if (shared !== undefined) return shared;
@@ -68,7 +69,7 @@ export class MaildirTree {
     return true;
   }
 
-  /** False when nothing is there; throws when it is not a folder, or a symbolic link to one. */
+  /** False when it does not exist; throws unless it is a folder, and for a symbolic link. */
   async #isFolder(path: string): Promise<boolean> {
     try {
       const entry = await this.#files.lstat(path);
@@ -95,8 +96,9 @@ export class MaildirTree {
 }
 
 /**
- * Makes the folder of the mailboxes and answers its resolved path. Messages come into it by a link, so it must share a
- * file system with the data folder; a start error otherwise.
+ * Creates the folder of the mailboxes and returns its resolved path. Messages are hard-linked into it, so it must be
+ * on the
+ * file system of the data folder; a start error otherwise.
  */
 export async function openRoot(data: string, root: string): Promise<string> {
   const path = resolve(data, root);

@@ -4,7 +4,7 @@ import { problem } from '../../../core/problem.js';
 import type { MessageEntry } from './message-entry.js';
 import type { MailboxFolder, MailboxFolders } from './mailbox-folder.js';
 
-/** A message that is open for reading. Who opens it closes it. */
+/** A message that is open for reading. The caller closes it. */
 export interface MessageFile {
   readonly entry: MessageEntry;
   readonly handle: FileHandle;
@@ -12,18 +12,18 @@ export interface MessageFile {
   readonly size: number;
 }
 
-/** A reader that renames each time we look must be very quick to outrun that many looks. */
+/** Repeats when another program renamed the file meanwhile. */
 const openTries = 5;
 
 /**
- * Opens a message by its id. Another program may rename it between the look and the opening: then it is looked for again.
+ * Opens a message by its id, again if another program renames it between lookup and open.
  * @throws Problem `not-found`
  */
 export async function openMessage(folders: MailboxFolders, folder: MailboxFolder, id: string): Promise<MessageFile> {
   for (let attempt = 0; attempt < openTries; attempt++) {
     const { byId, quiet } = await folders.messages.locate(folder, [id], attempt === 0 ? 'looked' : 'read');
     const entry = byId.get(id);
-    // A folder that is being changed may hide a message from one look; a quiet one does not.
+    // A message may be missed in a folder that is changing, but not in a quiet one.
     if (entry === undefined && quiet) break;
     const handle = entry === undefined ? undefined : await folders.confinement.openFile(join(folder.path, entry.file));
     if (entry === undefined || handle === undefined) continue;

@@ -1,16 +1,16 @@
 import { problem } from '../../../core/problem.js';
 
-/** What the name of a Maildir file says. */
+/** Parsed name of a Maildir file. */
 export interface MessageName {
-  /** The unique name without flags: the message's id, the same wherever it is moved inside of its folder. */
+  /** The unique name without flags: the message's id, which stays the same within its folder. */
   readonly id: string;
-  /** Letters behind `:2,`. */
+  /** Letters after `:2,`. */
   readonly flags: string;
-  /** Bytes, from `S=`; undefined when the name does not say. */
+  /** Bytes, from `S=`; undefined when missing. */
   readonly size: number | undefined;
   /**
-   * Milliseconds since 1970, from the time in front of a name that Postern gave; undefined for one of another program: its
-   * time may be that of a migration, while the file keeps the received date (INTERNALDATE of IMAP) as its mtime.
+   * Milliseconds since 1970, from the time in a name of Postern; undefined for a name of another program: its
+   * time may be that of a migration, while the mtime of the file is the received date (INTERNALDATE of IMAP).
    */
   readonly receivedAt: number | undefined;
 }
@@ -21,7 +21,7 @@ const capitalM = 77;
 const maxTimeDigits = 11;
 const maxMicrosDigits = 6;
 const maxSizeDigits = 15;
-/** As `UniqueNames` makes them, also those of drafts. */
+/** Names of `UniqueNames`, including those of drafts. */
 const ownName = /^\d{1,11}\.M\d+P\d+Q\d+R[0-9a-f]{32}[.D]/;
 
 export function readMessageName(file: string): MessageName {
@@ -36,18 +36,18 @@ export function readMessageName(file: string): MessageName {
   };
 }
 
-/** The sizes that a unique name tells, as they stand there: `,S=1,W=1`. */
+/** The size fields of a unique name as written: `,S=1,W=1`. */
 export function sizesIn(id: string): string {
   return (id.match(/,[SW]=\d{1,15}(?=,|$)/g) ?? []).join('');
 }
 
-/** Reads one name after the other, and leaves nothing behind that would have to be cleared away: folders have many. */
+/** Reads one name after the other without allocating: folders have many. */
 export class NameScan {
-  /** Characters of the unique name. */
+  /** Length of the unique name in characters. */
   idLength = 0;
-  /** Where the letters behind `:2,` begin; negative when there are none. */
+  /** Start of the letters after `:2,`; negative when there are none. */
   flagsAt = -1;
-  /** Bytes; NaN when the name does not say. */
+  /** Bytes; NaN when missing. */
   size = NaN;
   /** Milliseconds since 1970; NaN for a name of another program. */
   receivedAt = NaN;
@@ -77,7 +77,7 @@ function sizeIn(file: string, end: number): number {
   return ends && digits > 0 && digits <= maxSizeDigits ? size : NaN;
 }
 
-/** `<seconds>`, and behind a dot perhaps `M<microseconds>` among others. */
+/** `<seconds>`, then after a dot optionally `M<microseconds>` among others. */
 function timeIn(file: string, end: number): number {
   let seconds = 0;
   let at = 0;
@@ -102,11 +102,11 @@ function microsecondsIn(file: string, start: number, end: number): number {
   return 0;
 }
 
-/** Controls, characters that cannot be seen or turn the direction of writing, halves of surrogate pairs, separators. */
+/** Controls, invisible and bidirectional characters, unpaired surrogates, separators. */
 const forbiddenInId = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029/\\:]/u;
 
 /**
- * Reads a message's id as it stands in a URL or body. It is only ever compared with names that a folder has.
+ * Validates a message id from a URL or body. It is only compared with the names in a folder.
  * @throws Problem `bad-request`
  */
 export function parseMessageId(text: string): string {

@@ -1,4 +1,4 @@
-/** Modified UTF-7 (RFC 3501 §5.1.3): how folder names stand on the disk, so that IMAP servers find them. */
+/** Modified UTF-7 (RFC 3501 §5.1.3): the encoding of folder names on disk, for IMAP servers. */
 export function encodeModifiedUtf7(text: string): string {
   return text.replace(/&|[^\x20-\x7e]+/g, (run) => (run === '&' ? '&-' : `&${encodeRun(run)}-`));
 }
@@ -8,7 +8,7 @@ function encodeRun(run: string): string {
   return bytes.toString('base64').replace(/=+$/, '').replaceAll('/', ',');
 }
 
-/** The text, or undefined when it is no modified UTF-7, or not the only way to write that text. */
+/** The text, or undefined for invalid modified UTF-7 and for a non-canonical encoding. */
 export function decodeModifiedUtf7(encoded: string): string | undefined {
   if (!/^[\x20-\x7e]*$/.test(encoded)) return undefined;
   const text = encoded.replace(/&([A-Za-z0-9+,]*)-/g, (_, run: string) => (run === '' ? '&' : decodeRun(run)));

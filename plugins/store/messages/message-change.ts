@@ -7,11 +7,11 @@ import type { MessageEntry } from '../maildir/message-entry.js';
 interface ChangeOutcome {
   /** Ids that were changed. */
   readonly done: readonly string[];
-  /** Ids that are not in the folder, or that another program moved away each time. */
+  /** Ids that are not in the folder, or that another program moved away on every attempt. */
   readonly notFound: readonly string[];
 }
 
-/** A program that renames each time we look must be very quick to outrun that many looks. */
+/** Repeats when another program renamed a file meanwhile. */
 const changeTries = 5;
 
 const changesAtOnce = 32;
@@ -21,9 +21,9 @@ const locatedAtOnce = 1000;
 const waitMs = 25;
 
 /**
- * Does something to the files of messages that are named by their ids. Another program may rename a file between the look
- * and the deed (a flag, or from `new` to `cur`); then it is looked for again.
- * @param act rejects with ENOENT when the file is not there
+ * Applies `act` to the files of messages. Another program may rename a file between lookup
+ * and action (a flag, or from `new` to `cur`); then it is looked up again.
+ * @param act rejects with ENOENT when the file is gone
  */
 export async function changeMessages(
   folders: MailboxFolders,
@@ -39,7 +39,7 @@ export async function changeMessages(
     let isElsewhere = false;
     let isQuiet = true;
     for (let start = 0; start < left.length; start += locatedAtOnce) {
-      // What is changed here changes the folder: the others are where they were, or are looked for again.
+      // The change itself modifies the folder: other files are where they were, or are looked up again.
       const trust = start > 0 ? 'known' : attempt === 0 ? 'looked' : 'read';
       const ids = left.slice(start, start + locatedAtOnce);
       const { byId, quiet } = await folders.messages.locate(folder, ids, trust);
@@ -52,7 +52,7 @@ export async function changeMessages(
       });
     }
     left = missed;
-    // Only a folder in which nothing moves is believed that a message is gone.
+    // A message counts as missing only when the folder is quiet.
     if (attempt > 0 && !isElsewhere && isQuiet) break;
   }
   return { done, notFound: left };

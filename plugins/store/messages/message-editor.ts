@@ -27,7 +27,7 @@ import type { StoreReader } from './store-reader.js';
 
 export type ReadStatus = 'read' | 'unread';
 
-/** The letter in the name of the file that a mark is about, and whether it is there afterwards. */
+/** The flag letter of a mark, and whether the mark sets it. */
 const marks = {
   read: ['S', true],
   unread: ['S', false],
@@ -36,10 +36,10 @@ const marks = {
 } as const;
 export type Mark = keyof typeof marks;
 
-/** How many messages changed, and which were not there. */
+/** Number of changed messages, and the missing ids. */
 interface Marked {
   readonly updated: number;
-  /** Had that status already. */
+  /** Already had that flag. */
   readonly unchanged: number;
   readonly notFound: readonly string[];
 }
@@ -47,7 +47,7 @@ interface Marked {
 interface Moved {
   readonly moved: number;
   readonly notFound: readonly string[];
-  /** Ids in the other folder, by the ids before; of very many messages none are told. */
+  /** New ids by old ids; omitted for very many messages. */
   readonly newIds: Readonly<Record<string, string>>;
 }
 
@@ -56,13 +56,13 @@ interface Deleted {
   readonly notFound: readonly string[];
 }
 
-/** As long as so many files are renamed, mail clients that look at the folder wait. */
+/** Mail clients that scan the folder wait while this many files are renamed. */
 const markedAtOnce = 5000;
 const trash = parseFolderName('Trash');
-/** As many as one call can name; who moves more by a filter does not know the old ones either. */
+/** Maximum ids in one request; a move by filter with more does not return ids. */
 const maxNewIds = 10_000;
 
-/** True where what is deleted is gone for good. */
+/** Folders from which deletion is permanent. */
 export function deletesForGood(folder: FolderName): boolean {
   const use = specialUseOf(folder);
   return use === 'trash' || use === 'junk';
@@ -102,13 +102,16 @@ class MessageEditor {
     });
   }
 
-  /** Flags and the received time stay; the id is a new one, and keywords get the letters of the other folder. @throws Problem `not-found`, `invalid` */
+  /**
+   * Keeps flags and the received time; the id changes, and keywords get the letters of the other folder. @throws
+   * Problem `not-found`, `invalid`
+   */
   async move(mailbox: MailboxName, from: FolderName, to: FolderName, ids: readonly string[]): Promise<Moved> {
     if (from.name === to.name) throw problem('invalid', 'The messages are in that folder already.');
     await this.#ground.folders.find(mailbox, from);
     await this.#editor.provide(mailbox, to);
     return this.#together(mailbox, from, async (folder) => {
-      // A change of folders that went before may have renamed it.
+      // An earlier change of folders may have renamed it.
       const target = await this.#ground.folders.find(mailbox, to);
       await this.#complete(target.path);
       const { confinement } = this.#ground.folders;
@@ -126,14 +129,14 @@ class MessageEditor {
     });
   }
 
-  /** Into Trash; from Trash and Junk, for good. @throws Problem `not-found` for the folder */
+  /** Moves to Trash; from Trash and Junk, deletes permanently. @throws Problem `not-found` for the folder */
   async discard(mailbox: MailboxName, name: FolderName, ids: readonly string[]): Promise<Deleted> {
     if (deletesForGood(name)) return this.remove(mailbox, name, ids);
     const { moved, notFound } = await this.move(mailbox, name, trash, ids);
     return { deleted: moved, notFound };
   }
 
-  /** For good. @throws Problem `not-found` for the folder */
+  /** Deletes permanently. @throws Problem `not-found` for the folder */
   remove(mailbox: MailboxName, name: FolderName, ids: readonly string[]): Promise<Deleted> {
     return this.#together(mailbox, name, async (folder) => {
       let size = 0;
@@ -149,14 +152,14 @@ class MessageEditor {
     });
   }
 
-  /** Puts a message into a folder. @throws Problem `not-found`, `mailbox-full`, `invalid`, and those of the stream */
+  /** Adds a message to a folder. @throws Problem `not-found`, `mailbox-full`, `invalid`, and errors of the stream */
   async append(mailbox: MailboxName, name: FolderName, source: Readable, status: ReadStatus): Promise<FiledMessage> {
     await this.#editor.provide(mailbox, name);
     const { quotas, folders, files } = this.#ground;
     await quotas.requireRoom(mailbox, 0);
     const home = await folders.mailbox(mailbox);
     await this.#complete(home);
-    // It may come slowly, and nobody shall wait for it.
+    // Reads the stream, which may be slow, before it takes the lock.
     const written = await writeMessage(source, home, this.#ground);
     try {
       return await this.#together(mailbox, name, async (folder) => {
@@ -176,7 +179,7 @@ class MessageEditor {
     return locks.runShared(lockKey(mailbox), async () => task(await folders.find(mailbox, name)));
   }
 
-  /** Other programs leave out what a folder does not need yet. */
+  /** Other programs create only the directories that they need. */
   async #complete(path: string): Promise<void> {
     const { folders, files } = this.#ground;
     for (const part of maildirParts) {
@@ -197,7 +200,7 @@ class MessageEditor {
   }
 }
 
-/** The file of the message with that mark. A message with a mark has been seen by a reader: it is in `cur`. */
+/** The file of the message with that flag; a message with flags is in `cur`. */
 function marked(entry: MessageEntry, mark: Mark): string {
   const [letter, isSet] = marks[mark];
   const letters = new Set(entry.flags);
@@ -212,7 +215,7 @@ interface FilingGround {
   readonly names: UniqueNames;
 }
 
-/** A message that is durable, and that nobody sees yet. */
+/** A durable message that is not visible yet. */
 interface WrittenMessage {
   readonly path: string;
   /** Bytes of the file. */
@@ -225,13 +228,13 @@ export interface FiledMessage {
   readonly size: number;
 }
 
-/** Absolute path of a folder, and `new` or the letters behind `:2,` of a message in `cur`. */
+/** Absolute path of a folder, and `new` or the flag letters of a message in `cur`. */
 interface Filing {
   readonly folder: string;
   readonly as: { readonly part: 'new' } | { readonly part: 'cur'; readonly flags: string };
 }
 
-/** Writes a message that comes as a stream into `tmp` of a folder. When it rejects, nothing is there. @throws Problem */
+/** Writes a streamed message to `tmp` of a folder. When it rejects, nothing is there. @throws Problem */
 async function writeMessage(source: Readable, folder: string, ground: FilingGround): Promise<WrittenMessage> {
   const { files, names } = ground;
   const path = join(folder, 'tmp', names.next(0));
@@ -243,7 +246,7 @@ async function writeMessage(source: Readable, folder: string, ground: FilingGrou
   }
 }
 
-/** Puts it into a folder, durably. When it rejects, nothing is there. The written file stays. @throws Problem */
+/** Links it into a folder, durably. When it rejects, nothing is there. The written file stays. @throws Problem */
 async function fileMessage(
   { path, size }: WrittenMessage,
   { folder, as }: Filing,
@@ -291,14 +294,14 @@ interface StoreEditorInput {
   /** Absolute and resolved. */
   readonly root: string;
   readonly names: UniqueNames;
-  /** Bytes; null for none. */
+  /** Bytes; null for no quota. */
   readonly limitOf: (mailbox: MailboxName) => number | null | Promise<number | null>;
   readonly clock: Clock;
   readonly log: Log;
   readonly files?: FileLayer;
 }
 
-/** The writing side of the store. */
+/** The write access to the store. */
 export interface StoreEditor {
   readonly folders: FolderEditor;
   readonly messages: MessageEditor;
@@ -306,7 +309,7 @@ export interface StoreEditor {
   readonly mailboxes: MailboxRemoval;
 }
 
-/** Opens it, and completes the changes of folders that a dead process began. */
+/** Opens the store, and completes changes of folders that a dead process began. */
 export async function openStoreEditor(input: StoreEditorInput): Promise<StoreEditor> {
   const { reader, root, names, limitOf, clock, log, files = nodeFiles } = input;
   const sync = folderSyncOf(files);

@@ -2,7 +2,7 @@ import type { SummarisedEntry } from '../cache/folder-task.js';
 import type { MailboxFolder } from '../maildir/mailbox-folder.js';
 import type { Summary } from '../mime/summary.js';
 
-/** A message as lists show it. */
+/** A message in lists. */
 export interface MessageSummary extends Summary {
   readonly id: string;
   readonly folder: string;

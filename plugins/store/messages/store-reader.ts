@@ -29,7 +29,7 @@ import {
 import { type Page, readCursor } from '../page.js';
 import type { MessageSummary } from './message-summary.js';
 
-/** A message by where it is. */
+/** Location of a message. */
 export interface MessagePlace {
   readonly mailbox: MailboxName;
   readonly folder: FolderName;
@@ -39,19 +39,19 @@ export interface MessagePlace {
 /** One page of a folder's messages. */
 export interface FolderPage extends Page<MessageSummary> {
   readonly folder: FolderSummary;
-  /** False when a search stopped at its limit: older messages were not looked at. */
+  /** False when a search reached its limit: older messages were not searched. */
   readonly searchedAll: boolean;
 }
 
-/** The beginning of a message as it lies on the disk. */
+/** The beginning of a message file. */
 export interface RawHead {
   readonly bytes: Buffer;
-  /** There is more. */
+  /** The message is longer. */
   readonly cut: boolean;
 }
 
 const rawHeadBytes = 256 * 1024;
-/** Rows of pages; each is about a kilobyte. */
+/** Maximum cached rows of pages; each is about a kilobyte. */
 const rowsRemembered = 5000;
 
 interface StoreReaderInput {
@@ -63,28 +63,28 @@ interface StoreReaderInput {
 }
 
 interface FolderCacheInput extends Partial<CacheLimits> {
-  /** One that others use as well, and that somebody else ends. */
+  /** Shared with other users, who close it. */
   readonly thread?: FolderThread;
-  /** Absolute path of the folder for the files; without it nothing is kept on the disk. */
+  /** Absolute path of the folder for cache files; without it, nothing is written. */
   readonly files?: string;
 }
 
 export interface CacheLimits {
-  /** Bytes of memory for what is known of folders. */
+  /** Maximum bytes of memory of cached folders. */
   readonly memoryBytes: number;
-  /** Bytes of all files. */
+  /** Maximum bytes of all cache files. */
   readonly diskBytes: number;
-  /** Messages; smaller folders are read again after a restart. */
+  /** Number of messages; smaller folders are not written to the cache. */
   readonly keptFrom: number;
 }
 
 export const cacheLimits: CacheLimits = { memoryBytes: 64 * 2 ** 20, diskBytes: 2 ** 30, keptFrom: 200 };
 
-/** The reading side of the store: it changes nothing, and trusts nothing that it reads. */
+/** The read access to the store: changes nothing, and treats all data as hostile. */
 export class StoreReader {
   readonly #confinement: Confinement;
   readonly #folders: MailboxFolders;
-  /** Pages that were asked for last; a version of a folder has the same ones for ever. */
+  /** Recently read pages, which never change for one version of a folder. */
   readonly #pages = new LRUCache<string, FolderPage>({
     maxSize: rowsRemembered,
     sizeCalculation: ({ items }) => items.length + 1,
@@ -119,12 +119,12 @@ export class StoreReader {
     if (this.#ownsThread) await this.#thread.close();
   }
 
-  /** For those who change what is in folders. */
+  /** For the write access. */
   get mailboxFolders(): MailboxFolders {
     return this.#folders;
   }
 
-  /** Domains that have a folder, sorted. */
+  /** Domains with a folder, sorted. */
   async domains(): Promise<readonly string[]> {
     const found = (await this.#confinement.list(this.#confinement.root)) ?? [];
     return found
@@ -133,14 +133,14 @@ export class StoreReader {
       .sort();
   }
 
-  /** A domain as a request writes it. @throws Problem `bad-request` */
+  /** Validates a domain from a request. @throws Problem `bad-request` */
   domainOf(written: string): string {
     const domain = written.toLowerCase();
     if (!isDomain(domain)) throw problem('bad-request', 'The domain must be a host name in ASCII.');
     return domain;
   }
 
-  /** Mailboxes of a domain, sorted; undefined when the domain has no folder. */
+  /** Mailboxes of a domain, sorted; undefined for an unknown domain. */
   async mailboxes(domain: string): Promise<readonly MailboxName[] | undefined> {
     if (!isDomain(domain)) return undefined;
     const found = await this.#confinement.list(`${this.#confinement.root}/${domain}`);
@@ -179,13 +179,13 @@ export class StoreReader {
     if (known !== undefined) return known;
     const { totals, ...listing } = await this.#folders.messages.list(folder, request);
     const page = { ...listing, folder: describeFolder(folder, totals) };
-    // The folder may have changed since: only what is of that version is remembered.
+    // The folder may have changed since: only pages of that version are cached.
     const isThat = version !== undefined && version === (await folderVersion(folder.path, this.#clock.now()));
     if (isThat && page.searchedAll) this.#pages.set(key, page);
     return page;
   }
 
-  /** All messages that fit. @throws Problem `not-found` */
+  /** All matching messages. @throws Problem `not-found` */
   async matching(mailbox: MailboxName, name: FolderName, filter: MessageFilter): Promise<Matching> {
     return this.#folders.messages.matching(await this.#folders.find(mailbox, name), filter);
   }
@@ -219,7 +219,7 @@ export class StoreReader {
     });
   }
 
-  /** A message that is open, as an editor sees it. @throws Problem `conflict`, `unavailable` */
+  /** An open message, parsed for an editor. @throws Problem `conflict`, `unavailable` */
   async draft({ handle, size }: MessageFile): Promise<DraftContent> {
     const found = await this.#parser.parse<'draft'>({ kind: 'draft', fd: handle.fd, size });
     if (isUnparsed(found)) throw problem('conflict', 'This draft could not be parsed; its raw form can be replaced.');
@@ -231,7 +231,7 @@ export class StoreReader {
     return this.#reading(place, (file) => this.partOf(file, part));
   }
 
-  /** The same of a message that is open. */
+  /** The same for an open message. */
   async partOf({ handle, size }: MessageFile, part: string): Promise<PartBytes & { readonly bytes: Uint8Array }> {
     const found = await this.#parser.parse<'part'>({ kind: 'part', fd: handle.fd, size, part });
     if (isUnparsed(found)) throw problem('not-found', 'This message could not be parsed; its raw form can be read.');
@@ -246,7 +246,7 @@ export class StoreReader {
     });
   }
 
-  /** The message, open; the caller closes it. @throws Problem `not-found` */
+  /** Opens the message; the caller closes it. @throws Problem `not-found` */
   async open({ mailbox, folder, id }: MessagePlace): Promise<MessageFile> {
     return openMessage(this.#folders, await this.#folders.find(mailbox, folder), id);
   }
@@ -262,7 +262,7 @@ export class StoreReader {
   }
 }
 
-/** A message as pages and JSON show it. */
+/** A message on pages and in JSON. */
 export interface MessageView extends MessageSummary {
   readonly cc: readonly DisplayAddress[];
   readonly bcc: readonly DisplayAddress[];
@@ -273,13 +273,13 @@ export interface MessageView extends MessageSummary {
   /** Sanitised, without remote content. */
   readonly html: string | null;
   readonly parts: readonly PartView[];
-  /** Why the body could not be parsed; then `text` and `html` are null and there are no parts. Null as a rule. */
+  /** Why the body could not be parsed; then `text` and `html` are null and there are no parts. Usually null. */
   readonly unparsed: Unparsed['unparsed'] | null;
-  /** Something was left out of text, HTML or parts because of its length. */
+  /** Text, HTML or parts were shortened. */
   readonly truncated: boolean;
 }
 
-/** A header block longer than this is shown as far as this. */
+/** Maximum bytes of a header block that are shown. */
 const headBytes = 1024 * 1024;
 const defaultHeadBytes = 64 * 1024;
 const maxHeadersShown = 1000;
@@ -312,7 +312,7 @@ async function readHeader(file: MessageFile): Promise<HeaderBlock> {
   return header.complete || file.size <= defaultHeadBytes ? header : scanHeader(await readHead(file, headBytes));
 }
 
-/** In slices: there may be thousands. */
+/** Yields, since there may be thousands. */
 async function addresses(header: HeaderBlock, key: string): Promise<readonly DisplayAddress[]> {
   const slice = new TimeSlice();
   const found: DisplayAddress[] = [];

@@ -3,12 +3,12 @@ import { type Address, parseAddress } from '../../../core/mime/address.js';
 import { attachmentField } from '../../../core/mime/structure.js';
 import { problem, type Problem } from '../../../core/problem.js';
 
-/** A part that is there already, from its first header field to its end, as it shall stand in the message. */
+/** An existing part, from its first header field to its end, to be copied as it is. */
 export interface RawPart {
   open(): AsyncIterable<Buffer>;
 }
 
-/** What a message is made of. Everything has been checked: no value holds a line end. */
+/** Contents of a message. All values are validated: none contains a line end. */
 export interface Composition {
   readonly from: Correspondent;
   readonly to: readonly Correspondent[];
@@ -17,11 +17,11 @@ export interface Composition {
   readonly subject: string;
   /** RFC 5322 §3.3. */
   readonly date: string;
-  /** With angle brackets, as are the next two. */
+  /** With angle brackets, like the next two. */
   readonly messageId: string;
   readonly inReplyTo: string | null;
   readonly references: readonly string[];
-  /** Lines end in LF. */
+  /** With LF line ends. */
   readonly text: string | null;
   readonly html: string | null;
   /** Further header fields, each with its line end. */
@@ -29,9 +29,9 @@ export interface Composition {
   readonly parts: readonly RawPart[];
 }
 
-/** What the header of an attachment says. */
+/** Header of an attachment. */
 export interface AttachmentLabel {
-  /** Stable for as long as the message is a draft. */
+  /** Stable during the life of the draft. */
   readonly attachmentId: string;
   readonly filename: string;
   readonly contentType: string;
@@ -39,13 +39,13 @@ export interface AttachmentLabel {
 
 type NodeClass = typeof MimeNode;
 
-/** Most servers never compose a message, and none does at its start. */
+/** Loaded on first use: most servers never compose a message. */
 const nodeClass = async (): Promise<NodeClass> => (await import('nodemailer/lib/mime-node')).default;
 
-/** Nothing that a caller hands in is ever taken for a path or a URL. */
+/** Nothing that a caller sends is treated as a path or URL. */
 const closed = { disableFileAccess: true, disableUrlAccess: true, keepBcc: true } as const;
 
-/** A message (RFC 5322, RFC 2045) piece by piece: the texts are in memory, parts pass by. */
+/** Composes a message (RFC 5322, RFC 2045) piece by piece: texts are in memory, parts are streamed. */
 export async function* composeMessage(composition: Composition): AsyncGenerator<Buffer> {
   const { parts, kept } = composition;
   const Node = await nodeClass();
@@ -102,7 +102,7 @@ function label(root: MimeNode, composition: Composition): void {
 
 const mimeAddress = ({ name, address }: Correspondent) => ({ name, address: address.address });
 
-/** Text, HTML, or both as alternatives, the better one last (RFC 2046 §5.1.4). */
+/** Text, HTML, or both as alternatives, the preferred one last (RFC 2046 §5.1.4). */
 function bodyNode({ text, html }: Composition, node: (type: string) => MimeNode): MimeNode {
   if (html === null) return node('text/plain; charset=utf-8').setContent(ended(text ?? ''));
   if (text === null) return node('text/html; charset=utf-8').setContent(ended(html));
@@ -112,10 +112,10 @@ function bodyNode({ text, html }: Composition, node: (type: string) => MimeNode)
   return both;
 }
 
-/** The last line is ended, whatever follows: a reader takes that one line end off again. */
+/** Ends the last line: a reader removes that line end again. */
 const ended = (text: string): string => `${text.replaceAll(/\r\n?|\n/g, '\r\n')}\r\n`;
 
-/** Bytes of a line of 76 characters. */
+/** Bytes of a base64 line of 76 characters. */
 const lineBytes = 57;
 
 async function* base64Lines(content: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
@@ -136,7 +136,7 @@ function lines(bytes: Buffer): Buffer {
   return Buffer.from(out.join(''), 'latin1');
 }
 
-/** A mailbox to write to: an address that mail can be sent to, and perhaps a name beside it. */
+/** A mailbox to write to: a valid address with an optional name. */
 export interface Correspondent {
   /** Empty for none. */
   readonly name: string;
@@ -144,9 +144,9 @@ export interface Correspondent {
 }
 
 const maxNameLength = 200;
-/** What a display name cannot hold, quoted or not: controls would end the header field. */
+/** Characters that a display name cannot contain, even quoted: controls would end the header field. */
 const refused = /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u;
-/** RFC 5322 §3.2.3 `specials` without the dot, which everybody writes in names. */
+/** RFC 5322 §3.2.3 `specials` without the dot, which is common in names. */
 const special = /[()<>[\]:;@\\,"]/;
 
 /** @throws Problem `invalid` */
@@ -158,8 +158,9 @@ export function correspondent(name: string, address: string): Correspondent {
 }
 
 /**
- * Exactly one mailbox as people write it: `ann@example.org`, `Ann <ann@example.org>`, `"Doe, Ann" <ann@example.org>`. Unlike what
- * is shown of received mail, nothing is guessed and nothing dropped. Linear.
+ * Parses exactly one mailbox: `ann@example.org`, `Ann <ann@example.org>`, `"Doe, Ann" <ann@example.org>`. Unlike the
+ * parser
+ * for received mail, it neither guesses nor drops anything. Linear.
  * @throws Problem `invalid`
  */
 export function parseCorrespondent(text: string): Correspondent {
@@ -168,14 +169,14 @@ export function parseCorrespondent(text: string): Correspondent {
   return parseOne(only);
 }
 
-/** Mailboxes separated by commas; empty places are passed over. Groups are refused. @throws Problem `invalid` */
+/** Parses mailboxes separated by commas; empty items are ignored. Groups are refused. @throws Problem `invalid` */
 export function parseCorrespondents(text: string, most: number): readonly Correspondent[] {
   const pieces = splitList(text).filter((piece) => piece.trim() !== '');
   if (pieces.length > most) throw problem('invalid', `At most ${most} recipients are taken.`);
   return pieces.map(parseOne);
 }
 
-/** As `parseCorrespondent` reads it, for people to edit. */
+/** In the syntax of `parseCorrespondent`, for editing. */
 export function writeCorrespondent({ name, address }: { readonly name: string; readonly address: string }): string {
   if (name === '') return address;
   const shown = special.test(name) ? `"${name.replace(/["\\]/g, '\\$&')}"` : name;
@@ -191,7 +192,7 @@ function parseOne(text: string): Correspondent {
   return correspondent(unquoted(piece.slice(0, open).trim()), piece.slice(open + 1, -1));
 }
 
-/** Index of the first `<` outside of quotes, or -1. */
+/** Index of the first unquoted `<`, or -1. */
 function openingBracket(text: string): number {
   let quoted = false;
   for (let at = 0; at < text.length; at += 1) {
@@ -210,7 +211,7 @@ function unquoted(phrase: string): string {
   return phrase;
 }
 
-/** Pieces between the commas that are outside of quotes and angle brackets. */
+/** Splits at commas outside of quotes and angle brackets. */
 function splitList(text: string): readonly string[] {
   const pieces: string[] = [];
   let quoted = false;

@@ -1,9 +1,11 @@
 import sanitize from 'sanitize-html';
 
 interface HtmlOptions {
-  /** Pictures on other servers are left in. */
+  /** Keeps images on other servers. */
   readonly remote: boolean;
-  /** A `data:` URI for the picture of that Content-ID, or undefined. Without it `cid:` references are kept as they are. */
+  /**
+   * A `data:` URI for the image of that Content-ID, or undefined. Without it, `cid:` references are kept as they are.
+   */
   readonly picture?: ((cid: string) => string | undefined) | undefined;
 }
 
@@ -12,15 +14,15 @@ interface SafeHtml {
   readonly remoteRemoved: boolean;
 }
 
-/** Characters of HTML that are looked at; sanitising takes 0.3 ms for each thousand. */
+/** Maximum characters of HTML; sanitising takes 0.3 ms per thousand. */
 export const maxHtmlLength = 512 * 1024;
 
-/** Tables in tables in tables of newsletters come to about a hundred. */
+/** Nested tables of newsletters reach about a hundred. */
 const maxOpenElements = 500;
 
 /**
- * What is left of a message's HTML: text, tables, pictures and harmless styles. No scripts, forms, frames, style sheets,
- * and nothing that a browser would fetch unless `remote`. Links open elsewhere and tell nobody where they came from.
+ * Sanitises HTML to text, tables, images and harmless styles. No scripts, forms, frames, style sheets,
+ * and nothing that a browser would fetch unless `remote`. Links open in a new window without a referrer.
  */
 export function sanitiseHtml(html: string, options: HtmlOptions): SafeHtml {
   let remoteRemoved = false;
@@ -59,7 +61,7 @@ export function sanitiseHtml(html: string, options: HtmlOptions): SafeHtml {
   return { html: safe, remoteRemoved };
 }
 
-/** Only absolute addresses: a relative one would lead into our own pages. */
+/** Absolute URLs only: a relative one would point to pages of this server. */
 function link(attributes: sanitize.Attributes): sanitize.Attributes {
   const href = (attributes['href'] ?? '').trim();
   const title = attributes['title'];
@@ -98,7 +100,7 @@ function decodedCid(cid: string): string {
   }
 }
 
-/** The body as a document of its own: quirks like in a mail reader, a readable default, and nothing of our pages. */
+/** The body as a document: quirks mode as in mail clients, readable defaults, and no style of the pages. */
 export function htmlDocument(body: string): string {
   return [
     '<!doctype html><html><head><meta charset="utf-8"><meta name="referrer" content="no-referrer">',
@@ -110,13 +112,13 @@ export function htmlDocument(body: string): string {
   ].join('');
 }
 
-/** Elements that never hold others. */
+/** Void elements. */
 const empty = new Set(
   'area base basefont bgsound br col command embed frame hr image img input keygen link meta param source track wbr'.split(
     ' ',
   ),
 );
-/** Elements whose end is left out by many, and that the next one of them ends. */
+/** Elements whose end tag is often omitted, and that the next one of the same name ends. */
 const endsBefore: Readonly<Record<string, readonly string[]>> = {
   p: ['p'],
   li: ['li'],
@@ -129,8 +131,8 @@ const endsBefore: Readonly<Record<string, readonly string[]>> = {
 };
 
 /**
- * The HTML up to where more than `limit` elements are open at once. The sanitiser takes time for each open element at each
- * tag: some hundred kilobytes of `<b>` would keep it busy for twenty seconds.
+ * Truncates the HTML where more than `limit` elements are open. The sanitiser takes time for each open element at each
+ * tag: some hundred kilobytes of `<b>` would take twenty seconds.
  */
 function cutDeepHtml(html: string, limit: number): string {
   const open: string[] = [];
@@ -149,7 +151,7 @@ function cutDeepHtml(html: string, limit: number): string {
   return html;
 }
 
-/** What mail may use of HTML: layout and text. Nothing that runs, submits, embeds, or takes its style from elsewhere. */
+/** Allowed HTML: layout and text. Nothing that runs, submits, embeds, or loads style. */
 const allowedTags = words(`
   address article aside blockquote center dd div dl dt figcaption figure footer h1 h2 h3 h4 h5 h6 header hgroup
   hr li main nav ol p pre section ul a abbr acronym b bdi bdo big br cite code del dfn em font i img ins kbd
@@ -175,7 +177,7 @@ const allowedAttributes: Record<string, string[]> = {
   hr: ['size', 'color', 'noshade'],
 };
 
-/** No functions but colours: `url()`, `image-set()`, `expression()` and what will be invented next fetch or run. */
+/** No functions except colours: `url()`, `image-set()`, `expression()` and future ones fetch or run. */
 const harmless = [/^(?:[^()\\]|\b(?:rgb|rgba|hsl|hsla)\([\d\s.,%/deg]*\))*$/i];
 
 const properties = words(`

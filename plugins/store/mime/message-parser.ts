@@ -4,17 +4,17 @@ import { problem } from '../../../core/problem.js';
 import type { DraftContent } from '../drafts/draft-content.js';
 
 export interface ParserLimits {
-  /** Threads at most. */
+  /** Maximum number of threads. */
   readonly workers: number;
-  /** Milliseconds that one message may take, the start of a thread not counted. */
+  /** Time limit of one message in milliseconds, without the start of a thread. */
   readonly timeLimitMs: number;
-  /** Megabytes of JavaScript objects that a thread may hold. */
+  /** Heap limit of a thread in megabytes. */
   readonly memoryMb: number;
-  /** Bytes of a message; a larger one is not parsed. */
+  /** Maximum bytes of a message; a larger one is not parsed. */
   readonly messageBytes: number;
-  /** Messages that may wait for a thread; more are refused. */
+  /** Maximum number of waiting messages; more are refused. */
   readonly queue: number;
-  /** Milliseconds after which a thread without work is ended. */
+  /** Milliseconds after which an idle thread ends. */
   readonly idleMs: number;
 }
 
@@ -27,7 +27,7 @@ const parserLimits: ParserLimits = {
   idleMs: 60_000,
 };
 
-/** Why a message could not be parsed; it can still be shown raw. */
+/** Why a message could not be parsed; its source can still be shown. */
 export interface Unparsed {
   readonly unparsed: 'too large' | 'took too long' | 'failed';
 }
@@ -48,10 +48,10 @@ interface Thread {
   timer: NodeJS.Timeout | undefined;
 }
 
-/** How long a thread may take to load its modules. */
+/** Time limit for loading the modules of a thread. */
 const startLimitMs = 15_000;
 
-/** Parses messages in threads of their own, so that no message can hold up the server or take its memory. */
+/** Parses messages in threads, so that no message can block the server or exhaust its memory. */
 export class MessageParser {
   readonly #limits: ParserLimits;
   readonly #threads = new Set<Thread>();
@@ -62,7 +62,7 @@ export class MessageParser {
     this.#limits = { ...parserLimits, ...limits };
   }
 
-  /** @throws Problem `unavailable` when too many wait already */
+  /** @throws Problem `unavailable` when too many are waiting */
   async parse<K extends ParseTask['kind']>(task: Extract<ParseTask, { kind: K }>): Promise<ParseResults[K] | Unparsed> {
     if (task.size > this.#limits.messageBytes) return { unparsed: 'too large' };
     if (this.#closed || this.#waiting.length >= this.#limits.queue) {
@@ -140,20 +140,20 @@ export class MessageParser {
     this.#dispatch();
   }
 
-  /** Ends a thread; its message, if it has one, is unparsed. The next message starts another thread. */
+  /** Ends a thread; its message is unparsed. The next message starts another thread. */
   async #end(thread: Thread, why: Unparsed['unparsed']): Promise<void> {
     if (!this.#threads.delete(thread)) return;
     clearTimeout(thread.timer);
     const job = thread.job;
     thread.job = undefined;
-    // The descriptor that it may be reading is closed by whom it answers: not before it has really ended.
+    // The caller closes the descriptor that the thread may be reading, so this waits for its end.
     await thread.worker.terminate().catch(() => undefined);
     job?.settle({ unparsed: why });
     if (!this.#closed) this.#dispatch();
   }
 }
 
-/** What a parse worker is asked. The file is open in this process; the worker reads the descriptor and nothing else. */
+/** A task of a parse worker. The file is open in this process; the worker only reads the descriptor. */
 export type ParseTask = { readonly fd: number; readonly size: number } & (
   | { readonly kind: 'message' }
   | { readonly kind: 'draft' }
@@ -161,7 +161,7 @@ export type ParseTask = { readonly fd: number; readonly size: number } & (
   | { readonly kind: 'part'; readonly part: string }
 );
 
-/** A node of the MIME tree as pages and JSON show it. */
+/** A node of the MIME tree on pages and in JSON. */
 export interface PartView {
   readonly part: string;
   /** 0 for the message itself. */
@@ -172,10 +172,10 @@ export interface PartView {
   readonly disposition: PartDescription['disposition'] | null;
   readonly filename: string | null;
   readonly cid: string | null;
-  /** Bytes when decoded. */
+  /** Bytes after decoding. */
   readonly size: number;
   readonly attachment: boolean;
-  /** It only holds other parts. */
+  /** It only contains other parts. */
   readonly container: boolean;
 }
 
@@ -186,19 +186,19 @@ export interface MessageContent {
   /** Sanitised, without remote content; `cid:` references are kept. */
   readonly html: string | null;
   readonly parts: readonly PartView[];
-  /** Something was left out: a limit of the structure or of the length of a body was met. */
+  /** A limit of structure or body length was reached, and something is missing. */
   readonly truncated: boolean;
 }
 
 export interface HtmlDocument {
-  /** A whole document, safe to be shown in a sandbox; null when the message has no HTML. */
+  /** A complete document, safe in a sandbox; null when the message has no HTML. */
   readonly document: string | null;
-  /** It refers to something on other servers that was left out. */
+  /** Remote content was removed. */
   readonly remoteRemoved: boolean;
 }
 
 export interface PartBytes {
-  /** Decoded. Null when there is no part of that number with a body of its own. */
+  /** Decoded. Null when there is no leaf part of that number. */
   readonly bytes: Uint8Array<ArrayBuffer> | null;
   readonly contentType: string;
   readonly charset: string | null;
@@ -212,7 +212,7 @@ export interface ParseResults {
   readonly part: PartBytes;
 }
 
-/** What comes back from the worker. */
+/** Replies of the worker. */
 export type ParseReply =
   | { readonly ok: true; readonly result: ParseResults[ParseTask['kind']] }
   | { readonly ok: false; readonly error: string };

@@ -4,14 +4,14 @@ import { effectiveCharset } from '../../../core/mime/charset.js';
 import { decodeTransfer } from '../../../core/mime/decode.js';
 import type { Part } from '../../../core/mime/structure.js';
 
-// mailparser is CommonJS and slow to load: only a parse worker imports this file.
+// mailparser is CommonJS and slow to load: only parse workers import this file.
 const { simpleParser } = createRequire(import.meta.url)('mailparser') as {
   readonly simpleParser: typeof SimpleParser;
 };
 
 /**
- * Text of one text part: transfer encoding, charset and `format=flowed` undone by mailparser, which is handed that part
- * alone. So attachments, structure and headers, hostile ones above all, never reach it.
+ * Text of one text part: mailparser decodes transfer encoding, charset and `format=flowed` of that part
+ * alone. So it never sees attachments, structure and headers, which may be hostile.
  */
 export async function readBody(bytes: Buffer, part: Part): Promise<ReadBody> {
   const end = Math.min(part.end, part.bodyOffset + maxBodyBytes);
@@ -29,10 +29,10 @@ export async function readBody(bytes: Buffer, part: Part): Promise<ReadBody> {
   return { text: text.replaceAll('\0', '\ufffd'), cut: end < part.end };
 }
 
-/** Bytes of one encoded body that are read. */
+/** Maximum bytes of an encoded body. */
 const maxBodyBytes = 1024 * 1024;
 
-/** Written anew from what was understood. */
+/** Rebuilt from the parsed values. */
 function headerOf(part: Part, body: Buffer): Buffer {
   const type = part.contentType === 'text/html' ? 'text/html' : 'text/plain';
   const charset = charsetOf(part, body);
@@ -43,7 +43,7 @@ function headerOf(part: Part, body: Buffer): Buffer {
   );
 }
 
-/** mailparser knows charsets that the platform does not; what no one knows is found by looking at the bytes. */
+/** mailparser supports charsets that the platform does not; an unknown one is detected from the bytes. */
 function charsetOf(part: Part, body: Buffer): string {
   if (/^(?:utf-7|x-mac-[a-z]{1,20}|hz-gb-2312)$/.test(part.charset)) return part.charset;
   return effectiveCharset(decodeTransfer(body, part.encoding), part.charset);
@@ -51,6 +51,6 @@ function charsetOf(part: Part, body: Buffer): string {
 
 export interface ReadBody {
   readonly text: string;
-  /** It was longer than what is read. */
+  /** It was truncated. */
   readonly cut: boolean;
 }

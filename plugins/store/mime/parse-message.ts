@@ -13,7 +13,7 @@ import type { HtmlDocument, MessageContent, ParseResults, ParseTask, PartBytes, 
 import { readBody } from './message-text.js';
 import { readableParts } from './summary.js';
 
-/** Runs in a parse worker: `bytes` is the whole file, and everything here may take its time. */
+/** Runs in a parse worker, so it may be slow; `bytes` is the whole file. */
 export async function parseMessage(bytes: Buffer, task: ParseTask): Promise<ParseResults[ParseTask['kind']]> {
   if (task.kind === 'draft') return readDraft(bytes);
   const structure = readStructure(bytes);
@@ -21,7 +21,7 @@ export async function parseMessage(bytes: Buffer, task: ParseTask): Promise<Pars
   return task.kind === 'html' ? documentOf(bytes, structure, task.remote) : partOf(bytes, structure, task.part);
 }
 
-/** Characters of text that are shown. */
+/** Maximum characters of text. */
 const maxTextLength = 1024 * 1024;
 
 interface Joined {
@@ -85,7 +85,7 @@ async function documentOf(bytes: Buffer, structure: Structure, remote: boolean):
   return { document: htmlDocument(safe.html), remoteRemoved: safe.remoteRemoved };
 }
 
-/** Finds the pictures of the message by Content-ID, as long as they are not too many bytes. */
+/** Returns the images of the message by Content-ID, up to a total size. */
 function picturesOf(bytes: Buffer, structure: Structure): (cid: string) => string | undefined {
   const parts = new Map<string, Part>();
   for (const part of ownParts(structure)) {
@@ -109,7 +109,7 @@ function partOf(bytes: Buffer, structure: Structure, number: string): PartBytes 
   }
   const decoded = decodeTransfer(bytes.subarray(part.bodyOffset, part.end), part.encoding);
   return {
-    // A copy of its own, so that it can be handed over instead of being copied once more.
+    // A copy with its own buffer, which can be transferred.
     bytes: new Uint8Array(decoded),
     contentType: part.contentType,
     charset: part.charset === '' ? null : part.charset,

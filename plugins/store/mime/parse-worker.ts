@@ -4,8 +4,8 @@ import { parseMessage } from './parse-message.js';
 import type { ParseReply, ParseTask } from './message-parser.js';
 
 /**
- * The thread that parses. It is given a descriptor that the server has opened and checked, never a path, and is ended from
- * outside when it takes too long or too much.
+ * The parse thread. It receives a descriptor that the server has opened and checked, never a path, and is terminated
+ * when it exceeds its time or memory.
  */
 function readAll({ fd, size }: ParseTask): Buffer {
   const bytes = Buffer.allocUnsafeSlow(size);
@@ -30,5 +30,5 @@ async function answer(task: ParseTask): Promise<void> {
 }
 
 parentPort?.on('message', (task: ParseTask) => void answer(task));
-// Modules are loaded: from now on the time counts.
+// Modules are loaded: the time limit starts.
 parentPort?.postMessage('ready', []);

@@ -12,17 +12,17 @@ import {
   structureLimits,
 } from '../../../core/mime/structure.js';
 
-/** What a list shows of a message: read from the beginning of its file. */
+/** A message in a list: read from the beginning of its file. */
 export interface Summary {
   readonly from: DisplayAddress | null;
   /** The first ones only. */
   readonly to: readonly DisplayAddress[];
   readonly subject: string;
-  /** The `Date` field in ISO 8601, or null if it is missing or means nothing. */
+  /** The `Date` field in ISO 8601, or null if it is missing or invalid. */
   readonly date: string | null;
   /** With its angle brackets. */
   readonly internetMessageId: string | null;
-  /** A good guess: parts behind the beginning of the file are not seen. */
+  /** An estimate: parts after the beginning of the file are not seen. */
   readonly hasAttachments: boolean;
   readonly snippet: string;
 }
@@ -34,7 +34,7 @@ const limits = { ...structureLimits, depth: 20, parts: 50 };
 
 /**
  * @param head the first bytes of the message
- * @param size of the whole message, to know whether `head` is all of it
+ * @param size of the whole message, to know whether `head` is complete
  */
 export function summarise(head: Buffer, size: number): Summary {
   const structure = readStructure(head, limits);
@@ -65,7 +65,7 @@ export function subjectOf(header: HeaderBlock): string {
     .trim();
 }
 
-/** RFC 5322 §3.3, in the many ways it is written. */
+/** RFC 5322 §3.3, in its many variants. */
 export function dateOf(value: string | undefined): string | null {
   if (value === undefined) return null;
   const plain = value.slice(0, 500).replace(/\([^()]*\)/g, ' ');
@@ -79,10 +79,10 @@ export function dateOf(value: string | undefined): string | null {
 }
 
 const maxLength = 160;
-/** The first words are nearly always within so many characters. */
+/** Characters that nearly always contain the first words. */
 const defaultLength = 500;
 const maxTextBytes = 4 * 1024;
-/** HTML begins with styles, as a rule long ones. */
+/** HTML usually begins with long styles. */
 const maxHtmlBytes = 32 * 1024;
 
 /** The first words of a message, on one line, for lists. `bytes` may be only its beginning. */
@@ -101,7 +101,7 @@ function decoded(bytes: Buffer, part: Part, limit: number): string {
   return decodeCharset(decodeTransfer(body, part.encoding), part.charset);
 }
 
-/** Controls, and characters that have no width: newsletters fill their preview with them. Emoji are joined by U+200D. */
+/** Controls and zero-width characters, which newsletters use as padding. Emoji are joined by U+200D. */
 const unseen = /(?:(?!\u200d)[\p{Cc}\p{Cf}\u034f\u2028\u2029])+/gu;
 
 function line(text: string): string {
@@ -127,7 +127,7 @@ const entities: Readonly<Record<string, string>> = {
   shy: '',
 };
 
-/** Roughly what an HTML text says: good enough for a preview, which is escaped as any other text. Linear. */
+/** Approximate text of HTML, for a preview that is escaped like any other text. Linear. */
 export function plainText(html: string): string {
   let out = '';
   let at = 0;
@@ -163,18 +163,18 @@ function entity(whole: string, name: string): string {
   return code > 0 && code <= 0x10ffff && !(code >= 0xd800 && code <= 0xdfff) ? String.fromCodePoint(code) : '';
 }
 
-/** The parts that make up what a person reads. */
+/** The parts with the readable text. */
 interface ReadableParts {
   readonly text: readonly Part[];
   readonly html: readonly Part[];
 }
 
-/** Most parts of one kind that are shown one after the other. */
+/** Maximum parts of one kind that are shown one after the other. */
 const maxShown = 20;
 
 /**
- * Picks the text and the HTML of a message (RFC 2046 §5.1.4): of alternatives each kind gives one, the best (last) first;
- * of anything else all inline texts, in order.
+ * Selects the text and the HTML of a message (RFC 2046 §5.1.4): alternatives contribute the best (last) of each kind;
+ * otherwise all inline texts in order.
  */
 export function readableParts(structure: Structure): ReadableParts {
   const text: Part[] = [];
