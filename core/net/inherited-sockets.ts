@@ -12,22 +12,22 @@ export const SocketName = z
 const firstDescriptor = 3;
 const maxSockets = 1000;
 
-/** What asks for a socket: by the name that its unit gives it, or by its descriptor. */
+/** Service whose socket is looked up: by the name in its unit, or by descriptor. */
 interface Claim {
   readonly socket?: string | undefined;
   readonly fd?: number | undefined;
 }
 
 interface HandedOver {
-  /** Of the descriptors from `firstDescriptor` on, in their order. */
+  /** Names of the descriptors from `firstDescriptor` on, in order. */
   readonly names: readonly string[];
-  /** Why there is none of some name. */
+  /** Why there is no socket of some name. */
   readonly why: string;
 }
 
 /**
- * Sockets that listened before this process began: a service manager has opened them, keeps them open, and says in
- * `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES` what it hands over (sd_listen_fds_with_names(3)).
+ * Listening sockets passed by a service manager, which keeps them open and describes them in
+ * `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES` (sd_listen_fds_with_names(3)).
  */
 export class InheritedSockets {
   static readonly none = new InheritedSockets({}, 0);
@@ -37,7 +37,7 @@ export class InheritedSockets {
     this.#handedOver = handedOver(env, pid);
   }
 
-  /** The descriptor of the one socket of that name. Throws a start error; `who` begins its sentence. */
+  /** The descriptor of the only socket of that name. Throws a start error; `who` begins its sentence. */
   find(name: string, who: string): number {
     const { names, why } = this.#handedOver;
     const first = names.indexOf(name);
@@ -50,7 +50,7 @@ export class InheritedSockets {
     return firstDescriptor + first;
   }
 
-  /** Who connects to a socket that nobody takes would wait for ever. Throws a start error. */
+  /** A client of an unused socket would wait for ever. Throws a start error. */
   refuseUnclaimed(claims: readonly Claim[]): void {
     const idle = this.#handedOver.names.filter(
       (name, index) => !claims.some(({ socket, fd }) => socket === name || fd === firstDescriptor + index),

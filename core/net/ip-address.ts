@@ -1,8 +1,8 @@
 import { isIP, isIPv4, isIPv6 } from 'node:net';
 
 /**
- * The address of a peer in its one spelling: IPv4-mapped IPv6 is IPv4 (RFC 4291 §2.5.5.2), IPv6 is lower case and compressed
- * (RFC 5952) without a zone. What is no address stays as it is.
+ * Canonical address of a peer: IPv4-mapped IPv6 becomes IPv4 (RFC 4291 §2.5.5.2), IPv6 is lower case and compressed
+ * (RFC 5952) without a zone. Other text stays unchanged.
  */
 export function normalAddress(ip: string): string {
   const bare = ip.split('%', 1)[0] ?? '';
@@ -13,7 +13,7 @@ export function normalAddress(ip: string): string {
   return isMapped ? [high >> 8, high & 255, low >> 8, low & 255].join('.') : compressed(bare);
 }
 
-/** What is counted per client: an IPv4 address, or the /64 of an IPv6 address, which one client owns whole. */
+/** Key of per-client limits: an IPv4 address, or the /64 of an IPv6 address, which belongs to one client. */
 export function clientKey(ip: string): string {
   const address = normalAddress(ip);
   if (!isIPv6(address)) return address;
@@ -21,7 +21,7 @@ export function clientKey(ip: string): string {
   return `${network.map((group) => group.toString(16)).join(':')}::/64`;
 }
 
-/** What may belong to one site, from wide to narrow, and last its `clientKey`. */
+/** Networks that may belong to one site, from wide to narrow, and finally its `clientKey`. */
 export function clientNetworks(ip: string): readonly string[] {
   const lengths = [
     { ipv4: 16, ipv6: 32 },
@@ -43,8 +43,8 @@ export function bitsOf(address: string): string {
 }
 
 /**
- * The network of a peer by the length of its prefix in bits, written as `192.0.2.0/24` or `2001:db8:1:2::/64`. What is no address
- * stays as it is.
+ * The network of a peer by its prefix length in bits, written as `192.0.2.0/24` or `2001:db8:1:2::/64`. Other text
+ * stays unchanged.
  */
 export function networkOf(ip: string, { ipv4, ipv6 }: { readonly ipv4: number; readonly ipv6: number }): string {
   const address = normalAddress(ip);
@@ -56,7 +56,7 @@ export function networkOf(ip: string, { ipv4, ipv6 }: { readonly ipv4: number; r
   return `${network}/${length}`;
 }
 
-/** As DNS zones of addresses are asked: `1.2.0.192`, or the nibbles of an IPv6 address from its last (RFC 5782 §2.1, §2.4). */
+/** Reversed for DNS zones: `1.2.0.192`, or the nibbles of an IPv6 address from the last (RFC 5782 §2.1, §2.4). */
 export function reversedAddress(ip: string): string {
   const address = normalAddress(ip);
   if (isIPv4(address)) return address.split('.').toReversed().join('.');
@@ -68,7 +68,7 @@ function pieces(bits: string, width: number): readonly string[] {
   return Array.from({ length: bits.length / width }, (_, at) => bits.slice(at * width, (at + 1) * width));
 }
 
-/** The URL parser's spelling: RFC 5952, a dotted tail as two groups. */
+/** The form of the URL parser: RFC 5952, a dotted tail as two groups. */
 function compressed(ipv6: string): string {
   return new URL(`http://[${ipv6}]/`).hostname.slice(1, -1);
 }

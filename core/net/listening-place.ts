@@ -1,11 +1,11 @@
 import { createServer, isIPv6 } from 'node:net';
 import { normalAddress } from './ip-address.js';
 
-/** Where something wants to listen. */
+/** Address of a listener. */
 export interface Place {
   readonly host: string;
   readonly port: number;
-  /** It was opened before this process began; then host and port are not used. */
+  /** Opened before this process began; then host and port are not used. */
   readonly fd?: number | undefined;
   readonly socket?: string | undefined;
 }
@@ -15,7 +15,7 @@ export function placeText({ host, port, fd, socket }: Place): string {
   return fd === undefined ? `${host} port ${port}` : `file descriptor ${fd}`;
 }
 
-/** Each that wants to listen where one before it does, with that one. No system lets both. */
+/** Pairs of listeners with the same address, which no system allows. */
 export function sharedPlaces<P extends Place>(places: readonly P[]): readonly (readonly [taken: P, again: P])[] {
   return places.flatMap((again, index) => {
     const taken = places.slice(0, index).find((one) => isShared(one, again));
@@ -26,20 +26,20 @@ export function sharedPlaces<P extends Place>(places: readonly P[]): readonly (r
 function isShared(one: Place, other: Place): boolean {
   if (one.socket !== undefined || other.socket !== undefined) return one.socket === other.socket;
   if (one.fd !== undefined || other.fd !== undefined) return one.fd === other.fd;
-  // A free port is another one for each.
+  // Port 0 is a different port for each.
   return one.port !== 0 && one.port === other.port && (covers(one.host, other.host) || covers(other.host, one.host));
 }
 
-/** `::` takes IPv4 as well. What a name leads to is not looked up. */
+/** `::` includes IPv4. Host names are not resolved. */
 function covers(wide: string, host: string): boolean {
   const [one, other] = [wide, host].map((name) => normalAddress(name.toLowerCase().replace(/^\[|\]$/g, '')));
   return one === other || one === '::' || (one === '0.0.0.0' && !isIPv6(other ?? ''));
 }
 
 /**
- * Listens for a moment, to see whether a server could.
+ * Listens for a moment to test whether a server could.
  *
- * @returns undefined when it could, else the system's code: `EADDRINUSE`, `EACCES`, `EADDRNOTAVAIL`, `ENOTFOUND`, …
+ * @returns undefined on success, else the system's code: `EADDRINUSE`, `EACCES`, `EADDRNOTAVAIL`, `ENOTFOUND`, …
  */
 export function tryToListen(host: string, port: number): Promise<string | undefined> {
   const server = createServer((socket) => socket.destroy());

@@ -4,18 +4,19 @@ import { z } from 'zod';
 import { bitsOf, normalAddress } from './ip-address.js';
 import { problem } from '../problem.js';
 
-/** Clients come again and again, and to look through the list costs as much as to read a command. */
+/** Results are cached, since clients reconnect, and a scan of the list costs as much as reading a command. */
 const maxKnown = 1000;
 
 /** A set of IP networks. */
 export interface NetworkSet {
-  /** IPv4-mapped IPv6 addresses are looked up as IPv4; what is no address is in no network. */
+  /** IPv4-mapped IPv6 addresses are looked up as IPv4; invalid addresses are in no network. */
   has(ip: string): boolean;
 }
 
 /**
- * Networks such as `192.0.2.0/24`, `2001:db8::/32` or a single address. A bad entry throws `invalid` with its position,
- * counted from 1. An entry with bits behind its prefix is bad: `10.1.2.3/8` is more often one host than the whole of 10.
+ * Networks such as `192.0.2.0/24`, `2001:db8::/32` or a single address. An invalid entry throws `invalid` with its
+ * position,
+ * counted from 1. So does an entry with host bits: `10.1.2.3/8` usually means one host, not all of 10.
  */
 export function parseNetworks(list: readonly string[]): NetworkSet {
   const networks = new BlockList();
@@ -37,7 +38,7 @@ export function parseNetworks(list: readonly string[]): NetworkSet {
   };
 }
 
-/** For options: a list that `parseNetworks` takes. */
+/** Schema for options: a list that `parseNetworks` accepts. */
 export const NetworkList = z
   .array(z.string().min(1))
   .default([])
@@ -51,7 +52,7 @@ export const NetworkList = z
 
 const relayNetworks = new WeakMap<readonly string[], NetworkSet>();
 
-/** Whether a client may send to everybody without signing in. */
+/** True when a client may relay without signing in. */
 export function isRelayClient(settings: { readonly relayNetworks: readonly string[] }, ip: string): boolean {
   let networks = relayNetworks.get(settings.relayNetworks);
   if (networks === undefined) {
@@ -67,7 +68,7 @@ function holds(networks: BlockList, ip: string): boolean {
   return isIPv6(address) && networks.check(address, 'ipv6');
 }
 
-/** Adds the network, or says what is wrong with it. */
+/** Adds the network, or returns what is wrong with it. */
 function add(networks: BlockList, entry: string): string | undefined {
   const [address = '', prefix, ...more] = entry.split('/');
   const family = isIPv4(address) ? 'ipv4' : 'ipv6';

@@ -36,7 +36,7 @@ const ownDescriptors = 44;
 /** Connections that the limit of open files allows, split by kind. */
 export interface ConnectionShares {
   readonly smtp: number;
-  /** SMTP clients that get a refusal for lack of room. */
+  /** SMTP connections that are refused because the server is full. */
   readonly refused: number;
   readonly http: number;
   /** For health and metrics. */

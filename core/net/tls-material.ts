@@ -5,17 +5,17 @@ import { createSecureContext, rootCertificates } from 'node:tls';
 import { startError } from '../problem.js';
 import type { ListenerSettings } from '../smtp/server/listener-options.js';
 
-/** A private key and the certificate that goes with it. */
+/** A private key and its certificate. */
 export interface TlsMaterial {
   readonly key: string;
   readonly cert: string;
 }
 
 /**
- * Reads key and certificate of a listener; undefined when it has no TLS. Throws a start error when one is missing, cannot be
- * read, is no PEM, or the two do not belong together: there is no certificate to fall back on.
+ * Reads key and certificate of a listener; undefined without TLS. Throws a start error when one is missing,
+ * unreadable or no PEM, or when they do not match: there is no fallback.
  *
- * @param folder what relative paths are relative to
+ * @param folder base of relative paths
  */
 export function readTlsMaterial(listener: ListenerSettings, folder: string): TlsMaterial | undefined {
   const { name, tls } = listener;
@@ -29,7 +29,7 @@ export function readTlsMaterial(listener: ListenerSettings, folder: string): Tls
   return { key, cert };
 }
 
-/** The text of a key or a certificate, not the path of its file. */
+/** True for the text of a key or certificate, false for a path. */
 export const isPem = (given: string): boolean => given.includes('-----BEGIN ');
 
 function readPem(given: string, part: 'key' | 'cert', name: string, folder: string): string {
@@ -72,14 +72,14 @@ export interface CertificateFacts {
   /** DNS names and addresses. */
   readonly names: readonly string[];
   covers(hostname: string): boolean;
-  /** `private`: whole as far as it goes, and its last issuer is none of the authorities that Node.js knows. */
+  /** `private`: complete, but the last issuer is none of the authorities in Node.js. */
   readonly chain: 'self-signed' | 'complete' | 'private' | 'broken';
   readonly rsaBits: number | undefined;
 }
 
 const maxCertificates = 20;
 
-/** @param pem the certificate of the server first. Throws when there is none in it. */
+/** @param pem the certificate of the server first. Throws when it contains none. */
 export function certificateFacts(pem: string): CertificateFacts {
   const texts = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? [];
   const [own, ...issuers] = texts.slice(0, maxCertificates).map((text) => new X509Certificate(text));

@@ -4,7 +4,7 @@ import { auditPath } from '../../core/log/file.js';
 import { problem } from '../../core/problem.js';
 import { redact } from '../../core/log/redact.js';
 
-/** One line of the audit log, as it was written. */
+/** One line of the audit log, as written. */
 export interface AuditEntry {
   readonly at: string;
   readonly by: string | null;
@@ -37,27 +37,27 @@ export interface AuditQuery {
 export interface AuditPage {
   /** Newest first. */
   readonly items: readonly AuditEntry[];
-  /** All that fit, on whatever page; null when the log is too long to count. */
+  /** Number of all matches; null when the log is too long to count. */
   readonly total: number | null;
   readonly limit: number;
   readonly nextCursor: string | null;
 }
 
-/** What one request reads at most; a page that found less says where to go on. */
+/** Bytes that one request reads; a page with fewer entries returns a cursor to continue. */
 const maxScanned = 64 * 1024 * 1024;
-/** What is read to count: some 50,000 changes. */
+/** Bytes read for a count: some 50,000 changes. */
 const maxCounted = 16 * 1024 * 1024;
 const maxFiles = 1000;
 const pieceBytes = 256 * 1024;
 
-/** A line that begins at `offset` of the file with that inode: it stays the same when the file is set aside. */
+/** Position of a line: offset in the file with that inode, which stays valid when the file is rotated. */
 interface Line {
   readonly text: string;
   readonly inode: number;
   readonly offset: number;
 }
 
-/** The newest entries that fit, behind the cursor. @throws Problem `bad-request` for a cursor that is none */
+/** The newest matching entries after the cursor. @throws Problem `bad-request` for an invalid cursor */
 export async function readAudit(folder: string, query: AuditQuery): Promise<AuditPage> {
   const found: { readonly entry: AuditEntry; readonly line: Line }[] = [];
   let scanned = 0;
@@ -81,7 +81,7 @@ export async function readAudit(folder: string, query: AuditQuery): Promise<Audi
   };
 }
 
-/** How many entries fit, over the whole log; null when it is too long to be read for that. */
+/** Number of matching entries in the whole log; null when it is too long to read. */
 async function count(folder: string, query: AuditQuery, fits: (entry: AuditEntry) => boolean): Promise<number | null> {
   const { limit: _limit, cursor: _cursor, ...filters } = query;
   const all = Object.values(filters).every((filter) => filter === undefined);
@@ -90,7 +90,7 @@ async function count(folder: string, query: AuditQuery, fits: (entry: AuditEntry
   for await (const { text } of linesBackwards(folder, undefined)) {
     scanned += text.length;
     if (scanned > maxCounted) return null;
-    // A line that a crash cut off has no end; the others need not be understood to be counted.
+    // A line without an end was cut off by a crash; the others count without being parsed.
     const entry = all ? undefined : parse(text);
     if (all ? text.startsWith('{') && text.endsWith('}') : entry !== undefined && fits(entry)) counted += 1;
   }
@@ -116,7 +116,7 @@ async function* linesBackwards(folder: string, cursor: string | undefined): Asyn
   }
 }
 
-/** Lines that end before `end`, the last first; read in pieces, so that nothing large is held. */
+/** Lines that end before `end`, last first; read in blocks, so that memory is bounded. */
 async function* fileBackwards(file: FileHandle, inode: number, end: number): AsyncGenerator<Line> {
   let rest: Buffer = Buffer.alloc(0);
   let at = end;
@@ -133,7 +133,7 @@ async function* fileBackwards(file: FileHandle, inode: number, end: number): Asy
   }
 }
 
-/** The last line that is there from its beginning. */
+/** The last line that begins in the block. */
 function lastLine(buffer: Buffer, whole: boolean): { readonly text: string; readonly start: number } | undefined {
   if (buffer.length === 0) return undefined;
   const end = buffer.at(-1) === 0x0a ? buffer.length - 1 : buffer.length;
@@ -142,7 +142,7 @@ function lastLine(buffer: Buffer, whole: boolean): { readonly text: string; read
   return { text: buffer.toString('utf8', before + 1, end), start: before + 1 };
 }
 
-/** Undefined as well for what is no file: a folder or a link of that name is somebody else's, and a pipe would never answer. */
+/** Undefined unless it is a regular file: a folder or link of that name is not the log, and a FIFO would block. */
 async function openIfThere(path: string): Promise<FileHandle | undefined> {
   let file: FileHandle;
   try {
@@ -162,7 +162,7 @@ function parseCursor(cursor: string): { readonly inode: number; readonly offset:
   return { inode: parseInt(match[1] ?? '', 36), offset: parseInt(match[2] ?? '', 36) };
 }
 
-/** A line that was cut off by a crash is no entry. */
+/** Skips a line that was cut off by a crash. */
 function parse(text: string): AuditEntry | undefined {
   try {
     const value: unknown = JSON.parse(text);
@@ -191,7 +191,7 @@ function filterOf(query: AuditQuery): (entry: AuditEntry) => boolean {
   };
 }
 
-/** The path as it was asked for. */
+/** The path as requested. */
 export const pathOf = ({ route, params }: Pick<AuditEntry, 'route' | 'params'>): string =>
   route.replace(/\{([^}]+)\}/g, (_, name: string) => {
     const value = params[name];

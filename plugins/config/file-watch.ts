@@ -7,28 +7,28 @@ import type { Log } from '../../core/log/log.js';
 
 export interface FileWatchInput {
   readonly path: string;
-  /** What else is watched: the code of the plugins of the site. */
+  /** Also watched: the code of site plugins. */
   readonly code?: () => Promise<WatchedCode>;
-  /** The file or the code has other content than when it was last looked at; told again when it rejects. */
+  /** Called when the content of the file or code has changed; called again when it rejects. */
   readonly changed: () => Promise<void>;
   readonly log: Log;
-  /** Editors write in several steps: so long nothing may happen before the file is looked at, in milliseconds. */
+  /** Editors write in several steps: milliseconds without events before the file is read. */
   readonly quietMs: number;
 }
 
 interface Watched {
   readonly watcher: FSWatcher;
-  /** Another folder of the same name is another one: the system goes on watching that which was there. */
+  /** A folder that was replaced by another of the same name must be watched anew. */
   readonly inode: bigint;
 }
 
 /**
- * Notices when the configuration file or code of the site gets another content. Folders are watched, because editors,
- * ConfigMaps and `mv` put another file in the place of the old one.
+ * Watches the content of the configuration file and of site plugins' code. Folders are watched, since editors,
+ * ConfigMaps and `mv` replace files.
  */
 export class FileWatch {
   readonly #input: FileWatchInput;
-  /** By their folders; none while nothing is watched. */
+  /** Watchers by folder; empty while watching is off. */
   #watchers: ReadonlyMap<string, Watched> = new Map();
   #timer: NodeJS.Timeout | undefined;
   #digest: string | undefined;
@@ -50,7 +50,7 @@ export class FileWatch {
     this.#watchers = new Map();
   }
 
-  /** Watches these folders, and no others. */
+  /** Watches exactly these folders. */
   #follow(folders: readonly string[]): void {
     const old = this.#watchers;
     const now = new Map<string, Watched>();
@@ -81,7 +81,7 @@ export class FileWatch {
 
   async #look(): Promise<void> {
     const digest = await this.#read();
-    // A file that is gone comes back, or the operator sees at the next start that it does not.
+    // A missing file may return; otherwise the operator sees the error at the next start.
     if (digest === undefined || digest === this.#digest || this.#watchers.size === 0) return;
     this.#digest = digest;
     try {
@@ -91,7 +91,7 @@ export class FileWatch {
       if (this.#watchers.size > 0) this.#stir();
       return;
     }
-    // Other plugins may be named now, whose code lies elsewhere.
+    // A new configuration may name plugins in other folders.
     await this.#read();
   }
 

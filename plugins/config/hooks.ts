@@ -3,10 +3,10 @@ import type { NetworkSet } from '../../core/net/networks.js';
 import { defer, next } from '../../core/pipeline/verdict.js';
 import type { ConfigSettings } from './options.js';
 
-/** A note of the session: true when its client is in one of the relay networks, and may send to anybody. */
+/** Session note: true when the client is in a relay network and may send to any recipient. */
 export const RELAY_NOTE = 'config.relay';
 
-/** Turns new sessions away in maintenance mode (RFC 5321 §3.8, 421). */
+/** Refuses new sessions in maintenance mode (RFC 5321 §3.8, 421). */
 export const maintenanceHook =
   (settings: () => ConfigSettings): Hook<'connect'> =>
   () => {

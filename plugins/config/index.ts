@@ -15,7 +15,10 @@ import { SourceKinds } from './sync/source-kinds.js';
 import { syncEndpoints } from './http/sync-endpoints.js';
 import { Sync, type SyncInput } from './sync/sync.js';
 
-/** Shows, reloads and pulls the configuration, and applies its general rules to SMTP: maintenance mode and relay networks. */
+/**
+ * Shows, reloads and syncs the configuration, and applies its general rules to SMTP: maintenance mode and relay
+ * networks.
+ */
 export const config = definePlugin({
   name: 'config',
   options: ConfigOptions,
@@ -39,7 +42,7 @@ export const config = definePlugin({
             code: async () => (await configuration.code?.()) ?? { folders: [], digest: '' },
             quietMs: 200,
             log,
-            // Whether it was taken stands in the log, in health and on the page; beside another reload it is not even read.
+            // Log, health and page report the result; during another reload the file is not even read.
             changed: () => reloading.reload({ by: 'file watch', unasked: true }).then(nothing, throwConflict),
           });
     onClose(() => watch?.stop());
@@ -48,7 +51,7 @@ export const config = definePlugin({
     const kinds = new SourceKinds();
     const sync = openSync(context, { configuration, reloading, kinds, stopping: lifecycle.stopping });
     onClose(() => sync.stop());
-    // Not before mail can come in: what is pulled may open listeners.
+    // After the listeners are open: a pulled configuration may add listeners.
     void lifecycle.started.then(() => sync.use(settings.sync));
 
     smtp.on('connect', { order: 'first' }, maintenanceHook(current));

@@ -9,12 +9,12 @@ import { takesNoMail } from '../../core/smtp/server/listener-options.js';
 import { type CoreCheck, ownerLock, type DoctorContext } from './doctor-context.js';
 
 const shortestPassword = 12;
-/** What everybody tries first. */
+/** Passwords that attackers try first. */
 const guesses =
   /^(?:admin|administrator|root|postern|postmaster|mail|password|passwort|secret|geheim|changeme|letmein|welcome|qwerty|test|guest|\d{1,10})\d{0,4}!?$/i;
-/** Nobody has been given more: larger networks that may relay hold others. */
+/** Largest networks that one owner has: larger relay networks include others. */
 const widest = { ipv4: 8, ipv6: 19 };
-/** fc00::/7 is as large as private networks are. */
+/** fc00::/7 has the size of private networks. */
 const widestPrivate = 7;
 
 export const accessChecks: readonly CoreCheck[] = [
@@ -25,10 +25,10 @@ export const accessChecks: readonly CoreCheck[] = [
   { group: 'Access', name: 'relay-networks', run: relayNetworks },
 ];
 
-/** What these checks need to know. */
+/** What these checks need. */
 type Doors = Pick<DoctorContext, 'configuration' | 'env' | 'owner'>;
 
-/** What of a configuration lets others in who perhaps should not be, or listens to passwords and mail in clear. */
+/** Settings that may admit others by mistake, or that accept passwords and mail in clear text. */
 export function openDoors({ configuration, env }: Omit<Doors, 'owner'>): readonly Finding[] {
   const doors: Doors = { configuration, env, owner: { state: 'none' } };
   return [pages, publicPages, listeners, relayNetworks]
@@ -61,7 +61,7 @@ function pages(patient: Doors): readonly Finding[] {
   return [...unchosen(patient, `http.host ${host}`), openness];
 }
 
-/** A server that runs has been given a password. */
+/** A running server has a password. */
 function unchosen(patient: Doors, place: string): readonly Finding[] {
   if (hasChosen(patient) || ownerLock(patient) !== undefined) return [];
   const is = `Other machines may reach the pages (${place}), and nobody chose who may sign in: the server will not start, ${unlessGiven}.`;
@@ -100,7 +100,7 @@ function accounts(patient: Doors): readonly Finding[] {
   return [advice(is, 'If it was not kept, remove accounts.json and restart; to choose accounts, use http.accounts.')];
 }
 
-/** Never tells the password. */
+/** Never prints the password. */
 function weakness(name: string, password: string): readonly Finding[] {
   const todo = 'Choose a long one, made by chance: openssl rand -base64 18';
   const guessable = guesses.test(password) || password.toLowerCase() === name.toLowerCase();

@@ -12,8 +12,9 @@ import { startOrderOf } from '../../core/host/plugin-set.js';
 import { isProblem, isStartError, startError } from '../../core/problem.js';
 
 /**
- * `postern config check`: says that there is no mistake, and which doors stand open, which may be meant so; or throws the start error
- * that names all mistakes.
+ * `postern config check`: prints that the configuration is valid, with exposure warnings, which may be intended; or
+ * throws the start error
+ * with all mistakes.
  */
 export async function checkConfiguration(options: StartOptions, surroundings: CommandEnvironment): Promise<number> {
   const configuration = await configure(options, surroundings);
@@ -29,7 +30,7 @@ export async function checkConfiguration(options: StartOptions, surroundings: Co
     ),
     ...complaintsOf(() => views.prepareOverrides(configuration.settings.http.viewOverrides)),
     ...configuration.settings.smtp.listeners.flatMap((listener) =>
-      // Without its certificate a listener stops the start.
+      // A listener without its certificate stops the start.
       complaintsOf(() => readTlsMaterial(listener, configuration.folder)),
     ),
   ];
@@ -45,7 +46,7 @@ export async function checkConfiguration(options: StartOptions, surroundings: Co
   return 0;
 }
 
-/** What stops the start with a sentence. */
+/** A start error as a sentence. */
 function complaintsOf(read: () => unknown): readonly string[] {
   try {
     read();

@@ -12,10 +12,10 @@ import type { CoreCheck, DoctorContext } from './doctor-context.js';
 const writableByAll = 0o002;
 const writableByGroup = 0o020;
 const readableByAll = 0o004;
-/** Files of one plugin that are looked at. */
+/** Maximum files of a plugin to check. */
 const maxFiles = 2000;
 
-/** What can be asked of a configuration that could be read. */
+/** Checks of a configuration that could be read. */
 export const configurationChecks: readonly CoreCheck[] = [
   { group: 'Configuration', name: 'configuration', run: configurationFile },
   { group: 'Configuration', name: 'secrets', run: secretsInFile },
@@ -41,7 +41,7 @@ async function secretsInFile({ configuration }: DoctorContext): Promise<readonly
   return findings.flat();
 }
 
-/** Other places have a line behind the path. */
+/** Other origins have a line after the path. */
 const isFileOfSecret = (where: string): boolean => !/:\d+$/.test(where);
 
 async function inConfiguration(file: string, secrets: readonly EffectiveValue[]): Promise<readonly Finding[]> {
@@ -64,12 +64,12 @@ async function inFileOfItsOwn(path: string): Promise<readonly Finding[]> {
   return [advice(`Everybody on this machine may read ${path}, which holds a secret.`, `chmod o-r ${path}`)];
 }
 
-/** The private key of a listener may stand there itself, or the path of its file, which is no secret. */
+/** The option of a private key may be the key itself, or the path of its file, which is no secret. */
 function namesKeyFile(key: string, value: unknown): boolean {
   return /^smtp\.listeners\.\d+\.key$/.test(key) && typeof value === 'string' && !isPem(value);
 }
 
-/** Their code runs with all rights of the server. */
+/** The code runs with all rights of the server. */
 async function sitePlugins({ configuration }: DoctorContext): Promise<readonly Finding[]> {
   const findings: Finding[] = configuration.unloaded.map(({ why, entry }) =>
     trouble(why, `Repair it, and reload; postern plugin check ${entry.from} tells more.`),
@@ -95,13 +95,13 @@ interface OpenEntry {
   readonly stats: Stats;
 }
 
-/** The worst of the entries that others may write; of its folder, too, for there a file can be replaced. */
+/** The least protected entry, including its folder, where a file could be replaced. */
 async function firstOpen(path: string): Promise<OpenEntry | undefined> {
   let group: OpenEntry | undefined;
   for (const entry of await entriesOf(path)) {
     const stats = await lstat(entry).catch(() => undefined);
     if (stats === undefined || stats.isSymbolicLink()) continue;
-    // In a folder with the sticky bit nobody can replace what is another's.
+    // In a folder with the sticky bit, users can only replace their own files.
     const sticky = stats.isDirectory() && (stats.mode & 0o1000) !== 0;
     if ((stats.mode & writableByAll) !== 0 && !sticky) return { path: entry, stats };
     if ((stats.mode & writableByGroup) !== 0 && !sticky) group ??= { path: entry, stats };

@@ -12,11 +12,11 @@ import { CommitLog } from '../../core/spool/commit-log.js';
 import { pluralize } from '../../core/text/format.js';
 import type { CoreCheck, DoctorContext } from './doctor-context.js';
 
-/** Entries whose rights are looked at; mailboxes hold more. */
+/** Maximum entries whose permissions are checked; mailboxes have more. */
 const maxEntries = 5000;
-/** The file system's own, where the folder is the top of one. */
+/** Created by the file system in its top folder. */
 const lostAndFound = 'lost+found';
-/** Folders that messages are linked or renamed between. */
+/** Folders between which messages are linked or renamed. */
 const together = ['spool', 'spool-log', 'uploads', 'mail', 'queue', 'drafts'];
 
 export const dataChecks: readonly CoreCheck[] = [
@@ -29,13 +29,13 @@ export const dataChecks: readonly CoreCheck[] = [
   { group: 'Data folder', name: 'disk-trial', run: whenThere(disk) },
 ];
 
-/** A document that stops the start is named. */
+/** Names a document that would stop the start. */
 async function format(data: string): Promise<readonly Finding[]> {
   await checkFormat(data);
   return [];
 }
 
-/** Damage that a start has noted, and what the next one will find. */
+/** Damage that a start has recorded, and damage that the next one will find. */
 async function commitLog(data: string, { owner, clock }: DoctorContext): Promise<readonly Finding[]> {
   const folder = join(data, 'spool-log');
   const found = await lstat(folder).catch(() => undefined);
@@ -55,7 +55,7 @@ async function commitLog(data: string, { owner, clock }: DoctorContext): Promise
 
 type Look = (data: string, patient: DoctorContext) => Promise<readonly Finding[]>;
 
-/** Without a folder there is nothing to look at, and the first check has said so. */
+/** Without a folder there is nothing to check, and the first check reports that. */
 function whenThere(look: Look): CoreCheck['run'] {
   return async (patient) => {
     const { data } = patient.configuration;
@@ -121,7 +121,7 @@ interface Entry {
   readonly stats: Stats;
 }
 
-/** Mailboxes may be shared with other programs: below `mail`, rights are theirs to choose. */
+/** Mailboxes may be shared with other programs, which choose the permissions below `mail`. */
 async function lookThrough(data: string, uid: number) {
   let [looked, open, foreign] = [0, undefined as Entry | undefined, undefined as Entry | undefined];
   const folders = [data];
@@ -144,7 +144,7 @@ async function lookThrough(data: string, uid: number) {
 
 const modeOf = ({ mode }: Stats): string => (mode & 0o7777).toString(8).padStart(4, '0');
 
-/** Messages are linked and renamed from one folder into another: that needs one file system. */
+/** Messages are linked and renamed between folders, which needs one file system. */
 async function fileSystem(data: string): Promise<readonly Finding[]> {
   const [{ type }, { dev }] = await Promise.all([statfs(data), stat(data)]);
   const elsewhere: string[] = [];
@@ -166,7 +166,7 @@ async function inodes(data: string): Promise<readonly Finding[]> {
   return [ffree < files / 50 ? advice(is, 'Make room in time, or a file system with more inodes.') : fine(is)];
 }
 
-/** Root writes where the server may not: what it would find out says nothing. */
+/** Root can write where the server may not, so the result would say nothing. */
 async function disk(data: string, { clock }: DoctorContext): Promise<readonly Finding[]> {
   const { uid } = await stat(data);
   const mine = process.getuid?.();
@@ -176,10 +176,10 @@ async function disk(data: string, { clock }: DoctorContext): Promise<readonly Fi
 
 const block = Buffer.alloc(4096);
 const writes = 5;
-/** Mail waits for each of them. */
+/** All mail waits for these. */
 const slowMs = 50;
 
-/** What the system says, in words; for others its code. */
+/** Message of the system, or its code. */
 const faults: Readonly<Record<string, string>> = {
   ENOSPC: 'the disk is full',
   EDQUOT: 'the quota is used up',
@@ -189,7 +189,7 @@ const faults: Readonly<Record<string, string>> = {
   EIO: 'the disk reported an error',
 };
 
-/** Does with a small file what delivery does: writes, fdatasync, a link, a rename, fsync of the folder. Removes it again. */
+/** Does with a small file what delivery does: write, fdatasync, link, rename, fsync of the folder; then removes it. */
 export class DiskTrial {
   readonly #files: FileLayer;
   readonly #clock: Clock;
@@ -219,7 +219,7 @@ export class DiskTrial {
     }
   }
 
-  /** Milliseconds of the median. */
+  /** Median in milliseconds. */
   async #write(path: string): Promise<number> {
     const fd = await this.#files.open(path, 'wx', 0o600);
     const took: number[] = [];
@@ -276,7 +276,7 @@ function todoFor(code: string): string {
   return code === 'EROFS' ? 'Mount it writable; see what made it read-only (dmesg).' : 'Look at the disk (dmesg).';
 }
 
-/** By the magic number of statfs(2), what speaks against having mail there, and what to do. */
+/** By the magic number of statfs(2): why the file system is unsuitable for mail, and what to do. */
 const kinds: Readonly<Record<number, readonly [name: string, warning?: string, todo?: string]>> = {
   0x6969: ['NFS', 'where fsync, locks and links may promise more than they keep', 'Prefer a local disk.'],
   0xff534d42: ['CIFS', 'where fsync and links may promise more than they keep', 'Prefer a local disk.'],

@@ -11,13 +11,13 @@ import type { CoreCheck, DoctorContext } from './doctor-context.js';
 const answerMs = 5000;
 const maxDomains = 30;
 const maxAddresses = 4;
-/** RFC 6761, RFC 6762, RFC 8375, and what people use without asking. */
+/** RFC 6761, RFC 6762, RFC 8375, and common private names. */
 const localNames =
   /(?:^|\.)(?:localhost|local|localdomain|internal|intranet|lan|home\.arpa|corp|home|test|example|invalid)$/i;
 
 export const dnsChecks: readonly CoreCheck[] = [{ group: 'DNS', name: 'dns', run: dns }];
 
-/** A name that the DNS of the world may know. */
+/** A name that public DNS may have. */
 const isPublicName = (name: string): boolean => name.includes('.') && !localNames.test(name);
 
 async function dns(patient: DoctorContext): Promise<readonly Finding[]> {
@@ -46,7 +46,7 @@ const noName = (hostname: string): Finding =>
     'Set hostname to the full name of this machine in the DNS, such as mail.example.org.',
   );
 
-/** Without an answer to the first question, no other would say anything. */
+/** Without an answer to the first query, others are not sent. */
 async function resolverFinding(lookups: Dns, name: string | undefined): Promise<Finding | undefined> {
   if (name === undefined) return undefined;
   const [mx, address] = await Promise.all([lookups.lookup(name, 'MX'), lookups.lookup(name, 'A')]);
@@ -84,7 +84,7 @@ async function hostFindings(lookups: Dns, hostname: string, addresses: readonly 
   return [host, ...(await Promise.all(open.map((address) => reverse(lookups, hostname, address))))];
 }
 
-/** Large providers take mail only from addresses whose name leads back to them. */
+/** Large providers accept mail only from addresses with a matching reverse name. */
 async function reverse(lookups: Dns, hostname: string, address: string): Promise<Finding> {
   const todo = `Ask whoever gave you ${address} to let its PTR record say ${hostname}.`;
   const { status, records } = await lookups.lookup(address, 'PTR');
@@ -99,16 +99,16 @@ async function reverse(lookups: Dns, hostname: string, address: string): Promise
 
 const maxExchanges = 10;
 
-/** This server, as the world sees it. */
+/** This server in public DNS. */
 interface Here {
   readonly hostname: string;
-  /** What is known to lead here. */
+  /** Names and addresses that lead to this server. */
   readonly addresses: readonly string[];
-  /** Where mail comes from that it sends. */
+  /** Addresses from which it sends mail. */
   readonly sends: readonly string[];
 }
 
-/** What the DNS says of a local domain: where its mail goes, and who may send it. */
+/** Records of a local domain: where its mail goes, and who may send it. */
 async function domainFindings(lookups: Dns, domain: string, here: Here): Promise<readonly Finding[]> {
   const { status } = await lookups.lookup(domain, 'MX');
   if (status === 'nxdomain') {
@@ -138,7 +138,7 @@ async function exchange(lookups: Dns, domain: string, here: Here): Promise<Findi
   );
 }
 
-/** RFC 5321 §5.1: without an MX record, the address of the domain counts. */
+/** RFC 5321 §5.1: without an MX record, the address record of the domain is used. */
 async function implicit(lookups: Dns, domain: string, here: Here, record: string): Promise<Finding> {
   const todo = `Add the record ${record}.`;
   if (await leadsHere(lookups, domain, here)) {
@@ -185,7 +185,7 @@ async function refusedAddresses(lookups: Dns, domain: string, hostname: string, 
         sender: `postmaster@${domain}`,
         helo: hostname,
         mta: hostname,
-        // It asks for nothing but A, AAAA, MX, TXT and PTR, whose answers are as node gives them.
+        // Only A, AAAA, MX, TXT and PTR, whose answers have the form of Node's resolver.
         resolver: lookups.resolve as (name: string, type: string) => Promise<string[] | string[][]>,
       });
       return { ip, result: checked.status.result };

@@ -9,7 +9,7 @@ import { type LockInfo, readLock } from '../../core/disk/lock.js';
 import type { Resolver } from '../../core/dns/resolver.js';
 import type { HealthState } from '../../core/host/health.js';
 
-/** Whoever owns the data folder. */
+/** The owner of the data folder's lock. */
 export type OwnerState =
   | { readonly state: 'none' }
   /** The lock cannot be read. */
@@ -31,7 +31,7 @@ interface SeenHealth {
   >;
 }
 
-/** Everything that is examined, and by what. */
+/** Groups of checks. */
 export interface DoctorContext {
   readonly configuration: LoadedConfiguration;
   readonly owner: OwnerState;
@@ -41,18 +41,18 @@ export interface DoctorContext {
   readonly signal: AbortSignal;
 }
 
-/** A check of the server itself. */
+/** A built-in check. */
 export interface CoreCheck {
   readonly group: FindingGroup;
   readonly name: string;
   run(patient: DoctorContext): Promise<readonly Finding[]> | readonly Finding[];
 }
 
-/** The process that runs the server; undefined when none does. */
+/** The process of the server; undefined when none is running. */
 export const ownerLock = ({ owner }: Pick<DoctorContext, 'owner'>): LockInfo | undefined =>
   'lock' in owner ? owner.lock : undefined;
 
-/** A server that turns at all answers within that time. */
+/** Time limit for an answer of a running server. */
 const patienceMs = 3000;
 
 const Health = z.object({
@@ -74,7 +74,7 @@ export async function lookAtOwner(data: string, clock: Clock): Promise<OwnerStat
     const began = clock.monotonic();
     const { status, body } = await call('GET', '/health/extended');
     const ms = Math.round(clock.monotonic() - began);
-    // Without the plugin that has the page it answers all the same.
+    // It also answers when the plugin with that page is off.
     const health = Health.safeParse(body).data ?? { components: {} };
     if (status >= 500 && status !== 503) return { state: 'silent', lock, why: `its health page answers ${status}` };
     return { state: 'answers', lock, call, ms, health };

@@ -32,13 +32,13 @@ import { tlsChecks } from './tls-checks.js';
 
 export interface DoctorCall {
   readonly options: StartOptions;
-  /** For a program, not for a person. */
+  /** Output for programs. */
   readonly json: boolean;
   /** The output is a terminal. */
   readonly terminal: boolean;
 }
 
-/** `postern doctor`: prints what was found. The exit status: 1 when there is a problem, else 0. */
+/** `postern doctor`: prints the findings. Exit status 1 when there is a problem, else 0. */
 export async function doctor(call: DoctorCall, surroundings: CommandEnvironment): Promise<number> {
   const findings = await examine({
     configure: () => configure(call.options, surroundings),
@@ -49,7 +49,7 @@ export async function doctor(call: DoctorCall, surroundings: CommandEnvironment)
   return tell(findings, call, surroundings);
 }
 
-/** `postern doctor outbound`: the same for the way to the servers of one domain, which is dialled for it. */
+/** `postern doctor outbound`: the same for the connection to the servers of one domain. */
 export async function dialOut(domain: string, call: DoctorCall, surroundings: CommandEnvironment): Promise<number> {
   const configuration = await configure(call.options, surroundings);
   const { hostname } = configuration;
@@ -67,7 +67,7 @@ const resolverFor = ({ settings }: LoadedConfiguration): SystemResolver => resol
 
 const RelayOptions = z.object({ resolver: z.object({ servers: z.array(z.string()).optional() }) });
 
-/** That of the queue, which may have name servers to itself. */
+/** The resolver of the queue, which may have its own name servers. */
 function relayResolver({ options, settings }: LoadedConfiguration): SystemResolver {
   const relay = RelayOptions.safeParse(options.get('client-queue')).data;
   return resolverOf(relay?.resolver.servers ?? settings.dns.servers);
@@ -90,7 +90,7 @@ function tell(
   return counts.problem > 0 ? 1 : 0;
 }
 
-/** How long one check may take. */
+/** Time limit of one check. */
 const defaultLimitMs = 10_000;
 const maxSentence = 600;
 
@@ -119,7 +119,7 @@ export interface ReportedFinding extends Finding {
   readonly check: string;
 }
 
-/** Looks at everything, all checks at once, each for a bounded time. In the order of the groups. Never rejects. */
+/** Runs all checks concurrently, each with a time limit. Results in the order of the groups. Never rejects. */
 export async function examine(input: ExaminationInput): Promise<readonly ReportedFinding[]> {
   const { clock, env, limitMs = defaultLimitMs } = input;
   let configuration: LoadedConfiguration;
@@ -135,7 +135,7 @@ export async function examine(input: ExaminationInput): Promise<readonly Reporte
   return inOrder(found.flat()).map(presentable);
 }
 
-/** What a plugin looks at, as one of our own checks. */
+/** Adapts a check of a plugin. */
 function checksOf(plugin: Plugin): readonly CoreCheck[] {
   return plugin.checks.map((check) => ({
     group: check.group,
@@ -183,7 +183,7 @@ function failed(name: string, error: unknown): Finding {
   return trouble(`The check ${name} failed (${code}).`, todo);
 }
 
-/** Nothing else is known to be meant as it stands. */
+/** Other warnings are never intended. */
 async function withoutConfiguration(
   thrown: unknown,
   { clock, limitMs }: { readonly clock: Clock; readonly limitMs: number },
@@ -202,7 +202,9 @@ function inOrder(findings: readonly ReportedFinding[]): readonly ReportedFinding
   return findingGroups.flatMap((group) => findings.filter((finding) => finding.group === group));
 }
 
-/** Names of files, records and remote texts are in it: no secret, no control character, and an end. */
+/**
+ * Contains names of files, records and remote texts: masks secrets, removes control characters and limits the length.
+ */
 export function presentable(finding: ReportedFinding): ReportedFinding {
   const { is, todo } = finding;
   return { ...finding, is: sentence(is), ...(todo !== undefined && { todo: sentence(todo) }) };
@@ -224,7 +226,7 @@ const words: Readonly<Record<FindingState, string>> = {
 /** SGR codes (ECMA-48): green, yellow, bold red, dim. */
 const colours: Readonly<Record<FindingState, string>> = { ok: '32', advice: '33', problem: '1;31', skipped: '2' };
 
-/** For a person at a terminal of 80 columns. */
+/** For a terminal of 80 columns. */
 export function textReport(findings: readonly ReportedFinding[], title: string, coloured: boolean): string {
   const paint = (code: string, text: string): string => (coloured ? `\u001B[${code}m${text}\u001B[0m` : text);
   const groups = [...new Set(findings.map(({ group }) => group))];
@@ -247,7 +249,7 @@ function linesOf({ state, is, todo }: ReportedFinding, paint: (code: string, tex
   ];
 }
 
-/** Between words; one that is longer than a line, such as a path, has a line of its own. */
+/** Wraps between words; a longer word, such as a path, gets its own line. */
 function wrapped(text: string, columns: number): string[] {
   const lines: string[] = [];
   let line = '';

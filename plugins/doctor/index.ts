@@ -1,6 +1,6 @@
 import type { BuiltInCommand } from '../../core/cli/command-line.js';
 
-/** Commands that examine a server and its configuration. */
+/** Commands that check a server and its configuration. */
 export const doctorCommands: readonly BuiltInCommand[] = [
   {
     words: 'config check',

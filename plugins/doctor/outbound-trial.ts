@@ -8,11 +8,11 @@ import { isClientFailure } from '../../core/smtp/client/failure.js';
 import { openSession } from '../../core/smtp/client/opening.js';
 
 const stepMs = 8000;
-/** Servers of the domain that are dialled, at once. */
+/** Servers of the domain to connect to, concurrently. */
 const maxServers = 3;
 
 export interface OutboundInput {
-  /** Whose servers are dialled. */
+  /** The domain to connect to. */
   readonly domain: string;
   readonly hostname: string;
   readonly resolver: Resolver;
@@ -20,7 +20,7 @@ export interface OutboundInput {
   readonly port?: number;
 }
 
-/** Dials the servers of a domain, says hello and goodbye. @throws Problem `invalid` when it is no domain */
+/** Connects to the servers of a domain and sends EHLO and QUIT. @throws Problem `invalid` for an invalid domain */
 export async function outboundFindings(input: OutboundInput): Promise<readonly Finding[]> {
   const { resolver, port = 25 } = input;
   const domain = parseDomain(input.domain);
@@ -33,7 +33,7 @@ export async function outboundFindings(input: OutboundInput): Promise<readonly F
   }
   const dialled = await Promise.all(search.hops.slice(0, maxServers).map((hop) => dial(hop, port, input)));
   const reached = dialled.filter(({ state }) => state !== 'problem');
-  // One that takes the call shows that the way out is open.
+  // One successful connection shows that outgoing connections are possible.
   return reached.length > 0 ? reached : dialled;
 }
 

@@ -9,14 +9,14 @@ import { type CoreCheck, ownerLock, type DoctorContext } from './doctor-context.
 
 export const portChecks: readonly CoreCheck[] = [{ group: 'Ports', name: 'ports', run: ports }];
 
-/** Where the configuration wants to listen. */
+/** Addresses of the configuration. */
 interface Place {
   /** `The SMTP listener mx listens`. */
   readonly who: string;
   readonly listens: 'listen' | 'listens';
   readonly host: string;
   readonly port: number;
-  /** Somebody else opens it and hands it over. */
+  /** The service manager opens it. */
   readonly handedOver: boolean;
 }
 
@@ -40,7 +40,7 @@ async function placesOf(patient: DoctorContext): Promise<readonly Place[]> {
   return [{ ...pages, ...pagesNow(patient) }, ...listeners];
 }
 
-/** Where they really are: the one who started the server may have named another port. */
+/** The actual addresses: the running server may have another port on its command line. */
 function pagesNow(patient: DoctorContext): Partial<Place> {
   const http = ownerLock(patient)?.http ?? null;
   if (http === null) return {};
@@ -52,10 +52,10 @@ const CommandLine = z.object({
   sections: z.array(z.object({ items: z.array(z.object({ key: z.string(), value: z.unknown() })) })),
 });
 
-/** Ports of listeners, by their index, that were named on the command line of the server that runs. */
+/** Ports by listener index from the command line of the running server. */
 async function smtpPortsNow({ owner }: DoctorContext): Promise<ReadonlyMap<number, number>> {
   if (owner.state !== 'answers') return new Map();
-  // Without the plugin that has the page, or without an answer, the configuration counts.
+  // Without an answer, the configuration counts.
   const answer = await owner.call('GET', '/config?q=smtp.listeners&origin=command+line').catch(() => undefined);
   const { sections } = CommandLine.safeParse(answer?.body).data ?? { sections: [] };
   const named = sections
@@ -129,7 +129,7 @@ async function beforeStart(place: Place, sockets: readonly ListeningSocket[] | u
 }
 
 async function whoListens(place: Place, sockets: readonly ListeningSocket[] = []): Promise<string> {
-  // One on a single address stands in the way of all addresses, too.
+  // A listener on one address also conflicts with one on all addresses.
   const found = [...(await listeningAt(place, sockets)), ...sockets.filter(({ port }) => port === place.port)];
   for (const { inode } of found) {
     const owner = await ownerOfSocket(inode);
@@ -138,7 +138,7 @@ async function whoListens(place: Place, sockets: readonly ListeningSocket[] = []
   return 'another program';
 }
 
-/** Those that take what comes to that place: one for all addresses takes what comes to each of them. */
+/** Sockets that accept connections to that address, including those on all addresses. */
 async function listeningAt(place: Place, sockets: readonly ListeningSocket[]): Promise<readonly ListeningSocket[]> {
   const addresses = await addressesOf(place.host);
   return sockets.filter(({ address, port }) => {
@@ -147,14 +147,14 @@ async function listeningAt(place: Place, sockets: readonly ListeningSocket[]): P
   });
 }
 
-/** A host may be a name, which leads to an address when the server starts. */
+/** A host may be a name, which is resolved at the start. */
 async function addressesOf(host: string): Promise<readonly string[]> {
   if (isIP(host) !== 0) return [normalAddress(host)];
   const found = await lookup(host, { all: true }).catch(() => []);
   return found.map(({ address }) => normalAddress(address));
 }
 
-/** A socket that listens on this machine. */
+/** A listening socket of this machine. */
 interface ListeningSocket {
   /** `0.0.0.0`, `::`, `192.0.2.1`; IPv6 in full groups. */
   readonly address: string;
@@ -164,13 +164,13 @@ interface ListeningSocket {
 
 interface SocketOwner {
   readonly pid: number;
-  /** As the process calls itself. */
+  /** Command name of the process. */
   readonly name: string;
 }
 
 const maxProcesses = 50_000;
 
-/** What listens, by proc(5); undefined where the system does not tell. */
+/** Listening sockets, from proc(5); undefined on other systems. */
 export async function listeningSockets(proc = '/proc'): Promise<readonly ListeningSocket[] | undefined> {
   try {
     const tables = await Promise.all(
@@ -192,7 +192,7 @@ function socketOf(line: string): readonly ListeningSocket[] {
   return [{ address: addressOf(hex), port: Number.parseInt(port, 16), inode }];
 }
 
-/** In words of four bytes, each in the order of the machine. */
+/** In words of four bytes, each in the byte order of the machine. */
 function addressOf(hex: string): string {
   const words = (hex.match(/.{8}/g) ?? []).map((word) => (word.match(/../g) ?? []).toReversed().join(''));
   const bytes = words.join('');
@@ -201,7 +201,7 @@ function addressOf(hex: string): string {
   return (bytes.match(/.{4}/g) ?? []).map((group) => Number.parseInt(group, 16).toString(16)).join(':');
 }
 
-/** The process that has that socket; undefined when it may not be seen. */
+/** The process with that socket; undefined without permission. */
 export async function ownerOfSocket(inode: string, proc = '/proc'): Promise<SocketOwner | undefined> {
   const wanted = `socket:[${inode}]`;
   const pids = (await readdir(proc)).filter((name) => /^\d+$/.test(name)).slice(0, maxProcesses);

@@ -61,7 +61,7 @@ function silence(why: string, pid: number): Finding {
   );
 }
 
-/** It hears no other signal. */
+/** It receives no other signal. */
 function standstill(stall: StallRecord, pid: number, now: number): Finding {
   const { since, plugin } = stall;
   const is = `The server (process ${pid}) has answered nothing for ${durationText(now - Date.parse(since))}, since ${since}: ${stallCause(stall)} does not come back.`;
@@ -72,7 +72,7 @@ function standstill(stall: StallRecord, pid: number, now: number): Finding {
   return trouble(is, `End it with kill -9 ${pid}; what was acknowledged is on the disk; ${next}.`);
 }
 
-/** Those that are over, and how runs have ended. */
+/** Ended stalls, and how runs have ended. */
 async function stalls({ configuration, clock, owner }: DoctorContext): Promise<readonly Finding[]> {
   const found = await readStalls(configuration.data).catch(() => []);
   const present = ownerLock({ owner })?.pid;

@@ -6,9 +6,9 @@ import { packageRoot } from '../../core/host/installation.js';
 import { processLimits } from '../../core/net/process-limits.js';
 import { type CoreCheck, ownerLock, type DoctorContext } from './doctor-context.js';
 
-/** Beside sessions: files of the mailboxes, connections to other servers, the server itself. */
+/** Beside sessions: mailbox files, outgoing connections, the server itself. */
 const otherFiles = 500;
-/** A clock that differs so much from what has happened is wrong. */
+/** A clock that is earlier than recorded events by this much is wrong. */
 const clockSlackMs = 60_000;
 
 export const systemChecks: readonly CoreCheck[] = [
@@ -40,7 +40,7 @@ function compareVersions(one: string, other: string): number {
   return 0;
 }
 
-/** Rights are told as the user sees them who runs this: it should be the one who runs the server. */
+/** Permissions are tested as the current user, which should be the user of the server. */
 async function user(data: string): Promise<readonly Finding[]> {
   const mine = process.getuid?.();
   if (mine === undefined) return [skipped('This system has no user ids.')];
@@ -54,7 +54,7 @@ async function user(data: string): Promise<readonly Finding[]> {
   return [advice('Everything runs as root.', 'Give the server a user of its own; port 25 needs no root (see Ports).')];
 }
 
-/** Node raises its soft limit to the hard one when it starts. */
+/** Node raises its soft limit to the hard limit at the start. */
 function openFiles({ configuration, owner }: DoctorContext): readonly Finding[] {
   const pid = ownerLock({ owner })?.pid;
   const limit = openFileLimit(pid);
@@ -82,7 +82,7 @@ function openFileLimit(pid: number | undefined): number | undefined {
   }
 }
 
-/** No clock knows the time better; one that is before what has happened is wrong. */
+/** There is no reference clock; a clock that is earlier than recorded events is wrong. */
 function clock({ clock, owner }: DoctorContext): readonly Finding[] {
   const now = clock.now();
   const installed = statSync(join(packageRoot, 'package.json')).mtimeMs;

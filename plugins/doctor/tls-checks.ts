@@ -8,7 +8,7 @@ import { isStartError } from '../../core/problem.js';
 import type { CoreCheck, DoctorContext } from './doctor-context.js';
 
 const dayMs = 86_400_000;
-/** Let's Encrypt's last 30 of 90 days are for renewals; half of that without one is a sign. */
+/** Let's Encrypt renews in the last 30 of 90 days; half of that without a renewal is suspicious. */
 const soonDays = 14;
 const urgentDays = 3;
 

@@ -4,7 +4,7 @@ import { isMissing } from '../../core/disk/fault.js';
 import { DiskSpace, spaceOf } from './system/probes.js';
 import type { MonitoringSettings } from './options.js';
 
-/** The free space by the bounds that health goes by. */
+/** Free space with the bounds of health. */
 export const diskSpaceCheck: DoctorCheck<MonitoringSettings> = {
   group: 'Data folder',
   name: 'disk-space',
@@ -19,7 +19,7 @@ export const diskSpaceCheck: DoctorCheck<MonitoringSettings> = {
   },
 };
 
-/** Of the folder that is there, when the data folder is not yet. */
+/** Of the nearest existing folder when the data folder does not exist yet. */
 async function spaceAbove(folder: string): ReturnType<typeof spaceOf> {
   try {
     return await spaceOf(folder);

@@ -6,13 +6,13 @@ import { uniqueIdPattern } from '../../core/disk/id.js';
 import { type Address, parseAddress } from '../../core/mime/address.js';
 import { isProblem } from '../../core/problem.js';
 
-/** A page that says something about what was asked for. */
+/** A page about the query. */
 export interface Finding {
   readonly title: string;
   readonly href: string;
-  /** What the page asks of its reader, as the landing page says it. */
+  /** Access of the page, as on the landing page. */
   readonly access: string;
-  /** It is the one page about what was asked for. */
+  /** The only page about the query. */
   readonly exact: boolean;
 }
 
@@ -22,7 +22,7 @@ export interface FinderParts {
   readonly relayQueue: RelayQueue | undefined;
 }
 
-/** Leads from what an operator has in hand (a queue uid, a Message-ID, an address) to the pages that know of it. */
+/** Finds pages for a queue uid, a Message-ID or an address. */
 export class Finder {
   readonly #parts: FinderParts;
 
@@ -30,7 +30,7 @@ export class Finder {
     this.#parts = parts;
   }
 
-  /** The likeliest first; what cannot be looked up is not among them. */
+  /** Most likely first; pages that are not available are left out. */
   async find(text: string): Promise<readonly Finding[]> {
     const found = [await this.#entry(text), await this.#mailbox(text), await this.#entries(text), this.#log(text)];
     return found.filter((finding) => finding !== undefined);
@@ -70,18 +70,18 @@ export class Finder {
   #log(text: string): Finding | undefined {
     const access = this.#accessOf('/logs');
     if (access === undefined) return undefined;
-    // A phrase: blanks would make several words of it.
+    // Quoted, since spaces would separate words.
     const phrase = /\s/.test(text) && !text.includes('"') ? `"${text}"` : text;
     return { title: 'Lines of the log', href: `/logs?q=${encodeURIComponent(phrase)}`, access, exact: false };
   }
 
-  /** Undefined when nobody has mounted it. */
+  /** Undefined when the endpoint is not mounted. */
   #accessOf(path: string): string | undefined {
     return this.#parts.catalogue.endpoints().find((one) => one.method === 'GET' && one.path === path)?.access;
   }
 }
 
-/** With or without the brackets of an envelope; a Message-ID looks the same and is nobody's mailbox. */
+/** With or without angle brackets; a Message-ID looks like an address and has no mailbox. */
 function addressOf(text: string): Address | undefined {
   try {
     return parseAddress(text.replace(/^<(.*)>$/, '$1'));

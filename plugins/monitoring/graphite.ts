@@ -1,6 +1,6 @@
 import type { MetricFamily } from '../../core/contracts/server.js';
 
-/** What our own names begin with in the other formats; here the prefix stands for it. */
+/** Prefix of the server's metric names, which the configured prefix replaces. */
 const OWN = 'postern_';
 
 export interface GraphiteOptions {
@@ -12,7 +12,7 @@ export interface GraphiteOptions {
 
 /**
  * Lines of Graphite's plaintext protocol: `path;tag=value value unixSeconds`, or `path.tag.value value unixSeconds`.
- * Numbers that are none are left out, for Graphite has no word for them.
+ * NaN is left out, since Graphite cannot represent it.
  */
 export function graphiteLines(
   families: readonly MetricFamily[],

@@ -10,9 +10,9 @@ import type { MonitoringSettings } from './options.js';
 import { DiskSpace, EventLoop, SessionRoom, spaceOf, WriteProbe } from './system/probes.js';
 import { version } from './system/own-package.js';
 
-/** How often disk, event loop, hooks and health are looked at. */
+/** Interval of the checks of disk, event loop, hooks and health. */
 const SAMPLE_SECONDS = 10;
-/** How often it is tried whether the disk can be written. */
+/** Interval of the write test. */
 const PROBE_SECONDS = 30;
 
 interface HealthGround {
@@ -29,7 +29,7 @@ interface HealthWatch {
   readonly eventLoop: EventLoop;
 }
 
-/** Registers the components that nobody else knows of, and looks at all of them from time to time. */
+/** Registers the components of the server itself, and checks all of them at intervals. */
 export async function watchHealth(context: PluginContext, ground: HealthGround): Promise<HealthWatch> {
   const { clock, health, log } = context;
   const { catalogue, configuration, activity, options } = ground;
@@ -72,7 +72,7 @@ function memoryFigures(): Readonly<Record<string, number>> {
 
 export type HealthWord = 'UP' | 'DEGRADED' | 'DOWN';
 
-/** What everybody may know. */
+/** For anonymous clients. */
 export interface ShortHealth {
   readonly status: HealthWord;
 }
@@ -83,7 +83,7 @@ export interface FullHealth extends ShortHealth {
   readonly components: Readonly<Record<string, Omit<ComponentHealth, 'figures'>>>;
 }
 
-/** With the statistics of the server. */
+/** With server statistics. */
 export interface ExtendedHealth extends FullHealth {
   readonly versions: Readonly<Record<'postern' | 'node' | 'v8' | 'openssl', string>>;
   readonly components: Readonly<Record<string, ComponentHealth>>;
@@ -104,7 +104,7 @@ export function fullHealth(health: HealthOverview): FullHealth {
   return { status, uptime, components: states };
 }
 
-/** The status is that of the components as listed, not of a second look. */
+/** The status of the listed components, not of a second check. */
 export function extendedHealth(health: HealthOverview): ExtendedHealth {
   const components = health.components();
   const all = Object.values(components).map(({ status }) => status);
@@ -112,7 +112,7 @@ export function extendedHealth(health: HealthOverview): ExtendedHealth {
   return { status: words[worst], uptime: health.uptime(), versions, components };
 }
 
-/** Writes every change of state to the log, once. */
+/** Logs every change of state once. */
 export class HealthChanges {
   readonly #health: HealthOverview;
   readonly #log: Log;
@@ -134,10 +134,10 @@ export class HealthChanges {
   }
 }
 
-/** How long a failure is remembered. */
+/** How long a failure is reported. */
 const MEMORY_MS = 5 * 60_000;
 
-/** Whether hooks have failed lately: mail that meets one is put off, and nobody else would say why. */
+/** Reports hooks that failed recently: their mail is deferred, and no other component would say why. */
 export class HookFailures {
   readonly #hooks: () => readonly HookDescription[];
   readonly #clock: Clock;
@@ -154,7 +154,7 @@ export class HookFailures {
     const counts = countsOf(this.#hooks());
     for (const [place, count] of counts) {
       const known = this.#counts.get(place) ?? 0;
-      // A hook that was registered anew counts from zero.
+      // The counters of a replaced hook start from zero.
       const fresh = count >= known ? count - known : count;
       if (fresh > 0) this.#seen.push({ at: now, place, count: fresh });
     }

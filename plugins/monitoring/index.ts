@@ -28,10 +28,10 @@ import { gaugeServer } from './system/server-metrics.js';
 import { StallRecorder } from './system/stalls.js';
 import { ThreadDumps } from './system/thread-dump.js';
 
-/** Proxies close connections that are silent for a minute, some after half of it. */
+/** Proxies close silent connections after a minute, some after half of that. */
 const BEAT_SECONDS = 15;
 
-/** The landing page, health, metrics and the log. It watches mail and decides nothing. */
+/** The landing page, health, metrics and logs. It only observes mail. */
 export const monitoring = definePlugin({
   name: 'monitoring',
   options: MonitoringOptions,
@@ -52,7 +52,7 @@ export const monitoring = definePlugin({
     });
     smtp.watch('closed', ({ session }) => activity.closed(session.id));
     smtp.watch('accepted', ({ transaction: { session, reversePath } }) => {
-      // Our own notices are no traffic.
+      // The server's own notices do not count as traffic.
       if (session.listener.name !== 'internal' || reversePath !== null) activity.accepted();
     });
     countMail(context);

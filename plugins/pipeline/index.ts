@@ -5,7 +5,7 @@ import { definePlugin } from '../../core/plugin.js';
 import { PipelineOptions } from './options.js';
 import { pipelineEndpoints } from './http/routes.js';
 
-/** Shows what decides about mail, and explains what would happen to one. */
+/** Shows which hooks decide about mail, and explains what would happen to a message. */
 export const pipeline = definePlugin({
   name: 'pipeline',
   options: PipelineOptions,

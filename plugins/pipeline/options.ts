@@ -1,4 +1,4 @@
 import { z } from 'zod';
 
-/** Nothing can be chosen: the pages show what the other plugins have registered. */
+/** No options: the pages show what other plugins have registered. */
 export const PipelineOptions = z.strictObject({});

@@ -4,10 +4,10 @@ import { syncBuiltinESMExports } from 'node:module';
 import net from 'node:net';
 
 /**
- * From now on this process reaches nobody and nobody reaches it: whoever tries finds a network that is down. A plugin that
- * is only looked at must not speak to others, even when it does so by itself.
+ * Disconnects this process from the network: every attempt fails as if the network were down. A plugin that
+ * is only checked must not contact others.
  *
- * @param tried told what somebody wanted: `connect to example.com:443`
+ * @param tried is called with each attempt: `connect to example.com:443`
  */
 export function closeNetwork(tried: (what: string) => void): void {
   const down = (what: string): Error => {
@@ -53,7 +53,7 @@ function replaceQuestions(asked: object, answer: (...args: readonly unknown[]) =
   }
 }
 
-/** Of the arguments of `connect` and `listen`, also as Node has put them in order. */
+/** From the arguments of `connect` and `listen`, also in Node's normalised form. */
 function placeOf(args: readonly unknown[]): string {
   const [first, second]: readonly unknown[] = Array.isArray(args[0]) ? (args[0] as readonly unknown[]) : args;
   if (typeof first === 'number') return `${typeof second === 'string' ? second : 'localhost'}:${first}`;

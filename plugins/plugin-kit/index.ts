@@ -1,7 +1,7 @@
 import { programName } from '../../core/cli/command.js';
 import type { BuiltInCommand } from '../../core/cli/command-line.js';
 
-/** Commands for authors of plugins. */
+/** Commands for plugin authors. */
 export const pluginKitCommands: readonly BuiltInCommand[] = [
   {
     words: 'plugin new',

@@ -1,4 +1,4 @@
 import { resolveKitHere } from '../../core/host/site-modules.js';
 
-/** For `node --import`: what runs then finds `postern/plugin` and `postern/testing`, wherever it lies. */
+/** For `node --import`: resolves `postern/plugin` and `postern/testing` from any location. */
 resolveKitHere();

@@ -11,7 +11,7 @@ export interface ListInput {
   readonly json: boolean;
 }
 
-/** What `GET /pipeline` answers, as far as the list shows it. */
+/** The part of `GET /pipeline` that the list shows. */
 const Pipeline = z.object({
   plugins: z.array(
     z.object({
@@ -33,8 +33,8 @@ const Pipeline = z.object({
 });
 
 /**
- * `postern plugin list`: asks the server that runs; without one, what the configuration names is started in a process of its
- * own and stopped again. Resolves with the exit status.
+ * `postern plugin list`: asks the running server; without one, starts the configured plugins in a process of its
+ * own and stops them again. Resolves with the exit status.
  */
 export async function listPlugins({ options, json }: ListInput, place: CommandEnvironment): Promise<number> {
   const owner = await ownerOf(dataFolderAt({ overrides: options, cwd: place.cwd, env: place.env }));
@@ -64,7 +64,7 @@ function listOf(source: PluginList['source'], answer: unknown): PluginList {
 /** One plugin as `postern plugin list` shows it. */
 export interface ListedPlugin {
   readonly name: string;
-  /** The element of `sitePlugins` that brought it; null for one that comes with the server. */
+  /** The element of `sitePlugins` that it comes from; null for a built-in one. */
   readonly from: string | null;
   readonly state: string;
   /** Ids of services. */
@@ -73,11 +73,11 @@ export interface ListedPlugin {
   readonly provides: readonly string[];
   /** Names of its delivery targets. */
   readonly targets: readonly string[];
-  /** How many. */
+  /** Number of them. */
   readonly endpoints: number;
-  /** Why only a restart brings its newest code or options into force. */
+  /** Why its newest code or options need a restart. */
   readonly waiting: string | null;
-  /** What it did not do as it should, last. */
+  /** Recent problems, newest last. */
   readonly lastFault: { readonly at: string; readonly where: string; readonly message: string } | null;
 }
 
@@ -89,15 +89,15 @@ export interface ListedHook {
 }
 
 export interface PluginList {
-  /** Whether a server was asked, or what the configuration names was started and stopped for this. */
+  /** Whether a running server was asked, or the configured plugins were started for this. */
   readonly source: 'server' | 'configuration';
-  /** In the order of their start. */
+  /** In start order. */
   readonly plugins: readonly ListedPlugin[];
-  /** In the order they are asked. */
+  /** In call order. */
   readonly hooks: readonly ListedHook[];
 }
 
-/** The list for people: who there is, who needs whom, and who decides about mail in which order. */
+/** The list as text: plugins, their dependencies, and hooks in call order. */
 export function listText({ source, plugins, hooks }: PluginList): string {
   const providers = new Map(plugins.flatMap(({ name, provides }) => provides.map((id) => [id, name] as const)));
   const where = source === 'server' ? 'The server runs' : 'No server runs; the configuration names';
@@ -127,14 +127,14 @@ function pluginLines(plugin: ListedPlugin, providers: ReadonlyMap<string, string
   return [heading, ...rows.filter(([, list]) => list.length > 0).map(([key, list]) => row(key, list))];
 }
 
-/** What no plugin provides of these, the server itself lends: nothing that an operator could change. */
+/** Services that no plugin provides come from the server itself and are left out. */
 const isOurs = (id: string): boolean => id.startsWith('postern.');
 
 const wordOf = (id: string): string => id.replace(/^postern\./, '');
 
 const row = (key: string, list: readonly string[]): string => `  ${key.padEnd(10)} ${list.join(', ')}`;
 
-/** One line for each stage and phase. */
+/** One line per stage and phase. */
 function hookLines(hooks: readonly ListedHook[]): readonly string[] {
   const places = new Map<string, string[]>();
   for (const { stage, phase, plugin, mode } of hooks) {

@@ -8,23 +8,23 @@ import { startError } from '../../core/problem.js';
 export interface NewPluginInput {
   readonly name: string;
   readonly language: PluginLanguage;
-  /** The folder in which the plugin's own is made. */
+  /** The folder in which the plugin's folder is created. */
   readonly cwd: string;
-  /** Whether this Node.js runs TypeScript as it is. */
+  /** True when this Node.js runs TypeScript files directly. */
   readonly stripsTypes: boolean;
-  /** How the command is called here: `npx postern`. */
+  /** Command name here: `npx postern`. */
   readonly program: string;
 }
 
-/** Whether this Node.js runs TypeScript as it is, its types left out. */
+/** True when this Node.js runs TypeScript files directly. */
 const { typescript } = process.features as { readonly typescript?: unknown };
 export const stripsTypes = typescript === 'strip' || typescript === 'transform';
 
 /**
- * `postern plugin new NAME`: writes the skeleton to `./NAME`, whole or not at all.
+ * `postern plugin new NAME`: writes the skeleton to `./NAME`, all or nothing.
  *
  * @returns what to do next
- * @throws start error for a name that cannot be, or when something of that name is there
+ * @throws start error for an invalid name, or when the folder exists
  */
 export async function newPlugin(input: NewPluginInput): Promise<string> {
   const { language, cwd, stripsTypes, program } = input;
@@ -49,7 +49,7 @@ async function refusePresent(folder: string, name: string): Promise<void> {
   }
 }
 
-/** In a folder beside it, which then gets the name: nobody loads a half. */
+/** Written to a temporary folder and renamed, so that no incomplete plugin can be loaded. */
 async function writeWhole(folder: string, files: ReadonlyMap<string, string>): Promise<void> {
   const beside = `${folder}.new-${process.pid}`;
   await mkdir(beside);
@@ -90,7 +90,7 @@ export type PluginLanguage = 'javascript' | 'typescript';
 export interface SkeletonInput {
   readonly name: PluginName;
   readonly language: PluginLanguage;
-  /** The absolute folder that it is for; need not exist. */
+  /** Absolute target folder; need not exist. */
   readonly folder: string;
 }
 
@@ -119,7 +119,7 @@ function named(text: string, { name, identifier, metric, title }: PluginName): s
     .replaceAll('Example plugin', title);
 }
 
-/** The same code, its types no longer in comments: a type above a `const` goes behind its name. */
+/** Converts types in comments to TypeScript: a type above a `const` moves after its name. */
 function inTypeScript(path: string, text: string): readonly [string, string] {
   if (!path.endsWith('.js') || path.startsWith('assets/')) return [path, text];
   const typed = text.replaceAll(/^( *)\/\*\* @type \{(.+)\} \*\/\n( *const \w+) =/gm, '$3: $2 =');
@@ -137,7 +137,7 @@ function manifest({ name }: PluginName, extension: string) {
   };
 }
 
-/** For the editor: completion, and mistakes underlined, in plain JavaScript too. */
+/** For editors: completion and errors, also in plain JavaScript. */
 function compilerConfiguration(extension: string, folder: string) {
   const options = {
     strict: true,
@@ -153,7 +153,7 @@ function compilerConfiguration(extension: string, folder: string) {
   return { compilerOptions: options, include: [`*.${extension}`] };
 }
 
-/** Whether Node and the editor find this very package from that folder: in a checkout they do not. */
+/** True when Node and the editor resolve this package from that folder, which they do not in a checkout. */
 function isInstalledAbove(folder: string): boolean {
   const parent = dirname(folder);
   const place = join(parent, 'node_modules', 'postern');
@@ -161,7 +161,7 @@ function isInstalledAbove(folder: string): boolean {
   return parent !== folder && isInstalledAbove(parent);
 }
 
-/** Where this installation has the types of what it exports, and of Node.js; relative, so that both can be moved together. */
+/** Paths of the types of this package and of Node.js; relative, so that both can be moved together. */
 function placesOfTypes(folder: string) {
   const fromFolder = (path: string): string => {
     const way = relative(folder, path).replaceAll(sep, '/');
@@ -178,7 +178,7 @@ function placesOfTypes(folder: string) {
   };
 }
 
-/** They come with packages that we depend on; without them an editor knows everything but Node.js. */
+/** Types of Node.js come with dependencies; without them only those are missing in the editor. */
 function placeOfNodeTypes(require: NodeJS.Require, fromFolder: (path: string) => string) {
   try {
     return { typeRoots: [fromFolder(dirname(dirname(require.resolve('@types/node/package.json'))))] };
@@ -194,7 +194,7 @@ interface Manifest {
 
 const json = (value: object): string => `${JSON.stringify(value, null, 2)}\n`;
 
-/** What a plugin is called: in its folder, in the configuration, in paths and in code. */
+/** Name of a plugin in its folder, in the configuration, in paths and in code. */
 export interface PluginName {
   /** `rate-limit` */
   readonly name: string;
@@ -208,7 +208,7 @@ export interface PluginName {
 
 const longest = 40;
 
-/** First steps of the paths of the server itself, and names of its plugins: a skeleton of that name would stand in their way. */
+/** Reserved: first path segments and plugin names of the server. */
 export const takenNames: readonly string[] = [
   'assets',
   'audit',
@@ -242,14 +242,14 @@ export const takenNames: readonly string[] = [
   'vendor',
 ];
 
-/** Code would have to quote them. */
+/** Words that code would have to quote. */
 const keywords = new Set(
   'await break case catch class const continue debugger default delete do else enum export extends false finally for function if import in instanceof interface let new null package private protected public return static super switch this throw true try typeof var void while with yield'.split(
     ' ',
   ),
 );
 
-/** @throws start error with a sentence, for a name that a plugin cannot have */
+/** @throws start error with a sentence for an invalid name */
 export function parsePluginName(text: string): PluginName {
   const refuse = (sentence: string) => startError(`${JSON.stringify(text)}: ${sentence}`);
   if (text.length > longest || !/^[a-z][a-z0-9]*(-[a-z0-9]+)*$/.test(text)) {

@@ -5,8 +5,8 @@ import { resolve } from 'node:path';
 import { startError } from '../../core/problem.js';
 
 /**
- * `postern plugin test PATH`: runs the tests in that folder by `node --test`, with `postern/testing` found wherever Postern
- * is installed. Resolves with the exit status.
+ * `postern plugin test PATH`: runs the tests in that folder with `node --test`, resolving `postern/testing`
+ * to this installation. Resolves with the exit status.
  */
 export async function testPlugin(path: string, cwd: string): Promise<number> {
   const folder = resolve(cwd, path);
@@ -23,7 +23,7 @@ export async function testPlugin(path: string, cwd: string): Promise<number> {
   return code ?? 1;
 }
 
-/** What `node --test` takes for a test by its name. */
+/** File names that `node --test` runs. */
 const testName = /(?:^|\/)(?:test|test-[^/]*|[^/]*[.\-_]test)\.[cm]?[jt]s$|(?:^|\/)test\/.*\.[cm]?[jt]s$/;
 
 const hasTests = (folder: string): boolean =>

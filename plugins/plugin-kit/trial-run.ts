@@ -30,10 +30,10 @@ import { syntaxErrorPlace } from './syntax-error.js';
 
 const ownCommands = new Set(builtInCommands.flatMap(({ words }) => words.split(' ').slice(0, 1)));
 
-/** Nobody but the trial itself signs in, and nothing that it starts outlives it. */
+/** Only the trial itself signs in, and nothing outlives it. */
 const ownerToken = 'trial';
 
-/** Everything that a start does, but for listening; and what a visitor would see. */
+/** Does what a start does except listening, and requests the pages. */
 export class Trial {
   readonly #request: TrialRequest;
   readonly #tell: (step: TrialStep) => void;
@@ -59,13 +59,13 @@ export class Trial {
     return this.#report();
   }
 
-  /** The report when an error that nobody caught has ended everything. */
+  /** The report after an uncaught error. */
   ended(error: unknown): TrialReport {
     this.#fault(error, 'Nobody catches this error: ');
     return this.#report();
   }
 
-  /** Somebody wanted to speak to others. */
+  /** A connection attempt. */
   tried(what: string): void {
     this.#tried.add(what);
   }
@@ -97,7 +97,7 @@ export class Trial {
     await app.close();
   }
 
-  /** As it is, with the plugin in it; if it is there, as it is named there. */
+  /** The configuration with the plugin added; a configured plugin is used as it is. */
   #configure(own: SiteModule | undefined): Promise<LoadedConfiguration> {
     const { options, cwd, env } = this.#request;
     return configure(options, { cwd, env, print: () => undefined }, undefined, async (entries, folder) => {
@@ -145,7 +145,7 @@ export class Trial {
     }
   }
 
-  /** Up to the recipient, about a mail that nobody sends. What they answer is theirs; that it is an answer is not. */
+  /** Runs the hooks up to the recipient for a fictitious message. Any verdict is fine; anything else is reported. */
   async #askHooks(names: ReadonlySet<string>, { domains }: LoadedConfiguration, app: App): Promise<void> {
     const [before, tried] = [this.#log.length, this.#tried.size];
     const explaining = new PipelineExplaining({
@@ -163,7 +163,7 @@ export class Trial {
     }
   }
 
-  /** What is asked for may well be missing; only a fault is one. */
+  /** A missing page is fine; only an error is reported. */
   async #call(call: ReturnType<typeof caller>, what: string, accept: string): Promise<void> {
     const [before, tried] = [this.#log.length, this.#tried.size];
     const { status } = await call(what.slice('GET '.length), accept);
@@ -175,7 +175,7 @@ export class Trial {
         .findLast(({ err }) => err !== undefined) ?? {};
     const place = this.#request.path === null ? undefined : locationBelow(this.#folder(), err.stack ?? '');
     const message = `${what} as ${accept} fails: ${err.message ?? 'the log says why'}`;
-    // Without a network that is no wonder.
+    // Expected without a network.
     this.#find(this.#tried.size > tried ? 'warning' : 'error', message, place);
   }
 
@@ -238,7 +238,7 @@ export class Trial {
 
 async function trialAccounts(folder: string): Promise<Accounts> {
   const { accounts } = await openAccounts({
-    // Not a hash of anything: the owner is who asks.
+    // Not a real hash: the trial signs in as the owner without one.
     configured: [
       { username: 'nobody', role: 'read', passwordHash: `scrypt$1024$8$1$${'A'.repeat(22)}$${'A'.repeat(43)}` },
     ],

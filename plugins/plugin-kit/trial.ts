@@ -10,7 +10,7 @@ import type { StartOptions } from '../../core/main.js';
 import type { HookDescription } from '../../core/pipeline/hook.js';
 import type { Plugin } from '../../core/plugin.js';
 
-/** What a trial does, in this order; each step needs the one before it. */
+/** Steps of a trial, in order; each requires the one before. */
 export const trialSteps = {
   load: 'its code was loaded',
   configuration: 'the configuration was read',
@@ -21,9 +21,9 @@ export const trialSteps = {
 } as const;
 export type TrialStep = keyof typeof trialSteps;
 
-/** Something that a start, or somebody who uses the plugin, would stumble over. */
+/** A problem at the start or during use. */
 export interface Finding {
-  /** A warning is nothing that stops the server. */
+  /** A warning does not stop the server. */
   readonly severity: 'error' | 'warning';
   readonly step: TrialStep;
   /** In the folder of the plugin: `index.js:12:9`. */
@@ -32,31 +32,31 @@ export interface Finding {
 }
 
 export interface TrialReport {
-  /** The plugins that were tried; empty when it did not come so far. */
+  /** The tried plugins; empty when the trial failed before. */
   readonly plugins: readonly PluginOutline[];
   readonly findings: readonly Finding[];
-  /** What `GET /pipeline` answers, when no plugin was named. */
+  /** Response of `GET /pipeline` when no plugin was named. */
   readonly pipeline?: unknown;
 }
 
 export interface TrialRequest {
-  /** File or folder of the plugin, or the name of a package; null tries the configuration as it is. */
+  /** File or folder of the plugin, or the name of a package; null tries the configuration unchanged. */
   readonly path: string | null;
   readonly options: StartOptions;
   readonly cwd: string;
   readonly env: CommandEnvironment['env'];
-  /** Stands where the data folder would. */
+  /** Temporary data folder. */
   readonly scratch: string;
 }
 
-/** What the process of a trial says. */
+/** Messages of the trial process. */
 export type TrialMessage = { readonly step: TrialStep } | { readonly report: TrialReport };
 
 const defaultLimitMs = 60_000;
 
 /**
- * Starts a server with the plugin in a process of its own, without listeners, without a network and with an empty data folder,
- * and stops it again. What hangs is ended, what kills the process is told.
+ * Starts a server with the plugin in a process of its own, without listeners and network, with an empty data folder,
+ * and stops it. A hanging process is terminated, and a crash is reported.
  */
 export async function runTrial(
   request: Omit<TrialRequest, 'scratch'>,
@@ -71,7 +71,7 @@ export async function runTrial(
 }
 
 async function inItsProcess(request: TrialRequest, limitMs: number): Promise<TrialReport> {
-  // What it prints is not ours: our standard output is for the report.
+  // Its output goes to stderr: stdout is for the report.
   const child = fork(new URL('./trial-process.js', import.meta.url), { stdio: ['ignore', 2, 2, 'ipc'] });
   const takeAlong = (signal: NodeJS.Signals): void => {
     child.kill('SIGKILL');
@@ -115,7 +115,9 @@ export interface CheckInput {
   readonly json: boolean;
 }
 
-/** `postern plugin check PATH`: tries the plugin and says what is wrong. Resolves with the exit status: 1 for a mistake. */
+/**
+ * `postern plugin check PATH`: tries the plugin and prints problems. Resolves with the exit status: 1 for a mistake.
+ */
 export async function checkPlugin({ path, options, json }: CheckInput, place: CommandEnvironment): Promise<number> {
   const report = await runTrial({ path, options, cwd: place.cwd, env: place.env });
   const ok = report.findings.every(({ severity }) => severity !== 'error');
@@ -123,7 +125,7 @@ export async function checkPlugin({ path, options, json }: CheckInput, place: Co
   return ok ? 0 : 1;
 }
 
-/** The report for people. */
+/** The report as text. */
 export function reportText(path: string, { plugins, findings }: TrialReport): string {
   const mistakes = findings.filter(({ severity }) => severity === 'error').length;
   const verdict = mistakes === 0 ? 'no mistakes found.' : mistakes === 1 ? 'a mistake.' : `${mistakes} mistakes.`;
@@ -154,7 +156,7 @@ function outlineText(plugin: PluginOutline): readonly string[] {
   ];
 }
 
-/** One plugin of a server, as `postern plugin check` and `list` show it. */
+/** A plugin in the output of `postern plugin check` and `list`. */
 export interface PluginOutline {
   readonly name: string;
   /** Ids of services. */
@@ -162,7 +164,7 @@ export interface PluginOutline {
   readonly uses: readonly string[];
   readonly provides: readonly string[];
   readonly commands: readonly string[];
-  /** In the order they are asked. */
+  /** In call order. */
   readonly hooks: readonly Pick<HookDescription, 'stage' | 'phase' | 'mode'>[];
   /** Names of its delivery targets. */
   readonly targets: readonly string[];

@@ -4,17 +4,17 @@ import type { Lease } from '../../core/smtp/client/pool.js';
 import type { ClientSession } from '../../core/smtp/client/session.js';
 import type { SmtpSession } from '../../core/pipeline/transaction.js';
 
-/** A connection over which a server was told who its client is. */
+/** A connection on which the server knows the client's identity. */
 interface Identified {
   readonly key: string;
   readonly session: ClientSession;
 }
 
-/** Connections that belong to one client each: used again while it stays and stays who it is. */
+/** Connections that each belong to one client: reused while it stays connected with the same identity. */
 export class IdentifiedSessions {
   /** Undefined: the client is gone. */
   readonly #kept = new WeakMap<SmtpSession, Identified | undefined>();
-  /** Those that are not in use, for they must be found without their clients. */
+  /** Idle ones only: they are found without their clients. */
   readonly #idle = new Set<Identified>();
   #open = 0;
   #closed = false;
@@ -44,7 +44,7 @@ export class IdentifiedSessions {
     if (kept !== undefined && this.#idle.delete(kept)) this.#leave(kept);
   }
 
-  /** No connection is kept any more; those in use are closed when they come back. */
+  /** After closing, no connection is kept; those in use close on return. */
   close(): void {
     this.#closed = true;
     for (const kept of this.#idle) this.#leave(kept);
@@ -66,7 +66,7 @@ export class IdentifiedSessions {
     const release = (): void => {
       if (!out) return;
       out = false;
-      // Its client is gone, or has got another one meanwhile.
+      // Its client is gone, or has another identity.
       const isInVain = this.#closed || this.#kept.has(client);
       if (!identified.session.reusable || isInVain) return this.#leave(identified);
       this.#kept.set(client, identified);

@@ -13,8 +13,8 @@ import { contentOf, lackingFor, messageOf, outlineAhead, recipientOf, senderOf }
 import type { Call } from './upstream-host.js';
 
 /**
- * A client's transaction, said again to an upstream as it comes: MAIL and RCPT at the client's RCPT, the message when it is
- * there. One step at a time; whoever calls may give up waiting, the steps do not.
+ * A client's transaction, relayed to an upstream in step: MAIL and RCPT with the client's RCPT, then the message.
+ * One step at a time; a caller may stop waiting, but the steps continue.
  */
 export class LiveTransaction {
   readonly upstream: Upstream;
@@ -22,11 +22,11 @@ export class LiveTransaction {
   #turn: Promise<unknown> = Promise.resolve();
   #lease: Lease | undefined;
   #host: Begun['host'] | undefined;
-  /** Where MAIL was said last: what is to be closed when it takes too long. */
+  /** Connection of the last MAIL, which is closed on timeout. */
   #session: ClientSession | undefined;
-  /** The answer to MAIL where it was no, or what has broken the connection: all that is said from there on. */
+  /** The refusal of MAIL, or the failure of the connection: the answer to everything after it. */
   #refusal: Reply | ClientFailure | undefined;
-  /** Whom the upstream has accepted, in the order of RCPT. */
+  /** Recipients accepted by the upstream, in the order of RCPT. */
   #accepted: Address[] = [];
   #ended = false;
 
@@ -35,7 +35,7 @@ export class LiveTransaction {
     this.#transaction = transaction;
   }
 
-  /** What the upstream says to this recipient, or why it cannot be asked. Never rejects with a `ClientFailure`. */
+  /** The upstream's answer to this recipient, or why there is none. Never rejects with a `ClientFailure`. */
   rcpt(address: Address, dsn?: RecipientDsn): Promise<Reply | ClientFailure> {
     return this.#inTurn(() =>
       this.#within(this.upstream.settings.answerMs, (signal) => this.#ask(address, dsn, signal)),
@@ -43,8 +43,9 @@ export class LiveTransaction {
   }
 
   /**
-   * The message for these recipients; one outcome for each, in their order. Over the open transaction when it has just them;
-   * else, because a hook has taken some away or the connection is lost, as a message of its own.
+   * Sends the message to these recipients; one outcome for each, in order. Uses the open transaction when it has
+   * exactly these;
+   * otherwise, when a hook has removed some or the connection is lost, a new one.
    */
   deliver(recipients: readonly Recipient[], message: SpooledMessage): Promise<readonly RecipientOutcome[]> {
     return this.#inTurn(async () => {
@@ -56,7 +57,7 @@ export class LiveTransaction {
     }).finally(() => this.end());
   }
 
-  /** The client's transaction is over: what is open at the upstream is forgotten there, and the connection given back. */
+  /** Called at the end of the client's transaction: resets the upstream's and returns the connection. */
   end(): void {
     this.#ended = true;
     void this.#inTurn(() => this.#giveBack());
@@ -103,8 +104,9 @@ export class LiveTransaction {
   }
 
   /**
-   * What the server has said to the first RCPT; undefined when it has refused MAIL. A server that goes or hangs between the two
-   * is one that does not answer, like one that does at MAIL.
+   * The server's answer to the first RCPT; undefined when it refused MAIL. A server that disconnects or hangs between
+   * the two
+   * counts as unavailable, as one does at MAIL.
    */
   async #begin(recipient: OutgoingRecipient, signal: AbortSignal): Promise<Reply | ClientFailure | undefined> {
     this.#session = undefined;
@@ -135,7 +137,7 @@ export class LiveTransaction {
     );
   }
 
-  /** Undefined when the connection was lost before the message was asked for: nobody has anything of it. */
+  /** Undefined when the connection was lost before the message was sent: no recipient has it. */
   async #sendOn(
     { session }: Lease,
     recipients: readonly Recipient[],
@@ -181,8 +183,9 @@ export class LiveTransaction {
 }
 
 /**
- * Sends a message that no transaction is open for: from the queue, or after one was lost. Never rejects with a `ClientFailure`. A
- * server must be found in the time of two answers: else the message would go out when its client has long been told to come again.
+ * Sends a message without an open transaction: from the queue, or after a connection was lost. Never rejects with a
+ * `ClientFailure`.
+ * Finding a server takes at most two reply timeouts: later the client has long been told to try again.
  */
 export async function sendAnew(
   upstream: Upstream,
@@ -202,7 +205,7 @@ export async function sendAnew(
   });
 }
 
-/** Over a connection of the client's own where the server is told who that is. */
+/** Uses a connection of the client when the server is told its identity. */
 function callOf({ settings }: Upstream, { session }: Transaction, signal: AbortSignal): Call {
   if (!settings.xclient || session.internal === true) return { signal };
   return { signal, client: { session, identity: identityOf(session) } };
@@ -229,18 +232,18 @@ async function answerOf(reply: Promise<Reply>): Promise<Reply | ClientFailure> {
   }
 }
 
-/** What is open at upstreams for the transactions of clients. */
+/** Open upstream transactions of client transactions. */
 export class LiveTransactions {
   /** By destination. */
   readonly #open = new WeakMap<Transaction['notes'], Map<string, LiveTransaction>>();
-  /** A hook may be asked still when its client has left: nothing is begun for it. */
+  /** A hook may still run after its client has left: nothing is begun then. */
   readonly #over = new WeakSet<Transaction['notes']>();
 
   find({ notes }: Transaction, destination: string): LiveTransaction | undefined {
     return this.#open.get(notes)?.get(destination);
   }
 
-  /** The open one, or a new one there; one that has ended when the client's transaction is over. */
+  /** The open one, or a new one; an ended one when the client's transaction is over. */
   at(transaction: Transaction, destination: string, upstream: Upstream): LiveTransaction {
     const { notes } = transaction;
     if (this.#over.has(notes)) return ended(upstream, transaction);
@@ -251,7 +254,7 @@ export class LiveTransactions {
     return live;
   }
 
-  /** To be called when the client's transaction is over. */
+  /** To be called at the end of the client's transaction. */
   end({ notes }: Transaction): void {
     const open = this.#open.get(notes);
     this.#open.delete(notes);

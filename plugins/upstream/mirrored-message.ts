@@ -41,19 +41,19 @@ const upperCase = {
   never: 'NEVER',
 } as const satisfies Record<Notify, string>;
 
-/** What can be known at MAIL, when there is no message yet. */
+/** Requirements known at MAIL, before there is a message. */
 export function outlineAhead(
   { declaredSize, smtputf8 }: Transaction,
   { smtputf8: offered }: Capabilities,
 ): ContentOutline {
   return {
     ...(declaredSize !== undefined && { size: declaredSize }),
-    // Where it is not offered, the message may do without: that is seen when it is there.
+    // An unsupported extension is only an error when the message needs it.
     ...(smtputf8 && offered && { internationalHeader: true }),
   };
 }
 
-/** The message as it goes on: from its first trace header field. */
+/** The message as sent: from its first trace header field. */
 export async function contentOf(message: SpooledMessage, { smtputf8 }: Transaction): Promise<OutgoingContent> {
   const size = message.size - message.traceOffset;
   const source = size <= smallBytes ? await bytesOf(message) : openerOf(message);
@@ -80,7 +80,7 @@ export async function messageOf(
   };
 }
 
-/** Why a server that has taken MAIL and RCPT cannot be given this message; undefined when it can. */
+/** Why a server that accepted MAIL and RCPT cannot receive this message; undefined when it can. */
 export async function lackingFor(content: OutgoingContent, offered: Capabilities): Promise<ClientFailure | undefined> {
   const { source, size = 0, internationalHeader } = content;
   if (offered.size !== undefined && offered.size > 0 && size > offered.size) {

@@ -15,7 +15,7 @@ const host = z
     return /^[A-Za-z0-9_:.-]+$/.test(name) && (port === undefined || (port >= 1 && port <= 65_535));
   }, 'must be a host, an IP address, or one of them with :port');
 
-/** Keys that everything with servers of its own shares: rules of the proxy, routes of LMTP. */
+/** Options shared by rules of the proxy and routes of LMTP. */
 export const upstreamKeys = {
   hosts: z.array(host).min(1).max(20).describe('Servers in the order in which they are tried; `host` or `host:port`.'),
   port: z.int().min(1).max(65_535).default(25).describe('Of hosts without a port of their own.'),
@@ -48,7 +48,7 @@ export const upstreamKeys = {
 const UpstreamOptions = z.object(upstreamKeys);
 type UpstreamOptions = z.output<typeof UpstreamOptions>;
 
-/** @param protocol `smtp` says HELO, `esmtp` EHLO */
+/** @param protocol `smtp` sends HELO, `esmtp` EHLO */
 export function upstreamSettings(
   options: UpstreamOptions,
   { protocol, xclient = false }: { readonly protocol: 'smtp' | 'esmtp' | 'lmtp'; readonly xclient?: boolean },
@@ -82,23 +82,23 @@ export function upstreamSettings(
   };
 }
 
-/** The servers that stand for one upstream, and how they are spoken with. */
+/** The servers of one upstream, and how to talk to them. */
 export interface UpstreamSettings {
-  /** Tried in this order: names, IP addresses, each with `:port` if it has one of its own. */
+  /** Tried in this order: names or IP addresses, optionally with `:port`. */
   readonly hosts: readonly string[];
   readonly port: number;
   readonly protocol: 'smtp' | 'lmtp';
-  /** False: greeted with HELO. */
+  /** False: HELO. */
   readonly extensions?: boolean;
   readonly tls: TlsPolicy;
   readonly auth?: ClientCredentials;
-  /** Tells the server who the client is where it wants to know (XCLIENT); such connections serve one client alone. */
+  /** Sends the client's identity to servers that support it (XCLIENT); such connections serve one client only. */
   readonly xclient: boolean;
-  /** To each host at a time. */
+  /** Per host. */
   readonly connections: number;
-  /** How long an unused connection is kept, in milliseconds. */
+  /** Milliseconds that an idle connection is kept. */
   readonly idleMs: number;
-  /** Milliseconds for everything up to the reply to one RCPT: calls, MAIL and RCPT. */
+  /** Total timeout in milliseconds up to the reply to RCPT: connecting, MAIL and RCPT. */
   readonly answerMs: number;
   readonly deadlines: Partial<ClientDeadlines>;
   readonly breaker: BreakerOptions;

@@ -8,7 +8,7 @@ export interface UpstreamCount {
   readonly accepted: number;
   readonly refused: number;
   readonly deferred: number;
-  /** Accepted ones that go through the queue. */
+  /** Accepted ones that were queued. */
   readonly spooled: number;
   readonly messages: number;
   readonly bytes: number;
@@ -22,16 +22,16 @@ const none: UpstreamCount = { matched: 0, accepted: 0, refused: 0, deferred: 0, 
 const buckets = [0.005, 0.02, 0.1, 0.5, 2, 10, 60];
 const states = { closed: 0, 'half-open': 1, open: 2 } as const;
 
-/** What counts are called: rules of the proxy, routes of LMTP. */
+/** Names of counters: rules of the proxy, routes of LMTP. */
 export interface CountedAs {
-  /** In front of every metric: `proxy`. */
+  /** Prefix of the metrics: `proxy`. */
   readonly prefix: string;
   /** Label of the metrics: `rule`. */
   readonly label: 'rule' | 'route';
   readonly names: () => readonly string[];
 }
 
-/** Counts for each upstream, for the page and as metrics. */
+/** Counters of each upstream, for the page and as metrics. */
 export class UpstreamCounts {
   readonly #counts = new Map<string, Counting>();
   readonly #series = new Map<string, Add>();
@@ -47,7 +47,7 @@ export class UpstreamCounts {
     return { ...(this.#counts.get(name) ?? none) };
   }
 
-  /** A recipient was answered. @param ms how long that took */
+  /** Counts the reply to a recipient. @param ms its duration */
   answered(name: string, answer: Answer, ms: number): void {
     const count = this.#countOf(name);
     count.matched += 1;
@@ -82,7 +82,7 @@ export class UpstreamCounts {
     return count;
   }
 
-  /** The series of a metric, with its labels looked up once. */
+  /** Caches the labelled series of a metric. */
   #bound(key: string, bind: () => Add): Add {
     const known = this.#series.get(key);
     if (known !== undefined) return known;

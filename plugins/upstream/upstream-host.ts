@@ -27,11 +27,11 @@ export interface UpstreamGround {
 
 export interface Call {
   readonly signal: AbortSignal;
-  /** Whose connection it is, where each client has its own. */
+  /** Owner of the connection, where each client has its own. */
   readonly client?: { readonly session: SmtpSession; readonly identity: ClientIdentity };
 }
 
-/** One server of an upstream: its addresses, its kept connections, and whether it answers. */
+/** One server of an upstream: its addresses, idle connections, and its circuit breaker. */
 export class UpstreamHost {
   readonly name: string;
   readonly port: number;
@@ -54,7 +54,7 @@ export class UpstreamHost {
     this.#pool = new ClientPool(limits, ground.clock);
   }
 
-  /** A connection for one message. Rejects with a `ClientFailure`; the breaker knows of it then. */
+  /** A connection for one message. Rejects with a `ClientFailure`, which the breaker counts. */
   async lease(call: Call): Promise<Lease> {
     let failure: ClientFailure | undefined;
     const addresses = await this.#addresses(call.signal);
@@ -76,7 +76,7 @@ export class UpstreamHost {
     throw overdue;
   }
 
-  /** What came of a message; `undefined` when it was answered to its end. A no is an answer, a 421 is none. */
+  /** Result of a message; `undefined` after a complete dialogue. A refusal is an answer, a 421 is none. */
   heard(failure: ClientFailure | undefined): void {
     if (failure === undefined) this.breaker.succeeded('message');
     else if (brokenKinds.has(failure.kind)) this.breaker.failed(failure);
@@ -84,7 +84,7 @@ export class UpstreamHost {
       this.breaker.succeeded(isAtMessage(failure) ? 'message' : 'envelope');
   }
 
-  /** The connections that were this client's alone are closed. */
+  /** Closes the connections that belong to this client. */
   forget(session: SmtpSession): void {
     this.#identified.forget(session);
   }
@@ -105,7 +105,7 @@ export class UpstreamHost {
 
   async #addresses(signal: AbortSignal): Promise<readonly NextHop[] | ClientFailure> {
     if (isIP(this.name) !== 0) return [{ host: this.name, address: this.name, preference: 0 }];
-    // The operator has written it: it may lead into the private network.
+    // Configured by the operator, so it may be in a private network.
     const search = await this.#ground.finder.forHosts([this.name], { allowPrivate: true, signal });
     if (search.outcome === 'found') return search.hops;
     const { status, text } = search;
@@ -132,17 +132,17 @@ export function readHost(written: string): { readonly host: string; readonly por
   return { host, port: port === undefined ? undefined : Number(port) };
 }
 
-/** The server did not answer as one that is well does. */
+/** The server's answer shows a fault. */
 export const brokenKinds: ReadonlySet<FailureKind> = new Set(['connect', 'timeout', 'closed', 'protocol', 'tls']);
 
-/** Nothing was heard of the server, for it was not called to the end. */
+/** The connection was aborted, so it says nothing about the server. */
 const isOurs = ({ kind, step }: ClientFailure): boolean => kind === 'local' && step === 'connect';
 
 const temporary = (status: string): string => `4${status.slice(1)}`;
 
 const noAddress = (host: string): ClientFailure => localFailure('hello', `${host} has no address`);
 
-/** Degraded while a server is passed over: mail for it waits at its senders, or goes to the next host. */
+/** Degraded while a server is skipped: its mail waits at the senders, or goes to the next host. */
 export function upstreamHealth(shelf: UpstreamRegistry, word: 'rule' | 'route'): HealthReport {
   const broken = shelf.broken();
   if (broken.length === 0) return { status: 'up' };
@@ -161,7 +161,7 @@ const tlsWords = {
   implicit: 'with TLS from the first byte',
 } as const;
 
-/** What would be done with a recipient of that rule or route. */
+/** What would happen to a recipient of that rule or route. */
 export function explainUpstream(name: string, shelf: UpstreamRegistry, word: 'rule' | 'route'): readonly string[] {
   const upstream = shelf.get(name);
   if (upstream === undefined) return [`There is no ${word} ${name} any more.`];
@@ -173,17 +173,17 @@ export function explainUpstream(name: string, shelf: UpstreamRegistry, word: 'ru
   });
 }
 
-/** `open`: nobody calls; `half-open`: the next one who wants to call may try. */
+/** `open`: no calls; `half-open`: the next call is a trial. */
 export type BreakerState = 'closed' | 'open' | 'half-open';
 
 export interface BreakerOptions {
-  /** Failed calls in a row that open it. */
+  /** Consecutive failures that open it. */
   readonly failures: number;
-  /** How long it stays open, in milliseconds. */
+  /** Milliseconds that it stays open. */
   readonly pauseMs: number;
 }
 
-/** Spares those who wait the call to a server that does not answer. */
+/** Skips a server that does not answer, so that clients do not wait for it. */
 class Breaker {
   readonly #options: BreakerOptions;
   readonly #clock: Clock;
@@ -202,24 +202,24 @@ class Breaker {
     return this.#clock.monotonic() < this.#until ? 'open' : 'half-open';
   }
 
-  /** What the last call came to, if it failed. */
+  /** Failure of the last call, if it failed. */
   get failure(): ClientFailure | undefined {
     return this.#failure;
   }
 
-  /** Milliseconds until it is tried again; 0 when it may be tried now. */
+  /** Milliseconds until the next trial; 0 for now. */
   get waitMs(): number {
     return this.#until === undefined ? 0 : Math.max(0, this.#until - this.#clock.monotonic());
   }
 
-  /** True when the caller may call now: of a breaker that is half open one alone, the others after the next pause. */
+  /** True when a call is allowed: in the half-open state only one, then the next pause begins. */
   admits(): boolean {
     const { state } = this;
     if (state === 'half-open') this.#until = this.#clock.monotonic() + this.#options.pauseMs;
     return state !== 'open';
   }
 
-  /** A server that hangs at each message may answer everything before it: that says nothing of its messages. */
+  /** A server that hangs at each message may answer all commands before it, so those answers do not reset the count. */
   succeeded(at: 'envelope' | 'message'): void {
     if (at === 'envelope' && this.#failure !== undefined && isAtMessage(this.#failure)) return;
     this.#failed = 0;

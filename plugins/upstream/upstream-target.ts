@@ -11,7 +11,7 @@ import { type LiveTransaction, sendAnew } from './live-transaction.js';
 import type { UpstreamSettings } from './settings.js';
 import type { UpstreamGround } from './upstream-host.js';
 
-/** What became of one message at one upstream. */
+/** Result of a message at one upstream. */
 export interface Handed {
   readonly destination: string;
   readonly outcomes: readonly RecipientOutcome[];
@@ -21,18 +21,18 @@ export interface Handed {
 }
 
 interface UpstreamTargetInput {
-  /** By the destination of a hop; undefined when there is none of that name any more. */
+  /** By the destination of a hop; undefined for an unknown name. */
   readonly upstream: (destination: string) => Upstream | undefined;
-  /** The transaction that is open there for this one. */
+  /** The open upstream transaction of this transaction. */
   readonly live: (transaction: Transaction, destination: string) => LiveTransaction | undefined;
-  /** As whom the upstream knows the recipient; as he was named if absent. */
+  /** The recipient's address at the upstream; unchanged if absent. */
   readonly known?: (recipient: Recipient) => Recipient;
   readonly handed: (handed: Handed) => void;
   readonly log: Pick<Log, 'error'>;
   readonly explain: (hop: Hop) => readonly string[];
 }
 
-/** Hands messages to upstreams in line with their client, or, for those that come from the queue, on their own. */
+/** Delivers messages to upstreams, synchronously with their client or, from the queue, independently. */
 export function upstreamTarget(input: UpstreamTargetInput): DeliveryTarget {
   return {
     live: true,
@@ -72,7 +72,7 @@ class UpstreamDelivery implements Delivery {
     return this.#recipients.map((recipient) => byRecipient.get(recipient) ?? gone(recipient));
   }
 
-  /** What an upstream has taken cannot be taken back. */
+  /** A message that an upstream has accepted cannot be revoked. */
   abort(): Promise<void> {
     for (const destination of byDestination(this.#recipients).keys()) {
       this.#input.live(this.#transaction, destination)?.end();
@@ -80,7 +80,7 @@ class UpstreamDelivery implements Delivery {
     return Promise.resolve();
   }
 
-  /** A fault of ours at one upstream is the matter of its recipients alone: another one may have the message already. */
+  /** A local fault at one upstream affects its recipients only: another upstream may have the message already. */
   async #tryToHand(
     destination: string,
     recipients: readonly Recipient[],
@@ -134,7 +134,7 @@ const gone = (recipient: Recipient): RecipientOutcome => ({
   text: 'Nothing is configured for this recipient any more',
 });
 
-/** Upstreams by name. Those whose settings stay keep their connections and what is known of their hosts. */
+/** Upstreams by name. Unchanged ones keep their connections and the state of their hosts. */
 export class UpstreamRegistry {
   readonly #ground: UpstreamGround;
   #byName: ReadonlyMap<string, Upstream> = new Map();
@@ -143,7 +143,7 @@ export class UpstreamRegistry {
     this.#ground = ground;
   }
 
-  /** In place of those before; connections in use come to their end. */
+  /** Replaces the upstreams; connections in use finish. */
   use(settings: ReadonlyMap<string, UpstreamSettings>): void {
     const before = this.#byName;
     this.#byName = new Map([...settings].map(([name, one]) => [name, this.#kept(before.get(name), one)]));
@@ -155,7 +155,7 @@ export class UpstreamRegistry {
     return this.#byName.get(name);
   }
 
-  /** Hosts that are not called now, with the name of their upstream. */
+  /** Hosts with an open breaker, with the name of their upstream. */
   broken(): readonly (HostState & { readonly upstream: string })[] {
     return [...this.#byName].flatMap(([upstream, one]) =>
       one
@@ -182,11 +182,11 @@ export class UpstreamRegistry {
 
 interface RcptGround {
   readonly clock: Clock;
-  /** Told how it went, and how long it took. */
+  /** Called with result and duration. */
   readonly answered: (answer: 'accepted' | 'refused' | 'deferred', ms: number) => void;
 }
 
-/** What a hook of `rcptTo` answers when a server was asked: that server's words, and the hop for a yes. */
+/** Verdict of an `rcptTo` hook for a server's reply: the reply's text, and the hop when it accepts. */
 export async function rcptVerdict(
   asked: Promise<Reply | ClientFailure>,
   hop: Hop,

@@ -14,31 +14,31 @@ import { asciiReplyText, maxReplyText, type Reply } from '../../core/smtp/protoc
 import type { UpstreamSettings } from './settings.js';
 import { type BreakerState, brokenKinds, type Call, type UpstreamGround, UpstreamHost } from './upstream-host.js';
 
-/** A connection whose server has answered MAIL. */
+/** A connection on which the server has answered MAIL. */
 export interface Begun {
   readonly lease: Lease;
   readonly reply: Reply;
-  /** To be told what came of the message, if one was sent. */
+  /** Must be called with the result of the message, if one was sent. */
   readonly host: Pick<UpstreamHost, 'heard'>;
 }
 
-/** How it stands with one server. */
+/** State of one server. */
 export interface HostState {
   readonly host: string;
   readonly port: number;
   readonly state: BreakerState;
-  /** What the last call came to, if it failed. */
+  /** Failure of the last call, if it failed. */
   readonly why: string | null;
-  /** Seconds until it is tried again; 0 for at once. */
+  /** Seconds until the next trial; 0 for immediately. */
   readonly retryAfter: number;
 }
 
 type Use<T> = (lease: Lease, host: UpstreamHost) => Promise<T>;
 
-/** Kept connections that may turn out to be dead one after the other. */
+/** Maximum dead idle connections to skip in a row. */
 const maxStale = 20;
 
-/** Servers that take the same mail, the first that answers is used. */
+/** Servers for the same mail; the first that answers is used. */
 export class Upstream {
   readonly settings: UpstreamSettings;
   readonly #hosts: readonly UpstreamHost[];
@@ -50,14 +50,15 @@ export class Upstream {
     this.#hosts = settings.hosts.map((written) => new UpstreamHost(written, settings, ground));
   }
 
-  /** Monotonic, in milliseconds. */
+  /** Monotonic milliseconds. */
   now(): number {
     return this.#clock.monotonic();
   }
 
   /**
-   * Says MAIL to the first server that answers it. Rejects with a `ClientFailure` when none does, or when the message cannot
-   * go there (`capability`).
+   * Sends MAIL to the first server that answers. Rejects with a `ClientFailure` when none does, or when the message
+   * cannot
+   * be sent there (`capability`).
    */
   begin(mail: (session: ClientSession) => Promise<Reply>, call: Call): Promise<Begun> {
     return this.#first(call, async (lease, host) => {
@@ -73,8 +74,9 @@ export class Upstream {
   }
 
   /**
-   * A whole message. Never rejects with a `ClientFailure`; a server that goes before it has said anything of the message is replaced.
-   * The signal of the call ends the search for a server alone: what has begun comes to its end.
+   * Sends a complete message. Never rejects with a `ClientFailure`; a server that disconnects before it answers for
+   * the message is replaced.
+   * The signal only aborts the search for a server: a running dialogue finishes.
    */
   async send(message: OutgoingMessage, call: Call): Promise<MessageResult> {
     try {
@@ -102,12 +104,12 @@ export class Upstream {
     }));
   }
 
-  /** The client is gone, and the connections that were its own with it. */
+  /** Closes the connections of a client that is gone. */
   forget(session: SmtpSession): void {
     for (const host of this.#hosts) host.forget(session);
   }
 
-  /** Kept connections are closed now, those in use when they come back. */
+  /** Closes idle connections now, those in use on return. */
   async close(): Promise<void> {
     await Promise.all(this.#hosts.map((host) => host.close()));
   }
@@ -129,7 +131,7 @@ export class Upstream {
     throw failure ?? noAnswer();
   }
 
-  /** A kept connection that has died unseen is replaced. */
+  /** Replaces an idle connection that has died. */
   async #at<T>(host: UpstreamHost, call: Call, use: Use<T>): Promise<T> {
     for (let stale = 0; ; stale += 1) {
       const lease = await host.lease(call);
@@ -139,7 +141,7 @@ export class Upstream {
         if (!isClientFailure(error)) throw error;
         if (error.kind === 'capability') host.breaker.succeeded('envelope');
         if (lease.reused && stale < maxStale && diedUnseen(error)) continue;
-        // Who has waited for all his time was kept waiting by the server.
+        // The full timeout was used up by the server.
         const failure = call.signal.aborted && error.kind === 'local' ? timeoutFailure(error.step) : error;
         if (brokenKinds.has(failure.kind)) host.breaker.failed(failure);
         throw failure;
@@ -148,7 +150,7 @@ export class Upstream {
   }
 }
 
-/** Another server may take the message: this one has not judged it, and does not have it. */
+/** Another server may accept the message: this one has neither accepted nor refused it. */
 function isOfConnection({ kind, code, afterDot }: ClientFailure): boolean {
   return !afterDot && (brokenKinds.has(kind) || (kind === 'reply' && code === 421));
 }
@@ -160,7 +162,7 @@ function diedUnseen({ kind, step, code }: ClientFailure): boolean {
 const noAnswer = (): ClientFailure =>
   clientFailure({ kind: 'connect', step: 'connect', code: 451, status: '4.4.1', text: 'No server answers' });
 
-/** A no as the client gets it, in one line. */
+/** A refusal for the client, in one line. */
 interface Refusal {
   readonly code: number;
   readonly status: string;
@@ -168,8 +170,8 @@ interface Refusal {
 }
 
 /**
- * What a server has said, or why it said nothing, in words for the client: code, status and text as they came. A 421 is about
- * the connection to that server, not about the client's: it becomes 451.
+ * The server's reply, or why there is none, for the client: code, status and text unchanged. A 421 concerns
+ * the connection to that server, so it becomes 451.
  */
 export function refusalOf(answer: Reply | ClientFailure): Refusal {
   const { code, status } = answer;
@@ -184,8 +186,8 @@ export function refusalOf(answer: Reply | ClientFailure): Refusal {
 }
 
 /**
- * False for what a server has against us, or what comes of our own configuration: the sender shall try again. A 5yz that is
- * not meant for good (a plain 552 to RCPT, behind which others have been accepted) is none to a message of its own either.
+ * False for refusals of this server or faults of its configuration: the sender shall try again. A 5yz that is
+ * not permanent (a plain 552 to RCPT after accepted recipients) is not final for a separate message either.
  */
 function isAboutMail(answer: Reply | ClientFailure): boolean {
   if (!isClientFailure(answer)) return true;
@@ -196,7 +198,7 @@ function isAboutMail(answer: Reply | ClientFailure): boolean {
 
 const envelopeSteps: ReadonlySet<ClientStep> = new Set(['mail', 'rcpt', 'data', 'body', 'final']);
 
-/** Of a whole transaction: each recipient gets the same. */
+/** Of a whole transaction: the same for each recipient. */
 export function outcomesOf(
   recipients: readonly Recipient[],
   answer: Reply | ClientFailure,
@@ -210,7 +212,7 @@ export function outcomeOf(recipient: Recipient, answer: Reply | ClientFailure): 
   return { recipient, outcome: refusal.code < 500 ? 'deferred' : 'refused', ...refusal };
 }
 
-/** One line that can be printed; a server may say nothing at all. */
+/** One printable line; a server's text may be empty. */
 function lineOf(text: string): string {
   const clean = asciiReplyText(text.replace(/[\p{C}\p{Zl}\p{Zp}]+/gu, ' ').trim()).slice(0, maxReplyText);
   return clean === '' ? 'No reason given' : clean;

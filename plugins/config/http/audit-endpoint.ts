@@ -41,7 +41,7 @@ const Entry = z.object({
   counts: z.record(z.string(), z.number()).optional(),
 });
 
-/** What was changed over HTTP, and by whom. */
+/** Changes over HTTP, with their accounts. */
 export function auditEndpoint(folder: string): AnyEndpoint {
   return defineEndpoint({
     method: 'GET',

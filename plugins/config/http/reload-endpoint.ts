@@ -30,7 +30,7 @@ const Answer = z.object({
   failed: Failed,
 });
 
-/** Brings the changed files into force. A page shows first what would change, and asks. */
+/** Applies changed files. A page shows the changes first and asks for confirmation. */
 export function reloadEndpoint(reloading: Reloading): AnyEndpoint {
   return defineEndpoint({
     method: 'POST',
@@ -44,7 +44,7 @@ export function reloadEndpoint(reloading: Reloading): AnyEndpoint {
     cache: 'no-store',
     handle: async ({ query, body, request }) => {
       const wanted = query.dryRun === true || body.dryRun === true;
-      // A form that was not confirmed gets the dry run as its question.
+      // An unconfirmed form gets the dry run as its confirmation page.
       const dryRun = wanted || !request.confirmed;
       const action = dryRun ? 'config.reload, dry run' : 'config.reload';
       const outcome = await reloading
@@ -67,7 +67,7 @@ export function reloadEndpoint(reloading: Reloading): AnyEndpoint {
   });
 }
 
-/** The audit log says what was refused, as it does of a reload by a signal. */
+/** The audit log records the reason of a refusal, as for a reload by signal. */
 function audited(error: unknown, action: string): unknown {
   if (!isProblem(error)) return error;
   const audit = { action, selector: { refused: redactText(error.message) } };
@@ -108,5 +108,5 @@ const rowOf = ({ key, before, after, why }: Difference) => ({
   why: why ?? null,
 });
 
-/** A value as one reads it in the file. */
+/** A value in the syntax of the file. */
 export const shown = (value: unknown): string => (typeof value === 'string' ? value : (JSON.stringify(value) ?? ''));

@@ -86,7 +86,7 @@ export function configEndpoints({ configuration, reloading, sync, settings }: Co
   ];
 }
 
-/** Closed, so that all fit on a screen, unless something was looked for or waits to be seen. */
+/** Collapsed, so that all fit on a screen, unless there is a search or a change to show. */
 function sectionOf({ name, items }: ViewerSection, { q, origin, file }: Model) {
   const changed = items.filter(({ atStart, pending }) => atStart !== undefined || pending !== undefined).length;
   return {
@@ -127,6 +127,6 @@ const titles: Readonly<Record<string, string>> = {
   watchdog: 'Watchdog',
 };
 
-/** The page names the file once, on its top. */
+/** The page names the file once, at the top. */
 const placeIn = (file: string | null, where: string | null): string | null =>
   file !== null && where !== null && where.startsWith(`${file}:`) ? `line ${where.slice(file.length + 1)}` : where;

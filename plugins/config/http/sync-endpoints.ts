@@ -76,7 +76,7 @@ export function syncEndpoints(sync: Sync): readonly AnyEndpoint[] {
       answer: Outcome,
       cache: 'no-store',
       handle: async ({ query, body, request }) => {
-        // A form that was not confirmed gets the dry run as its question.
+        // An unconfirmed form gets the dry run as its confirmation page.
         const dryRun = query.dryRun === true || body.dryRun === true || !request.confirmed;
         const outcome = await sync.pull({ by: request.account?.username ?? request.remoteAddress, dryRun });
         const page = request.representation === 'html';
@@ -103,7 +103,7 @@ function noticeOf(outcome: SyncOutcome): string {
   return outcome.status === 'unchanged' ? 'The source has nothing new.' : sentenceOf(outcome);
 }
 
-/** What the page, and the card on the page of the configuration, say of it. */
+/** Text for the page and for the card on the configuration page. */
 export function wordsOf({ state, lastAttempt, error }: SyncSummary): {
   readonly tone: string;
   readonly sentence: string;

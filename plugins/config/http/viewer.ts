@@ -12,14 +12,14 @@ export interface Viewer {
   readonly file: string | null;
   readonly q: string;
   readonly origin: OriginFilter;
-  /** Keys shown, of all. */
+  /** Number of shown keys, and of all. */
   readonly shown: number;
   readonly total: number;
-  /** Keys that have changed since the start, and keys that wait for a restart. */
+  /** Keys changed since the start, and keys that need a restart. */
   readonly changed: number;
   readonly restartRequired: number;
   readonly sections: readonly ViewerSection[];
-  /** The files as they were read, secrets masked. */
+  /** The files as read, secrets masked. */
   readonly files: readonly ConfigurationFile[];
 }
 
@@ -33,7 +33,7 @@ export const originFilters = [
   'command line',
   'generated',
 ] as const;
-/** `set`: everything but defaults; `changed`: other than at the start, now or with the next one. */
+/** `set`: all but defaults; `changed`: different from the start, now or after the next restart. */
 export type OriginFilter = (typeof originFilters)[number];
 
 /** The effective configuration by section, every secret masked, filtered by words and origin. */
@@ -64,7 +64,7 @@ function hasOrigin({ origin, atStart, pending }: EffectiveValue, wanted: OriginF
   return wanted === 'set' ? origin !== 'default' : origin === wanted;
 }
 
-/** What is searched is what is shown: a secret cannot be guessed letter by letter. */
+/** Searches only what is shown, so that a secret cannot be guessed letter by letter. */
 function matches({ key, value, description, where }: EffectiveValue, q: string): boolean {
   const text = `${key} ${JSON.stringify(value)} ${description ?? ''} ${where ?? ''}`.toLowerCase();
   return q

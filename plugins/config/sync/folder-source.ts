@@ -14,7 +14,7 @@ import { problem } from '../../../core/problem.js';
 const deepest = 3;
 const maxEntries = 1000;
 
-/** What tells whether a file is still the same one. */
+/** Identity of a file, to detect changes. */
 interface Found {
   readonly name: string;
   readonly real: string;
@@ -29,8 +29,9 @@ interface Listing {
 }
 
 /**
- * A folder: a mounted ConfigMap, whose names are links into a folder that is exchanged as a whole, a git checkout, or what a
- * person copies there. Links may lead to files within the folder, and nowhere else.
+ * A folder as a source: a mounted ConfigMap, whose names are links into a folder that is replaced as a whole, a git
+ * checkout,
+ * or files copied by hand. Links may only lead to files within the folder.
  */
 export class FolderSource implements ConfigurationSource {
   readonly shown: string;
@@ -94,7 +95,7 @@ export class FolderSource implements ConfigurationSource {
 
 const byName = (a: Dirent, b: Dirent): number => (a.name < b.name ? -1 : 1);
 
-/** The file, undefined for a folder, or why it does not count. */
+/** The file, undefined for a folder, or why it is ignored. */
 async function look(root: string, name: string): Promise<Found | string | undefined> {
   try {
     const real = await realpath(join(root, name));

@@ -11,30 +11,30 @@ import { redactText } from '../../../core/log/redact.js';
 import { isProblem, problem, type Problem } from '../../../core/problem.js';
 import { decodeText } from './web-source.js';
 
-/** A file as the source has it now. */
+/** A file of the source. */
 export interface PulledFile extends LayerText {
   readonly sha256: string;
 }
 
 export interface PulledLayers {
-  /** The lowest layer first. */
+  /** Lowest layer first. */
   readonly files: readonly PulledFile[];
   readonly skipped: readonly SkippedFile[];
 }
 
 interface PullInput {
   readonly source: ConfigurationSource;
-  /** The lowest first, as this server calls them. */
+  /** Lowest first, with this server's name inserted. */
   readonly layers: readonly string[];
-  /** What is on disk: it is not read again. */
+  /** Same as on disk: not read again. */
   readonly stored: readonly StoredLayer[];
   readonly bounds: LookBounds;
 }
 
-/** A source that is exchanged while it is read is read once more. */
+/** Attempts when the source changes during the read. */
 const attempts = 3;
 
-/** One state of the source, whole. @throws Problem `unavailable` or `invalid` */
+/** One consistent state of the source. @throws Problem `unavailable` or `invalid` */
 export async function pullLayers(input: PullInput): Promise<PulledLayers> {
   for (let attempt = 1; ; attempt += 1) {
     const snapshot = await input.source.look(input.bounds);
@@ -75,12 +75,12 @@ interface SelectedFile extends SourceFile {
 }
 
 interface Selection {
-  /** The lowest layer first. */
+  /** Lowest layer first. */
   readonly files: readonly SelectedFile[];
   readonly skipped: readonly SkippedFile[];
 }
 
-/** What is told of what does not count; a source may have very many files. */
+/** Maximum number of reported ignored files; a source may have very many. */
 const maxSkipped = 200;
 const maxFiles = 100;
 
@@ -113,7 +113,7 @@ export function selectLayers(files: readonly SourceFile[], layers: readonly stri
   return { files: distinct(selected), skipped };
 }
 
-/** The file of a layer, or one in its folder. */
+/** The file of a layer, or a file in its folder. */
 function belongs(name: string, layer: string): boolean {
   if (!isConfiguration(name)) return false;
   const stem = name.replace(/\.json5?$/, '');
@@ -122,10 +122,10 @@ function belongs(name: string, layer: string): boolean {
 
 const isConfiguration = (name: string): boolean => /\.json5?$/.test(name);
 
-/** The same on every machine: by code units. */
+/** By code units, so that the order is the same on every machine. */
 const order = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
 
-/** A file that two layers name counts where it stands first. */
+/** A file that two layers name counts in the first. */
 function distinct(files: readonly SelectedFile[]): readonly SelectedFile[] {
   const seen = new Set<string>();
   return files.filter(({ name }) => !seen.has(name) && seen.add(name));
@@ -136,7 +136,7 @@ function whyNot(name: string): string {
   return isConfiguration(name) ? 'belongs to no layer of this server' : 'is no .json5 file';
 }
 
-/** Until the same files are offered again by themselves, in milliseconds. */
+/** Milliseconds until the same files are offered again automatically. */
 const againAfterMs = 600_000;
 
 interface Refusal {
@@ -146,8 +146,8 @@ interface Refusal {
 }
 
 /**
- * Remembers which files the server has refused. They are offered again when somebody asks, or after a while, for then something
- * else may have changed; not at every look, which would fill the logs.
+ * Remembers which files the server has refused. They are offered again on request, or after a while, since the reason
+ * may have gone; not at every check, which would fill the logs.
  */
 export class Offer {
   readonly #clock: Pick<Clock, 'monotonic'>;
@@ -161,7 +161,7 @@ export class Offer {
     this.#refusal = undefined;
   }
 
-  /** Rejects as `offer` does, or as it did when these files were refused a short time ago. */
+  /** Rejects as `offer` does, or with the earlier error when these files were refused a short time ago. */
   async make<T>(files: readonly PulledFile[], unasked: boolean, offer: () => Promise<T>): Promise<T> {
     const version = sha256Of(JSON.stringify(files.map(({ name, sha256 }) => [name, sha256])));
     const nowMs = this.#clock.monotonic();
@@ -177,7 +177,7 @@ export class Offer {
     }
   }
 
-  /** The files that are not in force because of that, each with its reason. */
+  /** The refused files, each with its reason. */
   refused(files: readonly PulledFile[]): readonly SkippedFile[] {
     const errors = this.#refusal?.error.details.errors;
     if (errors === undefined) return [];

@@ -9,7 +9,7 @@ import { WebSource } from './web-source.js';
 
 type Open = (request: SourceRequest) => ConfigurationSource;
 
-/** What a source may be: a folder, a URL, and what plugins add. */
+/** Kinds of sources: folder, URL, and those of plugins. */
 export class SourceKinds implements ConfigurationSources {
   readonly #kinds = new Map<string, Open>([
     ['http', (request) => new WebSource(request)],

@@ -20,14 +20,14 @@ export interface SyncInput {
   readonly clock: Clock;
   /** Aborted when the server stops. */
   readonly stopping: AbortSignal;
-  /** How each look at the source ended. */
+  /** Result of each check of the source. */
   readonly count: (result: 'applied' | 'unchanged' | 'waiting' | 'stale' | 'error') => void;
 }
 
 interface PullRequest {
   readonly by: string;
   readonly dryRun?: boolean;
-  /** By itself, at its interval. */
+  /** Automatically, at its interval. */
   readonly unasked?: boolean;
 }
 
@@ -42,21 +42,21 @@ export interface SyncOutcome {
   readonly failed: ReloadOutcome['failed'];
 }
 
-/** What went wrong at the last look. */
+/** Error of the last check. */
 interface Trouble {
   readonly state: 'stale' | 'error';
   readonly error: string;
 }
 
-/** Pulls configuration files from a source and brings them into force, or leaves everything as it is and says why. */
+/** Pulls configuration files from a source and applies them; after an error nothing has changed. */
 export class Sync {
   readonly #input: SyncInput;
   readonly #folder: LayerFolder;
   readonly #offer: Offer;
   #settings: SyncSettings | undefined;
-  /** Opened once for its settings: a web source remembers what it has read. */
+  /** Opened once per settings: a web source caches what it has read. */
   #opened: { readonly settings: SyncSettings; readonly source: ConfigurationSource } | undefined;
-  /** Aborted when the source counts no longer. */
+  /** Aborted when the source is replaced. */
   #left = new AbortController();
   #timer: NodeJS.Timeout | undefined;
   #pulling = false;
@@ -73,7 +73,7 @@ export class Sync {
     input.stopping.addEventListener('abort', () => this.stop(), { once: true });
   }
 
-  /** Takes other settings, or undefined for none; looks at the source soon. */
+  /** Applies other settings, or undefined for none; checks the source soon. */
   use(settings: SyncSettings | undefined): void {
     this.stop();
     this.#left = new AbortController();
@@ -90,8 +90,9 @@ export class Sync {
   }
 
   /**
-   * Looks at the source and brings what is new into force. @throws Problem `conflict` without a source or while another one
-   * runs, `unavailable` when the source cannot be reached, `invalid` when what it has is refused: then nothing has changed
+   * Checks the source and applies what is new. @throws Problem `conflict` without a source or while another check
+   * runs, `unavailable` when the source cannot be reached, `invalid` when its files are refused: then nothing has
+   * changed
    */
   async pull(request: PullRequest): Promise<SyncOutcome> {
     const settings = this.#settings;
@@ -101,7 +102,7 @@ export class Sync {
     this.#lastAttempt = this.#now();
     try {
       const outcome = await this.#bring(await this.#look(settings), settings, request);
-      // What came into force may be another source, of which nothing is known yet.
+      // The applied files may configure another source, whose state is unknown.
       if (this.#settings !== settings) return outcome;
       this.#lastSuccess = this.#now();
       this.#trouble = undefined;
@@ -225,7 +226,7 @@ export class Sync {
     return inStep ? 'ok' : 'stale';
   }
 
-  /** Whether the source has something else than what is applied. */
+  /** True when the source differs from the applied files. */
   #waiting(): boolean {
     return this.#seen !== undefined && differingFiles(this.#seen, this.#folder.applied()?.files ?? []).length > 0;
   }
@@ -254,7 +255,7 @@ export class Sync {
     return source;
   }
 
-  /** An address that cannot be opened is not shown: nobody knows what of it is secret. */
+  /** An invalid address is not shown: it may contain secrets. */
   #shown(settings: SyncSettings): string {
     try {
       return this.#open(settings).shown;
@@ -272,13 +273,13 @@ export class Sync {
     if (this.#input.stopping.aborted) return;
     this.#timer = setTimeout(() => {
       const settings = this.#settings;
-      // Another source has a time of its own.
+      // Another source has its own interval.
       const next = (): void => {
         if (settings !== undefined && this.#settings === settings) this.#schedule(settings.intervalSeconds * 1000);
       };
-      // The look at an earlier source ends soon.
+      // The check of an earlier source ends soon.
       if (this.#pulling) this.#schedule(300);
-      // What went wrong stands in the status, in health and in the log.
+      // The status, health and the log have the error.
       else this.pull({ by: 'sync', unasked: true }).then(next, next);
     }, ms).unref();
   }
@@ -296,13 +297,13 @@ interface AppliedFile {
   readonly sha256: string;
 }
 
-/** What is not the same everywhere. */
+/** Files that differ. */
 interface Drift {
-  /** Files that the source had otherwise at the last look than what is applied. */
+  /** Files that differed between the source and the applied ones at the last check. */
   readonly source: readonly string[];
-  /** Applied files that somebody has edited or removed in the data folder. */
+  /** Applied files that were edited or removed in the data folder. */
   readonly disk: readonly string[];
-  /** What a reload, or a restart, would change in the running server; `error` when the files on disk would be refused. */
+  /** What a reload, or a restart, would change in the running server; `error` when the files on disk are invalid. */
   readonly running: {
     readonly changed: readonly string[];
     readonly restartRequired: readonly string[];
@@ -311,9 +312,12 @@ interface Drift {
 }
 
 export interface SyncSummary {
-  /** `stale`: what is in force may be old; it mends itself, or waits for POST /config/sync. `error`: somebody must mend it. */
+  /**
+   * `stale`: the applied state may be old; it recovers by itself, or with POST /config/sync. `error`: an operator must
+   * act.
+   */
   readonly state: SyncState;
-  /** As it may be shown. */
+  /** Without credentials. */
   readonly source: string | null;
   readonly lastAttempt: string | null;
   readonly lastSuccess: string | null;
@@ -346,7 +350,7 @@ const syncIsOff: SyncStatus = {
   error: null,
 };
 
-/** Files that one side has otherwise than the other, or not at all. */
+/** Files that differ between the two, or are missing in one. */
 function differingFiles(
   one: readonly { readonly name: string; readonly sha256: string }[],
   other: readonly { readonly name: string; readonly sha256: string }[],
@@ -359,6 +363,6 @@ function differingFiles(
   ];
 }
 
-/** Applied files that are no longer what was applied. */
+/** Applied files that no longer have the applied content. */
 const touchedFiles = (stored: readonly StoredLayer[]): readonly string[] =>
   stored.filter(({ text, sha256 }) => text === undefined || sha256Of(text) !== sha256).map(({ name }) => name);

@@ -13,7 +13,7 @@ import { isProblem, problem, type Problem } from '../../../core/problem.js';
 
 const maxFiles = 1000;
 
-/** `{files: [{name: "base.json5", sha256: "…"}]}`: each lies beside the manifest, under its name. */
+/** `{files: [{name: "base.json5", sha256: "…"}]}`: each file is beside the manifest. */
 const Manifest = z.object({
   files: z
     .array(
@@ -26,7 +26,7 @@ const Manifest = z.object({
 });
 type ManifestFile = z.output<typeof Manifest>['files'][number];
 
-/** A URL: of one configuration file, or of a manifest that names several. It is asked whether it has changed. */
+/** A URL as a source: of one configuration file, or of a manifest that names several. Uses conditional requests. */
 export class WebSource implements ConfigurationSource {
   readonly shown: string;
   readonly #reader: WebReader;
@@ -75,7 +75,7 @@ export class WebSource implements ConfigurationSource {
     return answer.body;
   }
 
-  /** What the hash says is what counts: a file of another state of the source is refused. */
+  /** The hash decides: a file of another state of the source is refused. */
   async #file(file: ManifestFile | undefined, bounds: LookBounds): Promise<Buffer> {
     if (file === undefined) throw problem('unavailable', 'The source changes at this moment.');
     const answer = await this.#reader.get(new URL(file.name, this.#url), bounds);
@@ -86,7 +86,7 @@ export class WebSource implements ConfigurationSource {
   }
 }
 
-/** The files that a manifest names; undefined for a document that is none. */
+/** The files of a manifest; undefined for another document. */
 function manifestIn(body: Buffer): readonly ManifestFile[] | undefined {
   const { content, repeated } = parse(body) ?? {};
   if (typeof content !== 'object' || content === null || !('files' in content)) return undefined;
@@ -101,7 +101,7 @@ function manifestIn(body: Buffer): readonly ManifestFile[] | undefined {
 const unusable = (path: readonly PropertyKey[], why: string): Problem =>
   problem('invalid', `The manifest cannot be used: ${path.join('.')}: ${why}.`);
 
-/** Who checks the configuration says where a broken document is broken. */
+/** The configuration check reports the position of the error. */
 function parse(body: Buffer): { readonly content: unknown; readonly repeated: readonly RepeatedKey[] } | undefined {
   try {
     const text = decodeText(body, 'the document');
@@ -125,12 +125,12 @@ interface WebAnswer {
 
 const maxRedirects = 5;
 
-/** Gets documents of bounded size. Credentials go to the host that was configured and to no other. */
+/** Fetches documents of bounded size. Credentials are sent to the configured host only. */
 class WebReader {
   readonly #origin: string;
   readonly #authorization: string | undefined;
 
-  /** Credentials in the URL count too, and are taken out of it. */
+  /** Credentials in the URL are used too, and removed from it. */
   constructor(url: URL, credentials: WebCredentials) {
     this.#origin = url.origin;
     const {
@@ -146,7 +146,7 @@ class WebReader {
     }
   }
 
-  /** @throws Problem `unavailable` when it cannot be reached, `invalid` when what is there cannot be used */
+  /** @throws Problem `unavailable` when it cannot be reached, `invalid` when its content is unusable */
   async get(url: URL, { mostBytes, signal }: LookBounds, tag?: string): Promise<WebAnswer | 'not modified'> {
     try {
       const response = await this.#follow(url, signal, tag);
@@ -180,7 +180,7 @@ class WebReader {
   }
 }
 
-/** An http URL whose host is not this machine. */
+/** True for an http URL whose host is not this machine. */
 export function isClearText(address: string): boolean {
   const url = URL.parse(address);
   if (url?.protocol !== 'http:') return false;
@@ -211,7 +211,7 @@ async function bodyOf(response: Response, mostBytes: number, url: URL): Promise<
   return Buffer.concat(chunks);
 }
 
-/** What passes by itself can be told from what somebody must mend. */
+/** Distinguishes temporary errors from those that an operator must fix. */
 function refused(url: URL, status: number): Error {
   const passes = status >= 500 || status === 429 || status === 408;
   return problem(passes ? 'unavailable' : 'invalid', `${shown(url)} answers ${status}.`);
@@ -228,10 +228,10 @@ function codeOf(error: unknown): string {
   return typeof code === 'string' ? code : 'the connection broke';
 }
 
-/** A query may hold a token. */
+/** A query may contain a token. */
 const shown = ({ origin, pathname }: URL): string => `${origin}${pathname}`;
 
-/** UTF-8 and nothing else. @throws Problem `invalid` */
+/** Strict UTF-8. @throws Problem `invalid` */
 export function decodeText(bytes: Buffer, name: string): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);

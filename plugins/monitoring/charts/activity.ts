@@ -2,19 +2,19 @@ import type { Clock } from '../../../core/clock.js';
 
 const DAY_MS = 86_400_000;
 
-/** What the status strip says about traffic. */
+/** Traffic figures of the status strip. */
 export interface ActivityFigures {
   readonly sessions: { readonly open: number; readonly total: number };
   readonly messages: {
     /** Accepted since `since`. */
     readonly today: number;
-    /** Midnight UTC, or the start of the server when that was later. */
+    /** Midnight UTC, or the start of the server if later. */
     readonly since: string;
     readonly total: number;
   };
 }
 
-/** Counts sessions and messages since the start, and messages of this day (UTC). */
+/** Counts sessions and messages since the start, and messages of the current day (UTC). */
 export class Activity {
   readonly #clock: Clock;
   readonly #started: number;
@@ -45,7 +45,7 @@ export class Activity {
     this.#messages += 1;
   }
 
-  /** Sessions at present. */
+  /** Open sessions. */
   get open(): number {
     return this.#open.size;
   }

@@ -4,18 +4,21 @@ type ChartUnit = 'rate' | 'perMinute' | 'seconds' | 'bytes' | 'count' | 'share';
 
 type Labels = Readonly<Record<string, string>>;
 
-/** One line of a chart: how it comes from the metrics, here and in Prometheus. */
+/** One line of a chart: how it is computed from the metrics, here and in Prometheus. */
 export interface SeriesSource {
   readonly id: string;
   readonly label: string;
-  /** `rate` of a counter per second, the sum of a `gauge`, a `quantile` of a histogram, or one rate as a `share` of another. */
+  /**
+   * `rate` of a counter per second, the sum of a `gauge`, a `quantile` of a histogram, or a rate as a `share` of
+   * another.
+   */
   readonly kind: 'rate' | 'gauge' | 'quantile' | 'share';
   readonly metric: string;
   readonly where?: Labels;
   readonly quantile?: number;
-  /** Of a rate: what it is multiplied with. */
+  /** Factor of a rate. */
   readonly factor?: number;
-  /** For a share: the counter of the whole. */
+  /** Of a share: the counter of the whole. */
   readonly of?: string;
   readonly promql: string;
 }
@@ -24,7 +27,7 @@ export interface Chart {
   readonly id: string;
   readonly title: string;
   readonly unit: ChartUnit;
-  /** Shown only once somebody has registered one of its metrics. */
+  /** Hidden until one of its metrics is registered. */
   readonly optional?: true;
   readonly series: readonly SeriesSource[];
 }
@@ -64,7 +67,7 @@ const quantile = (id: string, percent: number, metric: string): SeriesSource => 
   promql: `histogram_quantile(${percent / 100}, sum by (le) (rate(${metric}_bucket[5m])))`,
 });
 
-/** In the order in which an operator wants to know: first whether mail flows, last what it costs. */
+/** Most important first: whether mail flows, then what it costs. */
 export const charts: readonly Chart[] = [
   {
     id: 'flow',
@@ -234,7 +237,7 @@ export const charts: readonly Chart[] = [
   },
 ];
 
-/** The drawing's own units; the page stretches it. */
+/** Units of the drawing; the page scales it. */
 export const WIDTH = 600;
 export const HEIGHT = 120;
 const TABLE_ROWS = 12;
@@ -251,9 +254,9 @@ interface DrawnSeries {
 interface DrawnChart {
   readonly id: string;
   readonly title: string;
-  /** In words, for those who do not see it. */
+  /** Text alternative. */
   readonly summary: string;
-  /** What the upper edge stands for. */
+  /** Value of the upper edge. */
   readonly top: string;
   readonly series: readonly DrawnSeries[];
   readonly rows: readonly { readonly time: string; readonly values: readonly string[] }[];
@@ -285,7 +288,9 @@ export function drawChart(chart: Chart, part: HistoryPart, from: number, to: num
   return { id: chart.id, title: chart.title, summary, top: formatValue(chart.unit, top), series, rows };
 }
 
-/** Breaks where values are missing, also for longer than `gapMs`. A lone point becomes a short stroke. */
+/**
+ * Gaps where values are missing, and where points are more than `gapMs` apart. A single point becomes a short stroke.
+ */
 function pathOf(
   times: readonly number[],
   values: readonly number[],
@@ -342,6 +347,6 @@ function formatSeconds(value: number): string {
   return value < 172_800 ? `${round(value / 3600)} h` : `${round(value / 86_400)} d`;
 }
 
-/** Three digits are enough to see by. */
+/** Three digits are precise enough for a drawing. */
 const round = (value: number): string =>
   value >= 100 ? value.toFixed(0) : String(Number(value.toPrecision(value < 0.1 ? 2 : 3)));

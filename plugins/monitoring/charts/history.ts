@@ -2,7 +2,7 @@ import type { Clock } from '../../../core/clock.js';
 import type { MetricFamily, MetricSample, MetricsExposition } from '../../../core/contracts/server.js';
 import type { Chart, SeriesSource } from './charts.js';
 
-/** Seconds between two looks. */
+/** Seconds between two samples. */
 export const STEP_SECONDS = 10;
 const FINE_POINTS = 360;
 const COARSE_STEPS = 6;
@@ -17,7 +17,7 @@ export interface HistoryPart {
   readonly values: ReadonlyMap<string, readonly number[]>;
 }
 
-/** The last values of a fixed number of series, in memory that was taken at the start. */
+/** The last values of a fixed number of series, in memory allocated at the start. */
 class Rows {
   readonly #width: number;
   readonly #size: number;
@@ -39,7 +39,7 @@ class Rows {
     this.#count += 1;
   }
 
-  /** Rows since then, oldest first. */
+  /** Rows since that time, oldest first. */
   since(from: number): readonly { readonly time: number; readonly values: Float64Array }[] {
     const kept = Math.min(this.#count, this.#size);
     return Array.from({ length: kept }, (_, i) => (this.#count - kept + i) % this.#size)
@@ -51,7 +51,7 @@ class Rows {
   }
 }
 
-/** Remembers an hour in steps of ten seconds and a day in minutes, so that the charts need no Prometheus. */
+/** Keeps an hour in steps of ten seconds and a day in minutes, so that the charts need no Prometheus. */
 export class MetricHistory {
   readonly #sources: readonly SeriesSource[];
   readonly #metrics: Pick<MetricsExposition, 'collect'>;
@@ -84,12 +84,12 @@ export class MetricHistory {
     this.#minute = [];
   }
 
-  /** Charts that can have values: the optional ones only while somebody counts what they show. */
+  /** Charts with data: optional ones only while their metrics are registered. */
   shown(charts: readonly Chart[]): readonly Chart[] {
     return charts.filter(({ optional, series }) => !optional || series.some(({ id }) => this.#before?.known.has(id)));
   }
 
-  /** @param period seconds up to now */
+  /** @param period seconds until now */
   last(period: number): HistoryPart {
     const fine = period <= FINE_POINTS * STEP_SECONDS;
     const rows = (fine ? this.#fine : this.#coarse).since(this.#clock.now() - period * 1000);
@@ -103,22 +103,22 @@ export class MetricHistory {
   }
 }
 
-/** Of those that are numbers. */
+/** Ignores NaN. */
 function mean(values: readonly number[]): number {
   const known = values.filter((value) => !Number.isNaN(value));
   return known.length === 0 ? Number.NaN : known.reduce((all, value) => all + value, 0) / known.length;
 }
 
-/** Sums of one moment that rates and quantiles are made of, by series. */
+/** Sums by series at one time, from which rates and quantiles are computed. */
 interface Reading {
   /** Milliseconds, monotonic. */
   readonly at: number;
   readonly sums: ReadonlyMap<string, readonly number[]>;
-  /** Series whose metric is registered. */
+  /** Series with a registered metric. */
   readonly known: ReadonlySet<string>;
 }
 
-/** What has to be known of each series at one moment. */
+/** Values of each series at one time. */
 function readMetrics(families: readonly MetricFamily[], sources: readonly SeriesSource[], at: number): Reading {
   const byName = new Map(families.map((family) => [family.name, family]));
   const known = sources.filter(({ metric }) => byName.has(metric));
@@ -141,7 +141,7 @@ const sum = (samples: readonly MetricSample[]): number => samples.reduce((all, {
 const fits = ({ labels }: MetricSample, { where = {} }: SeriesSource): boolean =>
   Object.entries(where).every(([name, value]) => labels[name] === value);
 
-/** Upper bounds with the observations up to each, over all labels. */
+/** Upper bounds with cumulative counts, over all labels. */
 function bucketsOf(source: SeriesSource, samples: readonly MetricSample[]): readonly (readonly [number, number])[] {
   const buckets = new Map<number, number>();
   for (const sample of samples) {
@@ -167,7 +167,7 @@ function valueOf(source: SeriesSource, before: Reading | undefined, now: Reading
   return seconds > 0 && change(0) >= 0 ? (change(0) / seconds) * (source.factor ?? 1) : Number.NaN;
 }
 
-/** As `histogram_quantile` does it: straight lines between the bounds, the last finite bound for what lies above. */
+/** Like `histogram_quantile`: linear interpolation between bounds; the last finite bound for higher values. */
 function quantileOf(sums: readonly number[], old: readonly number[], quantile: number): number {
   const known = new Map<number, number>();
   for (let i = 0; i < old.length; i += 2) known.set(old[i] ?? 0, old[i + 1] ?? 0);

@@ -5,7 +5,7 @@ const DELIVERY_SECONDS = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.
 const SESSION_SECONDS = [0.05, 0.25, 1, 5, 30, 120, 600, 3600];
 const MESSAGE_BYTES = [1024, 8192, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 67_108_864];
 
-/** Counts what became of mail, from what the watchers are told. */
+/** Counts results of mail from the watchers' events. */
 export function countMail({ metrics, smtp }: Pick<PluginContext, 'metrics' | 'smtp'>): void {
   const accepted = metrics.counter('mail_accepted_total', 'Messages that got their 250.', ['listener']);
   const recipients = metrics.counter('mail_recipients_total', 'Recipients of accepted messages.', ['listener']);
@@ -55,7 +55,10 @@ export function countMail({ metrics, smtp }: Pick<PluginContext, 'metrics' | 'sm
   });
 }
 
-/** Makes it for each name once: there are few listeners and targets, and labels cost more than the count. */
+/**
+ * Caches the counter of each name: there are few listeners and targets, and label lookups cost more than the
+ * increment.
+ */
 function once<T>(make: (name: string) => T): (name: string) => T {
   const made = new Map<string, T>();
   return (name) => {

@@ -49,7 +49,7 @@ const takeEndpoint = (dumps: HeapDumps): AnyEndpoint =>
       return respond<TakenDump>({
         status: 201,
         model,
-        // A form goes on to the list: the file itself would be downloaded.
+        // A form is redirected to the list instead of downloading the file.
         location: list,
         headers: { Location: pathOf(model.file) },
         notice: `The heap dump ${model.file} was taken in ${model.ms} ms.`,

@@ -13,7 +13,7 @@ export interface LandingListener {
 }
 
 export interface LandingEndpoint extends Omit<EndpointDescription, 'hidden' | 'group' | 'anchor'> {
-  /** Where a click leads: the address itself when it can be opened as it is. */
+  /** Target of a link: the address itself when a GET without parameters works. */
   readonly href: string | null;
   readonly docs: string;
 }
@@ -24,7 +24,7 @@ export interface LandingGroup {
   readonly endpoints: readonly LandingEndpoint[];
 }
 
-/** The landing page, and what a script gets of it. */
+/** The landing page and its JSON. */
 export interface Landing extends ActivityFigures {
   readonly status: HealthWord;
   /** Components that are not up. */
@@ -35,10 +35,10 @@ export interface Landing extends ActivityFigures {
   readonly uptime: number;
   readonly listeners: readonly LandingListener[];
   readonly disk: Space | null;
-  /** Open entries of the queue; null where there is none. */
+  /** Open entries of the queue; null without a queue. */
   readonly queue: number | null;
   readonly q: string;
-  /** Endpoints shown, of all. */
+  /** Number of shown endpoints, and of all. */
   readonly shown: number;
   readonly total: number;
   readonly groups: readonly LandingGroup[];
@@ -107,7 +107,7 @@ const bound = ({ name, host, port }: { name: string; host: string; port: number 
   address: `${host.includes(':') ? `[${host}]` : host}:${port}`,
 });
 
-/** As configured: the name, or the mode, of every listener and where it listens. */
+/** Configured listeners: name or mode, and address. */
 function listenersOf(configuration: Configuration): readonly LandingListener[] {
   const found = new Map<string, Map<string, unknown>>();
   for (const { key, value } of configuration.effective()) {

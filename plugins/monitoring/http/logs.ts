@@ -126,7 +126,7 @@ const texts = {
 } as const;
 
 function logsEndpoint(parts: LogParts): AnyEndpoint {
-  /** What the page shows beside the model; never in an answer. */
+  /** Fields of the page, which are not in the JSON. */
   const found = new WeakMap<Logs, Found>();
   return defineEndpoint({
     method: 'GET',
@@ -208,7 +208,7 @@ const streamEndpoint = ({ tail }: LogParts): AnyEndpoint =>
           source: tail.open(filterOf(query), request.signal),
           contentType: 'text/event-stream; charset=utf-8',
         },
-        // A proxy that buffers would show nothing.
+        // Tells proxies not to buffer the stream.
         headers: { 'X-Accel-Buffering': 'no' },
       }),
   });

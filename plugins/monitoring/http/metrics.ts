@@ -141,7 +141,7 @@ function pageOf(history: MetricHistory, health: HealthOverview, clock: Clock, pe
   };
 }
 
-/** Nothing where there is no queue. */
+/** Omitted without a queue. */
 function queueStat(last: (id: string) => number): readonly { label: string; value: string; hint: string }[] {
   const open = ['queued', 'active', 'deferred', 'held'].map((state) => last(`queue_${state}`));
   const age = last('queueAge');

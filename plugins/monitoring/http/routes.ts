@@ -91,7 +91,7 @@ const landingEndpoint = (parts: RouteParts): AnyEndpoint =>
     },
   });
 
-/** An endpoint with an account of its own asks for that; whoever has it may go on. */
+/** An endpoint with credentials of its own asks for those; its account has access. */
 const mayRead = (account: Account | null, access: string): boolean =>
   !(access === 'read' || access === 'operate' || access === 'admin') || holds(account, access);
 
@@ -100,7 +100,7 @@ interface LandingPage extends Landing {
   readonly found: readonly Finding[];
 }
 
-/** RFC 9110 §15.6.4: a balancer takes a server that is DOWN out of its rota. */
+/** RFC 9110 §15.6.4: a load balancer removes a server that is DOWN. */
 const statusOf = ({ status }: ShortHealth): number => (status === 'DOWN' ? 503 : 200);
 
 const healthEndpoint = ({ health }: { readonly health: HealthOverview }): AnyEndpoint =>
@@ -140,7 +140,7 @@ const extendedEndpoint = ({ health }: { readonly health: HealthOverview }): AnyE
     },
   });
 
-/** The view lists components; in the short form there are none to list. */
+/** The view lists components; the short form has none. */
 function pageOf(model: ShortHealth | FullHealth | ExtendedHealth): object {
   if (!('components' in model)) return { ...model, full: false, uptime: 0, list: [] };
   const list = Object.entries(model.components).map(([name, component]) => ({
@@ -151,7 +151,7 @@ function pageOf(model: ShortHealth | FullHealth | ExtendedHealth): object {
   return { ...model, full: true, list, versions: 'versions' in model ? Object.entries(model.versions) : [] };
 }
 
-/** `oldestSeconds` → `oldest`, to be shown as a duration. */
+/** `oldestSeconds` → `oldest`, shown as a duration. */
 function figureOf([name, value]: readonly [string, number]): object {
   const [, stem = name, unit = ''] = /^(.+?)(Seconds|Bytes|Ms)?$/.exec(name) ?? [];
   return { label: stem.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`), unit, value };
@@ -172,7 +172,7 @@ function faviconEndpoint(): AnyEndpoint {
     cache: 'public',
     hidden: true,
     produces: ['bytes'],
-    // An icon is shown in the tab, never saved: it needs no disposition.
+    // An icon is never saved, so it needs no Content-Disposition.
     handle: () => respond({ bytes: { source, contentType: 'image/x-icon' }, headers: { 'Content-Disposition': '' } }),
   });
 }

@@ -16,14 +16,14 @@ const tabs = [
   { title: 'Heap dumps', href: '/system/heapdumps' },
 ] as const;
 
-/** The pages about the process, and which of them this is. */
+/** The pages about the process, with the current one. */
 export const systemTabs = (href: (typeof tabs)[number]['href']): object =>
   tabs.map((tab) => ({ ...tab, current: tab.href === href }));
 
 export interface SystemParts {
   readonly configuration: Pick<Configuration, 'data' | 'file'>;
   readonly environment: Environment;
-  /** Further names of the environment that may be shown. */
+  /** Further environment variables that may be shown. */
   readonly shown: () => readonly string[];
   readonly threads: ThreadDumps;
   readonly stalls: StallRecorder;

@@ -1,11 +1,11 @@
 import { type LogLevel, logLevels } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';
 
-/** Which lines of the log are wanted. */
+/** Criteria for lines of the log. */
 export interface LogFilter {
-  /** All of them must occur, in any case of letters. */
+  /** All must occur; ignores case. */
   readonly words: readonly string[];
-  /** That level and graver ones. */
+  /** That level and more severe ones. */
   readonly level: LogLevel | undefined;
   /** ISO 8601, inclusive. */
   readonly since: string | undefined;
@@ -23,7 +23,7 @@ const iso = /^\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]
 const latest = Date.parse('9999-12-31T23:59:59.999Z');
 
 /**
- * A moment as people type it: `90s`, `15m`, `2h` and `7d` are so long ago; else ISO 8601, in UTC when it names no zone.
+ * Parses a time: `90s`, `15m`, `2h` and `7d` are relative; else ISO 8601, in UTC without a zone.
  *
  * @param name of the parameter, for the problem
  */
@@ -34,7 +34,7 @@ export function parseMoment(name: string, text: string | undefined, now: number)
     count === undefined
       ? Date.parse(iso.test(text) ? withZone(text) : '')
       : now - Number(count) * (seconds[unit] ?? 0) * 1000;
-  // What is written with more than four digits of a year cannot be compared with the lines.
+  // Years with more than four digits cannot be compared with the lines.
   if (at <= latest) return new Date(at).toISOString();
   const message = 'must be an age (15m, 2h, 7d) or an ISO 8601 time';
   throw problem('bad-request', { detail: `The parameter ${name} ${message}.`, errors: [{ pointer: name, message }] });
@@ -43,11 +43,11 @@ export function parseMoment(name: string, text: string | undefined, now: number)
 const withZone = (text: string): string =>
   text.includes('T') && !/(?:Z|[+-]\d{2}:\d{2})$/.test(text) ? `${text}Z` : text;
 
-/** Level and time stand first in each line that the log writes. */
+/** Level and time come first in each line of the log. */
 const head = /^\{"level":"([a-z]+)","time":"([^"]{10,40})"/;
 const HEAD_BYTES = 80;
 
-/** Judges lines as they stand in the files, mostly without decoding them. */
+/** Matches lines of the files, mostly without decoding them. */
 export class LineMatcher {
   readonly #needles: readonly string[];
   readonly #levels: ReadonlySet<string> | undefined;
@@ -59,14 +59,14 @@ export class LineMatcher {
     this.#levels = filter.level === undefined ? undefined : new Set(logLevels.slice(logLevels.indexOf(filter.level)));
   }
 
-  /** Whether lines in this piece of a file could match; cheap. */
+  /** Cheap test whether lines of this block could match. */
   mayMatch(bytes: Buffer): boolean {
     if (this.#needles.length === 0) return true;
     const text = bytes.toString('utf8').toLowerCase();
     return this.#needles.every((needle) => text.includes(needle));
   }
 
-  /** `older`: it and everything before it is older than `since`. */
+  /** `older`: this line and all before it are older than `since`. */
   judge(bytes: Buffer): 'match' | 'no' | 'older' {
     const [, level = '', time] = head.exec(bytes.toString('latin1', 0, HEAD_BYTES)) ?? [];
     const { since, until } = this.#filter;
@@ -79,5 +79,5 @@ export class LineMatcher {
   }
 }
 
-/** A word as it stands in a line of JSON. */
+/** A word as escaped in JSON. */
 const asLogged = (word: string): string => JSON.stringify(word).slice(1, -1).toLowerCase();

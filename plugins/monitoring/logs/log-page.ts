@@ -1,6 +1,6 @@
 import type { FoundLine, LogPlace } from './log-search.js';
 
-/** A piece of text, marked where it is what was searched for. */
+/** A piece of text, marked when it matches the search. */
 export interface Segment {
   readonly text: string;
   readonly hit: boolean;
@@ -9,11 +9,11 @@ export interface Segment {
 export interface ShownField {
   readonly name: string;
   readonly value: readonly Segment[];
-  /** All lines of the same session, transaction, request or message. */
+  /** Filter link: all lines of the same session, transaction, request or message. */
   readonly href: string | null;
 }
 
-/** A line as a person reads it. */
+/** A line prepared for display. */
 export interface ShownLine {
   readonly at: string;
   readonly time: string | null;
@@ -28,13 +28,13 @@ export interface ShownLine {
 
 export const placeName = ({ file, offset }: LogPlace): string => `${file}:${offset}`;
 
-/** The place that `placeName` named; undefined for anything else. */
+/** Parses a `placeName`; undefined for other text. */
 export function readPlace(text: string | undefined): LogPlace | undefined {
   const [, file, offset] = /^(postern-\d{4}-\d{2}-\d{2}(?:\.\d{1,6})?\.log):(\d{1,15})$/.exec(text ?? '') ?? [];
   return file === undefined ? undefined : { file, offset: Number(offset) };
 }
 
-/** What the line says; a line that is no JSON says itself. */
+/** Message of the line; a line that is not JSON is shown as it is. */
 export function entryOf(text: string): Readonly<Record<string, unknown>> {
   try {
     const value: unknown = JSON.parse(text);
@@ -83,14 +83,14 @@ function stackOf(error: unknown): string | null {
   return typeof error.stack === 'string' && error.stack !== '' ? error.stack : null;
 }
 
-/** Marks in one text; a peer may say a letter thousands of times. */
+/** Maximum marks in one text, which a peer may fill with thousands. */
 const maxHits = 20;
 
-/** Cuts text where one of the words begins and ends. */
+/** Splits text where one of the words begins and ends. */
 export function segments(text: string, words: readonly string[]): readonly Segment[] {
   const lower = text.toLowerCase();
   const needles = words.map((word) => word.toLowerCase()).filter((word) => word !== '');
-  // Where a letter changes its length in lower case, places in the two do not agree.
+  // Letters that change their length in lower case shift positions, so nothing is marked.
   if (needles.length === 0 || lower.length !== text.length) return [{ text, hit: false }];
   const cut: Segment[] = [];
   let from = 0;
@@ -103,7 +103,7 @@ export function segments(text: string, words: readonly string[]): readonly Segme
   return cut;
 }
 
-/** The first and longest hit from there on, or the end. */
+/** The first and longest match from there on, or the end. */
 function nextHit(text: string, needles: readonly string[], from: number): readonly [start: number, length: number] {
   let best: readonly [number, number] = [text.length, 0];
   for (const needle of needles) {

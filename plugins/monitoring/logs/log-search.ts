@@ -5,7 +5,7 @@ import type { ServerLog } from '../../../core/contracts/server-log.js';
 import { problem } from '../../../core/problem.js';
 import { LineMatcher, type LogFilter } from './log-filter.js';
 
-/** Where a line is: it stays there, for the files are only appended to. */
+/** Position of a line, which is stable since files are only appended to. */
 export interface LogPlace {
   readonly file: string;
   readonly offset: number;
@@ -14,7 +14,7 @@ export interface LogPlace {
 export interface FoundLine extends LogPlace {
   /** One JSON object, as it was logged. */
   readonly text: string;
-  /** False for lines that only stand around one that matches. */
+  /** False for context lines. */
   readonly matched: boolean;
   /** Lines before it were left out. */
   readonly gap: boolean;
@@ -23,41 +23,41 @@ export interface FoundLine extends LogPlace {
 interface LogResult {
   /** Oldest first. */
   readonly lines: readonly FoundLine[];
-  /** Where older lines go on; undefined when everything was looked at. */
+  /** Where to continue with older lines; undefined at the end. */
   readonly next: LogPlace | undefined;
-  /** Bytes looked at. */
+  /** Bytes read. */
   readonly searched: number;
 }
 
 export interface LogSearchInput extends LogFilter {
-  /** Lines that match; at most so many, and fewer when there are thousands of lines around them. */
+  /** Maximum matches; fewer with thousands of context lines. */
   readonly limit: number;
-  /** Lines before and after each that matches. */
+  /** Context lines before and after each match. */
   readonly context: number;
-  /** Only lines before that one. */
+  /** Only lines before that position. */
   readonly before: LogPlace | undefined;
   readonly signal: AbortSignal;
 }
 
 const MAX_RUNNING = 4;
-/** Lines of one answer, those around included: a page of more would hold up the event loop. */
+/** Maximum lines of a response, including context: more would block the event loop. */
 const MAX_LINES = 2000;
-/** The longest line that the log writes, with room to spare. */
+/** Maximum length of a line, with a margin. */
 const LINE_BYTES = 16 * 1024;
 
-/** Looks through the files of the log from their end. */
+/** Searches the log files from their end. */
 export class LogSearch {
   readonly #log: ServerLog;
   readonly #maxBytes: () => number;
   #running = 0;
 
-  /** @param maxBytes looked at in one search, in bytes; the answer then says where to go on */
+  /** @param maxBytes maximum bytes read in one search; the response then says where to continue */
   constructor(log: ServerLog, maxBytes: () => number) {
     this.#log = log;
     this.#maxBytes = maxBytes;
   }
 
-  /** Throws a problem when too many search at once. */
+  /** Throws a problem when too many searches are running. */
   async find(input: LogSearchInput): Promise<LogResult> {
     if (this.#running >= MAX_RUNNING) {
       const headers = { 'Retry-After': '2' };
@@ -71,7 +71,7 @@ export class LogSearch {
     }
   }
 
-  /** A line and so many before and after it; undefined when it is not there any more. */
+  /** A line with context lines; undefined when it no longer exists. */
   async around(place: LogPlace, context: number): Promise<readonly FoundLine[] | undefined> {
     await this.#log.flush();
     const file = (await this.#files()).includes(place.file) ? await openFile(this.#log.folder, place.file) : undefined;
@@ -126,13 +126,13 @@ export class LogSearch {
     return gathering.result(searched);
   }
 
-  /** None before the first line was written. */
+  /** Empty before the first line was written. */
   #files(): Promise<readonly string[]> {
     return this.#log.files().catch(() => []);
   }
 }
 
-/** Without those that only hold lines after what is wanted. Lines of midnight may stand in the next day's file. */
+/** Without files that only hold newer lines. Lines from midnight may be in the next day's file. */
 function newestFirst(files: readonly string[], { before, until }: LogSearchInput): readonly string[] {
   const last = before === undefined ? files.length - 1 : files.indexOf(before.file);
   const lastDay = until === undefined ? undefined : dayOf(Date.parse(until) + 60_000);
@@ -142,7 +142,7 @@ function newestFirst(files: readonly string[], { before, until }: LogSearchInput
     .toReversed();
 }
 
-/** As the names of the files have it; compares as text also where the year has five digits. */
+/** Date in the format of the file names; also sorts as text with five-digit years. */
 function dayOf(time: number): string {
   const text = new Date(time).toISOString();
   return text.startsWith('+') ? '9999-12-31' : text.slice(0, 10);
@@ -154,15 +154,15 @@ async function openFile(folder: string, name: string): Promise<FileHandle | unde
   );
 }
 
-/** What a search has found so far, newest first. */
+/** Results of a search so far, newest first. */
 class Gathering {
   readonly #matcher: LineMatcher;
   readonly #limit: number;
   readonly #context: number;
   readonly #found: (Omit<FoundLine, 'gap'> & { readonly number: number })[] = [];
-  /** The lines seen last that were not taken: they stand after the next match. */
+  /** The last non-matching lines, which become context of the next match. */
   #passed: (LogPlace & { readonly bytes: Buffer; readonly number: number })[] = [];
-  /** Lines that are still to be taken because they stand before a match. */
+  /** Context lines that are still to be added before a match. */
   #owed = 0;
   #matches = 0;
   #number = 0;
@@ -174,11 +174,11 @@ class Gathering {
     this.#context = input.context;
   }
 
-  /** True when nothing more is wanted. */
+  /** True when the search is complete. */
   take(file: string, block: LogBlock): boolean {
     const hopeful = this.#matcher.mayMatch(block.bytes);
     if (!hopeful && this.#context === 0) {
-      // Only whether its oldest line is older than what is wanted matters.
+      // Checks only whether its oldest line is older than `since`.
       const end = block.bytes.indexOf(0x0a);
       return this.#matcher.judge(block.bytes.subarray(0, end === -1 ? undefined : end)) === 'older';
     }
@@ -232,21 +232,24 @@ class Gathering {
   }
 }
 
-/** More than the longest line of ours many times over: what fills a block without a line end is none. */
+/** Many times the maximum line length: a larger block without a line end is no log. */
 const BLOCK_BYTES = 256 * 1024;
 const LF = 0x0a;
 const none = Buffer.alloc(0);
 
-/** Whole lines of a file, and where the first of them begins; no bytes where the file has no lines. */
+/** Whole lines of a file, and the offset of the first; empty for a file without lines. */
 interface LogBlock {
   readonly start: number;
   readonly bytes: Buffer;
 }
 
-/** The lines of a file before byte `end`, last block first, each up to where the one before began; each read lets the event loop go on. */
+/**
+ * The lines of a file before byte `end`, last block first, each up to the start of the one before; yields to the event
+ * loop between reads.
+ */
 async function* blocksBackwards(file: FileHandle, end: number): AsyncGenerator<LogBlock> {
   let carried = none;
-  // Where there are no lines, the next read takes the same memory.
+  // A block without lines reuses its buffer.
   let free: Buffer<ArrayBuffer> | undefined;
   for (let position = end; position > 0;) {
     const size = Math.min(BLOCK_BYTES, position);
@@ -269,7 +272,7 @@ interface RawLine {
   readonly bytes: Buffer;
 }
 
-/** The lines of a block, the last first. */
+/** The lines of a block, last first. */
 function* linesBackwards({ start, bytes }: LogBlock): Generator<RawLine> {
   let end = bytes.at(-1) === LF ? bytes.length - 1 : bytes.length;
   while (end >= 0) {

@@ -3,12 +3,12 @@ import type { ServerLog } from '../../../core/contracts/server-log.js';
 import { problem } from '../../../core/problem.js';
 import { LineMatcher, type LogFilter } from './log-filter.js';
 
-/** Bytes that may wait for a client that reads slowly; beyond them lines are left out and counted. */
+/** Maximum buffered bytes of a slow client; further lines are dropped and counted. */
 const MAX_WAITING = 256 * 1024;
 
 export const MAX_TAILS = 20;
 
-/** Lines of the log as server-sent events, for each who watches. */
+/** Streams lines of the log as server-sent events. */
 export class LogTail {
   readonly #log: Pick<ServerLog, 'subscribe'>;
   readonly #tails = new Set<Tail>();
@@ -22,7 +22,7 @@ export class LogTail {
     return this.#tails.size;
   }
 
-  /** Ends when the signal does. Throws a problem when there are too many, or the server stops. */
+  /** Ends when the signal aborts. Throws a problem when there are too many streams, or the server stops. */
   open(filter: LogFilter, signal: AbortSignal): Readable {
     if (this.#closed || this.#tails.size >= MAX_TAILS) {
       const detail = this.#closed ? 'The server stops.' : `No more than ${MAX_TAILS} may watch the log at once.`;
@@ -41,7 +41,7 @@ export class LogTail {
     return tail.stream;
   }
 
-  /** Shows proxies and clients that the connection lives. */
+  /** Keeps the connection alive. */
   beat(): void {
     for (const tail of this.#tails) tail.beat();
   }
@@ -82,7 +82,7 @@ class Tail {
     this.stream.end('event: end\ndata: \n\n');
   }
 
-  /** A line of the log has no line end inside, so it is one data field. */
+  /** A log line has no line end inside, so it is one data field. */
   #send(event: string, data: string): void {
     this.stream.write(`event: ${event}\ndata: ${data.replace(/[\r\n]+/g, ' ')}\n\n`);
   }

@@ -3,12 +3,12 @@ import { isSecretName, MASK, redactText } from '../../../core/log/redact.js';
 
 export interface EnvironmentVariable {
   readonly name: string;
-  /** A mask unless the name is one of those that may be shown. */
+  /** Masked unless the name is in the list. */
   readonly value: string;
   readonly shown: boolean;
 }
 
-/** Names whose values tell how the process was set up and hold no secret by their meaning. */
+/** Harmless variables that describe how the process was set up. */
 const harmless = new Set(
   (
     'COLORTERM EDITOR HOME HOSTNAME INVOCATION_ID LANG LANGUAGE LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES LC_MONETARY LC_NUMERIC ' +
@@ -17,7 +17,7 @@ const harmless = new Set(
   ).split(' '),
 );
 
-/** The environment of this process, by name. What is not known to be harmless is masked. */
+/** The environment of this process, by name. Values are masked unless known to be harmless. */
 export class Environment {
   readonly #variables: Readonly<Record<string, string | undefined>>;
 
@@ -25,7 +25,7 @@ export class Environment {
     this.#variables = variables;
   }
 
-  /** @param also names that the operator lets be shown; never those of a secret */
+  /** @param also names that the operator allows; never names of secrets */
   list(also: readonly string[]): readonly EnvironmentVariable[] {
     return Object.entries(this.#variables)
       .toSorted(([a], [b]) => (a < b ? -1 : 1))

@@ -23,23 +23,23 @@ export interface TakenDump {
   readonly ms: number;
 }
 
-/** What a dump would cost now. */
+/** Estimated cost of a dump. */
 export interface HeapDumpCost {
-  /** Bytes of the heap in use. */
+  /** Used heap in bytes. */
   readonly heap: number;
-  /** Bytes that have to be free on the disk. */
+  /** Required free bytes on disk. */
   readonly disk: number;
-  /** Bytes of memory that may be needed beside the heap. */
+  /** Additional bytes of memory. */
   readonly memory: number;
-  /** Seconds in which the server answers nobody. */
+  /** Seconds without responses. */
   readonly seconds: number;
 }
 
 const pattern = /^heap-\d{8}T\d{6}-[a-z0-9]{10,40}\.heapsnapshot$/;
 const unfinishedPattern = /^\.heap-.*\.heapsnapshot\.tmp$/;
-/** What may lie in the folder. */
+/** Files that belong to the folder. */
 export const isOwnDump: OwnEntry = filesNamed(pattern, unfinishedPattern);
-/** Requests that arrived while everything stood still are read only afterwards: they came while a dump was taken. */
+/** Requests that arrived during a dump are read after it: they count as concurrent. */
 const SETTLE_MS = 1000;
 
 export interface HeapDumpsInput {
@@ -48,15 +48,15 @@ export interface HeapDumpsInput {
   readonly keep: () => number;
   readonly clock: Clock;
   readonly log: Log;
-  /** Is told that everything stands still meanwhile. */
+  /** Called before the process blocks. */
   readonly stallWatch: Pick<StallWatch, 'runDeliberateStall'>;
-  /** Writes a snapshot there; tests put a quick one in its place. */
+  /** Writes a snapshot; tests replace it. */
   readonly write?: (path: string) => void;
   /** Free bytes on the disk of the folder. */
   readonly free?: () => Promise<number>;
 }
 
-/** Heap snapshots in one folder. They hold everything that is in memory, secrets included. */
+/** Heap snapshots in one folder. They contain everything in memory, including secrets. */
 export class HeapDumps {
   readonly #input: Required<HeapDumpsInput>;
   #busy = false;
@@ -72,13 +72,13 @@ export class HeapDumps {
     };
   }
 
-  /** From a heap of 161 MiB: 20 s, 4.1 GB of memory; from one of 32 MB: 2.6 s and a file of 70 MB. */
+  /** Measured: a heap of 161 MiB took 20 s and 4.1 GB of memory; one of 32 MB 2.6 s and a file of 70 MB. */
   cost(): HeapDumpCost {
     const heap = getHeapStatistics().used_heap_size;
     return { heap, disk: heap * 2 + 64 * 1024 * 1024, memory: heap * 25, seconds: Math.max(1, Math.ceil(heap / 8e6)) };
   }
 
-  /** Throws a problem: `conflict` while one is taken, `storage-full` when there is no room. */
+  /** Throws a problem: `conflict` while one is taken, `storage-full` without enough space. */
   async take(): Promise<TakenDump> {
     if (this.#busy) throw problem('conflict', 'A heap dump is being taken.');
     this.#busy = true;
@@ -92,7 +92,7 @@ export class HeapDumps {
     }
   }
 
-  /** What a process that was killed meanwhile left behind goes: nobody could see it, and it holds secrets. */
+  /** Removes unfinished dumps of killed processes: they are not listed, and contain secrets. */
   async sweep(): Promise<void> {
     for (const name of await this.#names(unfinishedPattern)) await rm(join(this.#input.folder, name), { force: true });
   }
@@ -157,7 +157,7 @@ export class HeapDumps {
     return { file, size, ms };
   }
 
-  /** A link in its place would lead secrets elsewhere. */
+  /** A link in its place would write secrets elsewhere. */
   async #ownFolder(): Promise<void> {
     const { folder } = this.#input;
     await mkdir(folder, { recursive: true, mode: 0o700 }).catch(() => undefined);
@@ -166,7 +166,7 @@ export class HeapDumps {
     await chmod(folder, 0o700);
   }
 
-  /** Of files alone. None when the folder is gone. */
+  /** Files only. Empty when the folder is missing. */
   async #names(wanted: RegExp): Promise<readonly string[]> {
     const entries = await readdir(this.#input.folder, { withFileTypes: true }).catch(() => []);
     return entries.filter(filesNamed(wanted)).map(({ name }) => name);

@@ -10,19 +10,19 @@ import { uniqueId } from '../../../core/disk/id.js';
 import type { HealthReport } from '../../../core/host/health.js';
 import type { MonitoringSettings } from '../options.js';
 
-/** Bytes of the file system that the data folder is on; `free` is what a process without privileges may still use. */
+/** Bytes of the data folder's file system; `free` is available to unprivileged processes. */
 export interface Space {
   readonly free: number;
   readonly size: number;
 }
 
-/** @throws whatever the operating system says */
+/** @throws errors of the operating system */
 export async function spaceOf(folder: string): Promise<Space> {
   const { bavail, blocks, bsize } = await statfs(folder);
   return { free: bavail * bsize, size: blocks * bsize };
 }
 
-/** Looks at the disk from time to time, so that a health check answers from what is known. */
+/** Checks the disk at intervals, so that a health check responds from cached values. */
 export class DiskSpace {
   readonly #measure: () => Promise<Space>;
   #thresholds: MonitoringSettings['disk'];
@@ -66,15 +66,15 @@ export class DiskSpace {
 
 const mebibytes = (bytes: number): number => Math.floor(bytes / 1024 / 1024);
 
-/** How often the loop is asked for a turn, in milliseconds: what is measured holds this much without any delay. */
+/** Interval of the measurement in milliseconds, which is included in the measured delay. */
 const RESOLUTION_MS = 20;
 
 type Threshold = Pick<MonitoringSettings['eventLoop'], 'degradedAboveMs'>;
 
-/** What of node's histogram is used. */
+/** Used part of Node's histogram. */
 type Delays = Pick<IntervalHistogram, 'percentile' | 'reset' | 'enable' | 'disable'>;
 
-/** How late the event loop is: the 99th percentile between two looks. */
+/** Event loop delay: the 99th percentile between two checks. */
 export class EventLoop {
   readonly #delays: Delays;
   #threshold: Threshold;
@@ -112,10 +112,10 @@ export class EventLoop {
   }
 }
 
-/** Share of the limit from which on it is told that it comes near. */
+/** Share of the limit from which a warning is shown. */
 const NEAR = 0.9;
 
-/** How near the open sessions are to their limit: beyond it clients are sent away. */
+/** Open sessions compared with their limit, beyond which clients are refused. */
 export class SessionRoom {
   readonly #count: () => { readonly open: number; readonly total: number };
   readonly #configuration: Pick<Configuration, 'maxSessions'>;
@@ -138,7 +138,7 @@ export class SessionRoom {
   }
 }
 
-/** A disk that takes as long for one block lets every message wait. */
+/** Slow writes: every message would wait as long. */
 const SLOW_MS = 2000;
 const BLOCK = Buffer.alloc(4096);
 
@@ -149,7 +149,7 @@ interface WriteProbeInput {
   readonly files?: FileLayer;
 }
 
-/** Writes a block durably from time to time: whether mail can be taken is known before mail comes. */
+/** Writes a block durably at intervals, to detect write errors before mail arrives. */
 export class WriteProbe {
   readonly #folder: string;
   readonly #clock: Clock;
@@ -163,7 +163,7 @@ export class WriteProbe {
     this.#files = files;
   }
 
-  /** Seconds that the last one took; NaN while there is none. */
+  /** Seconds of the last write; NaN before the first. */
   get seconds(): number {
     return this.#ms / 1000;
   }

@@ -6,7 +6,7 @@ import { version } from './own-package.js';
 
 const states: readonly HealthState[] = ['up', 'degraded', 'down'];
 
-/** Gauges of the server itself; their values are taken when somebody collects them. */
+/** Gauges of the server itself, read on collection. */
 export function gaugeServer(
   metrics: PluginContext['metrics'],
   parts: {

@@ -6,10 +6,10 @@ const EVERY_MS = 20;
 
 void look();
 
-/** Runs in a worker: looks at the main thread a few times, and tells what it has seen. Who hears that ends the worker. */
+/** Runs in a worker: samples the main thread a few times and posts the stacks. The receiver terminates the worker. */
 async function look(): Promise<void> {
   const stacks = new MainStacks();
-  // A session alone does not keep a worker alive, and it must not end by itself.
+  // Keeps the worker alive: a session alone does not, and the worker must not exit by itself.
   setInterval(() => undefined, 1000);
   for (let taken = 0; taken < SAMPLES; taken += 1) {
     await stacks.sample();

@@ -1,9 +1,9 @@
 import type { SeenStall, StallWatch } from '../../../core/contracts/stall-watch.js';
 import { printable } from '../../../core/text/format.js';
 
-/** A time in which the event loop did not turn: nobody was answered. */
+/** A period in which the event loop did not run. */
 export interface Stall extends Omit<SeenStall, 'stacks'> {
-  /** What ran, when JavaScript ran. */
+  /** The code that ran, if it was JavaScript. */
   readonly stacks: readonly SeenStack[];
 }
 
@@ -15,7 +15,7 @@ interface StallRecorderInput {
   readonly count: () => void;
 }
 
-/** Remembers what kept the event loop busy for too long. */
+/** Records what blocked the event loop for too long. */
 export class StallRecorder {
   readonly #input: StallRecorderInput;
   #askedMs = 0;
@@ -26,7 +26,7 @@ export class StallRecorder {
     this.#input = input;
   }
 
-  /** From how many milliseconds on a stall is recorded. */
+  /** Minimum milliseconds of a recorded stall. */
   get aboveMs(): number {
     const { reportedAboveMs } = this.#input.stallWatch;
     return this.#askedMs === 0 ? reportedAboveMs : Math.min(this.#askedMs, reportedAboveMs);
@@ -37,7 +37,7 @@ export class StallRecorder {
     return this.#stalls;
   }
 
-  /** @param askedMs milliseconds; 0 for those that are told anyway */
+  /** @param askedMs milliseconds; 0 for the default */
   watch(askedMs: number): void {
     if (this.#undo !== undefined && askedMs === this.#askedMs) return;
     this.close();
@@ -56,14 +56,14 @@ export class StallRecorder {
   }
 }
 
-/** A stack that was seen in some of the samples. */
+/** A stack and the share of samples with it. */
 export interface SeenStack {
   readonly seen: number;
-  /** The innermost first: `function (file:line:column)`. */
+  /** Innermost first: `function (file:line:column)`. */
   readonly frames: readonly string[];
 }
 
-/** Equal stacks together, the most frequent first. */
+/** Grouped by stack, most frequent first. */
 export function grouped(stacks: readonly (readonly string[])[]): readonly SeenStack[] {
   const seen = new Map<string, { seen: number; readonly frames: readonly string[] }>();
   for (const frames of stacks) {

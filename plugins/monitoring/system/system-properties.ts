@@ -26,7 +26,7 @@ export interface PropertySection {
 
 type Values = Readonly<Record<string, string | number | boolean | undefined>>;
 
-/** What Node has in the place of Java's system properties. Nothing of the environment. */
+/** Node's counterpart of Java's system properties. Without the environment. */
 export function systemProperties(configuration: Pick<Configuration, 'data' | 'file'>): readonly PropertySection[] {
   return [
     section('postern', {
@@ -91,10 +91,10 @@ const section = (name: string, values: Values): PropertySection => ({
     .map(([key, value]) => ({ name: `${name}.${key}`, value: printable(redactText(String(value))) })),
 });
 
-/** Options whose values are places, ports and sizes; of every other only the name is told. */
+/** Options whose values are paths, ports and sizes; for others only the name is shown. */
 const open = new Set(['--config', '--data', '--http-port', '--smtp-port', '--max-old-space-size', '--stack-size']);
 
-/** A command line by its options: the values of those that are known to be harmless, and the program with its command. */
+/** A command line with the values of harmless options, the program and its command. */
 export function argumentsOf(given: readonly string[]): string {
   return given
     .map((argument, i) => {

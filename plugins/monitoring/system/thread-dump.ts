@@ -12,25 +12,25 @@ export interface Thread {
   readonly stacks: readonly SeenStack[];
 }
 
-/** What Node has in the place of Java's thread dump. Never the environment. */
+/** Node's counterpart of Java's thread dump. Never with the environment. */
 export interface ThreadDump {
   readonly time: string;
   readonly pid: number;
   readonly node: string;
-  /** Share of the time of sampling in which the event loop of the main thread was busy. */
+  /** Share of the sampling time in which the main thread's event loop was busy. */
   readonly utilization: number;
   readonly threads: readonly Thread[];
-  /** What keeps the process alive, by kind. */
+  /** Active resources by kind. */
   readonly resources: Readonly<Record<string, number>>;
   /** Handles of libuv, by type. */
   readonly handles: readonly { readonly type: string; readonly active: number; readonly total: number }[];
 }
 
 const probe = new URL('./stack-probe.js', import.meta.url);
-/** A main thread that is busy answers later; the worker itself is done after a fraction of it. */
+/** A busy main thread answers later; the worker itself needs a fraction of this. */
 const PATIENCE_MS = 60_000;
 
-/** Of node's report, which also holds the environment, only this is read. */
+/** Fields read from Node's report, which also contains the environment. */
 const Report = z.object({
   libuv: z.array(z.object({ type: z.string(), is_active: z.boolean().optional() })).catch([]),
   workers: z
@@ -43,7 +43,7 @@ const Report = z.object({
     .catch([]),
 });
 
-/** Takes dumps, one at a time: who asks meanwhile gets the one that is being taken. */
+/** Takes dumps, one at a time: concurrent callers share one. */
 export class ThreadDumps {
   readonly #clock: Clock;
   #running: Promise<ThreadDump> | undefined;
@@ -76,7 +76,7 @@ export class ThreadDumps {
   }
 }
 
-/** Stacks of the thread that everything runs on, read by a worker, so that it works while that thread is busy. */
+/** Stacks of the main thread, read by a worker, so that it works while that thread is busy. */
 async function sampleMainThread(): Promise<readonly (readonly string[])[]> {
   const worker = new Worker(probe, { env: {}, execArgv: [], name: 'stack probe' });
   const timer = setTimeout(() => void worker.terminate(), PATIENCE_MS);
@@ -88,14 +88,14 @@ async function sampleMainThread(): Promise<readonly (readonly string[])[]> {
     });
   } finally {
     clearTimeout(timer);
-    // Gone before the report asks every worker for its stack.
+    // Terminated before the report asks every worker for its stack.
     await worker.terminate();
   }
 }
 
 function readReport(): z.output<typeof Report> {
   const { report } = process;
-  // Without that switch the report asks the name service for every peer, and everything waits for it.
+  // Otherwise the report resolves the name of every peer, which blocks the process.
   if (!('excludeNetwork' in report)) return { libuv: [], workers: [] };
   const previous = report.excludeNetwork;
   report.excludeNetwork = true;
@@ -106,7 +106,7 @@ function readReport(): z.output<typeof Report> {
   }
 }
 
-/** One that waits has no stack, and the report says so in its place. */
+/** A waiting thread has no stack; the report says so. */
 const workersOf = ({ workers }: z.output<typeof Report>): readonly Thread[] =>
   workers.map(({ header, javascriptStack }) => {
     const lines = javascriptStack.stack.filter((line) => line !== 'Unavailable.');
@@ -136,7 +136,7 @@ function handlesOf({ libuv }: z.output<typeof Report>): ThreadDump['handles'] {
   return [...handles.values()].toSorted((a, b) => (a.type < b.type ? -1 : 1));
 }
 
-/** As `jstack` writes it. */
+/** In the format of `jstack`. */
 export function threadDumpText(dump: ThreadDump, stalls: readonly Stall[] = []): string {
   const threads = dump.threads.map(({ name, id, stacks }) => {
     const state = stacks.length === 0 ? 'WAITING (no JavaScript ran)' : 'RUNNABLE';

@@ -17,7 +17,7 @@ const words: Readonly<Record<Stage, { readonly title: string; readonly when: str
   deliver: { title: 'deliver', when: 'The last word before it is handed to its targets.' },
 };
 
-/** The chain, for people. */
+/** Model of the pipeline page. */
 export function chainByStage(hooks: readonly HookDescription[]) {
   return {
     stages: stages.map((stage) => ({ ...words[stage], hooks: hooks.filter((hook) => hook.stage === stage) })),

@@ -29,7 +29,7 @@ const shownStates: Readonly<Record<PluginState['state'], { readonly label: strin
   replaced: { label: 'replaced', tone: 'neutral' },
 };
 
-/** The plugins, for people. */
+/** Model of the plugins page. */
 export const pluginRows = (plugins: readonly PluginState[]) =>
   plugins.map((plugin) => ({
     ...plugin,

@@ -44,7 +44,7 @@ const recipients = z
     for (const written of list) checkAddress(written, context);
   });
 
-/** Here, too, so that all that is wrong with a question is said at once. */
+/** Validated here too, so that all errors of a query are reported at once. */
 function checkAddress(written: string, context: z.RefinementCtx): void {
   try {
     parseAddress(written);
@@ -132,7 +132,7 @@ const showing = ({ catalogue, overview }: PipelineSite) =>
     },
   });
 
-/** What was replaced has none: those of its name are its successor's. */
+/** A replaced plugin has none: its successor owns the names. */
 const withEndpoints = (plugins: readonly PluginState[], catalogue: Catalogue) => {
   const owners = catalogue.endpoints().map(({ plugin }) => plugin);
   const countOf = ({ name, state }: PluginState) =>

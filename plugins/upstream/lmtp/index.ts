@@ -12,10 +12,10 @@ import { asMailbox, lmtpHook, lmtpTarget, RouteTable } from './lmtp-hook.js';
 import { LmtpOptions, type LmtpSettings, type RouteSettings } from './options.js';
 import { lmtpEndpoints } from './routes.js';
 
-/** The longest that anything may be allowed to wait for an answer to RCPT. */
+/** Maximum configurable timeout of RCPT. */
 const maxAnswerMs = 310_000;
 
-/** Domains and users whose mailboxes are on an LMTP server. */
+/** Delivers domains and users to an LMTP server. */
 export const lmtp = definePlugin({
   name: 'lmtp',
   options: LmtpOptions,

@@ -23,7 +23,7 @@ interface LmtpHookInput {
 
 type Asked = StageInput['rcptTo'];
 
-/** Recipients of a route go to its server; those that it or the directory does not know are refused. */
+/** Routes recipients to LMTP servers, and refuses those that the server or the directory does not know. */
 export function lmtpHook(input: LmtpHookInput): Hook<'rcptTo'> {
   return (asked) => {
     const table = input.table();
@@ -76,7 +76,7 @@ function hopTo({ name }: LmtpRoute, asked: Address, mailbox: Address): Hop {
   return { target: lmtpTarget, destination: name, ...(!isSame && { data: { mailbox: mailbox.address } }) };
 }
 
-/** The recipient as the LMTP server knows him: by his own name where an alias was asked for. */
+/** The recipient's name at the LMTP server: the user name where an alias was given. */
 export function asMailbox(recipient: Recipient): Recipient {
   const { mailbox } = (recipient.hop?.data ?? {}) as { readonly mailbox?: unknown };
   if (typeof mailbox !== 'string') return recipient;
@@ -93,7 +93,7 @@ export interface LmtpRoute {
   readonly settings: RouteSettings;
 }
 
-/** Which route a recipient takes: that of the user, else that of the domain. */
+/** The route of a recipient: that of the user, else that of the domain. */
 export class RouteTable {
   readonly routes: readonly LmtpRoute[];
   readonly #byUser = new Map<string, LmtpRoute>();
@@ -116,7 +116,7 @@ export class RouteTable {
     return this.#byUser.get(userKey(address));
   }
 
-  /** True when a route names users: an alias may lead to one of them. */
+  /** True when a route names users, since an alias may belong to one of them. */
   get namesUsers(): boolean {
     return this.#byUser.size > 0;
   }
@@ -124,7 +124,7 @@ export class RouteTable {
 
 const userKey = ({ address }: Address): string => address.toLowerCase();
 
-/** The first one counts. */
+/** The first match counts. */
 function keep(map: Map<string, LmtpRoute>, key: string, route: LmtpRoute): void {
   if (!map.has(key)) map.set(key, route);
 }

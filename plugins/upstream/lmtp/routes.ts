@@ -37,7 +37,7 @@ const Route = z.object({
   }),
 });
 
-/** The routes with their counts and servers. */
+/** The routes with their counters and servers. */
 export function lmtpEndpoints(site: LmtpSite): readonly AnyEndpoint[] {
   return [
     defineEndpoint({

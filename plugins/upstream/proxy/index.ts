@@ -12,10 +12,10 @@ import { proxyHook, proxyTarget } from './proxy-hook.js';
 import { proxyEndpoints } from './routes.js';
 import { RuleBook } from './rule.js';
 
-/** The longest that anything may be allowed to wait for an answer to RCPT. */
+/** Maximum configurable timeout of RCPT. */
 const maxAnswerMs = 310_000;
 
-/** Mail that is handed on to other servers while its client waits: their answers are its answers. */
+/** Relays mail to other servers while its client waits, and passes on their replies. */
 export const proxy = definePlugin({
   name: 'proxy',
   options: ProxyOptions,

@@ -3,11 +3,11 @@ import { parseNetworks } from '../../../core/net/networks.js';
 import { isProblem } from '../../../core/problem.js';
 import { compilePattern } from '../../../core/text/pattern.js';
 
-/** What is written of digits, dots, colons and one slash is an address or a network; everything else is a pattern. */
+/** Text of digits, dots, colons and one slash is an address or network; other text is a pattern. */
 export const isNetworkText = (text: string): boolean =>
   /^[0-9A-Fa-f:.]+(?:\/\d*)?$/.test(text) && !/^[A-Fa-f.]+$/.test(text);
 
-/** What is wrong with a network; undefined when nothing is. */
+/** Error of an invalid network; undefined when valid. */
 export function networkFault(text: string): string | undefined {
   try {
     parseNetworks([text]);
@@ -18,7 +18,7 @@ export function networkFault(text: string): string | undefined {
   }
 }
 
-/** @param text of a rule that was checked */
+/** @param text of a validated rule */
 export function ipCondition(text: string): (ip: string) => boolean {
   if (isNetworkText(text)) {
     const networks = parseNetworks([text]);

@@ -15,14 +15,14 @@ export interface ProxyHookInput {
   readonly shelf: UpstreamRegistry;
   readonly live: LiveTransactions;
   readonly counts: UpstreamCounts;
-  /** Whether there is a queue that takes what cannot be sent at once. */
+  /** True when a queue can accept mail that cannot be sent at once. */
   readonly hasQueue: boolean;
   readonly clock: Clock;
 }
 
 type Asked = StageInput['rcptTo'];
 
-/** A recipient that a rule matches is asked for at the server of the rule, and that one's answer is the client's. */
+/** Asks the server of the matching rule about a recipient, and passes its reply to the client. */
 export function proxyHook(input: ProxyHookInput): Hook<'rcptTo'> {
   return (asked) => {
     const { transaction, address } = asked;
@@ -37,7 +37,7 @@ export function proxyHook(input: ProxyHookInput): Hook<'rcptTo'> {
   };
 }
 
-/** The rule whose server is in line with the client: it has taken a recipient, and no hook behind it has refused him. */
+/** The rule whose server has accepted a recipient that no later hook has refused. */
 function firstRule(book: RuleBook, { recipients }: Transaction): ProxyRule | undefined {
   const hop = recipients.find((recipient) => recipient.hop?.target === proxyTarget)?.hop;
   return hop && book.byName(hop.destination);

@@ -59,7 +59,7 @@ const Test = z.object({
   steps: z.array(z.object({ rule: z.string(), matches: z.boolean(), why: z.array(z.string()) })),
 });
 
-/** The rules with their counts, and a test of them. */
+/** The rules with their counters, and a test of them. */
 export function proxyEndpoints(site: ProxySite): readonly AnyEndpoint[] {
   return [
     defineEndpoint({

@@ -6,10 +6,10 @@ import { nameOf, type ProxySettings, type RuleSettings } from './options.js';
 
 type Direction = 'in' | 'out';
 
-/** What a rule looks at. */
+/** Input of a rule. */
 export interface Candidate {
   readonly ip: string;
-  /** Empty when the client has not said hello. */
+  /** Empty before EHLO. */
   readonly ehlo: string;
   /** Empty for the null reverse-path. */
   readonly mail: string;
@@ -25,7 +25,7 @@ interface Condition {
   readonly holds: (candidate: Candidate) => boolean;
 }
 
-/** A rule ready to be asked: all conditions that are given must hold. */
+/** A compiled rule: all given conditions must match. */
 export class ProxyRule {
   readonly name: string;
   readonly settings: RuleSettings;
@@ -37,7 +37,7 @@ export class ProxyRule {
     this.#conditions = conditionsOf(settings);
   }
 
-  /** True when it says nothing of whom it is for. */
+  /** True when it has no condition on recipients. */
   get takesEverything(): boolean {
     return this.#conditions.length === 0;
   }
@@ -46,7 +46,7 @@ export class ProxyRule {
     return this.#conditions.every(({ holds }) => holds(candidate));
   }
 
-  /** What does not hold, in words; empty when it matches. */
+  /** The conditions that do not match, as text; empty when it matches. */
   whyNot(candidate: Candidate): readonly string[] {
     return this.#conditions.filter(({ holds }) => !holds(candidate)).map((one) => sentenceOf(one, candidate));
   }
@@ -90,19 +90,19 @@ export function candidateOf({ session, reversePath }: Transaction, address: Addr
   };
 }
 
-/** Mail of whoever has signed in, and of this server itself, goes out. */
+/** Exempts mail of signed-in users and of this server. */
 function directionOf({ listener, user, internal }: SmtpSession): Direction {
   return listener.mode === 'submission' || user !== undefined || internal === true ? 'out' : 'in';
 }
 
-/** What the rules say of a mail, one after the other up to the one that takes it. */
+/** Results of the rules for a message, up to the first that matches. */
 interface RuleTest {
   /** Name of the rule that takes it; null for none. */
   readonly rule: string | null;
   readonly steps: readonly { readonly rule: string; readonly matches: boolean; readonly why: readonly string[] }[];
 }
 
-/** The rules in their order: the first that matches counts. */
+/** The rules in order: the first match counts. */
 export class RuleBook {
   readonly rules: readonly ProxyRule[];
 
